@@ -64,6 +64,11 @@ OUT_OF_REACH = {
     "shows it",
     (17, "a wake-up leaves a moved task where it is"): "the stream shows the move, and the scheduler settles it too; "
     "its own test shows it",
+    (
+        17,
+        "a wake-up leaves a failure that waits for its letter where it is",
+    ): "no sequence was looked for: a queue that "
+    "refuses, a wake-up, and a tick that closes the bucket just then must meet; its own test shows it",
     (19, "a tick that finds its shard leased plans nothing"): COSTS_PUNCTUALITY,
     (19, "a retry gets no wake-up"): COSTS_PUNCTUALITY,
     (19, "the scheduler wakes what a processor has deferred"): COSTS_MESSAGES,
