@@ -46,13 +46,11 @@ def test_a_bucket_drains_in_processes_of_their_own(engine: Engine) -> None:
 
 @pytest.mark.long
 def test_workers_share_a_bucket(engine: Engine) -> None:
-    """How much faster they make it is for `make bench-burst` to say, on a machine that does nothing else."""
-    with_workers, without = (
-        drain_bucket(engine, tasks=1_000, task_seconds=0.2, threads=4, max_workers=max_workers)
-        for max_workers in (4, 0)
-    )
-    assert with_workers.most_at_once == 5
-    assert list(problems_of(with_workers, without, min_ratio=1.5)) == []
+    """How much faster they make it, and what they write, is for `make bench-burst` to say: on a busy machine a worker
+    may begin when its order is over."""
+    burst = drain_bucket(engine, tasks=1_000, task_seconds=0.2, threads=4, max_workers=4)
+    assert burst.is_exact
+    assert 1 < burst.most_at_once <= 5
 
 
 @pytest.mark.long

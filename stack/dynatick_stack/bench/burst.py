@@ -150,10 +150,10 @@ def units_change(with_workers: Burst, without: Burst) -> float:
     return with_workers.write_units / without.write_units - 1
 
 
-def problems_of(with_workers: Burst, without: Burst, *, min_ratio: float = MIN_RATIO) -> Iterator[str]:
+def problems_of(with_workers: Burst, without: Burst) -> Iterator[str]:
     """What is not as it should be."""
-    if (found := ratio(with_workers, without)) < min_ratio:
-        yield f"workers make it {found:.2f} times as fast, expected at least {min_ratio:g} times"
+    if (found := ratio(with_workers, without)) < MIN_RATIO:
+        yield f"workers make it {found:.2f} times as fast, expected at least {MIN_RATIO:g} times"
     if abs(change := units_change(with_workers, without)) > MAX_UNITS_CHANGE:
         yield f"workers change the write units by {change:+.2%}, expected at most {MAX_UNITS_CHANGE:.0%}"
     for name, burst in (("with workers", with_workers), ("without workers", without)):
