@@ -1,7 +1,7 @@
 """The HTTP API on this machine, without a gateway: for development, with the document to try it by.
 
 An ASGI application that makes of each request the event that API Gateway would, so that the very function runs that is
-deployed. One request at a time, as in a process of Lambda.
+deployed. Each of several requests at a time has an ``Api`` of its own, as a process of Lambda has one.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Application:
     """The API as an ASGI application, with its document at /openapi.json and Swagger UI at /docs."""
 
     def __init__(self, client: TaskClient) -> None:
-        self._api = Api(client)
-        self._one_at_a_time = asyncio.Lock()
+        self._client = client
+        self._idle: list[Api] = []
         own = {**document(), "servers": [{"url": "/", "description": "This server"}], "security": []}
         self._pages: dict[str, tuple[str, bytes]] = {
             "/openapi.json": ("application/json", json.dumps(own).encode()),
@@ -73,8 +73,9 @@ class Application:
         if page is not None and scope["method"] == "GET":
             return 200, {"Content-Type": page[0]}, page[1]
         event = _event(scope, await _body(receive))
-        async with self._one_at_a_time:
-            answer = await asyncio.to_thread(self._api.handle, event, None)
+        api = self._idle.pop() if self._idle else Api(self._client)
+        answer = await asyncio.to_thread(api.handle, event, None)  # raises nothing
+        self._idle.append(api)
         return answer.status, answer.response["headers"], str(answer.response["body"]).encode()
 
 

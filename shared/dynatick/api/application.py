@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
 from dynatick.api.requests import json_body, normalised, path_of
 from dynatick.api.routes import Operation, Table
+from dynatick.api.waiting import Waiting
 from dynatick.client import TaskClient
 
 logger = logging.getLogger(__name__)
@@ -39,11 +40,13 @@ class Answer:
 class Api:
     """The routes over a client. Not thread-safe: a process of Lambda has one request at a time.
 
-    ``seconds``: a monotonic clock, which limits the time of long answers.
+    ``seconds``: a monotonic clock, which limits the time of long answers. ``pause`` waits so many seconds.
     """
 
-    def __init__(self, client: TaskClient, *, seconds: Seconds = time.monotonic) -> None:
-        self.table = Table(operations(client, seconds))
+    def __init__(
+        self, client: TaskClient, *, seconds: Seconds = time.monotonic, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.table = Table(operations(client, Waiting(seconds, pause)))
         self.resolver = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=json_body)
         self.table.register(self.resolver)
         self.resolver.exception_handler(Exception)(self._problem)
@@ -114,13 +117,14 @@ def _options(possible: list[str]) -> Response[str]:
     return Response(status_code=204, body="", headers={"Allow": ", ".join(sorted([*possible, "OPTIONS"]))})
 
 
-def operations(client: TaskClient, seconds: Seconds) -> list[Operation]:
+def operations(client: TaskClient, waiting: Waiting) -> list[Operation]:
     """All operations, in the order of the document."""
+    seconds = waiting.seconds
     return [
-        *tasks.Tasks(client).operations(),
+        *tasks.Tasks(client, waiting).operations(),
         *bulk.Bulk(client, seconds).operations(),
         *schedules.ScheduleRoutes(client).operations(),
-        *buckets.Buckets(client, seconds).operations(),
+        *buckets.Buckets(client, waiting).operations(),
         *dead_letters.DeadLetterRoutes(client, seconds).operations(),
         *ticks.Ticks(client).operations(),
         *installation.Installation(client).operations(),

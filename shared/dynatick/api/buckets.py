@@ -10,14 +10,16 @@ from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from dynatick.api.ids import from_path
 from dynatick.api.models import installation as models
-from dynatick.api.ranges import Seconds, Timer, check_range, parts
+from dynatick.api.ranges import Timer, check_range, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start, Token
+from dynatick.api.waiting import Wait, Waiting
 from dynatick.client import TaskClient
 from dynatick.client.history import MAX_LIMIT
-from dynatick.client.views import BucketCounter
+from dynatick.client.views import BucketCounter, BucketCounts
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
+from dynatick.domain.task import TERMINAL
 
 MAX_BUCKETS = 20_000
 """Buckets in one answer, since the size of a function's answer is limited."""
@@ -31,9 +33,10 @@ Name = Annotated[
 class Buckets:
     """The operations on buckets."""
 
-    def __init__(self, client: TaskClient, seconds: Seconds) -> None:
+    def __init__(self, client: TaskClient, waiting: Waiting) -> None:
         self._client = client
-        self._seconds = seconds
+        self._seconds = waiting.seconds
+        self._waiting = waiting
 
     def operations(self) -> list[Operation]:
         return [
@@ -56,14 +59,14 @@ class Buckets:
                 method="GET",
                 path="/v1/buckets/<bucket>",
                 call=self.get,
-                summary="Count the tasks in a bucket",
+                summary="Count the tasks in a bucket, and wait for their end if you like",
                 description="Stops after some seconds; `nextPageToken` continues the count, and the counts of all "
                 "answers add up. The lateness is that of the tasks that one answer counts. The first answer also has "
                 "what has left the bucket.",
                 tag="Bucket",
                 answers={200: ("The bucket", models.BucketCounts)},
                 problems=("invalid-input",),
-                parameters=frozenset({"bucket", "pageToken"}),
+                parameters=frozenset({"bucket", "pageToken", "waitSeconds"}),
             ),
         ]
 
@@ -86,16 +89,26 @@ class Buckets:
                 break
         return answer({"buckets": found, "nextStart": None if next_start is None else format_instant(next_start)})
 
-    def get(self, bucket: Name, token: Token = None) -> Response[str]:
+    def get(self, bucket: Name, token: Token = None, wait: Wait = 0) -> Response[str]:
         name = Bucket.parse(from_path(bucket, "bucket"), "bucket")
-        counter = BucketCounter()
+        counts, following = self._waiting.watch(wait, lambda: self._count(name, token), _have_ended)
         left = {} if token is not None else self._client.bucket_departures(name)
+        return answer({**replace(counts, left=left).to_row(), "nextPageToken": following})
+
+    def _count(self, bucket: Bucket, token: str | None) -> tuple[BucketCounts, str | None]:
+        """The counts from a page on, and the page that they end before, if the time is up."""
+        counter = BucketCounter()
         timer = Timer(self._seconds)
         while True:
-            page = self._client.history(name, limit=MAX_LIMIT, page_token=token)
+            page = self._client.history(bucket, limit=MAX_LIMIT, page_token=token)
             for entry in page.entries:
                 counter.add(entry)
             token = page.next_page_token
             if token is None or timer.is_up:
-                break
-        return answer({**replace(counter.of(str(name)), left=left).to_row(), "nextPageToken": token})
+                return counter.of(str(bucket)), token
+
+
+def _have_ended(counted: tuple[BucketCounts, str | None]) -> bool:
+    """Whether there is nothing to wait for: all have ended, or there are too many to count them again and again."""
+    counts, following = counted
+    return following is not None or all(status in TERMINAL for status in counts.counts)

@@ -17,9 +17,11 @@ from dynatick.api.models import task as models
 from dynatick.api.problems import Problem
 from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
+from dynatick.api.waiting import Wait, Waiting
 from dynatick.client import NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
 from dynatick.domain import attributes as attr
+from dynatick.domain.task import TERMINAL
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
 
 DIGEST: Final = "idempotencyDigest"
@@ -62,8 +64,9 @@ _OF_ONE = frozenset({attr.TASK_ID})
 class Tasks:
     """The operations on tasks."""
 
-    def __init__(self, client: TaskClient) -> None:
+    def __init__(self, client: TaskClient, waiting: Waiting) -> None:
         self._client = client
+        self._waiting = waiting
 
     def operations(self) -> list[Operation]:
         made = {
@@ -103,12 +106,12 @@ class Tasks:
                 method="GET",
                 path="/v1/tasks/<taskId>",
                 call=self.get,
-                summary="Get a task",
+                summary="Get a task, and wait for its end if you like",
                 tag="Task",
                 answers=_ONE,
                 headers=("ETag",),
                 problems=("task-not-found", "invalid-input"),
-                parameters=_OF_ONE,
+                parameters=_OF_ONE | {"waitSeconds"},
             ),
             Operation(
                 name="explainTask",
@@ -189,8 +192,9 @@ class Tasks:
 
         return sizes.page(page_of, limit)
 
-    def get(self, task_id: TaskId) -> Response[str]:
-        return shown(self._client.get(from_path(task_id)))
+    def get(self, task_id: TaskId, wait: Wait = 0) -> Response[str]:
+        found = from_path(task_id)
+        return shown(self._waiting.watch(wait, lambda: self._client.get(found), lambda task: task.status in TERMINAL))
 
     def explain(self, task_id: TaskId) -> Response[str]:
         found = self._client.explain(from_path(task_id))

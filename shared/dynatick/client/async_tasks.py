@@ -21,7 +21,7 @@ from dynatick.client.views import BucketCounts, TaskView
 from dynatick.client.waiting import waits
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import TERMINAL
-from dynatick.errors import shown
+from dynatick.errors import WaitTimedOut, shown
 
 MAX_THREADS = 16
 
@@ -67,6 +67,13 @@ class AsyncResults(AsyncIterator[R]):
         for result in await self._threads.run(self._next):
             return result
         raise StopAsyncIteration
+
+
+async def _pause(further: Iterator[float], *, of: str) -> None:
+    """Until the next poll. Raises WaitTimedOut."""
+    if (wait := next(further, None)) is None:
+        raise WaitTimedOut(f"{of} has not ended in time")
+    await asyncio.sleep(wait)
 
 
 class AsyncHandledLetters(AsyncResults[HandledLetter]):
@@ -188,20 +195,20 @@ class AsyncTaskClient(_Threaded):
 
     async def wait(self, task_id: str, *, timeout: timedelta | None = None) -> TaskView:
         """As ``TaskClient.wait``. Between two reads it needs no thread."""
-        pauses = waits(of=f"task {shown(task_id)}", timeout=timeout, clock=self.client._clock)
+        further = waits(timeout=timeout, seconds=self.client._seconds)
         while (task := await self.get(task_id)).status not in TERMINAL:
-            await asyncio.sleep(next(pauses))
+            await _pause(further, of=f"task {shown(task_id)}")
         return task
 
     async def wait_for_bucket(self, bucket: str | Bucket, *, timeout: timedelta | None = None) -> BucketCounts:
         """As ``TaskClient.wait_for_bucket``. Between two polls it needs no thread."""
-        pauses = waits(of=f"bucket {bucket}", timeout=timeout, clock=self.client._clock)
+        further = waits(timeout=timeout, seconds=self.client._seconds)
         none = BucketCounts(bucket=str(bucket), counts={})
         while True:
             counts = await self._threads.run(lambda: next(self.client.bucket_counts(bucket), none))
             if all(status in TERMINAL for status in counts.counts):
                 return counts
-            await asyncio.sleep(next(pauses))
+            await _pause(further, of=f"bucket {bucket}")
 
     bucket_counts = _iterated(TaskClient.bucket_counts)
     bucket_departures = _awaited(TaskClient.bucket_departures)

@@ -164,7 +164,7 @@ class TaskClient(BulkTasks):
             lambda task: task.status in TERMINAL,
             of=f"task {shown(task_id)}",
             timeout=timeout,
-            clock=self._clock,
+            seconds=self._seconds,
             pause=pause,
         )
 
@@ -183,9 +183,12 @@ class TaskClient(BulkTasks):
             lambda counts: all(status in TERMINAL for status in counts.counts),
             of=f"bucket {bucket}",
             timeout=timeout,
-            clock=self._clock,
+            seconds=self._seconds,
             pause=pause,
         )
+
+    def _seconds(self) -> float:
+        return self._clock().timestamp()
 
     def cancel(self, task_id: str) -> TaskView:
         """Cancels a waiting task. Raises TaskNotFound, TransitionRefused."""

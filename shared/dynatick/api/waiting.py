@@ -1,0 +1,41 @@
+"""Answers that wait until tasks have ended, within the gateway's timeout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, TypeVar
+
+from aws_lambda_powertools.event_handler.openapi.params import Query
+
+from dynatick.api.ranges import Seconds
+from dynatick.client.waiting import watch
+
+T = TypeVar("T")
+
+MAX_WAIT_SECONDS = 10
+"""Then there is time left for a cold start, and for a count of a bucket, before the gateway's 30 seconds are over."""
+
+Wait = Annotated[
+    int,
+    Query(
+        alias="waitSeconds",
+        ge=0,
+        le=MAX_WAIT_SECONDS,
+        description="The answer waits so long for the task to end, or for all tasks of the bucket. Then it shows what "
+        "is there; ask again.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``seconds``: a monotonic clock; ``pause`` waits so many seconds. Meanwhile the process serves nobody else."""
+
+    seconds: Seconds
+    pause: Callable[[float], None]
+
+    def watch(self, wait: int, poll: Callable[[], T], has_ended: Callable[[T], bool]) -> T:
+        """What ``poll`` shows when it has ended, or when the time is up."""
+        return watch(poll, has_ended, timeout=timedelta(seconds=wait), seconds=self.seconds, pause=self.pause)
