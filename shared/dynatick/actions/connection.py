@@ -134,12 +134,14 @@ class _Lookups:
 
     def _look_up(self, host: str, port: int, lookup: Future[Sequence[str]]) -> None:
         try:
-            lookup.set_result(self._resolve(host, port))
+            found = self._resolve(host, port)
         except Exception as error:
-            lookup.set_exception(error)  # it is raised in the threads that wait
-        finally:
-            with self._lock:
-                del self._under_way[host, port]
+            finish: Callable[[], None] = partial(lookup.set_exception, error)  # it is raised in the threads that wait
+        else:
+            finish = partial(lookup.set_result, found)
+        with self._lock:  # before anyone has the answer: who asks after that resolves the name anew
+            del self._under_way[host, port]
+        finish()
 
 
 @dataclass(frozen=True, slots=True)

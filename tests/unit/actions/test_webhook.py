@@ -438,6 +438,26 @@ def test_the_connection_goes_to_the_checked_address(clock, server, monkeypatch):
         call(webhook, {"url": url})
 
 
+def test_a_name_is_resolved_anew_by_who_asks_after_an_answer():
+    """Also if the thread that resolved it gets no CPU for a while."""
+    answers = iter([["127.0.0.1"], ["127.0.0.2"]])
+    lookups = connection._Lookups(lambda host, port: next(answers))
+
+    class SlowForOthers:
+        lock = threading.Lock()
+
+        def __enter__(self):
+            if threading.current_thread() is not threading.main_thread():
+                time.sleep(0.1)
+            self.lock.acquire()
+
+        def __exit__(self, *_):
+            self.lock.release()
+
+    lookups._lock = SlowForOthers()
+    assert [lookups.addresses("hooks.example", 80, 10) for _ in range(2)] == [["127.0.0.1"], ["127.0.0.2"]]
+
+
 def only_literals(original):
     def getaddrinfo(host, *rest, **more):
         ip_address(host)  # raises for a name
