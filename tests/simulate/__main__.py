@@ -58,13 +58,13 @@ def _bursts(options: argparse.Namespace) -> Simulated:
 
 def _inserting(options: argparse.Namespace) -> Simulated:
     wishes, found = _wishes(options), list[Inserting]()
-    for tasks in [options.tasks] if options.tasks else BURSTS:
-        planned = plan_burst(tasks, WITHIN, wishes)
+    plans = [plan_burst(tasks, WITHIN, wishes) for tasks in ([options.tasks] if options.tasks else BURSTS)]
+    for planned in plans:
         scenario = replace(Scenario.of(planned), **_changes(options))
         clients = planned.inserting.clients
         found.append(_timed(lambda one, clients=clients: simulate_inserting(one, clients), scenario))
     missing = [f"{one.missing:,} of {one.scenario.tasks:,} tasks are missing" for one in found if one.missing]
-    return {"inserting": report.inserting(found)}, missing
+    return {"inserting": report.inserting(found, plans)}, missing
 
 
 def _schedules(options: argparse.Namespace) -> Simulated:

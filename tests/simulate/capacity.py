@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from hashlib import md5
 from itertools import pairwise
 from math import ceil
@@ -106,6 +107,10 @@ class Capacity:
     def take_read(self, key: str, units: float) -> None:
         self._partition(key).reads.take(units)
         self.read_units += units
+
+    def fullest(self, keys: Iterable[str]) -> int:
+        """How many of these keys lie on the partition that has most of them."""
+        return max(Counter(map(self._place, keys)).values())
 
     def _partition(self, key: str) -> Partition:
         return self._partitions[self._place(key)]

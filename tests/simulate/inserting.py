@@ -8,6 +8,7 @@ from functools import partial
 
 from tests.model.simulation import Simulation
 from tests.model.standins import inside
+from tests.simulate.dynamodb import INDEX
 from tests.simulate.world import Counts, Scenario, World, id_of
 
 from dynatick.client import InsertUnknown
@@ -24,6 +25,7 @@ class Inserting:
     seconds: float
     used: Counts
     missing: int  # tasks that are not in the table
+    shards_together: int  # on the fullest index partition
 
 
 def simulate_inserting(scenario: Scenario, clients: int) -> Inserting:
@@ -53,5 +55,6 @@ def simulate_inserting(scenario: Scenario, clients: int) -> Inserting:
             clients=clients,
             seconds=max(ends) - began,
             used=world.counts() - before,
+            shards_together=world.dynamodb.table.of_indexes[INDEX].fullest(world.buckets()),
             missing=sum(id_of(n) not in world.dynamodb.table.items for n in range(scenario.tasks)),
         )

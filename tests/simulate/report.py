@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.simulate.burst import Burst
 from tests.simulate.inserting import Inserting
 from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
 
+from dynatick.domain import plan as arithmetic
 from dynatick.domain.plan import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT, Plan
 
 
@@ -138,9 +139,21 @@ def extrapolated(plans: Sequence[tuple[str, Plan]]) -> Table:
     )
 
 
-def inserting(found: Sequence[Inserting]) -> Table:
-    """How long it took to insert the tasks of bursts."""
-    columns = ("tasks", "shards", "warm", "clients", "seconds", "throttled: table", "index", "write units", "price")
+def inserting(found: Sequence[Inserting], plans: Sequence[Plan]) -> Table:
+    """How long it took to insert the tasks of bursts, and what their plans say of it."""
+    columns = (
+        "tasks",
+        "shards",
+        "warm",
+        "clients",
+        "seconds",
+        "planned, s",
+        "with this placement, s",
+        "throttled: table",
+        "index",
+        "write units",
+        "price",
+    )
     return Table(
         columns,
         [
@@ -150,14 +163,23 @@ def inserting(found: Sequence[Inserting]) -> Table:
                 f"{one.scenario.warm:,.0f}",
                 f"{one.clients}",
                 f"{one.seconds:.1f}",
+                f"{plan.inserting.seconds:.1f}",
+                f"{planned_inserting(plan, one):.1f}",
                 f"{one.used.table_throttles:,}",
                 f"{one.used.index_throttles:,}",
                 f"{one.used.write_units:,.0f}",
                 f"${price(one.used, one.scenario):.2f}",
             )
-            for one in found
+            for one, plan in zip(found, plans, strict=True)
         ],
     )
+
+
+def planned_inserting(plan: Plan, found: Inserting) -> float:
+    """What the plan's arithmetic says, in seconds, of shards that lie on the index partitions as these did."""
+    scenario = found.scenario
+    fleet = replace(plan.fleet, shards=scenario.shards, warm=round(scenario.warm))
+    return arithmetic.inserting(plan.load, fleet, scenario.tasks, shards_together=found.shards_together).seconds
 
 
 def schedules(found: Schedules) -> Table:

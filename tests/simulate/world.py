@@ -24,7 +24,7 @@ from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
 from tests.simulate.lean_items import LeanItems
 
 from dynatick.client import NewTask, TaskClient
-from dynatick.domain.buckets import Grid, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.plan import NEW_TABLE_WRITE_UNITS, Plan
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
@@ -181,6 +181,10 @@ class World:
             index.buckets[name].append(task_id)
         for ids in index.buckets.values():
             ids.sort()
+
+    def buckets(self) -> list[str]:
+        """The names in which the tasks are due, one for each shard."""
+        return [str(Bucket(self.due, shard)) for shard in range(self.scenario.shards)]
 
     def client(self) -> TaskClient:
         """On a machine of its own."""

@@ -172,7 +172,7 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inserting:
-    """What it takes to put the tasks into the table beforehand."""
+    """What it takes to put the tasks into the table beforehand, for 9 of 10 buckets."""
 
     write_units: int  # of table and index together
     seconds: float  # at the warm throughput, as fast as the fullest index partition allows
@@ -450,7 +450,7 @@ def _plan(load: Load, *, loads: float, tasks_kept: float, inserted: int | None =
                 allowed=quota.table_write_units,
             ),
         ),
-        inserting=_inserting(load, fleet, load.tasks if inserted is None else inserted),
+        inserting=inserting(load, fleet, load.tasks if inserted is None else inserted),
         prices=_prices(load, fleet, worst, loads=loads, tasks_kept=tasks_kept),
     )
 
@@ -550,9 +550,10 @@ def _timeout(task_seconds: float) -> int:
     return max(USUAL_TIMEOUT_SECONDS, min(MAX_TIMEOUT_SECONDS, math.ceil(task_seconds) + 30))
 
 
-def _inserting(load: Load, fleet: Fleet, tasks: int) -> Inserting:
-    """Into one bucket, as its tasks are."""
-    share = fullest_partition(fleet.shards, fleet.partitions) / fleet.shards
+def inserting(load: Load, fleet: Fleet, tasks: int, *, shards_together: int | None = None) -> Inserting:
+    """Into one bucket, as its tasks are. ``shards_together``: as for ``timing``."""
+    together = fullest_partition(fleet.shards, fleet.partitions) if shards_together is None else shards_together
+    share = together / fleet.shards
     warm = max(fleet.warm, NEW_TABLE_WRITE_UNITS)
     in_bucket = min(tasks, load.tasks)
     seconds = max(tasks * load.insert_units / warm, in_bucket * share / PARTITION_WRITE_UNITS)
