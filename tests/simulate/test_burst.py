@@ -74,20 +74,23 @@ def test_the_document_has_the_table_that_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tasks", "fleet"),
+    ("tasks", "seconds", "fleet"),
     [
-        (2400, plan.Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
-        (8000, plan.Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
-        (16_000, plan.Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (2400, 0.2, plan.Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (8000, 0.2, plan.Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
+        (16_000, 0.2, plan.Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (5000, 0.5, plan.Fleet(shards=1, workers=3, threads=32, memory_mb=1024, warm=4000)),
+        (6000, 3.0, plan.Fleet(shards=1, workers=7, threads=64, memory_mb=1024, warm=4000)),
         pytest.param(
             60_000,
+            0.2,
             plan.Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000),
             marks=[pytest.mark.long, pytest.mark.timeout(900)],
         ),
     ],
 )
-def test_the_plan_names_the_same_last_start(tasks: int, fleet: plan.Fleet) -> None:
-    planned = replace(plan.plan_burst(tasks, 60), fleet=fleet)
+def test_the_plan_names_the_same_last_start(tasks: int, seconds: float, fleet: plan.Fleet) -> None:
+    planned = replace(plan.plan_burst(tasks, 60, plan.Wishes(task_seconds=seconds)), fleet=fleet)
     scenario = Scenario.of(planned)
     burst = simulate_burst(scenario)
 
