@@ -23,8 +23,8 @@ Wait = Annotated[
         alias="waitSeconds",
         ge=0,
         le=MAX_WAIT_SECONDS,
-        description="The answer waits so long for the task to end, or for all tasks of the bucket. Then it shows what "
-        "is there; ask again.",
+        description="Seconds to wait until the task has ended, or all tasks of the bucket. After them the answer shows "
+        "what is there; ask again.",
     ),
 ]
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -60,6 +61,14 @@ def test_a_task_there_and_back(url: str, http: urllib3.PoolManager) -> None:
     for path in ("50%25", "50%2525", "%2541%2525"):
         assert send(http, "GET", f"{url}/v1/tasks/{path}").json()["code"] == "invalid-input"
     assert send(http, "GET", f"{url}/v1/tasks/50%2523%25C3%25A4%253Fmore").json()["taskId"] == "50#ä"
+
+
+def test_one_that_waits_holds_up_no_other(url: str, http: urllib3.PoolManager) -> None:
+    send(http, "POST", f"{url}/v1/tasks", {"taskId": "waited-for", "delaySeconds": 60})
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(send, http, "GET", f"{url}/v1/tasks/waited-for?waitSeconds=10")
+        assert send(http, "POST", f"{url}/v1/tasks/waited-for/cancel").status == 200
+        assert waiting.result().json()["outcome"] == "cancelled"
 
 
 def test_problems_are_those_of_the_deployed_one(url: str, http: urllib3.PoolManager) -> None:
