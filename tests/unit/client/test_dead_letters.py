@@ -93,48 +93,41 @@ def test_letters_are_compared_with_their_tasks(
 
 MADE = "2026-12-31T11:00:00Z"
 ROW = {"taskId": "t", "createdAt": MADE, "run": 1, "status": "failed", "outcome": "failed"}
+OPEN_ROW = {"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}
+ODD_ROW = ROW | {"createdAt": {"no": "instant"}}
+LETTER = DeadLetterView(task_id="t", created_at=MADE, run=1)
+# A row that could not be made a task has no creation.
+RAW_LETTER = DeadLetterView(task_id="t")
+ODD_LETTER = letter_of(message_of(DeadLetter(row=ODD_ROW, attempt=0, error="x", failed_at=NOON)))
 
 
 @pytest.mark.parametrize(
-    ("row", "state"),
+    ("letter", "row", "state"),
     [
-        (ROW, FAILED),
-        (None, GONE),
-        (ROW | {"run": 2}, REDRIVEN),
-        (ROW | {"run": 2, "status": "scheduled", "outcome": None}, REDRIVEN),
+        (LETTER, ROW, FAILED),
+        (LETTER, None, GONE),
+        (LETTER, ROW | {"run": 2}, REDRIVEN),
+        (LETTER, OPEN_ROW | {"run": 2}, REDRIVEN),
         # The letter is sent before the failure is written: that may fail, and then the task runs again.
-        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "running"}, OPEN),
-        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}, OPEN),
-        (ROW | {"status": "completed", "outcome": "completed"}, ENDED),
-        (ROW | {"status": "cancelled", "outcome": "cancelled"}, ENDED),
-        (ROW | {"createdAt": "2026-12-31T11:00:01Z"}, GONE),
-        (ROW | {"createdAt": "2026-12-31T11:00:01Z", "run": 2}, GONE),
-        ({"taskId": "t", "delaySeconds": 5}, GONE),  # put over it, and not normalised yet
-        (ROW | {"createdAt": 7}, GONE),
+        (LETTER, OPEN_ROW | {"status": "running"}, OPEN),
+        (LETTER, OPEN_ROW, OPEN),
+        (LETTER, ROW | {"status": "completed", "outcome": "completed"}, ENDED),
+        (LETTER, ROW | {"status": "cancelled", "outcome": "cancelled"}, ENDED),
+        (LETTER, ROW | {"createdAt": "2026-12-31T11:00:01Z"}, GONE),
+        (LETTER, ROW | {"createdAt": "2026-12-31T11:00:01Z", "run": 2}, GONE),
+        (LETTER, {"taskId": "t", "delaySeconds": 5}, GONE),  # put over it, and not normalised yet
+        (LETTER, ROW | {"createdAt": 7}, GONE),
+        (ODD_LETTER, ODD_ROW, FAILED),
+        (RAW_LETTER, {"taskId": "t", "outcome": "failed", "status": "failed"}, FAILED),
+        (RAW_LETTER, {"taskId": "t", "malformedReason": "action: 7"}, OPEN),
+        (RAW_LETTER, OPEN_ROW | {"run": 2}, REDRIVEN),
+        (RAW_LETTER, OPEN_ROW, GONE),
     ],
 )
-def test_what_has_become_of_a_failure(row: dict[str, object] | None, state: LetterState) -> None:
-    letter = DeadLetterView(task_id="t", created_at=MADE, run=1)
+def test_what_has_become_of_a_failure(
+    letter: DeadLetterView, row: dict[str, object] | None, state: LetterState
+) -> None:
     assert state_of(letter, row) is state
-
-
-@pytest.mark.parametrize(
-    ("row", "state"),
-    [
-        ({"taskId": "t", "outcome": "failed", "status": "failed"}, FAILED),
-        ({"taskId": "t", "malformedReason": "action: 7"}, OPEN),
-        ({"taskId": "t", "createdAt": MADE, "run": 2, "status": "scheduled"}, REDRIVEN),
-        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}, GONE),
-    ],
-)
-def test_a_row_that_could_not_be_made_a_task_has_no_creation(row: dict[str, object], state: LetterState) -> None:
-    assert state_of(DeadLetterView(task_id="t"), row) is state
-
-
-def test_the_creation_of_a_malformed_row_is_compared_as_its_letter_has_it() -> None:
-    row = {**ROW, "createdAt": {"no": "instant"}}
-    letter = letter_of(message_of(DeadLetter(row=row, attempt=0, error="x", failed_at=NOON)))
-    assert state_of(letter, row) is FAILED
 
 
 @pytest.mark.parametrize(
@@ -161,25 +154,21 @@ def test_redrive_runs_what_still_failed_and_drops_the_rest(
 ) -> None:
     client.redrive("a")
     client.delete("b")
+    expected = {"a": "dropped", "b": "dropped", "c": "redriven"}
+    assert results(client.dead_letters.redrive(dry_run=True)) == expected
+    assert (world.outcome("c"), len(queue.visible), queue.hidden) == ("failed", 3, []), "a dry run changes nothing"
     handled = client.dead_letters.redrive()
-    assert results(handled) == {"a": "dropped", "b": "dropped", "c": "redriven"}
+    assert results(handled) == expected
     assert handled.complete
     assert (world.row("c")["status"], world.row("c")["run"], world.row("a")["run"]) == ("scheduled", 2, 2)
     assert (queue.visible, queue.hidden) == ([], [])
     assert results(client.dead_letters.redrive()) == {}
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
-) -> None:
-    client.redrive("a")
-    assert results(client.dead_letters.redrive(dry_run=True)) == {"a": "dropped", "b": "redriven", "c": "redriven"}
-    assert results(client.dead_letters.purge(dry_run=True)) == {"a": "dropped", "b": "purged", "c": "purged"}
-    assert (world.outcome("b"), len(queue.visible), queue.hidden) == ("failed", 3, [])
-
-
 def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
     client.redrive("a")
+    assert results(client.dead_letters.purge(dry_run=True)) == {"a": "dropped", "b": "purged", "c": "purged"}
+    assert (len(queue.visible), queue.hidden) == (3, [])
     assert results(client.dead_letters.purge(obsolete=True)) == {"a": "dropped"}
     assert (len(queue.visible), queue.hidden) == (2, [])
     assert results(client.dead_letters.purge()) == {"b": "purged", "c": "purged"}
@@ -204,28 +193,21 @@ def test_two_letters_of_one_failure_redrive_the_task_once(
     assert queue.visible == []
 
 
-def test_a_task_that_another_redrives_first_is_left_alone(client: TaskClient, world: InProcess) -> None:
-
-    def first() -> None:
-        world.clock.forward(seconds=1)
-        TaskClient(world.store, clock=world.clock).redrive("b")
-
-    be_first(world, first)
-    assert results(client.dead_letters.redrive()) == {"a": "redriven", "b": "dropped", "c": "redriven"}
-    assert world.row("b")["run"] == 2
-
-
-def test_a_task_that_is_deleted_or_replaced_first_is_left_alone(client: TaskClient, world: InProcess) -> None:
+def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(
+    client: TaskClient, world: InProcess
+) -> None:
     other = TaskClient(world.store, clock=world.clock)
     replaced = {**world.row("a"), "createdAt": "2026-12-31T12:00:59Z"}
 
     def first() -> None:
-        other.delete("b")
         rigged(world).put(replaced)
+        other.delete("b")
+        world.clock.forward(seconds=1)
+        other.redrive("c")
 
     be_first(world, first)
-    assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "redriven"}
-    assert world.row("a") == replaced
+    assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "dropped"}
+    assert (world.row("a"), world.row("c")["run"]) == (replaced, 2)
 
 
 def test_what_fails_again_during_the_call_is_kept(
