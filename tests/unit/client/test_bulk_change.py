@@ -12,7 +12,7 @@ from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 from tests.unit.client.support import be_first, rigged
 from tests.unit.engine.support import RiggedStore
 
-from dynatick import InvalidInput, MemoryStore, PermanentError, TaskClient
+from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
@@ -293,15 +293,6 @@ def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.Monk
     assert 0 < len(unchanged) <= 25
     assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)
     assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
-
-
-def test_what_cannot_be_meant_is_refused_before_anything_is_read(client: TaskClient) -> None:
-    with pytest.raises(InvalidInput, match=r"^status: 'running' is not accepted; expected one of failed, cancelled$"):
-        client.redrive_many(BUCKET, status="running")
-    with pytest.raises(InvalidInput, match=r"^bucket: "):
-        client.redrive_many()
-    with pytest.raises(InvalidInput, match=r"^bucket: "):
-        client.cancel_many(BUCKET, start=NOON, end=NOON + timedelta(hours=1))
 
 
 def test_memory_does_not_grow_with_the_number_of_tasks(world: InProcess, client: TaskClient) -> None:

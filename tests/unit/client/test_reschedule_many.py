@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 from tests.builders import NOON, InProcess
 
-from dynatick import InvalidInput, TaskClient
+from dynatick import TaskClient
 from dynatick.client import Changed, Skipped, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
@@ -146,18 +146,3 @@ def test_beyond_the_last_time_a_task_is_left(client: TaskClient) -> None:
     results = list(client.reschedule_many(**RANGE, prefix="t30-", shift=timedelta(days=3_000_000)))
     assert {type(one) for one in results} == {Skipped}
     assert "expected a time between 1970 and 9998" in str(results[0])
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({}, "expected a time"),
-        ({"shift": timedelta()}, "expected one time, or a shift that is not zero"),
-        ({"shift": timedelta(hours=1), "due_at": NOON}, "expected one time, or a shift that is not zero"),
-        ({"due_at": "12:07"}, "dueAt: '12:07' is not accepted"),
-        ({"due_at": NOON, "status": "failed"}, "expected one of unscheduled, scheduled"),
-    ],
-)
-def test_refusals(client: TaskClient, asked: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        client.reschedule_many(**RANGE, **asked)  # type: ignore[arg-type]
