@@ -516,12 +516,6 @@ def project(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_the_fixture_runs_the_handlers_of_a_users_project(tmp_path: Path) -> None:
-    ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=TEST)
-    assert ran.returncode == 0, ran.stdout
-    assert "2 passed" in ran.stdout
-
-
 def test_a_failed_test_shows_what_ran_and_what_waits(tmp_path: Path) -> None:
     failing = TEST.split("    dynatick.advance(hours=1)\n")[0] + "    assert len(dynatick.executed) == 1\n"
     ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=failing)
