@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, FakeClock, InProcess, scheduled_row
-from tests.unit.client.support import be_first, rigged
-from tests.unit.engine.support import RiggedStore
+from tests.builders import NOON, FakeClock, scheduled_row
+from tests.unit.client.support import be_first, client_of, world_of
+from tests.unit.engine.support import World
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
@@ -20,7 +20,6 @@ from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.installation_settings import publish_settings
-from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
 BUCKET = "2026-12-31#12:01"
@@ -34,11 +33,10 @@ def fail_with(text: str) -> Callable[..., object]:
 
 
 @pytest.fixture
-def world() -> InProcess:
+def world() -> World:
     """At 12:01, with tasks that failed at that tick, and others beside them."""
-    world = InProcess(store=RiggedStore(), rules=Rules(grid=Grid(shard_count=2)))
-    world.tick()
-    client = TaskClient(world.store, clock=world.clock)
+    world = world_of(shard_count=2)
+    client = client_of(world)
     for name, error in {"a": "SMTP: refused", "b": "smtp: timed out", "c": "no such user"}.items():
         world.actions.behaviour[name] = fail_with(error)
         client.insert(name, delay_seconds=1, action="log" if name != "b" else None)
@@ -55,7 +53,7 @@ def ids(results: object, kind: type[ManyResult]) -> list[str]:
     return sorted(result.task_id for result in found)
 
 
-def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskClient) -> None:
+def test_all_that_failed_in_a_bucket_run_again(world: World, client: TaskClient) -> None:
     results = list(client.redrive_many(BUCKET))
     assert ids(results, Changed) == ["a", "b", "c"]
     for result in results:
@@ -79,7 +77,7 @@ def test_all_that_failed_in_a_bucket_run_again(world: InProcess, client: TaskCli
         ({"status": "cancelled"}, []),
     ],
 )  # fmt: skip
-def test_filters(world: InProcess, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
+def test_filters(world: World, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
     before = {name: world.row(name) for name in "abc"}
     assert ids(client.redrive_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
     assert {name: world.row(name) for name in "abc"} == before, "a dry run writes nothing"
@@ -87,17 +85,17 @@ def test_filters(world: InProcess, client: TaskClient, filters: dict[str, str], 
     assert [name for name in "abc" if world.outcome(name) is None] == meant
 
 
-def test_a_range_and_cancelled_tasks(world: InProcess, client: TaskClient) -> None:
+def test_a_range_and_cancelled_tasks(world: World, client: TaskClient) -> None:
     span = {"start": NOON, "end": NOON + timedelta(hours=2)}
     assert ids(client.redrive_many(**span, status="cancelled"), Changed) == ["off"]  # type: ignore[arg-type]
     assert ids(client.redrive_many(**span), Changed) == ["a", "b", "c"]  # type: ignore[arg-type]
 
 
-def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> None:
+def test_all_that_wait_are_cancelled(world: World, client: TaskClient) -> None:
     for n in range(3):
         client.insert(f"t{n}", task_date_time="2026-12-31#13:00")
-    rigged(world).put({"taskId": "raw", "taskDateTime": "2026-12-31#13:00", "action": "log"})
-    rigged(world).put(scheduled_row("busy", Bucket.parse("2026-12-31#13:00"), status="running", lease="x", attempt=1))
+    world.rigged.put({"taskId": "raw", "taskDateTime": "2026-12-31#13:00", "action": "log"})
+    world.rigged.put(scheduled_row("busy", Bucket.parse("2026-12-31#13:00"), status="running", lease="x", attempt=1))
     assert ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange) == ["raw", "t0", "t1", "t2"]
     assert ids(client.cancel_many("2026-12-31#13:00", action="webhook"), Changed) == []
     assert ids(client.cancel_many("2026-12-31#13:00"), Changed) == ["raw", "t0", "t1", "t2"]
@@ -121,7 +119,7 @@ def test_all_that_wait_are_cancelled(world: InProcess, client: TaskClient) -> No
 )
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_another_client_was_faster_than_the_list(
-    world: InProcess, client: TaskClient, other: Callable[..., object], reason: str, dry_run: bool
+    world: World, client: TaskClient, other: Callable[..., object], reason: str, dry_run: bool
 ) -> None:
     """The index shows what was; the row is what counts."""
     poll = world.store.query_bucket
@@ -139,7 +137,7 @@ def test_another_client_was_faster_than_the_list(
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
 
 
-def test_another_client_is_faster_than_the_write(world: InProcess, client: TaskClient) -> None:
+def test_another_client_is_faster_than_the_write(world: World, client: TaskClient) -> None:
     def other() -> None:
         world.clock.forward(seconds=1)
         client.run_now("a")
@@ -151,7 +149,7 @@ def test_another_client_is_faster_than_the_write(world: InProcess, client: TaskC
     assert world.row("a")["run"] == 2, "redriven once, not twice"
 
 
-def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: InProcess, client: TaskClient) -> None:
+def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: World, client: TaskClient) -> None:
     """A range may reach into the future, where what was redriven fails again while the list goes on."""
     world.next_tick(20)
     results = client.redrive_many(start=NOON, end=NOON + timedelta(minutes=60))
@@ -295,10 +293,10 @@ def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.Monk
     assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
 
 
-def test_memory_does_not_grow_with_the_number_of_tasks(world: InProcess, client: TaskClient) -> None:
+def test_memory_does_not_grow_with_the_number_of_tasks(world: World, client: TaskClient) -> None:
     bucket = Bucket(minute_of(world.clock()) - 10)
     for n in range(6000):
-        rigged(world).put(
+        world.rigged.put(
             scheduled_row(f"t{n:05d}", bucket, status="failed", outcome="failed", payload={"x": "y" * 300})
         )
     results = client.redrive_many(str(bucket), dry_run=True)

@@ -7,25 +7,25 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import NOON
+from tests.unit.client.support import client_of, world_of
+from tests.unit.engine.support import World
 
 from dynatick import TaskClient
 from dynatick.client import Changed, Skipped, WouldChange
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
-from dynatick.engine.rules import Rules
 
 RANGE = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T14:00:00Z"}
 MINUTES = (5, 6, 30, 35, 59, 65, 90)
 
 
 @pytest.fixture(params=[1, 3])
-def world(request: pytest.FixtureRequest) -> InProcess:
+def world(request: pytest.FixtureRequest) -> World:
     """Three tasks at each of several minutes after noon, and one that has ended."""
-    world = InProcess(rules=Rules(grid=Grid(shard_count=request.param)))
-    world.tick()
-    client = TaskClient(world.store, clock=world.clock)
+    world = world_of(shard_count=request.param)
+    client = client_of(world)
     for minute in MINUTES:
         for n in range(3):
             client.insert(f"t{minute:02d}-{n}", due_at=NOON + timedelta(minutes=minute))
@@ -41,7 +41,7 @@ def due(client: TaskClient) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("minutes", [1, 5, 30, 60, -1, -3])
-def test_each_is_shifted_once(world: InProcess, client: TaskClient, minutes: int) -> None:
+def test_each_is_shifted_once(world: World, client: TaskClient, minutes: int) -> None:
     results = list(client.reschedule_many(**RANGE, shift=timedelta(minutes=minutes)))
     assert Counter(type(one) for one in results) == {Changed: 3 * len(MINUTES)}
     assert len({one.task_id for one in results}) == 3 * len(MINUTES)
@@ -54,7 +54,7 @@ def test_each_is_shifted_once(world: InProcess, client: TaskClient, minutes: int
     assert client.get("ended").status == "cancelled"
 
 
-def test_a_shift_within_a_tick_is_made_once(world: InProcess, client: TaskClient) -> None:
+def test_a_shift_within_a_tick_is_made_once(world: World, client: TaskClient) -> None:
     world.store.create({
         "taskId": "seconds", "taskDateTime": "2026-12-31#12:07", "dueAt": "2026-12-31T12:06:10Z", "attempt": 0,
         "status": "scheduled", "action": "log",
@@ -94,7 +94,7 @@ def test_a_delay_counts_from_one_instant_for_all(client: TaskClient) -> None:
     }
 
 
-def test_a_task_that_waits_to_be_tried_again_is_shifted_from_there(world: InProcess, client: TaskClient) -> None:
+def test_a_task_that_waits_to_be_tried_again_is_shifted_from_there(world: World, client: TaskClient) -> None:
     world.store.create({
         "taskId": "again", "taskDateTime": "2026-12-31#12:40", "dueAt": "2026-12-31T11:50:00Z", "attempt": 2,
         "status": "scheduled", "action": "log",
@@ -115,7 +115,7 @@ def test_a_dry_run_and_filters(client: TaskClient) -> None:
 
 
 def test_what_others_changed_first_is_left_to_them(
-    world: InProcess, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_many = world.store.write_many
 
