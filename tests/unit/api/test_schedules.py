@@ -106,12 +106,13 @@ def test_its_runs(caller: Caller) -> None:
     caller.clock.forward(hours=3)
     world.tick()
     runs = caller.ask("GET", "/v1/schedules/nightly/history")["occurrences"]
-    assert [(one["occurrenceAt"], one["status"], one.get("reason"), one.get("runNow")) for one in runs] == [
-        ("2026-12-31T12:00:00Z", "completed", None, True),
-        ("2026-12-31T12:01:00Z", "completed", None, None),
-        ("2026-12-31T13:01:00Z", "missed", "outage", None),
-        ("2026-12-31T14:01:00Z", "missed", "outage", None),
-        ("2026-12-31T15:01:00Z", "completed", None, None),
+    now, *others = runs
+    assert (now["taskId"], now["status"], now["runNow"]) == (read(asked)["taskId"], "completed", True)
+    assert [(one["occurrenceAt"], one["status"], one.get("reason"), "runNow" in one) for one in others] == [
+        ("2026-12-31T12:01:00Z", "completed", None, False),
+        ("2026-12-31T13:01:00Z", "missed", "outage", False),
+        ("2026-12-31T14:01:00Z", "missed", "outage", False),
+        ("2026-12-31T15:01:00Z", "completed", None, False),
     ]
     assert caller.ask("GET", "/v1/schedules/nightly/history", query="limit=2")["occurrences"] == runs[-2:]
     span = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T23:00:00Z"}
