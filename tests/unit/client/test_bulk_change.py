@@ -85,7 +85,7 @@ def test_filters(world: World, client: TaskClient, filters: dict[str, str], mean
     assert [name for name in "abc" if world.outcome(name) is None] == meant
 
 
-def test_a_range_and_cancelled_tasks(world: World, client: TaskClient) -> None:
+def test_a_range_and_cancelled_tasks(client: TaskClient) -> None:
     span = {"start": NOON, "end": NOON + timedelta(hours=2)}
     assert ids(client.redrive_many(**span, status="cancelled"), Changed) == ["off"]  # type: ignore[arg-type]
     assert ids(client.redrive_many(**span), Changed) == ["a", "b", "c"]  # type: ignore[arg-type]
@@ -203,23 +203,19 @@ class Batches(MemoryStore):
         return super().get_many(ids, consistent=consistent, only=only)
 
 
-@pytest.fixture
-def batches() -> Batches:
-    return Batches()
-
-
-def waiting(store: Batches, number: int) -> TaskClient:
-    """A client at noon, of so many tasks that wait for 13:00."""
+def waiting(number: int) -> tuple[TaskClient, Batches]:
+    """A client at noon, and its table, of so many tasks that wait for 13:00."""
+    store = Batches()
     publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
     client = TaskClient(store, clock=FakeClock())
     for n in range(number):
         client.insert(f"t{n:03}", task_date_time="2026-12-31#13:00", action="log")
     store.single.clear()
-    return client
+    return client, store
 
 
-def test_many_are_written_25_at_a_time(batches: Batches) -> None:
-    client = waiting(batches, 412)
+def test_many_are_written_25_at_a_time() -> None:
+    client, batches = waiting(412)
     results = list(client.cancel_many("2026-12-31#13:00"))
     assert [result.task_id for result in results] == [f"t{n:03}" for n in range(412)]
     assert all(isinstance(result, Changed) and result.task == client.get(result.task_id) for result in results)
@@ -230,8 +226,8 @@ def test_many_are_written_25_at_a_time(batches: Batches) -> None:
     assert ids(client.redrive_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
 
 
-def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
-    client = waiting(batches, 50)
+def test_others_who_are_faster_than_a_batch() -> None:
+    client, batches = waiting(50)
     clock = FakeClock(NOON + timedelta(minutes=1))
     another = TaskClient(batches, clock=clock)
     bucket = Bucket.parse("2026-12-31#13:00")
@@ -264,8 +260,8 @@ def test_others_who_are_faster_than_a_batch(batches: Batches) -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_batch_whose_answer_got_lost(batches: Batches, readable: bool) -> None:
-    client = waiting(batches, 30)
+def test_a_batch_whose_answer_got_lost(readable: bool) -> None:
+    client, batches = waiting(30)
     batches.unanswered, batches.then_unreadable = True, not readable
     found = list(client.cancel_many("2026-12-31#13:00"))
     if readable:
@@ -276,8 +272,8 @@ def test_a_batch_whose_answer_got_lost(batches: Batches, readable: bool) -> None
     assert (len(found), batches.single) == (30, [])
 
 
-def test_a_batch_that_was_not_applied(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = waiting(batches, 30)
+def test_a_batch_that_was_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, batches = waiting(30)
 
     def fails(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         if any(change.task_id == "t007" for change in changes):

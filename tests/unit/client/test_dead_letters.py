@@ -72,7 +72,7 @@ def test_a_list_hides_no_message_for_longer_than_it_takes(client: TaskClient, qu
     assert not client.dead_letters.list(limit=2).complete
 
 
-def test_letters_are_compared_with_their_tasks(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
+def test_letters_are_compared_with_their_tasks(client: TaskClient, world: World) -> None:
     client.redrive("a")
     client.delete("b")
     assert states(client) == {"a": REDRIVEN, "b": GONE, "c": FAILED}
@@ -173,7 +173,7 @@ def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: World, que
     assert (queue.visible, world.outcome("b")) == ([], "failed")
 
 
-def test_by_action_and_error(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
+def test_by_action_and_error(client: TaskClient, queue: MemoryDeadLetterQueue) -> None:
     assert results(client.dead_letters.redrive(action="webhook")) == {}
     assert results(client.dead_letters.redrive(error="timeout")) == {}
     handled = client.dead_letters.redrive(action="log", error="IT BROKE", limit=1)
@@ -207,7 +207,7 @@ def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(cl
 
 
 def test_what_fails_again_during_the_call_is_kept(
-    client: TaskClient, world: World, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+    client: TaskClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(letter_reading, "_CHUNK", 1)
     handled = client.dead_letters.redrive()
@@ -256,7 +256,7 @@ def test_messages_are_released_when_the_caller_stops(client: TaskClient, queue: 
 
 
 def test_a_letter_that_can_not_be_deleted_says_so(
-    client: TaskClient, world: World, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+    client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "delete", lambda messages: [False] * len(messages))
     first = next(client.dead_letters.redrive())

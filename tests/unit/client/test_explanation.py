@@ -83,14 +83,14 @@ def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, cl
     assert said(client.explain("t")).startswith("t ran at 2026-12-31T12:02:00#Z")
 
 
-def test_one_that_was_cancelled(world: World, client: TaskClient) -> None:
+def test_one_that_was_cancelled(client: TaskClient) -> None:
     client.insert("t", due_at=SOON)
     client.cancel("t")
     cancelled = "t never ran: it was cancelled at 2026-12-31T12:00:00#Z, and was due at 2026-12-31T12:00:50Z"
     assert said(client.explain("t")).replace(":00Z", ":00#Z", 1) == cancelled
 
 
-def test_one_that_is_due_later(world: World, client: TaskClient) -> None:
+def test_one_that_is_due_later(client: TaskClient) -> None:
     client.insert("t", due_at=NOON + timedelta(days=3, minutes=1))
     found = client.explain("t")
     assert said(found) == "t is due at 2027-01-03T12:01:00Z, in 3 days; nothing holds it up"

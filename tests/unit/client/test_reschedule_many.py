@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON
+from tests.builders import NOON, scheduled_row
 from tests.unit.client.support import client_of, world_of
-from tests.unit.engine.support import World
+from tests.unit.engine.support import World, bucket_at
 
 from dynatick import TaskClient
 from dynatick.client import Changed, Skipped, WouldChange
@@ -55,10 +55,7 @@ def test_each_is_shifted_once(world: World, client: TaskClient, minutes: int) ->
 
 
 def test_a_shift_within_a_tick_is_made_once(world: World, client: TaskClient) -> None:
-    world.store.create({
-        "taskId": "seconds", "taskDateTime": "2026-12-31#12:07", "dueAt": "2026-12-31T12:06:10Z", "attempt": 0,
-        "status": "scheduled", "action": "log",
-    })  # fmt: skip
+    world.store.create(scheduled_row("seconds", bucket_at(7), dueAt="2026-12-31T12:06:10Z"))
     for _ in client.reschedule_many(**RANGE, prefix="seconds", shift=timedelta(seconds=20)):
         pass
     row = world.row("seconds")
@@ -69,7 +66,7 @@ def test_what_would_have_passed_goes_to_the_next_tick(client: TaskClient) -> Non
     results = list(client.reschedule_many(**RANGE, shift=timedelta(minutes=-32)))
     assert len(results) == len({one.task_id for one in results}) == 3 * len(MINUTES)
     assert {Bucket.parse(client.get(f"t{m:02d}-{n}").bucket).minute for m in (5, 6, 30) for n in range(3)} == {
-        Bucket.parse("2026-12-31#12:01").minute
+        bucket_at(1).minute
     }
     assert client.get("t59-0").due_at == NOON + timedelta(minutes=27)
 
@@ -89,16 +86,11 @@ def test_a_delay_counts_from_one_instant_for_all(client: TaskClient) -> None:
         pass
     assert len(set(due(client).values())) == 1
     list(client.reschedule_many(**RANGE, due_at=NOON - timedelta(days=1)))  # it has passed: the next tick
-    assert {Bucket.parse(client.get(f"t05-{n}").bucket).minute for n in range(3)} == {
-        Bucket.parse("2026-12-31#12:01").minute
-    }
+    assert {Bucket.parse(client.get(f"t05-{n}").bucket).minute for n in range(3)} == {bucket_at(1).minute}
 
 
 def test_a_task_that_waits_to_be_tried_again_is_shifted_from_there(world: World, client: TaskClient) -> None:
-    world.store.create({
-        "taskId": "again", "taskDateTime": "2026-12-31#12:40", "dueAt": "2026-12-31T11:50:00Z", "attempt": 2,
-        "status": "scheduled", "action": "log",
-    })  # fmt: skip
+    world.store.create(scheduled_row("again", bucket_at(40), dueAt="2026-12-31T11:50:00Z", attempt=2))
     for _ in client.reschedule_many(**RANGE, prefix="again", shift=timedelta(minutes=10)):
         pass
     row = world.row("again")
