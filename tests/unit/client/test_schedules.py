@@ -140,6 +140,8 @@ REFUSED = [
     ({"schedule_id": "x" * 985}, "expected at most 984 bytes for a schedule, this has 985"),
     ({"expression": None}, "scheduleExpression: None is not accepted; expected"),
     ({"expression": "every day"}, "scheduleExpression: 'every day' is not accepted; expected"),
+    ({"expression": "rate(0 minutes)"}, "scheduleExpression: 'rate(0 minutes)' is not accepted"),
+    ({"expression": "0 9 * * 1"}, "that is Unix cron; write cron(0 9 ? * MON *)"),
     ({"expression": "at(2026-12-31T11:00:00)"}, "it never runs after 2026-12-31T12:00:0"),
     ({"timezone": "Mars/Olympus"}, "scheduleExpressionTimezone: 'Mars/Olympus' is not accepted; expected"),
     ({"start_date": datetime(2027, 1, 1)}, "startDate: "),  # noqa: DTZ001
