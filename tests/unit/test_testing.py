@@ -458,13 +458,11 @@ def test_a_module_that_can_not_be_imported_is_named() -> None:
 )  # fmt: skip
 def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> None:
     table = Table(lambda task_id, row: None)
-    record = {"eventName": "INSERT", "dynamodb": {"NewImage": encode({"taskId": "t", "status": status})}}
-    if status is None:
-        del record["dynamodb"]["NewImage"]["status"]  # type: ignore[index]
     row: dict[str, object] = {"taskId": "t"} if status is None else {"taskId": "t", "status": status}
     for event, change in (("INSERT", {}), ("MODIFY", {"note": 1})):
         table.put({**row, **change})
-        shown = any(matches(pattern, {**record, "eventName": event}) for pattern in patterns())
+        record = {"eventName": event, "dynamodb": {"NewImage": encode(row)}}
+        shown = any(matches(pattern, record) for pattern in patterns())
         assert len(table.take_records()) == shown
     table.put({**row, "note": 1})  # changes nothing
     table.delete("t")
@@ -474,29 +472,21 @@ def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> No
 # -- the pytest plugin -----------------------------------------------------------------------------------------------
 
 HANDLERS = """
-from dataclasses import dataclass
 from dynatick import task
 
-@dataclass
-class Mail:
-    to: str
-    text: str
-
 @task("send-reminder")
-def send_reminder(mail: Mail) -> None:
-    print(f"To {mail.to}: {mail.text}")
+def send_reminder(payload: dict[str, object]) -> None:
+    pass
 """
 
 TEST = """
 from datetime import timedelta
-from handlers import Mail, send_reminder
+from handlers import send_reminder
 
 def test_the_reminder_comes_after_two_hours(dynatick):
-    send_reminder.schedule(Mail("ada@example.com", "It is time"), delay=timedelta(hours=2))
-    dynatick.advance(hours=1)
-    assert dynatick.executed == []
-    dynatick.advance(hours=1)
-    assert [(e.action, e.payload.to) for e in dynatick.executed] == [("send-reminder", "ada@example.com")]
+    send_reminder.schedule({"to": "ada"}, delay=timedelta(hours=2))
+    dynatick.advance(hours=2)
+    assert [(e.action, e.payload) for e in dynatick.executed] == [("send-reminder", {"to": "ada"})]
 
 def test_each_test_begins_with_nothing(dynatick):
     assert (dynatick.executed, dynatick.waiting) == ([], [])
@@ -516,14 +506,8 @@ def project(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_the_fixture_runs_the_handlers_of_a_users_project(tmp_path: Path) -> None:
-    ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=TEST)
-    assert ran.returncode == 0, ran.stdout
-    assert "2 passed" in ran.stdout
-
-
 def test_a_failed_test_shows_what_ran_and_what_waits(tmp_path: Path) -> None:
-    failing = TEST.split("    dynatick.advance(hours=1)\n")[0] + "    assert len(dynatick.executed) == 1\n"
+    failing = TEST.replace("advance(hours=2)", "advance(hours=1)")
     ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=failing)
     assert "- dynatick -" in ran.stdout, ran.stdout
     assert "waiting 1\n" in ran.stdout

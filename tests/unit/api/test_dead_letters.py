@@ -65,20 +65,6 @@ def test_what_is_kept_says_why(caller: Caller) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body", "query", "fields"),
-    [
-        ("GET", PATH, None, "limit=0", ["limit"]),
-        ("GET", PATH, None, "limit=1001", ["limit"]),
-        ("POST", f"{PATH}/redrive", {"limit": 0}, "", ["#/limit"]),
-        ("POST", f"{PATH}/redrive", {"obsolete": True}, "", ["#/obsolete"]),
-        ("POST", f"{PATH}/purge", {"obsolete": 1}, "", ["#/obsolete"]),
-    ],
-)
-def test_what_is_refused(caller: Caller, method: str, path: str, body: object, query: str, fields: list[str]) -> None:
-    assert caller.refused_fields(method, path, body, query=query) == fields
-
-
 def test_it_answers_before_the_gateway_gives_up(caller: Caller, world: InProcess) -> None:
     now = [0.0]
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import InProcess
+from tests.unit.client.support import client_of, world_of
+from tests.unit.engine.support import World
 
 from dynatick import TaskClient
 
 
 @pytest.fixture
-def world() -> InProcess:
+def world() -> World:
     """After its first tick."""
-    world = InProcess()
-    world.tick()
-    return world
+    return world_of()
 
 
 @pytest.fixture
-def client(world: InProcess) -> TaskClient:
-    return TaskClient(world.store, clock=world.clock)
+def client(world: World) -> TaskClient:
+    return client_of(world)

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from tests.builders import NOON, InProcess
-from tests.unit.engine.support import RiggedStore
+from tests.unit.engine.support import World, world
 
 from dynatick import PermanentError, RetryableError, TaskClient
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
+from dynatick.engine.rules import Rules
+
+
+def world_of(tick_minutes: int = 1, shard_count: int = 1, **rules: Any) -> World:
+    """Scheduler and processor with this grid, after the first tick."""
+    return world(rules=Rules(grid=Grid(tick_minutes=tick_minutes, shard_count=shard_count), **rules))
+
+
+def client_of(world: InProcess, **options: Any) -> TaskClient:
+    return TaskClient(world.store, clock=world.clock, **options)
 
 
 def fail(*_: object) -> object:
@@ -28,12 +39,11 @@ def started(world: InProcess, task_id: str) -> Result:
     return world.store.write(claim(task_id, bucket, token="t", lease_until=NOON + timedelta(days=1), now=world.clock()))
 
 
-def each_state() -> InProcess:
+def each_state() -> World:
     """At 12:01:00.2, with a task in each state, named after it."""
-    world = InProcess(store=RiggedStore())
-    client = TaskClient(world.store, clock=world.clock)
+    world = world_of()
+    client = client_of(world)
     world.actions.behaviour |= {"failed": fail, "waits-for-its-retry": fail_for_now}
-    world.tick()
     for name in ("completed", "failed", "waits-for-its-retry"):
         client.insert(name, delay_seconds=1)
     world.next_tick()
@@ -46,17 +56,11 @@ def each_state() -> InProcess:
     return world
 
 
-def rigged(world: InProcess) -> RiggedStore:
-    assert isinstance(world.store, RiggedStore)
-    return world.store
-
-
-def be_first(world: InProcess, does: Callable[[], object]) -> None:
+def be_first(world: World, does: Callable[[], object]) -> None:
     """Does something between the next read and the write after it, once."""
-    store = rigged(world)
 
     def before(_: ConditionalUpdate) -> None:
-        store.before_write = None
+        world.rigged.before_write = None
         does()
 
-    store.before_write = before
+    world.rigged.before_write = before

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from tests.builders import InProcess
+from tests.builders import NOON, InProcess
 
 from dynatick import DynatickError, InvalidInput, MemoryStore, TaskClient
 from dynatick.client import NewTask, Refused
@@ -22,6 +22,9 @@ TIME = (
     "2026-12-31T13:07:00+01:00, or epoch seconds as a number"
 )
 SECONDS = "expected a number of seconds from 0 to 316224000"
+SHIFT = "expected one time, or a shift that is not zero"
+BUCKET_OR_RANGE = "bucket: None is not accepted; expected a bucket, or a range with start and end"
+WAITING = "2026-12-31#13:00"
 RESERVED = "ids beginning with _dynatick# are reserved; choose another"
 NAIVE = datetime(2026, 12, 31, 12, 7)  # noqa: DTZ001 - what this is about
 
@@ -120,7 +123,35 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
      "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too"),
     (lambda c: c.reschedule("x", task_date_time="2026-12-31#12:30#1"),
      "taskDateTime: '#1' is not accepted; there is no such shard; expected a bucket without a shard"),
-    (lambda c: c.history(start=5), "bucket: None is not accepted; expected a bucket, or a range with start and end"),
+    (lambda c: c.update("t"),
+     "payload: None is not accepted; expected a change: payload, or one of taskDateTime, dueAt, delaySeconds"),
+    (lambda c: c.update("t", due_at="noon"), f"dueAt: 'noon' is not accepted; {TIME}"),
+    (lambda c: c.update("t", due_at=NOON, delay_seconds=3),
+     "delaySeconds: 3 is not accepted; expected one time only, and there is dueAt too"),
+    (lambda c: c.update("t", payload=[1]), "payload: 'a list' is not accepted; expected a map of names to values"),
+    (lambda c: c.update("t", payload={"deep": {"": 1}}),
+     "payload.deep: '' is not accepted; expected names that are not empty"),
+    (lambda c: c.redrive_many(WAITING, status="running"),
+     "status: 'running' is not accepted; expected one of failed, cancelled"),
+    (lambda c: c.redrive_many(), BUCKET_OR_RANGE),
+    (lambda c: c.cancel_many(WAITING, start=NOON, end=NOON + timedelta(hours=1)),
+     f"bucket: '{WAITING}' is not accepted; expected either a bucket or a range, not both"),
+    *((lambda c, limit=limit: c.cancel_many(WAITING, limit=limit),
+       f"limit: {limit!r} is not accepted; expected a number of at least 1") for limit in (0, -1, True, 1.5, "10")),
+    (lambda c: c.redrive_many(WAITING, limit=0), "limit: 0 is not accepted; expected a number of at least 1"),
+    (lambda c: c.reschedule_many(WAITING),
+     "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds"),
+    (lambda c: c.reschedule_many(WAITING, shift=timedelta()), f"shift: '0:00:00' is not accepted; {SHIFT}"),
+    (lambda c: c.reschedule_many(WAITING, shift=timedelta(hours=1), due_at=NOON),
+     f"shift: '1:00:00' is not accepted; {SHIFT}"),
+    (lambda c: c.reschedule_many(WAITING, due_at="12:07"), f"dueAt: '12:07' is not accepted; {TIME}"),
+    (lambda c: c.reschedule_many(WAITING, due_at=NOON, status="failed"),
+     "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
+    (lambda c: c.iter_history(), BUCKET_OR_RANGE),
+    (lambda c: c.iter_history(start="soon", end="later"), f"start: 'soon' is not accepted; {TIME}"),
+    (lambda c: c.iter_history(WAITING, status="done"), "status: 'done' is not accepted; expected one of "
+     "scheduled, running, completed, failed, cancelled, unscheduled"),
+    (lambda c: c.history(start=5), BUCKET_OR_RANGE),
     (lambda c: c.history("2026-12-31#12:00", start=5),
      "bucket: '2026-12-31#12:00' is not accepted; expected either a bucket or a range, not both"),
     (lambda c: c.history(start="2026-12-31T12:00:00Z", end="2026-12-31T12:00:00Z"),
@@ -147,9 +178,14 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
 
 @pytest.mark.parametrize(("call", "message"), CALLS)
 def test_what_other_calls_refuse(client: TaskClient, call: Callable[[TaskClient], object], message: str) -> None:
+    """At the call, also where its results are consumed later."""
+    client.insert("t", due_at="2026-12-31T13:00:00Z", payload={"n": 1})
+    before = client.get("t")
     with pytest.raises(DynatickError) as refused:
         call(client)
     assert str(refused.value) == message
+    assert getattr(refused.value, "field", "taskId") == message.partition(":")[0]
+    assert client.get("t") == before
 
 
 def token_of(value: object) -> str:

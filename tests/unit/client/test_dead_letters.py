@@ -10,9 +10,9 @@ from datetime import timedelta
 import boto3
 import pytest
 from moto import mock_aws
-from tests.builders import NOON, InProcess
-from tests.unit.client.support import be_first, fail, rigged
-from tests.unit.engine.support import RiggedStore
+from tests.builders import NOON
+from tests.unit.client.support import be_first, client_of, fail
+from tests.unit.engine.support import World
 
 from dynatick import ConfigurationError, InvalidInput, StoreError, TaskClient
 from dynatick.actions.dead_letter import message_of
@@ -34,11 +34,11 @@ def queue() -> MemoryDeadLetterQueue:
 
 
 @pytest.fixture
-def world(queue: MemoryDeadLetterQueue) -> InProcess:
+def world(queue: MemoryDeadLetterQueue) -> World:
     """At 12:01:00.2: the tasks a, b and c have failed."""
-    world = InProcess(store=RiggedStore(), dead_letters=queue)
+    world = World(dead_letters=queue)
     world.tick()
-    client = TaskClient(world.store, clock=world.clock)
+    client = client_of(world)
     for name in "abc":
         world.actions.behaviour[name] = fail
         client.insert(name, delay_seconds=1)
@@ -47,15 +47,15 @@ def world(queue: MemoryDeadLetterQueue) -> InProcess:
 
 
 @pytest.fixture
-def client(world: InProcess, queue: MemoryDeadLetterQueue) -> TaskClient:
-    return TaskClient(world.store, clock=world.clock, dead_letter_queue=queue)
+def client(world: World, queue: MemoryDeadLetterQueue) -> TaskClient:
+    return client_of(world, dead_letter_queue=queue)
 
 
 def states(client: TaskClient) -> dict[str | None, LetterState]:
     return {letter.task_id: letter.state for letter in client.dead_letters.list().letters}
 
 
-def test_a_letter_shows_its_task_and_the_state_of_it(client: TaskClient, world: InProcess) -> None:
+def test_a_letter_shows_its_task_and_the_state_of_it(client: TaskClient, world: World) -> None:
     page = client.dead_letters.list()
     assert (page.complete, page.messages, page.hidden) == (True, 3, 0)
     (a,) = (letter for letter in page.letters if letter.task_id == "a")
@@ -72,9 +72,7 @@ def test_a_list_hides_no_message_for_longer_than_it_takes(client: TaskClient, qu
     assert not client.dead_letters.list(limit=2).complete
 
 
-def test_letters_are_compared_with_their_tasks(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
-) -> None:
+def test_letters_are_compared_with_their_tasks(client: TaskClient, world: World) -> None:
     client.redrive("a")
     client.delete("b")
     assert states(client) == {"a": REDRIVEN, "b": GONE, "c": FAILED}
@@ -93,48 +91,41 @@ def test_letters_are_compared_with_their_tasks(
 
 MADE = "2026-12-31T11:00:00Z"
 ROW = {"taskId": "t", "createdAt": MADE, "run": 1, "status": "failed", "outcome": "failed"}
+OPEN_ROW = {"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}
+ODD_ROW = ROW | {"createdAt": {"no": "instant"}}
+LETTER = DeadLetterView(task_id="t", created_at=MADE, run=1)
+# A row that could not be made a task has no creation.
+RAW_LETTER = DeadLetterView(task_id="t")
+ODD_LETTER = letter_of(message_of(DeadLetter(row=ODD_ROW, attempt=0, error="x", failed_at=NOON)))
 
 
 @pytest.mark.parametrize(
-    ("row", "state"),
+    ("letter", "row", "state"),
     [
-        (ROW, FAILED),
-        (None, GONE),
-        (ROW | {"run": 2}, REDRIVEN),
-        (ROW | {"run": 2, "status": "scheduled", "outcome": None}, REDRIVEN),
+        (LETTER, ROW, FAILED),
+        (LETTER, None, GONE),
+        (LETTER, ROW | {"run": 2}, REDRIVEN),
+        (LETTER, OPEN_ROW | {"run": 2}, REDRIVEN),
         # The letter is sent before the failure is written: that may fail, and then the task runs again.
-        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "running"}, OPEN),
-        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}, OPEN),
-        (ROW | {"status": "completed", "outcome": "completed"}, ENDED),
-        (ROW | {"status": "cancelled", "outcome": "cancelled"}, ENDED),
-        (ROW | {"createdAt": "2026-12-31T11:00:01Z"}, GONE),
-        (ROW | {"createdAt": "2026-12-31T11:00:01Z", "run": 2}, GONE),
-        ({"taskId": "t", "delaySeconds": 5}, GONE),  # put over it, and not normalised yet
-        (ROW | {"createdAt": 7}, GONE),
+        (LETTER, OPEN_ROW | {"status": "running"}, OPEN),
+        (LETTER, OPEN_ROW, OPEN),
+        (LETTER, ROW | {"status": "completed", "outcome": "completed"}, ENDED),
+        (LETTER, ROW | {"status": "cancelled", "outcome": "cancelled"}, ENDED),
+        (LETTER, ROW | {"createdAt": "2026-12-31T11:00:01Z"}, GONE),
+        (LETTER, ROW | {"createdAt": "2026-12-31T11:00:01Z", "run": 2}, GONE),
+        (LETTER, {"taskId": "t", "delaySeconds": 5}, GONE),  # put over it, and not normalised yet
+        (LETTER, ROW | {"createdAt": 7}, GONE),
+        (ODD_LETTER, ODD_ROW, FAILED),
+        (RAW_LETTER, {"taskId": "t", "outcome": "failed", "status": "failed"}, FAILED),
+        (RAW_LETTER, {"taskId": "t", "malformedReason": "action: 7"}, OPEN),
+        (RAW_LETTER, OPEN_ROW | {"run": 2}, REDRIVEN),
+        (RAW_LETTER, OPEN_ROW, GONE),
     ],
 )
-def test_what_has_become_of_a_failure(row: dict[str, object] | None, state: LetterState) -> None:
-    letter = DeadLetterView(task_id="t", created_at=MADE, run=1)
+def test_what_has_become_of_a_failure(
+    letter: DeadLetterView, row: dict[str, object] | None, state: LetterState
+) -> None:
     assert state_of(letter, row) is state
-
-
-@pytest.mark.parametrize(
-    ("row", "state"),
-    [
-        ({"taskId": "t", "outcome": "failed", "status": "failed"}, FAILED),
-        ({"taskId": "t", "malformedReason": "action: 7"}, OPEN),
-        ({"taskId": "t", "createdAt": MADE, "run": 2, "status": "scheduled"}, REDRIVEN),
-        ({"taskId": "t", "createdAt": MADE, "run": 1, "status": "scheduled"}, GONE),
-    ],
-)
-def test_a_row_that_could_not_be_made_a_task_has_no_creation(row: dict[str, object], state: LetterState) -> None:
-    assert state_of(DeadLetterView(task_id="t"), row) is state
-
-
-def test_the_creation_of_a_malformed_row_is_compared_as_its_letter_has_it() -> None:
-    row = {**ROW, "createdAt": {"no": "instant"}}
-    letter = letter_of(message_of(DeadLetter(row=row, attempt=0, error="x", failed_at=NOON)))
-    assert state_of(letter, row) is FAILED
 
 
 @pytest.mark.parametrize(
@@ -157,36 +148,32 @@ def results(handled: object) -> dict[str | None, str]:
 
 
 def test_redrive_runs_what_still_failed_and_drops_the_rest(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+    client: TaskClient, world: World, queue: MemoryDeadLetterQueue
 ) -> None:
     client.redrive("a")
     client.delete("b")
+    expected = {"a": "dropped", "b": "dropped", "c": "redriven"}
+    assert results(client.dead_letters.redrive(dry_run=True)) == expected
+    assert (world.outcome("c"), len(queue.visible), queue.hidden) == ("failed", 3, []), "a dry run changes nothing"
     handled = client.dead_letters.redrive()
-    assert results(handled) == {"a": "dropped", "b": "dropped", "c": "redriven"}
+    assert results(handled) == expected
     assert handled.complete
     assert (world.row("c")["status"], world.row("c")["run"], world.row("a")["run"]) == ("scheduled", 2, 2)
     assert (queue.visible, queue.hidden) == ([], [])
     assert results(client.dead_letters.redrive()) == {}
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
-) -> None:
+def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
     client.redrive("a")
-    assert results(client.dead_letters.redrive(dry_run=True)) == {"a": "dropped", "b": "redriven", "c": "redriven"}
     assert results(client.dead_letters.purge(dry_run=True)) == {"a": "dropped", "b": "purged", "c": "purged"}
-    assert (world.outcome("b"), len(queue.visible), queue.hidden) == ("failed", 3, [])
-
-
-def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
-    client.redrive("a")
+    assert (len(queue.visible), queue.hidden) == (3, [])
     assert results(client.dead_letters.purge(obsolete=True)) == {"a": "dropped"}
     assert (len(queue.visible), queue.hidden) == (2, [])
     assert results(client.dead_letters.purge()) == {"b": "purged", "c": "purged"}
     assert (queue.visible, world.outcome("b")) == ([], "failed")
 
 
-def test_by_action_and_error(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
+def test_by_action_and_error(client: TaskClient, queue: MemoryDeadLetterQueue) -> None:
     assert results(client.dead_letters.redrive(action="webhook")) == {}
     assert results(client.dead_letters.redrive(error="timeout")) == {}
     handled = client.dead_letters.redrive(action="log", error="IT BROKE", limit=1)
@@ -196,7 +183,7 @@ def test_by_action_and_error(client: TaskClient, world: InProcess, queue: Memory
 
 
 def test_two_letters_of_one_failure_redrive_the_task_once(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+    client: TaskClient, world: World, queue: MemoryDeadLetterQueue
 ) -> None:
     queue.send(list(queue.letters))
     assert [str(one.result) for one in client.dead_letters.redrive()] == ["redriven"] * 6
@@ -204,32 +191,23 @@ def test_two_letters_of_one_failure_redrive_the_task_once(
     assert queue.visible == []
 
 
-def test_a_task_that_another_redrives_first_is_left_alone(client: TaskClient, world: InProcess) -> None:
-
-    def first() -> None:
-        world.clock.forward(seconds=1)
-        TaskClient(world.store, clock=world.clock).redrive("b")
-
-    be_first(world, first)
-    assert results(client.dead_letters.redrive()) == {"a": "redriven", "b": "dropped", "c": "redriven"}
-    assert world.row("b")["run"] == 2
-
-
-def test_a_task_that_is_deleted_or_replaced_first_is_left_alone(client: TaskClient, world: InProcess) -> None:
-    other = TaskClient(world.store, clock=world.clock)
+def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(client: TaskClient, world: World) -> None:
+    other = client_of(world)
     replaced = {**world.row("a"), "createdAt": "2026-12-31T12:00:59Z"}
 
     def first() -> None:
+        world.rigged.put(replaced)
         other.delete("b")
-        rigged(world).put(replaced)
+        world.clock.forward(seconds=1)
+        other.redrive("c")
 
     be_first(world, first)
-    assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "redriven"}
-    assert world.row("a") == replaced
+    assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "dropped"}
+    assert (world.row("a"), world.row("c")["run"]) == (replaced, 2)
 
 
 def test_what_fails_again_during_the_call_is_kept(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+    client: TaskClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(letter_reading, "_CHUNK", 1)
     handled = client.dead_letters.redrive()
@@ -243,12 +221,12 @@ def test_what_fails_again_during_the_call_is_kept(
 
 
 def test_a_table_that_does_not_answer_keeps_the_letters(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue
+    client: TaskClient, world: World, queue: MemoryDeadLetterQueue
 ) -> None:
     def write(change: ConditionalUpdate) -> Result:
         return Unknown("throttled")
 
-    rigged(world).write = write  # type: ignore[method-assign]
+    world.rigged.write = write  # type: ignore[method-assign]
     handled = list(client.dead_letters.redrive())
     assert {str(one.result) for one in handled} == {"unknown"}
     assert {one.reason for one in handled} == {f"cannot change '{name}': throttled" for name in "abc"}
@@ -256,7 +234,7 @@ def test_a_table_that_does_not_answer_keeps_the_letters(
 
 
 def test_messages_are_released_when_the_table_can_not_be_read(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+    client: TaskClient, world: World, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def get_many(*_: object, **__: object) -> object:
         raise StoreError("no answer")
@@ -278,7 +256,7 @@ def test_messages_are_released_when_the_caller_stops(client: TaskClient, queue: 
 
 
 def test_a_letter_that_can_not_be_deleted_says_so(
-    client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
+    client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue, "delete", lambda messages: [False] * len(messages))
     first = next(client.dead_letters.redrive())
@@ -287,10 +265,10 @@ def test_a_letter_that_can_not_be_deleted_says_so(
     assert set(states(client).values()) == {REDRIVEN}
 
 
-def test_a_long_queue_is_read_to_its_end(client: TaskClient, world: InProcess, queue: MemoryDeadLetterQueue) -> None:
+def test_a_long_queue_is_read_to_its_end(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
     row = world.row("a")
     for n in range(1200):
-        rigged(world).put({**row, "taskId": f"t{n}"})
+        world.rigged.put({**row, "taskId": f"t{n}"})
         queue.put(json.dumps({"taskId": f"t{n}", "createdAt": row["createdAt"], "run": 1, "action": "log"}))
     assert len(client.dead_letters.list(limit=10_000).letters) == 1203
     handled = client.dead_letters.redrive()
@@ -327,7 +305,7 @@ def test_the_limit_of_a_list(client: TaskClient, limit: int) -> None:
             client.dead_letters.purge(limit=limit)
 
 
-def test_a_client_without_a_queue_says_what_is_missing(world: InProcess) -> None:
+def test_a_client_without_a_queue_says_what_is_missing(world: World) -> None:
     with pytest.raises(ConfigurationError, match="DYNATICK_DEAD_LETTER_QUEUE_URL: it is not set"):
         TaskClient(world.store).dead_letters  # noqa: B018
 

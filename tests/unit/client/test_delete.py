@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.builders import InProcess
 from tests.unit.client.support import each_state, started
+from tests.unit.engine.support import World
 
 from dynatick import StoreError, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.domain.buckets import Bucket
 
 
 @pytest.fixture
-def world() -> InProcess:
+def world() -> World:
     return each_state()
 
 
 @pytest.mark.parametrize(
     "task_id", ["unscheduled", "scheduled", "completed", "failed", "cancelled", "waits-for-its-retry"]
 )
-def test_a_task_that_does_not_run_is_removed_without_a_trace(
-    world: InProcess, client: TaskClient, task_id: str
-) -> None:
+def test_a_task_that_does_not_run_is_removed_without_a_trace(world: World, client: TaskClient, task_id: str) -> None:
     client.delete(task_id)
     assert world.store.get(task_id) is None
     before = world.actions.times(task_id)
@@ -34,7 +32,7 @@ def test_a_task_that_does_not_run_is_removed_without_a_trace(
         client.delete(task_id)
 
 
-def test_a_task_that_runs_stays_and_it_is_said_what_to_do(world: InProcess, client: TaskClient) -> None:
+def test_a_task_that_runs_stays_and_it_is_said_what_to_do(world: World, client: TaskClient) -> None:
     with pytest.raises(TransitionRefused) as refused:
         client.delete("running")
     assert str(refused.value) == (
@@ -45,7 +43,7 @@ def test_a_task_that_runs_stays_and_it_is_said_what_to_do(world: InProcess, clie
     assert world.store.get("running") is not None
 
 
-def test_a_schedule_is_deleted_as_one(world: InProcess, client: TaskClient) -> None:
+def test_a_schedule_is_deleted_as_one(world: World, client: TaskClient) -> None:
     client.schedules.insert("nightly", "rate(1 day)")
     with pytest.raises(TransitionRefused, match="it is a schedule; delete it as a schedule"):
         client.delete("nightly")
@@ -53,7 +51,7 @@ def test_a_schedule_is_deleted_as_one(world: InProcess, client: TaskClient) -> N
 
 
 @pytest.mark.parametrize("task_id", ["_dynatick#settings", "_dynatick#cursor#0", "none"])
-def test_what_is_no_task_is_left_alone(world: InProcess, client: TaskClient, task_id: str) -> None:
+def test_what_is_no_task_is_left_alone(world: World, client: TaskClient, task_id: str) -> None:
     there = world.store.get(task_id)
     with pytest.raises((TaskNotFound, ValueError)):
         client.delete(task_id)
@@ -61,7 +59,7 @@ def test_what_is_no_task_is_left_alone(world: InProcess, client: TaskClient, tas
 
 
 @pytest.fixture
-def first(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+def first(world: World, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
     """Does something between the read and the first delete."""
 
     def be_first(does: Callable[[], object]) -> None:
@@ -80,7 +78,7 @@ def first(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callab
 First = Callable[[Callable[[], object]], None]
 
 
-def test_a_claim_that_was_faster_is_not_undone(world: InProcess, client: TaskClient, first: First) -> None:
+def test_a_claim_that_was_faster_is_not_undone(world: World, client: TaskClient, first: First) -> None:
     first(lambda: started(world, "scheduled"))
     with pytest.raises(TransitionRefused, match="it is running"):
         client.delete("scheduled")
@@ -88,7 +86,7 @@ def test_a_claim_that_was_faster_is_not_undone(world: InProcess, client: TaskCli
 
 
 def test_a_change_or_a_delete_by_others_meanwhile_is_no_obstacle(
-    world: InProcess, client: TaskClient, first: First
+    world: World, client: TaskClient, first: First
 ) -> None:
     first(lambda: client.cancel("scheduled"))
     client.delete("scheduled")
@@ -99,14 +97,14 @@ def test_a_change_or_a_delete_by_others_meanwhile_is_no_obstacle(
 
 
 def test_a_row_that_never_holds_still_is_a_fault(
-    world: InProcess, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world.store, "delete", lambda task_id, conditions: False)
     with pytest.raises(StoreError, match="cannot delete 'scheduled': other requests changed it"):
         client.delete("scheduled")
 
 
-def test_only_the_version_that_was_seen(world: InProcess, client: TaskClient, first: First) -> None:
+def test_only_the_version_that_was_seen(world: World, client: TaskClient, first: First) -> None:
     seen = client.get("scheduled").version
     client.update("scheduled", payload={"n": 1})
     with pytest.raises(TaskChanged):
@@ -119,7 +117,7 @@ def test_only_the_version_that_was_seen(world: InProcess, client: TaskClient, fi
     assert world.store.get("scheduled") is None
 
 
-def test_a_task_inserted_again_under_its_id_has_a_key_of_its_own(world: InProcess, client: TaskClient) -> None:
+def test_a_task_inserted_again_under_its_id_has_a_key_of_its_own(world: World, client: TaskClient) -> None:
     world.clock.to(Bucket.parse("2026-12-31#13:01").instant)
     world.next_tick()
     client.delete("scheduled")

@@ -7,26 +7,15 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, InProcess
+from tests.unit.client.support import client_of, world_of
+from tests.unit.engine.support import World
 
-from dynatick import Bucket, MemoryStore, RetryPolicy, TaskClient, TaskExists
+from dynatick import Bucket, RetryPolicy, TaskClient, TaskExists
 from dynatick.client.new_task import Time
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
-from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
-
-
-def world_of(tick_minutes: int = 1, shard_count: int = 1) -> InProcess:
-    """After its first tick, at 12:00:00, some time in that minute."""
-    world = InProcess(rules=Rules(grid=Grid(tick_minutes=tick_minutes, shard_count=shard_count)))
-    world.tick()
-    world.clock.forward(seconds=20)
-    return world
-
-
-def client_of(world: InProcess, **options: float) -> TaskClient:
-    return TaskClient(world.store, clock=world.clock, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +39,7 @@ def client_of(world: InProcess, **options: float) -> TaskClient:
 )
 def test_a_task_with_a_time_is_written_complete(time: Time, bucket: str, due: str) -> None:
     world = world_of(tick_minutes=5)
+    world.clock.forward(seconds=20)
     view = client_of(world).insert("x", due_at=time)
     row = dict(world.row("x"))
     assert (row.pop("taskDateTime"), row.pop("dueAt")) == (bucket, due)
@@ -69,8 +59,7 @@ def test_a_task_means_the_same_however_it_came_in() -> None:
         assert written == normalised
 
 
-def test_what_is_given_is_in_the_row() -> None:
-    client = client_of(world_of())
+def test_what_is_given_is_in_the_row(client: TaskClient) -> None:
     payload = {"url": "https://example.com", "ratio": 0.1, "list": [1, None, True], "raw": b"\x00", "tags": {"a", "b"}}
     view = client.insert(
         "x", delay_seconds=90, payload=payload, retry_policy=RetryPolicy(maximum_retry_attempts=1),
@@ -87,9 +76,7 @@ def test_what_is_given_is_in_the_row() -> None:
     assert view.to_row() == shown.to_row()
 
 
-def test_without_a_time_the_scheduler_decides() -> None:
-    world = world_of()
-    client = client_of(world)
+def test_without_a_time_the_scheduler_decides(world: World, client: TaskClient) -> None:
     view = client.insert("x", payload={"n": 1})
     assert (view.status, view.bucket, view.due_at) == ("unscheduled", None, None)
     assert world.row("x") == {"taskId": "x", "payload": {"n": 1}}
@@ -107,8 +94,7 @@ def test_before_the_first_tick_the_row_goes_in_as_it_is() -> None:
 
 
 def test_the_default_action_is_the_installations() -> None:
-    world = InProcess(rules=Rules(defaults=Defaults(action="send-reminder")))
-    world.tick()
+    world = world_of(defaults=Defaults(action="send-reminder"))
     assert client_of(world).insert("x", delay_seconds=90).action == "send-reminder"
 
 
@@ -120,12 +106,14 @@ def test_without_a_known_default_action_the_scheduler_fills_it_in() -> None:
 
 
 @pytest.mark.parametrize("delay", [None, 30], ids=["without a time", "with a time"])
-def test_an_id_that_is_taken_is_refused_and_nothing_is_written(delay: int | None) -> None:
-    world, task_id = world_of(), "+49 170 1234567"
-    client_of(world).insert(task_id, delay_seconds=90, payload={"n": 1})
+def test_an_id_that_is_taken_is_refused_and_nothing_is_written(
+    world: World, client: TaskClient, delay: int | None
+) -> None:
+    task_id = "+49 170 1234567"
+    client.insert(task_id, delay_seconds=90, payload={"n": 1})
     before = world.row(task_id)
     with pytest.raises(TaskExists) as exists:
-        client_of(world).insert(task_id, delay_seconds=delay, payload={"n": 2})
+        client.insert(task_id, delay_seconds=delay, payload={"n": 2})
     assert exists.value.task_id == task_id
     assert str(exists.value) == (
         f"taskId: a task or schedule '{task_id}' exists already; choose another id, or change that one"
@@ -141,9 +129,8 @@ def test_tasks_spread_over_the_shards_in_force() -> None:
     assert client.insert("named", task_date_time="2026-12-31#12:30#3").bucket == "2026-12-31#12:30#3"
 
 
-def test_the_settings_are_read_once_a_minute() -> None:
-    world = world_of()
-    client = client_of(world)
+def test_the_settings_are_read_once_a_minute(world: World, client: TaskClient) -> None:
+    world.clock.forward(seconds=20)
     client.insert("a", due_at="2026-12-31T13:01:00Z")
     world.reconfigure(tick_minutes=30)
     world.next_tick()
@@ -153,17 +140,13 @@ def test_the_settings_are_read_once_a_minute() -> None:
     assert [client.get(i).bucket for i in "abc"] == ["2026-12-31#13:01", "2026-12-31#13:01", "2026-12-31#13:30"]
 
 
-def test_an_action_that_is_new_is_found_at_once() -> None:
-    world = world_of()
-    client = client_of(world)
+def test_an_action_that_is_new_is_found_at_once(world: World, client: TaskClient) -> None:
     client.insert("a", delay_seconds=90)
     publish_settings(world.store, Grid(), now=world.clock(), actions=["log", "new"])
     assert client.insert("b", delay_seconds=90, action="new").action == "new"
 
 
-def test_settings_that_are_malformed_are_reported() -> None:
-    world = world_of()
-    assert isinstance(world.store, MemoryStore)
-    world.store.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})
+def test_settings_that_are_malformed_are_reported(world: World, client: TaskClient) -> None:
+    world.rigged.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})
     with pytest.raises(StoreError, match="settings row cannot be understood: tickMinutes: 7 is not accepted"):
-        client_of(world).insert("a", delay_seconds=90)
+        client.insert("a", delay_seconds=90)

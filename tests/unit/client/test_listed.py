@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
-from tests.unit.client.support import each_state
+from tests.builders import NOON
+from tests.unit.client.support import client_of, each_state
 
-from dynatick import InvalidInput, TaskClient
+from dynatick import InvalidInput
 from dynatick.client import ExpectedOccurrence
 from dynatick.testing.virtual_installation import VirtualInstallation
-
-NOON = datetime(2026, 12, 31, 12, tzinfo=UTC)
 
 
 def test_listed_tasks_have_the_outcome_that_the_index_has_and_are_open_otherwise() -> None:
     world = each_state()
-    client = TaskClient(world.store, clock=world.clock)
+    client = client_of(world)
     client.schedules.insert("schedule", "rate(1 minute)")
     range_ = {"start": NOON, "end": NOON + timedelta(hours=2)}
     statuses = {entry.task_id: entry.status for entry in client.iter_listed(**range_)}
@@ -31,7 +30,7 @@ def test_listed_tasks_have_the_outcome_that_the_index_has_and_are_open_otherwise
 
 def test_listing_reads_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     world = each_state()
-    client = TaskClient(world.store, clock=world.clock)
+    client = client_of(world)
     client.settings()
     monkeypatch.setattr(world.store, "get_many", lambda *_, **__: pytest.fail("it read rows"))
     assert len(list(client.iter_listed(start=NOON, end=NOON + timedelta(hours=2)))) == 6

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeActions, InProcess
+from tests.unit.client.support import fail
 
 from dynatick import (
     InvalidInput,
     MemoryStore,
-    PermanentError,
     RetryPolicy,
     ScheduleNotFound,
     TaskChanged,
@@ -41,11 +41,6 @@ class World(InProcess):
     @property
     def schedules(self) -> Any:
         return self.client.schedules
-
-    def outage(self, minutes: float) -> None:
-        """So long no tick, and then one."""
-        self.clock.forward(minutes=minutes)
-        self.tick()
 
     def reported(self, schedule_id: str = "s", **how: Any) -> list[tuple[str, str]]:
         """A history in short: minute and status, with the reason."""
@@ -109,7 +104,7 @@ def test_insert_may_begin_paused(world: World) -> None:
     made = world.schedules.insert("s", HOURLY, enabled=False, reason="not before the move")
     assert made.state_reason == "not before the move"
     assert (made.state, made.next_occurrence_at, world.row("s").get("taskDateTime")) == ("DISABLED", None, None)
-    world.outage(120)
+    world.next_tick(120)
     assert world.actions.ran == []
     resumed = world.schedules.resume("s")
     assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(180))
@@ -117,13 +112,15 @@ def test_insert_may_begin_paused(world: World) -> None:
 
 def test_before_the_first_tick_the_scheduler_completes_it() -> None:
     world = World()
-    made = world.schedules.insert("s", "rate(1 hour)")
+    made = world.schedules.insert("s", "rate(1 hour)", payload={"n": 1})
     assert (made.state, made.next_occurrence_at) == ("unscheduled", None)
-    assert world.row("s") == {"taskId": "s", "scheduleExpression": "rate(1 hour)"}
+    assert world.row("s") == {"taskId": "s", "scheduleExpression": "rate(1 hour)", "payload": {"n": 1}}
     assert world.schedules.preview("s", 1)[0].instant == at(1)
     assert world.reported() == []
+    changed = world.schedules.update("s", expression="rate(2 hours)", payload=None)
+    assert (changed.state, changed.expression, changed.payload) == ("unscheduled", "rate(2 hours)", {})
     world.stream(world.row("s"))
-    assert world.schedules.get("s").next_occurrence_at == at(1)
+    assert (world.schedules.get("s").state, world.schedules.get("s").next_occurrence_at) == ("ENABLED", at(1))
 
 
 def test_an_id_is_taken_once(world: World) -> None:
@@ -137,7 +134,10 @@ def test_an_id_is_taken_once(world: World) -> None:
         world.client.insert("s")
 
 
+# Which values are good is decided, and tested, in the domain: here one of each field shows that it is asked.
 REFUSED = [
+    ({"schedule_id": "_dynatick#x"}, "taskId: '_dynatick#x' is not accepted"),
+    ({"schedule_id": "x" * 985}, "expected at most 984 bytes for a schedule, this has 985"),
     ({"expression": None}, "scheduleExpression: None is not accepted; expected"),
     ({"expression": "every day"}, "scheduleExpression: 'every day' is not accepted; expected"),
     ({"expression": "rate(0 minutes)"}, "scheduleExpression: 'rate(0 minutes)' is not accepted"),
@@ -147,20 +147,14 @@ REFUSED = [
     ({"start_date": datetime(2027, 1, 1)}, "startDate: "),  # noqa: DTZ001
     ({"start_date": "tomorrow"}, "startDate: 'tomorrow' is not accepted; expected"),
     ({"end_date": "2026-12-31T11:00:00Z"}, "endDate: '2026-12-31T11:00:00Z' is not accepted; it never runs"),
-    (
-        {"start_date": "2027-01-02T00:00:00Z", "end_date": "2027-01-01T00:00:00Z"},
-        "endDate: '2027-01-01T00:00:00Z' is not accepted; expected it not to be before startDate, 2027-01-02T00:00:00Z",
-    ),
+    ({"start_date": "2027-01-02T00:00:00Z", "end_date": "2027-01-01T00:00:00Z"},
+     "endDate: '2027-01-01T00:00:00Z' is not accepted; expected it not to be before startDate, 2027-01-02T00:00:00Z"),
     ({"flexible_time_window": 1441}, "flexibleTimeWindow: 1441 is not accepted"),
     ({"catch_up": "some"}, "catchUp: 'some' is not accepted; expected one of latest, all, none"),
     ({"overlap": "never"}, "overlap: 'never' is not accepted; expected one of skip, allow, bufferOne"),
-    (
-        {"expected_within_seconds": 0},
-        "expectedWithinSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 86400",
-    ),
-    ({"expected_within_seconds": 86_401}, "expectedWithinSeconds: 86401 is not accepted"),
-    ({"expected_within_seconds": 1.5}, "expectedWithinSeconds: 1.5 is not accepted"),
-    ({"expected_within_seconds": True}, "expectedWithinSeconds: True is not accepted"),
+    *(({"expected_within_seconds": wrong},
+       f"expectedWithinSeconds: {wrong} is not accepted; expected a whole number of seconds from 1 to 86400")
+      for wrong in (0, 86_401, 1.5, True)),
     ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted; expected one of"),
     ({"action": "webhook", "payload": {"url": 7}}, "payload.url: 'a number' is not accepted; "),
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map"),
@@ -174,21 +168,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("change", "message"), REFUSED, ids=lambda value: str(value)[:40])
 def test_insert_refuses_by_name(world: World, change: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"expression": HOURLY, "action": "log"} | change
-    said = refusal(lambda: world.schedules.insert("s", arguments.pop("expression"), **arguments))
-    assert message in said
-    assert world.store.get("s") is None
-
-
-@pytest.mark.parametrize(
-    ("schedule_id", "message"),
-    [
-        ("_dynatick#x", "taskId: '_dynatick#x' is not accepted"),
-        ("x" * 985, "expected at most 984 bytes for a schedule, this has 985"),
-    ],
-)
-def test_insert_refuses_ids(world: World, schedule_id: str, message: str) -> None:
-    assert message in refusal(lambda: world.schedules.insert(schedule_id, HOURLY))
+    arguments: dict[str, Any] = {"schedule_id": "s", "expression": HOURLY, "action": "log"} | change
+    assert message in refusal(lambda: world.schedules.insert(**arguments))
+    assert world.store.get(arguments["schedule_id"]) is None
 
 
 # -- what may surprise -----------------------------------------------------------------------------------------------
@@ -200,37 +182,50 @@ BETWEEN = (
     "it has times between the ticks, which come every {} min, such as {}: such an occurrence starts at the first tick "
     "after its time"
 )
-WARNED: list[tuple[str, dict[str, Any], str | None]] = [
-    ("rate(2 minutes)", {}, OFTEN + "overlap decides which are made"),
-    ("rate(2 minutes)", {"overlap": "allow"}, OFTEN + "each of them is made"),
-    ("cron(0/2 * * * ? *)", {}, OFTEN + "overlap decides which are made"),
-    ("rate(7 minutes)", {}, "its interval of 7 min is not a multiple of the tick interval, 5 min: "
-                            "each occurrence starts at the first tick after its time"),
-    ("cron(7 * * * ? *)", {}, BETWEEN.format(5, "2026-12-31T12:07:00Z")),
-    ("at(2027-01-01T12:03:00)", {}, BETWEEN.format(5, "2027-01-01T12:03:00Z")),
-    ("rate(1 hour)", {"start_date": "2026-12-31T12:07:30Z"}, BETWEEN.format(5, "2026-12-31T12:07:30Z")),
-    ("cron(0 12 * * ? *)", {"timezone": "Asia/Kathmandu", "tick": 30}, BETWEEN.format(30, "2027-01-01T06:15:00Z")),
-    ("cron(30 2 * * ? *)", LOS_ANGELES, "02:30 does not exist on 2027-03-14: skipped (America/Los_Angeles)"),
+OVERLAP_LEAVES_OUT = (
+    "of several occurrences at one tick, those that overlap leaves out are overdue: "
+    "set overlap allow, or no expectedWithinSeconds"
+)
+WARNED: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("rate(2 minutes)", {}, [OFTEN + "overlap decides which are made"]),
+    ("rate(2 minutes)", {"overlap": "allow"}, [OFTEN + "each of them is made"]),
+    ("cron(0/2 * * * ? *)", {}, [OFTEN + "overlap decides which are made"]),
+    ("rate(7 minutes)", {}, ["its interval of 7 min is not a multiple of the tick interval, 5 min: "
+                             "each occurrence starts at the first tick after its time"]),
+    ("cron(7 * * * ? *)", {}, [BETWEEN.format(5, "2026-12-31T12:07:00Z")]),
+    ("at(2027-01-01T12:03:00)", {}, [BETWEEN.format(5, "2027-01-01T12:03:00Z")]),
+    ("rate(1 hour)", {"start_date": "2026-12-31T12:07:30Z"}, [BETWEEN.format(5, "2026-12-31T12:07:30Z")]),
+    ("cron(0 12 * * ? *)", {"timezone": "Asia/Kathmandu", "tick": 30}, [BETWEEN.format(30, "2027-01-01T06:15:00Z")]),
+    ("cron(30 2 * * ? *)", LOS_ANGELES, ["02:30 does not exist on 2027-03-14: skipped (America/Los_Angeles)"]),
     ("cron(30 1 * * ? *)", LOS_ANGELES,
-     "01:30 comes twice on 2027-11-07: runs once, at the first 01:30 (America/Los_Angeles)"),
+     ["01:30 comes twice on 2027-11-07: runs once, at the first 01:30 (America/Los_Angeles)"]),
     (HOURLY, {"catch_up": "all"},
-     "catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"),
+     ["catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"]),
+    # a deadline shorter than a tick; as long as one; and of occurrences that overlap leaves out
+    (HOURLY, {"expected_within_seconds": 120},
+     ["its expectedWithinSeconds, 120, is shorter than the tick interval, 5 min: "
+      "an occurrence between ticks may be overdue before it begins"]),
+    (HOURLY, {"expected_within_seconds": 300}, []),
+    ("rate(2 minutes)", {"expected_within_seconds": 600},
+     [OFTEN + "overlap decides which are made", OVERLAP_LEAVES_OUT]),
+    ("rate(2 minutes)", {"expected_within_seconds": 600, "overlap": "allow"}, [OFTEN + "each of them is made"]),
     # times on the grid, and a rate whatever the clocks do
-    ("rate(10 minutes)", {}, None), (HOURLY, {}, None), ("cron(5 9 ? * MON#1 *)", {}, None),
-    ("at(2027-01-01T00:00:00)", {}, None), ("rate(1 hour)", LOS_ANGELES, None),
+    ("rate(10 minutes)", {}, []), (HOURLY, {}, []), ("cron(5 9 ? * MON#1 *)", {}, []),
+    ("at(2027-01-01T00:00:00)", {}, []), ("rate(1 hour)", LOS_ANGELES, []),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("expression", "arguments", "warning"), WARNED)
+@pytest.mark.parametrize(("expression", "arguments", "warnings"), WARNED)
 def test_what_may_surprise_is_said(
-    world: World, expression: str, arguments: dict[str, Any], warning: str | None
+    world: World, expression: str, arguments: dict[str, Any], warnings: list[str]
 ) -> None:
     world.reconfigure(tick_minutes=arguments.get("tick", 5))
     world.tick()
     arguments = {name: value for name, value in arguments.items() if name != "tick"}
     made: ScheduleView = world.schedules.insert("w", expression, **arguments)
-    assert list(made.warnings) == made.to_row().get("warnings", []) == ([] if warning is None else [warning])
+    assert list(made.warnings) == made.to_row().get("warnings", []) == warnings
     assert world.schedules.get("w").warnings == made.warnings
+    assert world.schedules.update("w", payload={}).warnings == made.warnings
 
 
 # -- get and list ----------------------------------------------------------------------------------------------------
@@ -274,37 +269,19 @@ def test_list_by_state_and_page(world: World) -> None:
     world.put(taskId="bad", scheduleExpression="bad")
     world.client.insert("task")
     world.schedules.delete("s6")
-    every = world.schedules.list()
-    assert every.next_page_token is None
-    assert [view.schedule_id for view in every.schedules] == ["s0", "s1", "s3", "s4", "s2", "s5", "bad"]
-    assert [view.schedule_id for view in world.schedules.list("DISABLED").schedules] == ["s2", "s5"]
-    assert [view.schedule_id for view in world.schedules.list("COMPLETED").schedules] == []
+
+    def ids(*asked: str) -> list[str]:
+        return [view.schedule_id for view in world.schedules.list(*asked).schedules]
+
+    every = ["s0", "s1", "s3", "s4", "s2", "s5", "bad"]
+    assert (ids(), world.schedules.list().next_page_token) == (every, None)
+    assert (ids("DISABLED"), ids("COMPLETED")) == (["s2", "s5"], [])
     for limit in range(1, 9):
-        seen: list[str] = []
-        token = None
-        while True:
-            page = world.schedules.list(limit=limit, page_token=token)
-            assert len(page.schedules) <= limit
-            seen += [view.schedule_id for view in page.schedules]
-            token = page.next_page_token
-            if token is None:
-                break
-        assert seen == [view.schedule_id for view in every.schedules]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"state": "on"}, "scheduleState: 'on' is not accepted; expected one of ENABLED, DISABLED, COMPLETED, FAILED"),
-        ({"limit": 0}, "limit: 0 is not accepted; expected a number from 1 to 1000"),
-        ({"page_token": "x"}, "pageToken: 'x' is not accepted; expected the token of the page before"),
-        ({"page_token": 7}, "pageToken: 7 is not accepted"),
-        ({"page_token": "DISABLED:a", "state": "ENABLED"}, "pageToken: 'DISABLED:a' is not accepted"),
-        ({"page_token": "ENABLED:" + "x" * 3000}, "pageToken: "),
-    ],
-)
-def test_list_refuses_by_name(world: World, arguments: dict[str, Any], message: str) -> None:
-    assert message in refusal(lambda: world.schedules.list(**arguments))
+        pages = [world.schedules.list(limit=limit)]
+        while (token := pages[-1].next_page_token) is not None:
+            pages.append(world.schedules.list(limit=limit, page_token=token))
+        assert all(len(page.schedules) <= limit for page in pages)
+        assert [view.schedule_id for page in pages for view in page.schedules] == every
 
 
 # -- update ----------------------------------------------------------------------------------------------------------
@@ -339,23 +316,11 @@ def test_update_in_a_version(world: World) -> None:
         world.schedules.update("s", payload={"n": 2}, version=seen)
 
 
-def test_update_before_the_scheduler_has_seen_it() -> None:
-    world = World()
-    world.schedules.insert("s", "rate(1 hour)", payload={"n": 1})
-    view = world.schedules.update("s", expression="rate(2 hours)", payload=None)
-    assert (view.state, view.expression, view.payload) == ("unscheduled", "rate(2 hours)", {})
-    world.stream(world.row("s"))
-    assert world.schedules.get("s").state == "ENABLED"
-
-
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
         ({"colour": "red"}, "colour: 'red' is not accepted; expected any of expression, timezone, start_date"),
-        (
-            {"expression": None},
-            "scheduleExpression: None is not accepted; a schedule has one; delete the schedule to end",
-        ),
+        ({"expression": None}, "scheduleExpression: None is not accepted; a schedule has one; delete the schedule to"),
         ({"expression": "rate(soon)"}, "scheduleExpression: 'rate(soon)' is not accepted"),
         ({"end_date": "2026-12-31T12:00:00Z"}, "endDate: '2026-12-31T12:00:00Z' is not accepted; it never runs"),
         ({"start_date": 1.5e300}, "startDate: 1.5e+300 is not accepted"),
@@ -364,6 +329,7 @@ def test_update_before_the_scheduler_has_seen_it() -> None:
         ({"action": "webhook"}, "payload.url: "),
         ({"retry_policy": []}, "retryPolicy: [] is not accepted"),
         ({"overlap": "x"}, "overlap: 'x' is not accepted"),
+        ({"expected_within_seconds": -1}, "expectedWithinSeconds: -1 is not accepted"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -490,7 +456,7 @@ def test_run_now_is_beside_the_expression(world: World) -> None:
     assert world.schedules.get("s").next_occurrence_at == at(60)
 
 
-def test_run_now_of_a_paused_one(world: World) -> None:
+def test_run_now_is_possible_while_it_is_paused(world: World) -> None:
     world.schedules.insert("s", HOURLY, enabled=False)
     world.schedules.run_now("s")
     world.ticks(1)
@@ -519,17 +485,9 @@ def test_run_now_counts_for_no_overlap(world: World) -> None:
 # -- preview ---------------------------------------------------------------------------------------------------------
 
 
-def test_preview_begins_with_a_run_that_is_due(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)")
-    world.clock.to(at(1) + timedelta(seconds=20))
-    assert [run.instant for run in world.schedules.preview("s", 2)] == [at(1), at(2)]
-
-
 def test_preview_ends_where_the_schedule_does(world: World) -> None:
     world.schedules.insert("s", "rate(1 hour)", end_date=at(121))
     assert len(world.schedules.preview("s", 1000)) == 3
-    for count in (0, 1001, "3", True):
-        assert "count: " in refusal(lambda count=count: world.schedules.preview("s", count))
 
 
 # -- backfill --------------------------------------------------------------------------------------------------------
@@ -538,7 +496,7 @@ def test_preview_ends_where_the_schedule_does(world: World) -> None:
 def test_backfill_makes_what_was_not_made(world: World) -> None:
     world.schedules.insert("s", "rate(1 hour)", overlap="allow")
     world.ticks(1)
-    world.outage(180)
+    world.next_tick(180)
     assert world.reported() == [
         ("12:01", "completed"), ("13:01", "missed (outage)"), ("14:01", "missed (outage)"), ("15:01", "completed"),
     ]  # fmt: skip
@@ -580,32 +538,11 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
     assert world.reported(end=at(-1)) == [every[0], every[2]]
 
 
-@pytest.mark.parametrize(
-    ("span", "message"),
-    [
-        (("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z"),
-         "end: '2026-12-31T14:00:00Z' is not accepted; expected a time not"),
-        (("2026-12-31T11:00:00Z", "2026-12-31T10:00:00Z"),
-         "end: '2026-12-31T10:00:00Z' is not accepted; expected a time not"),
-        (("2026-12-01T00:00:00Z", "2026-12-31T12:00:00Z"), "expected at most 1000 occurrences in the range: split it"),
-        (("yesterday", "2026-12-31T12:00:00Z"), "start: 'yesterday' is not accepted"),
-        ((datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
-        ((NOON, None), "end: None is not accepted"),
-    ],
-)  # fmt: skip
-def test_backfill_refuses_by_name(world: World, span: tuple[Any, Any], message: str) -> None:
-    world.schedules.insert("s", "cron(0/5 * * * ? *)")
-    assert message in refusal(lambda: list(world.schedules.backfill("s", start=span[0], end=span[1])))
-
-
 # -- history ---------------------------------------------------------------------------------------------------------
 
 
 def test_history_tells_what_became_of_each_run(world: World) -> None:
-    def fails(task: object, context: object) -> None:
-        raise PermanentError("no such customer")
-
-    world.actions.behaviour["s#1#2026-12-31T12:02:00Z"] = fails
+    world.actions.behaviour["s#1#2026-12-31T12:02:00Z"] = fail
     world.schedules.insert("s", "rate(1 minute)")
     world.ticks(3)
     world.client.schedules.pause("s")
@@ -613,7 +550,7 @@ def test_history_tells_what_became_of_each_run(world: World) -> None:
     assert (first.occurrence_at, first.status, first.task_id) == (at(1), "completed", "s#1#2026-12-31T12:01:00Z")
     assert (first.bucket, first.reason, first.run_now) == ("2026-12-31#12:01", None, False)
     assert first.finished_at is not None
-    assert (second.status, second.error) == ("failed", "no such customer")
+    assert (second.status, second.error) == ("failed", "it broke")
     assert set(third.to_row()) == {"occurrenceAt", "status", "taskId", "taskDateTime", "finishedAt"}
 
 
@@ -668,6 +605,7 @@ def test_history_of_what_is_gone_and_what_is_due(world: World) -> None:
     world.store.delete("s#1#2026-12-31T12:01:00Z")
     world.clock.to(at(3) + timedelta(seconds=10))
     assert world.reported() == [("12:01", "gone"), ("12:02", "completed"), ("12:03", "due")]
+    assert [run.instant for run in world.schedules.preview("s", 2)] == [at(3), at(4)], "it begins with what is due"
 
 
 def test_history_of_one_that_has_ended(world: World) -> None:
@@ -678,17 +616,11 @@ def test_history_of_one_that_has_ended(world: World) -> None:
     assert world.schedules.preview("s") == []
 
 
-@pytest.mark.parametrize(
-    "malformed",
-    [
-        {"scheduleExpression": "rate(5 parsecs)"},
-        {"cronExpression": 5},
-        {"scheduleExpressionTimezone": "Mars/Olympus"},
-        {"startDate": "soon"},
-        {"overlap": "perhaps"},
-        {"endDate": "1990-01-01T00:00:00Z", "startDate": "1991-01-01T00:00:00Z"},
-    ],
-)
+@pytest.mark.parametrize("malformed", [
+    {"scheduleExpression": "rate(5 parsecs)"}, {"cronExpression": 5}, {"scheduleExpressionTimezone": "Mars/Olympus"},
+    {"startDate": "soon"}, {"overlap": "perhaps"},
+    {"endDate": "1990-01-01T00:00:00Z", "startDate": "1991-01-01T00:00:00Z"},
+])  # fmt: skip
 def test_history_of_one_that_was_edited_by_hand_into_a_malformed_row(world: World, malformed: dict[str, Any]) -> None:
     world.put(taskId="s", scheduleExpression="rate(1 minute)")
     world.ticks(2)
@@ -698,17 +630,34 @@ def test_history_of_one_that_was_edited_by_hand_into_a_malformed_row(world: Worl
     assert world.reported() == [("12:01", "completed"), ("12:02", "completed")]
 
 
+def backfill(start: object, end: object) -> Callable[[Any], object]:
+    return lambda schedules: list(schedules.backfill("s", start=start, end=end))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("call", "message"),
     [
-        ({"start": "2026-12-31T13:00:00Z"}, "expected a time not before start, 2026-12-31T13:00:00Z"),
-        ({"start": "x"}, "start: 'x' is not accepted"),
-        ({"limit": 1001}, "limit: 1001 is not accepted; expected a number from 1 to 1000"),
+        (lambda s: s.list("on"), "scheduleState: 'on' is not accepted; expected one of ENABLED, DISABLED, COMPLETED, "),
+        (lambda s: s.list(limit=0), "limit: 0 is not accepted; expected a number from 1 to 1000"),
+        (lambda s: s.list(page_token="x"), "pageToken: 'x' is not accepted; expected the token of the page before"),
+        (lambda s: s.list(page_token=7), "pageToken: 7 is not accepted"),
+        (lambda s: s.list("ENABLED", page_token="DISABLED:a"), "pageToken: 'DISABLED:a' is not accepted"),
+        (lambda s: s.list(page_token="ENABLED:" + "x" * 3000), "pageToken: "),
+        *((lambda s, count=count: s.preview("s", count), "count: ") for count in (0, 1001, "3", True)),
+        (backfill(at(60), at(120)), "end: '2026-12-31 14:00:00+00:00' is not accepted; expected a time not"),
+        (backfill(at(-60), at(-120)), "end: '2026-12-31 10:00:00+00:00' is not accepted; expected a time not"),
+        (backfill(at(-31 * 1440), NOON), "expected at most 1000 occurrences in the range: split it"),
+        (backfill("yesterday", NOON), "start: 'yesterday' is not accepted"),
+        (backfill(datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
+        (backfill(NOON, None), "end: None is not accepted"),
+        (lambda s: s.history("s", start=at(60)), "expected a time not before start, 2026-12-31 13:00:00+00:00"),
+        (lambda s: s.history("s", start="x"), "start: 'x' is not accepted"),
+        (lambda s: s.history("s", limit=1001), "limit: 1001 is not accepted; expected a number from 1 to 1000"),
     ],
 )
-def test_history_refuses_by_name(world: World, arguments: dict[str, Any], message: str) -> None:
-    world.schedules.insert("s", HOURLY)
-    assert message in refusal(lambda: world.schedules.history("s", **arguments))
+def test_reads_and_backfill_refuse_by_name(world: World, call: Callable[[Any], object], message: str) -> None:
+    world.schedules.insert("s", "cron(0/5 * * * ? *)")
+    assert message in refusal(lambda: call(world.schedules))
 
 
 # -- all of them -----------------------------------------------------------------------------------------------------
@@ -774,15 +723,10 @@ def test_what_is_for_tasks_is_not_for_schedules(world: World, verb: str, state: 
     assert world.row("s") == before
 
 
-def test_get_as_a_task_shows_the_row(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)")
-    task = world.client.get("s")
-    assert (task.status, task.bucket) == ("recurring", "2026-12-31#12:01")
-
-
 def test_what_counts_tasks_counts_no_schedules(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)")
     world.client.insert("task", delay_seconds=1)
+    assert (world.client.get("s").status, world.client.get("s").bucket) == ("recurring", "2026-12-31#12:01")
     assert [entry.task_id for entry in world.client.history("2026-12-31#12:01").entries] == ["task"]
     (counts,) = world.client.bucket_counts("2026-12-31#12:01")
     assert counts.counts == {"scheduled": 1}
@@ -809,8 +753,6 @@ def test_expected_within_seconds_is_inserted_updated_and_removed(world: World) -
     assert made.expected_within_seconds == 600
     assert made.row["expectedWithinSeconds"] == 600
     assert world.schedules.update("s", expected_within_seconds=60).expected_within_seconds == 60
-    said = refusal(lambda: world.schedules.update("s", expected_within_seconds=-1))
-    assert "expectedWithinSeconds: -1 is not accepted" in said
     less = world.schedules.update("s", expected_within_seconds=None)
     assert (less.expected_within_seconds, "expectedWithinSeconds" in less.row) == (None, False)
 
@@ -822,56 +764,27 @@ def test_a_raw_row_with_a_malformed_one_is_refused_with_the_reason(world: World)
     assert str(row["error"]).startswith("expectedWithinSeconds: 'soon' is not accepted; expected a whole number")
 
 
-def test_occurrences_do_not_get_it(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)", action="log", expected_within_seconds=600)
-    world.ticks(1)
-    (made,) = [row for row in world.store.scan(open_only=False).rows if row.get("scheduleId") == "s" != row["taskId"]]
-    assert {"expectedWithinSeconds", "awaited"} & made.keys() == set()
-
-
 def test_the_history_says_whether_each_was_in_time(world: World) -> None:
-    def fail(task: Any, context: Any) -> object:
-        raise PermanentError("no")
-
     world.schedules.insert("s", "rate(1 minute)", action="log", overlap="allow", catch_up="none",
                            expected_within_seconds=60)  # fmt: skip
     world.actions.behaviour["s#1#2026-12-31T12:02:00Z"] = fail
     world.ticks(3)
+    made = world.row("s#1#2026-12-31T12:01:00Z")
+    assert {"expectedWithinSeconds", "awaited"} & made.keys() == set(), "its occurrences do not get it"
     world.client.redrive("s#1#2026-12-31T12:02:00Z")
     world.client.cancel("s#1#2026-12-31T12:02:00Z")
     world.actions.behaviour["s#1#2026-12-31T12:04:00Z"] = fail
     world.ticks(1)
-    world.outage(4)
-    found = {f"{one.occurrence_at:%H:%M}": (one.status, one.in_time) for one in world.schedules.history("s")}
-    assert found["12:01"] == ("completed", True)
-    assert found["12:02"] == ("cancelled", None)
-    assert found["12:04"] == ("failed", False)
-    assert found["12:05"] == ("missed", False)
+    world.next_tick(4)
+
+    def found() -> dict[str, tuple[str, bool | None]]:
+        return {f"{one.occurrence_at:%H:%M}": (one.status, one.in_time) for one in world.schedules.history("s")}
+
+    expected = {"12:01": ("completed", True), "12:02": ("cancelled", None), "12:04": ("failed", False),
+                "12:05": ("missed", False)}  # fmt: skip
+    assert found().items() >= expected.items()
     world.schedules.update("s", expected_within_seconds=3600)
-    found = {f"{one.occurrence_at:%H:%M}": (one.status, one.in_time) for one in world.schedules.history("s")}
-    assert found["12:04"] == ("failed", None)  # there is time to redrive it
+    assert found()["12:04"] == ("failed", None), "there is time to redrive it"
     world.schedules.update("s", expected_within_seconds=None)
     assert {one.in_time for one in world.schedules.history("s")} == {None}
     assert not any("inTime" in one.to_row() for one in world.schedules.history("s"))
-
-
-def test_a_deadline_shorter_than_a_tick_is_warned_of(world: World) -> None:
-    world.reconfigure(tick_minutes=5)
-    world.tick()
-    made = world.schedules.insert("s", HOURLY, action="log", expected_within_seconds=120)
-    assert made.warnings == (
-        "its expectedWithinSeconds, 120, is shorter than the tick interval, 5 min: "
-        "an occurrence between ticks may be overdue before it begins",
-    )
-    assert world.schedules.update("s", expected_within_seconds=300).warnings == ()
-
-
-def test_occurrences_that_overlap_leaves_out_at_each_tick_are_warned_of(world: World) -> None:
-    world.reconfigure(tick_minutes=5)
-    world.tick()
-    made = world.schedules.insert("s", "rate(1 minute)", action="log", expected_within_seconds=600)
-    assert made.warnings[1:] == (
-        "of several occurrences at one tick, those that overlap leaves out are overdue: "
-        "set overlap allow, or no expectedWithinSeconds",
-    )
-    assert len(world.schedules.update("s", overlap="allow").warnings) == 1

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, fails, ids, world
+from tests.unit.client.support import client_of, world_of
+from tests.unit.engine.support import World, fails, ids
 
 from dynatick import TaskClient
 from dynatick.client import status as status_module
@@ -14,32 +15,25 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.task import Task
 from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.rules import Rules
 from dynatick.store.memory import MemoryStore
 
 ONCE = {"maximumRetryAttempts": 0}
 
 
-def client_of(w: World) -> TaskClient:
-    return TaskClient(w.store, clock=w.clock)
-
-
-def test_what_ran_what_failed_and_what_waits() -> None:
-    w = world()
-    client = client_of(w)
+def test_what_ran_what_failed_and_what_waits(world: World, client: TaskClient) -> None:
 
     def no_mailbox(task: Task, context: ActionContext) -> None:
         raise LookupError("no such mailbox")
 
-    w.actions.behaviour = {"bad-0": fails, "bad-1": fails, "worse": no_mailbox}
+    world.actions.behaviour = {"bad-0": fails, "bad-1": fails, "worse": no_mailbox}
     for task_id in (*ids(5), "bad-0", "bad-1", "worse", "never"):
         client.insert(task_id, due_at=NOON + timedelta(seconds=30), retry_policy=ONCE)
     client.cancel("never")
     client.insert("soon", due_at=NOON + timedelta(hours=23))
     client.insert("later", due_at=NOON + timedelta(hours=26))
-    w.next_tick()
-    client.insert("due", due_at=w.clock())
-    w.clock.forward(seconds=90)
+    world.next_tick()
+    client.insert("due", due_at=world.clock())
+    world.clock.forward(seconds=90)
     found = client.status()
     assert (found.state, found.completed, found.failed, found.cancelled) == ("running", 5, 3, 1)
     assert (found.waiting, found.due_now, found.running) == (1, 1, 0)
@@ -54,47 +48,42 @@ def test_what_ran_what_failed_and_what_waits() -> None:
     assert other.first == other.last == client.get("worse").finished_at
 
 
-def test_states() -> None:
-    w = world()
-    client = client_of(w)
+def test_states(world: World, client: TaskClient) -> None:
     assert client.status().state == "running"
-    publish_settings(w.store, Grid(), now=NOON, processor_problem="no handlers")
+    publish_settings(world.store, Grid(), now=NOON, processor_problem="no handlers")
     assert (client.status().state, client.status().processor_problem) == ("failing", "no handlers")
-    w.next_tick()
+    world.next_tick()
     client.pause()
     assert client.status().state == "paused"
     client.resume()
-    w.clock.forward(minutes=30)
+    world.clock.forward(minutes=30)
     assert client.status().state == "stopped"
     assert TaskClient(MemoryStore()).status().state == "stopped", "no tick has come yet"
 
 
-def test_tasks_that_run_are_counted() -> None:
-    w = world()
-    client = client_of(w)
+def test_tasks_that_run_are_counted(world: World, client: TaskClient) -> None:
     client.insert("t", due_at=NOON + timedelta(seconds=30))
     seen: list[tuple[int, int | None]] = []
-    w.actions.behaviour["t"] = lambda task, context: seen.append((client.status().due_now, client.status().running))
-    w.next_tick()
+    world.actions.behaviour["t"] = lambda task, context: seen.append((client.status().due_now, client.status().running))
+    world.next_tick()
     assert seen == [(1, 1)]
 
 
 def test_it_reads_no_more_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_module, "MAX_POLLS", 1000)
-    w = world(rules=Rules(grid=Grid(shard_count=2)))
-    w.tick()
-    w.rigged.forget()
-    found = client_of(w).status()
-    assert len(w.rigged.polls) <= 1000
+    world = world_of(shard_count=2)
+    world.tick()
+    world.rigged.forget()
+    found = client_of(world).status()
+    assert len(world.rigged.polls) <= 1000
     assert found.until - found.since == timedelta(hours=8), "four hours each way"
     monkeypatch.setattr(status_module, "MAX_ENTRIES", 3)
-    w.insert(*ids(5))
-    w.next_tick()
-    found = client_of(w).status()
+    world.insert(*ids(5))
+    world.next_tick()
+    found = client_of(world).status()
     assert (found.completed, found.until - found.since) == (5, timedelta(hours=5)), "one hour of the past was enough"
 
 
-def test_its_document() -> None:
-    w = world()
-    row = client_of(w).status().to_row()
+def test_its_document(client: TaskClient) -> None:
+    row = client.status().to_row()
     assert {"state", "health", "nextTick", "since", "until", "dueNow", "waiting", "failures", "latenessMs"} <= set(row)

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from tests.builders import InProcess, key_of
-from tests.unit.client.support import be_first, each_state, rigged, started
+from tests.builders import key_of
+from tests.unit.client.support import be_first, client_of, each_state, started, world_of
+from tests.unit.engine.support import World
 
 from dynatick import TaskClient, TransitionRefused
 from dynatick.client import TaskView
 from dynatick.domain.conditional_update import Lost
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 
 Wish = Callable[[TaskClient, str], TaskView]
@@ -32,13 +32,13 @@ ALLOWED = {
 
 
 @pytest.fixture
-def world() -> InProcess:
+def world() -> World:
     return each_state()
 
 
 @pytest.mark.parametrize("state", ["unscheduled", "scheduled", "running", "completed", "failed", "cancelled"])
 @pytest.mark.parametrize("wish", WISHES)
-def test_what_is_possible_from_each_state(world: InProcess, client: TaskClient, wish: str, state: str) -> None:
+def test_what_is_possible_from_each_state(world: World, client: TaskClient, wish: str, state: str) -> None:
     before = world.row(state)
     if state in ALLOWED[wish]:
         view = WISHES[wish](client, state)
@@ -55,9 +55,8 @@ def test_what_is_possible_from_each_state(world: InProcess, client: TaskClient, 
 
 
 def test_a_cancelled_task_stays_as_long_as_the_installation_keeps_tasks() -> None:
-    world = InProcess(rules=Rules(defaults=Defaults(retention_days=7)))
-    world.tick()
-    client = TaskClient(world.store, clock=world.clock)
+    world = world_of(defaults=Defaults(retention_days=7))
+    client = client_of(world)
     client.insert("x", delay_seconds=600)
     view = client.cancel("x")
     assert view.status == "cancelled" and view.finished_at is not None and view.expires_at is not None
@@ -66,7 +65,7 @@ def test_a_cancelled_task_stays_as_long_as_the_installation_keeps_tasks() -> Non
     assert world.actions.ran == []
 
 
-def test_a_rescheduled_task_runs_then_and_only_then(world: InProcess, client: TaskClient) -> None:
+def test_a_rescheduled_task_runs_then_and_only_then(world: World, client: TaskClient) -> None:
     before = world.row("scheduled")
     view = client.reschedule("scheduled", due_at="2026-12-31T12:10:30Z")
     assert (view.bucket, str(view.due_at)) == ("2026-12-31#12:11", "2026-12-31 12:10:30+00:00")
@@ -80,7 +79,7 @@ def test_a_rescheduled_task_runs_then_and_only_then(world: InProcess, client: Ta
 
 
 @pytest.mark.parametrize("time", ["2026-12-31T11:00:00Z", "2026-12-31T12:01:00Z", "2026-12-31#12:01"])
-def test_rescheduled_into_the_past_means_the_next_tick(world: InProcess, client: TaskClient, time: str) -> None:
+def test_rescheduled_into_the_past_means_the_next_tick(world: World, client: TaskClient, time: str) -> None:
     assert client.reschedule("scheduled", due_at=time).bucket == "2026-12-31#12:02"
     world.next_tick()
     assert client.get("scheduled").status == "completed"
@@ -88,9 +87,7 @@ def test_rescheduled_into_the_past_means_the_next_tick(world: InProcess, client:
 
 @pytest.mark.parametrize("wish", ["reschedule", "run"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["seen by the scheduler", "seen by the processor"])
-def test_a_raw_row_is_completed_after_its_change(
-    world: InProcess, client: TaskClient, wish: str, streamed: bool
-) -> None:
+def test_a_raw_row_is_completed_after_its_change(world: World, client: TaskClient, wish: str, streamed: bool) -> None:
     before = world.row("unscheduled")
     WISHES[wish](client, "unscheduled")
     if streamed:
@@ -101,7 +98,7 @@ def test_a_raw_row_is_completed_after_its_change(
     assert (view.status, view.error, world.actions.times("unscheduled")) == ("completed", None, 1)
 
 
-def test_a_redriven_task_is_another_run(world: InProcess, client: TaskClient) -> None:
+def test_a_redriven_task_is_another_run(world: World, client: TaskClient) -> None:
     del world.actions.behaviour["failed"]
     view = client.redrive("failed")
     assert (view.status, view.run, view.attempt, view.error, view.finished_at) == ("scheduled", 2, 0, None, None)
@@ -111,9 +108,7 @@ def test_a_redriven_task_is_another_run(world: InProcess, client: TaskClient) ->
     assert world.actions.keys[-1] == key_of(world.row("failed"), 2)
 
 
-def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(
-    world: InProcess, client: TaskClient
-) -> None:
+def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(world: World, client: TaskClient) -> None:
     world.put(taskId="february", dueAt="2027-02-31T12:00:00Z")
     world.put(taskId="hopeless", payload="no map")
     for task_id in ("february", "hopeless"):
@@ -126,7 +121,7 @@ def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(
     assert view.error == "payload: 'a str' is not accepted; expected a map of names to values"
 
 
-def test_run_now_comes_before_the_planned_time(world: InProcess, client: TaskClient) -> None:
+def test_run_now_comes_before_the_planned_time(world: World, client: TaskClient) -> None:
     view = client.run_now("scheduled")
     assert (view.bucket, view.run) == ("2026-12-31#12:02", 1)
     assert client.run_now("completed").run == 2
@@ -134,20 +129,20 @@ def test_run_now_comes_before_the_planned_time(world: InProcess, client: TaskCli
     assert (world.actions.times("scheduled"), world.actions.times("completed")) == (1, 2)
 
 
-def test_an_id_too_long_for_the_index_can_be_looked_up(world: InProcess, client: TaskClient) -> None:
+def test_an_id_too_long_for_the_index_can_be_looked_up(world: World, client: TaskClient) -> None:
     world.put(taskId="i" * 1500)
     assert client.get("i" * 1500).status == "failed"
 
 
 @pytest.mark.parametrize("wish", ["cancel", "reschedule", "run"])
-def test_who_loses_against_a_claim_is_told(world: InProcess, client: TaskClient, wish: str) -> None:
+def test_who_loses_against_a_claim_is_told(world: World, client: TaskClient, wish: str) -> None:
     be_first(world, lambda: started(world, "scheduled"))
     with pytest.raises(TransitionRefused, match="it is running"):
         WISHES[wish](client, "scheduled")
     assert world.row("scheduled")["lease"] == "t"
 
 
-def test_who_was_overtaken_tries_again_on_the_row_as_it_is(world: InProcess, client: TaskClient) -> None:
+def test_who_was_overtaken_tries_again_on_the_row_as_it_is(world: World, client: TaskClient) -> None:
     be_first(world, lambda: client.reschedule("scheduled", due_at="2026-12-31T15:00:00Z"))
     assert client.cancel("scheduled").bucket == "2026-12-31#15:00"
     be_first(world, lambda: (world.clock.forward(seconds=1), client.redrive("scheduled")))
@@ -156,19 +151,19 @@ def test_who_was_overtaken_tries_again_on_the_row_as_it_is(world: InProcess, cli
     assert client.get("scheduled").run == 2
 
 
-def test_a_change_whose_answer_got_lost_is_seen_in_the_row(world: InProcess, client: TaskClient) -> None:
-    rigged(world).unanswered = lambda change: True
+def test_a_change_whose_answer_got_lost_is_seen_in_the_row(world: World, client: TaskClient) -> None:
+    world.rigged.unanswered = lambda change: True
     assert client.cancel("scheduled").status == "cancelled"
 
 
-def test_a_change_that_got_no_answer_and_was_not_made_is_an_error(world: InProcess, client: TaskClient) -> None:
-    rigged(world).throttled = lambda change: True
+def test_a_change_that_got_no_answer_and_was_not_made_is_an_error(world: World, client: TaskClient) -> None:
+    world.rigged.throttled = lambda change: True
     with pytest.raises(StoreError, match="cannot change 'scheduled': "):
         client.cancel("scheduled")
     assert client.get("scheduled").status == "scheduled"
 
 
-def test_a_row_that_never_holds_still(world: InProcess, client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_never_holds_still(world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.store, "write", lambda change: Lost())
     with pytest.raises(StoreError, match="other requests changed it 20 times"):
         client.cancel("scheduled")

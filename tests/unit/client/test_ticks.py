@@ -5,20 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import NOON
+from tests.unit.client.support import client_of, world_of
+from tests.unit.engine.support import World
 
 from dynatick import MemoryStore, TaskClient
 from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView
-from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.rules import Rules
-
-
-def world_of(tick_minutes: int = 1, shard_count: int = 1) -> tuple[InProcess, TaskClient]:
-    world = InProcess(rules=Rules(grid=Grid(tick_minutes=tick_minutes, shard_count=shard_count)))
-    world.tick()
-    return world, TaskClient(world.store, clock=world.clock)
 
 
 def reported(entries: list[TickEntry]) -> list[str]:
@@ -39,8 +33,7 @@ def test_before_the_first_tick_there_is_nothing() -> None:
     assert TaskClient(MemoryStore()).ticks() == []
 
 
-def test_ticks_with_work_and_idle_ones_in_between() -> None:
-    world, client = world_of()
+def test_ticks_with_work_and_idle_ones_in_between(world: World, client: TaskClient) -> None:
     world.ticks(3)
     client.insert("a", delay_seconds=1)
     client.insert("b", delay_seconds=1)
@@ -71,8 +64,7 @@ def test_ticks_with_work_and_idle_ones_in_between() -> None:
         ("11:00", "12:00", []),
     ],
 )
-def test_a_range_in_the_past(start: str, end: str, expected: list[str]) -> None:
-    world, client = world_of()
+def test_a_range_in_the_past(world: World, client: TaskClient, start: str, end: str, expected: list[str]) -> None:
     world.ticks(3)
     client.insert("a", delay_seconds=1)
     world.ticks(4)
@@ -82,8 +74,7 @@ def test_a_range_in_the_past(start: str, end: str, expected: list[str]) -> None:
     assert reported(found) == expected
 
 
-def test_ticks_that_did_not_come_are_told() -> None:
-    world, client = world_of()
+def test_ticks_that_did_not_come_are_told(world: World, client: TaskClient) -> None:
     world.ticks(1)
     client.insert("a", delay_seconds=1)
     world.ticks(1)
@@ -97,8 +88,7 @@ def test_ticks_that_did_not_come_are_told() -> None:
     assert reported(client.ticks())[-1] == "missed 12:09 to 12:16: 8"  # the last two may be on their way
 
 
-def test_ticks_that_a_longer_pass_has_served_are_not_missing() -> None:
-    world, client = world_of()
+def test_ticks_that_a_longer_pass_has_served_are_not_missing(world: World, client: TaskClient) -> None:
     client.insert("slow", delay_seconds=1)
     world.actions.behaviour["slow"] = lambda *_: world.clock.forward(seconds=100) and None
     world.next_tick()  # from 12:01 to 12:02:40
@@ -106,8 +96,7 @@ def test_ticks_that_a_longer_pass_has_served_are_not_missing() -> None:
     assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
 
 
-def test_a_cursor_that_is_malformed_hides_no_pass() -> None:
-    world, client = world_of()
+def test_a_cursor_that_is_malformed_hides_no_pass(world: World, client: TaskClient) -> None:
     client.insert("a", delay_seconds=1)
     world.next_tick()
     world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "soon"}))
@@ -116,7 +105,8 @@ def test_a_cursor_that_is_malformed_hides_no_pass() -> None:
 
 
 def test_each_shard_has_its_own_line() -> None:
-    world, client = world_of(shard_count=2)
+    world = world_of(shard_count=2)
+    client = client_of(world)
     for shard, task_id in enumerate(("t0", "t2")):
         client.insert(task_id, task_date_time=f"2026-12-31#12:01{'#1' if shard else ''}")
     world.next_tick()
@@ -127,8 +117,7 @@ def test_each_shard_has_its_own_line() -> None:
     ]
 
 
-def test_a_pass_that_went_on_is_told_in_its_parts() -> None:
-    world, client = world_of()
+def test_a_pass_that_went_on_is_told_in_its_parts(world: World, client: TaskClient) -> None:
     world.life = timedelta(seconds=20)
     # Whichever is the first: nothing is claimed after it, though there is time to record what ends.
     takes = iter([16])
@@ -144,8 +133,7 @@ def test_a_pass_that_went_on_is_told_in_its_parts() -> None:
     assert sum(view.claimed - view.released for view in passes) == 60
 
 
-def test_ticks_of_another_grid_are_found() -> None:
-    world, client = world_of()
+def test_ticks_of_another_grid_are_found(world: World, client: TaskClient) -> None:
     client.insert("a", delay_seconds=1)
     world.next_tick()
     world.reconfigure(tick_minutes=30)
@@ -154,8 +142,7 @@ def test_ticks_of_another_grid_are_found() -> None:
     assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:30 to 12:30: 1"]
 
 
-def test_the_latest_are_those_of_the_last_minutes() -> None:
-    world, client = world_of()
+def test_the_latest_are_those_of_the_last_minutes(world: World, client: TaskClient) -> None:
     for n in range(10):
         client.insert(f"t{n}", delay_seconds=1)
         world.ticks(1)

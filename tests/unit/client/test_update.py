@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.builders import NOON, FakeClock
 
-from dynatick import InvalidInput, MemoryStore, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
+from dynatick import MemoryStore, TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.client import Changed, WouldChange
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
@@ -72,25 +72,6 @@ def test_not_what_has_ended(client: TaskClient) -> None:
         client.update("none", payload={})
 
 
-@pytest.mark.parametrize(
-    ("how", "field"),
-    [
-        ({}, "payload"),
-        ({"due_at": "noon"}, "dueAt"),
-        ({"due_at": "2026-12-31T14:00:00Z", "delay_seconds": 3}, "delaySeconds"),
-        ({"payload": [1]}, "payload"),
-        ({"payload": {"deep": {"": 1}}}, "payload.deep"),
-        ({"payload": {"text": "x" * 400_000}}, "payload"),
-    ],
-)
-def test_what_is_no_change(client: TaskClient, how: dict[str, object], field: str) -> None:
-    before = client.get("a")
-    with pytest.raises(InvalidInput) as refused:
-        client.update("a", **how)  # type: ignore[arg-type]
-    assert refused.value.field == field
-    assert client.get("a") == before
-
-
 def test_of_many_only_so_many(client: TaskClient) -> None:
     for n in range(250):
         client.insert(f"t{n:03}", task_date_time=BUCKET, action="log")
@@ -101,15 +82,6 @@ def test_of_many_only_so_many(client: TaskClient) -> None:
     rest = list(client.cancel_many(BUCKET, action="log"))
     assert ([type(one) for one in rest], rest[0].task_id) == ([Changed] * 130, "t120")
     assert len(list(client.redrive_many(BUCKET, status="cancelled", limit=1))) == 1
-
-
-@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10"])
-def test_a_limit_that_is_none(client: TaskClient, limit: object) -> None:
-    """At the call, not as the results are consumed; and nothing is changed."""
-    for change in (client.cancel_many, client.redrive_many):
-        with pytest.raises(InvalidInput, match=r"^limit: .* expected a number of at least 1"):
-            change(BUCKET, limit=limit)  # type: ignore[arg-type]
-    assert client.get("a").status == "unscheduled"
 
 
 def test_a_limit_is_of_all_shards_together(client: TaskClient) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.builders import NOON
 from tests.unit.ui.support import Browser
 
 from dynatick import PermanentError
 from dynatick.testing.virtual_installation import VirtualInstallation
-
-NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 
 @pytest.fixture

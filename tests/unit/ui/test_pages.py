@@ -7,11 +7,14 @@ import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.unit.ui.conftest import NOON
+from starlette.testclient import TestClient
+from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, tags, text_of
 
-from dynatick.errors import RetryableError
+from dynatick import MemoryStore, RetryableError, TaskClient
 from dynatick.testing.virtual_installation import VirtualInstallation
+from dynatick.ui.application import application
+from dynatick.ui.site import Site
 
 PAGES = [
     "/", "/live", "/now/minutes", "/now/figures", "/now/day", "/now/next", "/timeline", "/timeline?span=hour",
@@ -42,13 +45,7 @@ def test_every_page_of_a_busy_installation(busy: VirtualInstallation, browser: B
         assert wrong not in page.text.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_before_the_first_tick_pages_say_so(browser: Browser, installation: VirtualInstallation) -> None:
-    from starlette.testclient import TestClient
-
-    from dynatick import MemoryStore, TaskClient
-    from dynatick.ui.application import application
-    from dynatick.ui.site import Site
-
+def test_before_the_first_tick_pages_say_so() -> None:
     site = Site(client=TaskClient(MemoryStore(), clock=lambda: NOON), clock=lambda: NOON, name="new")
     http = TestClient(application(site), base_url="http://127.0.0.1:4580")
     for url in ("/", "/timeline", "/failures", "/tasks", "/schedules", "/ticks"):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from threading import Barrier, Thread
 
 import pytest
+from tests.builders import NOON
 
 from dynatick.ui import links
 from dynatick.ui.chart import KINDS, Bar, height_of, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
 from dynatick.ui.errors_alike import shape
 from dynatick.ui.recent import Recent
-
-NOON = datetime(2026, 12, 31, 12, tzinfo=UTC)
 
 
 def bar(minutes: int = 1, **counts: int) -> Bar:

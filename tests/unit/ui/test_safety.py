@@ -6,7 +6,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from tests.unit.ui.conftest import NOON
+from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, tags, text_of
 
 from dynatick import PermanentError
