@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,7 +50,7 @@ class Caller:
 
     store: MemoryStore = field(default_factory=MemoryStore)
     clock: FakeClock = field(default_factory=FakeClock)
-    seconds: Callable[[], float] = time.monotonic
+    seconds: Callable[[], float] = lambda: 0.0  # no answer runs out of time
     dead_letters: MemoryDeadLetterQueue = field(default_factory=MemoryDeadLetterQueue)
     client: TaskClient = field(init=False)
     api: Api = field(init=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -44,9 +45,11 @@ class Browser:
         return self.http.post(url, data={"token": self.site.token, **form}, headers=headers)
 
     def follow(self, answer: httpx2.Response) -> httpx2.Response:
-        """The page that a change leads to."""
+        """The page that a change leads to, once its job, if it has one, is over."""
         assert answer.status_code == 303, answer.text
-        return self.get(answer.headers["location"])
+        while 'data-testid="job" data-state="running"' in (page := self.get(answer.headers["location"])).text:
+            time.sleep(0.05)
+        return page
 
 
 @dataclass
