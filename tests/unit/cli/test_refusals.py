@@ -64,6 +64,10 @@ REFUSALS: list[tuple[list[str], int, str]] = [
      "--to has no effect with --bucket; use one of them only"),
     (["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"], 3,
      "limit: 0 is not accepted; expected a number of at least 1"),
+    (["task", "list", "--last", "1h", "--prefix", ""], 3,
+     "prefix: '' is not accepted; expected a text that is not empty"),
+    (["task", "cancel", "--last", "1h", "--status", "failed"], 3,
+     "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
     (["tick", "run"], 2, "name the processor function with --function, or its stack with --stack; or use --local"),
 ]  # fmt: skip
 
