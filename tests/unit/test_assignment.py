@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
@@ -19,22 +17,15 @@ from dynatick.errors import ConfigurationError
 from dynatick.wiring import load_policy
 
 ROOT = Path(__file__).parents[2]
+SHIPPED = (ROOT / "functions" / "scheduler" / "assignment.py").read_text(encoding="utf-8")
 TASK = Unassigned(task_id="a", action="log", payload={}, attributes={"taskId": "a"})
-
-
-def module(source: str, name: str) -> ModuleType:
-    made = ModuleType(name)
-    exec(compile(source, name, "exec"), made.__dict__)
-    return made
 
 
 @pytest.fixture(scope="module")
 def shipped() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("assignment", ROOT / "functions" / "scheduler" / "assignment.py")
-    assert spec is not None
-    assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
+    """The module of policies."""
+    made = ModuleType("assignment")
+    exec(SHIPPED, made.__dict__)
     return made
 
 
@@ -88,12 +79,7 @@ def test_what_the_engine_makes_of_an_answer(policy: Assign, bucket: str, error: 
 
 def test_a_policy_is_asked_only_for_tasks_without_a_time() -> None:
     asked: list[str] = []
-
-    def policy(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
-        asked.append(task.task_id)
-        return None
-
-    system = InProcess(rules=Rules(defaults=Defaults(assign=policy)))
+    system = InProcess(rules=Rules(defaults=Defaults(assign=lambda task, now, grid: asked.append(task.task_id))))
     system.tick()
     system.put(taskId="timed", dueAt="2026-12-31T13:00:00Z")
     system.put(taskId="delayed", delaySeconds=5)
@@ -104,12 +90,12 @@ def test_a_policy_is_asked_only_for_tasks_without_a_time() -> None:
 def test_the_documents_policy_works() -> None:
     text = (ROOT / "docs" / "how-to" / "assignment.md").read_text(encoding="utf-8")
     source = re.findall(r"<<'PYTHON'\n(.*?)^PYTHON$", text, re.DOTALL | re.MULTILINE)[0]
-    begun = (ROOT / "functions" / "scheduler" / "assignment.py").read_text(encoding="utf-8")
-    policy: Callable[..., datetime | None] = module(begun + source, "documented").by_priority
+    documented = ModuleType("documented")
+    exec(SHIPPED + source, documented.__dict__)
     now = datetime(2026, 12, 31, 12, tzinfo=UTC)
     urgent = Unassigned(task_id="a", action="log", payload={}, attributes={"priority": "urgent"})
-    assert policy(urgent, now, Grid()) is None
-    assert policy(TASK, now, Grid()) == now + timedelta(hours=1)
+    assert documented.by_priority(urgent, now, Grid()) is None
+    assert documented.by_priority(TASK, now, Grid()) == now + timedelta(hours=1)
 
 
 @pytest.mark.parametrize("name", ["nowhere:policy", "dynatick:nothing", "dynatick", ":x", "dynatick:__version__"])

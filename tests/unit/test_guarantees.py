@@ -28,9 +28,7 @@ TEXT = (Path(__file__).parents[2] / "docs" / "guarantees.md").read_text(encoding
 class Lossy(MemoryStore):
     """Loses records while it is asked to, as if the processes had died before writing them."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lost = False
+    lost = False
 
     def write(self, change: ConditionalUpdate) -> Result:
         if self.lost and change.set.get("status") == "completed":
@@ -140,16 +138,10 @@ def test_work_that_fails_is_done_again(
 def _again(world: InProcess) -> None:
     """The same run once more, as after a lost record."""
     row = {name: value for name, value in world.row("order-7").items() if name not in ("outcome", "attempts")}
-    bucket = world.clock() + timedelta(minutes=1)
-    assert isinstance(world.store, Lossy)
+    bucket = (world.clock() + timedelta(minutes=1)).strftime("%Y-%m-%d#%H:%M")
     policy = {"maximumRetryAttempts": 9, "minBackoffSeconds": 0, "maxBackoffSeconds": 0}
-    row |= {
-        "status": "scheduled",
-        "attempt": 0,
-        "taskDateTime": bucket.strftime("%Y-%m-%d#%H:%M"),
-        "retryPolicy": policy,
-    }
-    world.store.put(row)
+    assert isinstance(world.store, Lossy)
+    world.store.put(row | {"status": "scheduled", "attempt": 0, "taskDateTime": bucket, "retryPolicy": policy})
     world.next_tick()
 
 

@@ -38,12 +38,6 @@ def make(
     return done, (folder / "ran").read_text().split()
 
 
-def make_test_long(folder: Path, ends: Mapping[str, int], *arguments: str) -> tuple[int, list[str]]:
-    """The exit code, and the parts that ran."""
-    done, ran = make("test-long", folder, ends, *arguments)
-    return done.returncode, ran
-
-
 def test_make_test_says_that_it_leaves_the_pages_out(tmp_path: Path) -> None:
     done, ran = make("test", tmp_path, {})
     assert (done.returncode, ran) == (0, ["tests/unit"])  # the first of them that the stand-in knows
@@ -51,29 +45,21 @@ def test_make_test_says_that_it_leaves_the_pages_out(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1].endswith("make test-ui drives them in a browser.")
 
 
-@pytest.mark.parametrize("failing", PARTS)
-def test_every_part_runs_although_one_fails_and_the_exit_code_says_so(tmp_path: Path, failing: str) -> None:
-    code, ran = make_test_long(tmp_path, {failing: 1})
-    assert code != 0
-    assert ran == list(PARTS)
+SELECTS = ("ARGS=-k something",)
 
 
-def test_the_exit_code_is_zero_if_all_parts_pass(tmp_path: Path) -> None:
-    assert make_test_long(tmp_path, {}) == (0, list(PARTS))
-
-
-@pytest.mark.parametrize("empty", [PARTS, PARTS[:1], PARTS[1:]])
-def test_a_part_of_which_arguments_select_no_test_has_not_failed(tmp_path: Path, empty: tuple[str, ...]) -> None:
-    code, ran = make_test_long(tmp_path, dict.fromkeys(empty, NO_TESTS), "ARGS=-k something")
-    assert (code, ran) == (0, list(PARTS))
-
-
-def test_a_part_without_tests_has_failed_if_no_arguments_select_any(tmp_path: Path) -> None:
-    code, _ = make_test_long(tmp_path, {"tests/e2e": NO_TESTS})
-    assert code != 0
-
-
-def test_a_part_that_fails_is_a_failure_whatever_arguments_select(tmp_path: Path) -> None:
-    code, ran = make_test_long(tmp_path, {"tests/unit": 1, "tests/faults": NO_TESTS}, "ARGS=-k something")
-    assert code != 0
-    assert ran == list(PARTS)
+@pytest.mark.parametrize(
+    ("ends", "arguments", "passes"),
+    [
+        ({}, (), True),
+        *(({failing: 1}, (), False) for failing in PARTS),
+        ({"tests/e2e": NO_TESTS}, (), False),  # and no arguments that select any
+        *((dict.fromkeys(empty, NO_TESTS), SELECTS, True) for empty in (PARTS, PARTS[:1], PARTS[1:])),
+        ({"tests/unit": 1, "tests/faults": NO_TESTS}, SELECTS, False),
+    ],
+)
+def test_make_test_long_runs_every_part_and_its_exit_code_says_whether_one_failed(
+    tmp_path: Path, ends: Mapping[str, int], arguments: tuple[str, ...], passes: bool
+) -> None:
+    done, ran = make("test-long", tmp_path, ends, *arguments)
+    assert ((done.returncode == 0), ran) == (passes, list(PARTS))

@@ -7,12 +7,39 @@ import subprocess
 import sys
 from typing import Any
 
-# In a process of its own: loggers are the process's, and so is their configuration.
-PROGRAM = """
+# Each program runs in a process of its own: loggers are the process's, and so is their configuration.
+BEGINNING = """
 import logging
+import os
+import types
+from datetime import UTC, datetime, timedelta
 from dynatick import observability
+from dynatick.bulk.importer import ImportOrder, ImportResult
+from dynatick.client.insertion import InsertCounts
+from dynatick.domain.buckets import minute_of
+from dynatick.domain.overdue import Overdue
+from dynatick.engine.idle_shards import GroupReport
+from dynatick.engine.processor import Invoked, NotStarted
+from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.reconcile_round import Round, Segment
+from dynatick.engine.report import PassReport
+from dynatick.errors import StoreError
 
-logger, _ = observability.create()
+logger, metrics = observability.create()
+NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
+
+@metrics.log_metrics(raise_on_empty_metrics=False)
+def handler(log, context):
+    log()
+
+def invoke(log):
+    handler(log, types.SimpleNamespace(function_name="dynatick"))
+
+def log_invocation(now, **invoked):
+    invoke(lambda: observability.log_invocation(Invoked(**invoked), logger, metrics, now))
+"""
+
+PROGRAM = """
 logger.info("pass ended", extra={"action": "pass_ended"})
 # As the actions do, and as handlers do whose module is imported after this.
 logging.getLogger("dynatick.actions").info("task_logged", extra={"action": "task_logged", "task_id": "a"})
@@ -23,9 +50,9 @@ logging.getLogger("other").info("not ours")
 
 
 def output(program: str) -> list[dict[str, Any]]:
-    """The log lines and metrics of a program in a process of its own, which writes nothing else."""
+    """The log lines and metrics of a program, which writes nothing else."""
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
+        [sys.executable, "-W", "ignore", "-c", BEGINNING + program],
         env={
             "POWERTOOLS_SERVICE_NAME": "dynatick",
             "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
@@ -51,21 +78,10 @@ def test_actions_and_handlers_log_in_the_same_format() -> None:
 
 
 NOTHING_IMPORTED = """
-import sys
-import types
-from dynatick import observability
-from dynatick.bulk.importer import ImportResult, ImportOrder
-from dynatick.client.insertion import InsertCounts
-
-logger, metrics = observability.create()
 order = ImportOrder(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
-
-@metrics.log_metrics(raise_on_empty_metrics=False)
-def handler(event, context):
-    observability.log_import(ImportResult(order=order, tally=InsertCounts(), skipped=event), logger, metrics)
-
 for reason in (None, "a folder"):
-    handler(reason, types.SimpleNamespace(function_name="importer"))
+    result = ImportResult(order=order, tally=InsertCounts(), skipped=reason)
+    invoke(lambda: observability.log_import(result, logger, metrics))
 """
 
 
@@ -76,24 +92,10 @@ def test_an_empty_file_is_logged_without_a_warning() -> None:
 
 
 PASSED = """
-import types
-from datetime import UTC, datetime
-from dynatick import observability
-from dynatick.domain.buckets import minute_of
-from dynatick.engine.processor import Invoked
-from dynatick.engine.report import PassReport
-
-logger, metrics = observability.create()
-NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
-
-@metrics.log_metrics(raise_on_empty_metrics=False)
-def handler(elsewhere, context):
+for elsewhere in (False, True):
     began = NOON.replace(second=7)
     report = PassReport(tick=minute_of(NOON), shard=0, continuation=1, started_at=began, leased_elsewhere=elsewhere)
-    observability.log_invocation(Invoked(passed=report), logger, metrics, NOON.replace(second=9))
-
-for elsewhere in (False, True):
-    handler(elsewhere, types.SimpleNamespace(function_name="processor"))
+    log_invocation(NOON.replace(second=9), passed=report)
 """
 
 
@@ -105,29 +107,12 @@ def test_a_pass_sends_tick_age_even_if_another_process_leases_the_shard() -> Non
 
 
 SHARDS = """
-import types
-from datetime import UTC, datetime
-from dynatick import observability
-from dynatick.domain.buckets import minute_of
-from dynatick.engine.idle_shards import GroupReport
-from dynatick.engine.processor import Invoked, NotStarted
-from dynatick.engine.report import PassReport
-from dynatick.errors import StoreError
-
-logger, metrics = observability.create()
-NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
-
-@metrics.log_metrics(raise_on_empty_metrics=False)
-def handler(fault, context):
+for fault in (None, StoreError("cannot poll")):
     group = GroupReport(tick=minute_of(NOON), shards=range(64, 128), started_at=NOON.replace(second=7), idle=62,
                         busy=[70, 99], left=[127], written=16, drained_through=minute_of(NOON) - 10, fault=fault)
     here = PassReport(tick=minute_of(NOON), shard=70, continuation=0, started_at=NOON, completed=3, due=3, claimed=3)
     not_started = [NotStarted("no", range(128, 256)), NotStarted("no", range(70, 71)), NotStarted("no")]
-    observability.log_invocation(
-        Invoked(groups=[group], passed_too=[here], not_started=not_started, left=[127]), logger, metrics, NOON)
-
-for fault in (None, StoreError("cannot poll")):
-    handler(fault, types.SimpleNamespace(function_name="processor"))
+    log_invocation(NOON, groups=[group], passed_too=[here], not_started=not_started, left=[127])
 """
 
 
@@ -143,39 +128,20 @@ def test_a_group_of_shards_sends_what_the_alarms_watch_and_names_its_shards() ->
     ] * 2
     assert [(one["level"], one.get("problem")) for one in polled] == [("INFO", None), ("ERROR", "cannot poll")]
     (first, second) = [one for one in lines if "_aws" in one]
-    assert (first["TickAge"], first["Undrained"], first["NotStarted"], first["Completed"]) == (
-        [0.0, 7.0],
-        [600.0],
-        [3],
-        [3],
-    )
+    assert (first["TickAge"], first["Undrained"]) == ([0.0, 7.0], [600.0])
+    assert (first["NotStarted"], first["Completed"]) == ([3], [3])
     assert second["Undrained"] == [600.0]
 
 
 LATE = """
-import types
-from datetime import UTC, datetime
-from dynatick import observability
-from dynatick.domain.buckets import minute_of
-from dynatick.engine.processor import Invoked
-from dynatick.engine.report import PassReport
-
-logger, metrics = observability.create()
-NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
-
-@metrics.log_metrics(raise_on_empty_metrics=False)
-def handler(event, context):
-    kind, number = event
-    report = PassReport(
-        tick=minute_of(NOON), shard=0, continuation=0, started_at=NOON, claimed=number, woken_late=number // 2
-    )
-    for milliseconds in range(1, number + 1):
-        report.lateness.add(milliseconds)
-    observability.log_invocation(Invoked(**{kind: report}), logger, metrics, NOON)
-
 for kind in ("passed", "woken"):
     for number in (0, 3, 100, 20_000):
-        handler((kind, number), types.SimpleNamespace(function_name="processor"))
+        report = PassReport(
+            tick=minute_of(NOON), shard=0, continuation=0, started_at=NOON, claimed=number, woken_late=number // 2
+        )
+        for milliseconds in range(1, number + 1):
+            report.lateness.add(milliseconds)
+        log_invocation(NOON, **{kind: report})
 """
 
 
@@ -195,30 +161,17 @@ def test_lateness_has_the_percentiles_of_all_tasks_in_at_most_100_values() -> No
 
 
 RECONCILED = """
-import types
-from datetime import UTC, datetime, timedelta
-from dynatick import observability
-from dynatick.engine.processor import Invoked
-from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile_round import Round, Segment
-
-logger, metrics = observability.create()
 BEGAN = datetime(2026, 12, 31, 3, 37, tzinfo=UTC)
 counts = {"scanned": 9, "found": 2, "repaired": 1, "failed": 1}
 kept = Round(began_at=BEGAN, segments=(Segment("a"),), **counts, lease="x", lease_until=None)
 
-@metrics.log_metrics(raise_on_empty_metrics=False)
-def handler(event, context):
-    days, found = event
-    observability.log_invocation(Invoked(reconciled=found), logger, metrics, BEGAN + timedelta(days=days))
-
-for event in [
+for days, found in [
     (0, Reconciled(leased_elsewhere=True)),
     (3, Reconciled(round=kept, continued=True)),
     (3.01, Reconciled(round=kept, continued=True)),
     (9, Reconciled(round=kept, found=2, repaired=1, failed=1, problem="throttled")),
 ]:
-    handler(event, types.SimpleNamespace(function_name="processor"))
+    log_invocation(BEGAN + timedelta(days=days), reconciled=found)
 """
 
 
@@ -240,17 +193,11 @@ def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue() -> None:
 
 
 OVERDUE = """
-from datetime import UTC, datetime
-from dynatick import observability
-from dynatick.domain.overdue import Overdue
-
-logger, metrics = observability.create()
-FIRST, LAST = datetime(2026, 12, 31, 12, 0, tzinfo=UTC), datetime(2026, 12, 31, 12, 2, tzinfo=UTC)
+FIRST, LAST = NOON, NOON.replace(minute=2)
 observability.log_overdue([
     Overdue(schedule_id="nightly", first=FIRST, last=FIRST, occurrences=1, reason="still running, attempt 1"),
     Overdue(schedule_id="hourly", first=FIRST, last=LAST, occurrences=3, reason="missed: no tick ran"),
 ], logger)
-import os
 os._exit(0)
 """
 

@@ -82,13 +82,9 @@ def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
     world.tick()
     client = TaskClient(world.store, clock=world.clock, check_actions=False)
     world.actions.behaviour["mail-7"] = fail
-    client.insert(
-        "mail-7",
-        delay_seconds=1,
-        action="send-reminder",
-        payload={"to": "ada@example.com"},
-        retry_policy={"minBackoffSeconds": 0, "maxBackoffSeconds": 0},
-    )
+    at_once = {"minBackoffSeconds": 0, "maxBackoffSeconds": 0}
+    payload = {"to": "ada@example.com"}
+    client.insert("mail-7", delay_seconds=1, action="send-reminder", payload=payload, retry_policy=at_once)
     client.insert("later", task_date_time="2026-12-31#13:00", action="log")
     client.schedules.insert("nightly-report", "cron(0 4 * * ? *)", action="log")
     world.ticks(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,13 @@ class Ended:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+class Terminal(io.StringIO):
+    """A terminal: of stdin, with what is typed there."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 @dataclass

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
 
 import pytest
 from tests.builders import InProcess, scheduled_row
-from tests.unit.cli.conftest import Shell
+from tests.unit.cli.conftest import Ended, Shell, Terminal
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.cli import bulk_change
@@ -45,21 +44,19 @@ def test_a_dry_run_lists_and_changes_nothing(shell: Shell, failed: InProcess) ->
 
 
 def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
-    as_json = shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "json").json
-    row = {
-        "taskId": "a", "result": "to be redriven", "taskDateTime": BUCKET, "action": "log", "why": "SMTP: refused [2J",
-    }  # fmt: skip
-    assert as_json == {"tasks": [{**row, "taskId": name} for name in "abc"], "counts": {"to be redriven": 3}}
-    as_lines = shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "jsonl").out.splitlines()
-    assert [json.loads(line) for line in as_lines] == as_json["tasks"]
-    done = shell("task", "redrive", "--bucket", BUCKET, "--error", "smtp", "--action", "log", "-o", "json").json
+    redrive = ("task", "redrive", "--bucket", BUCKET)
+    row = {"result": "to be redriven", "taskDateTime": BUCKET, "action": "log", "why": "SMTP: refused [2J"}
+    rows = [{"taskId": name, **row} for name in "abc"]
+    dry = shell(*redrive, "--dry-run", "-o", "json")
+    assert dry.json == {"tasks": rows, "counts": {"to be redriven": 3}}
+    assert [json.loads(line) for line in shell(*redrive, "--dry-run", "-o", "jsonl").lines] == rows
+    done = shell(*redrive, "--error", "smtp", "--action", "log", "-o", "json").json
     assert done["counts"] == {"redriven": 3}
-    assert done["tasks"][0] == {
-        "taskId": "a", "result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log",
-    }  # fmt: skip
-    again = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
+    redriven = {"result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log"}
+    assert done["tasks"] == [{"taskId": name, **redriven} for name in "abc"]
+    again = shell(*redrive, "-o", "json")
     assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
-    assert shell("task", "redrive", "--bucket", BUCKET).out == ""
+    assert shell(*redrive).out == ""
 
 
 def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
@@ -99,13 +96,6 @@ def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> 
     assert len(shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "json").json["tasks"]) == number
 
 
-class Terminal(io.StringIO):
-    """Somewhere to type at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.fixture
 def waiting(world: InProcess, shell: Shell) -> InProcess:
     """Three tasks at 12:30."""
@@ -122,37 +112,36 @@ VERBS = [
 
 
 @pytest.mark.parametrize(("verb", "question", "done"), VERBS)
-def test_on_a_terminal_it_is_asked(
+def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_already(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
 ) -> None:
     if verb[0] == "redrive":
         shell("task", "cancel", "w1", "w2", "w3")
-    before = {name: waiting.row(name) for name in ("w1", "w2", "w3")}
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
-    asked = ("task", *verb, "--bucket", "2026-12-31#12:30")
-    for answer in ("n\n", "\n", ""):  # the last is the end of the input
+
+    def answered(answer: str, *options: str) -> Ended:
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
-        ended = shell(*asked)
-        assert (ended.code, ended.out, ended.err) == (130, "", f"{question}error: nothing was changed\n")
+        return shell("task", *verb, "--bucket", "2026-12-31#12:30", *options)
+
+    before = {name: waiting.row(name) for name in ("w1", "w2", "w3")}
+    assert answered("n\n", "--dry-run").err == f"3 to be {done[2:]}"
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    for answer in ("n\n", "\n", ""):  # the last is the end of the input
+        assert answered(answer) == Ended(130, "", f"{question}error: nothing was changed\n")
     assert {name: waiting.row(name) for name in before} == before
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
-    ended = shell(*asked)
+    ended = answered("y\n")
     assert (ended.code, ended.err) == (0, question + done)
-    monkeypatch.setattr(sys, "stdin", Terminal())
-    assert shell(*asked).err == "There are none\n"  # and nothing to ask
+    assert answered("").err == "There are none\n", "and nothing to ask"
 
 
 @pytest.mark.parametrize(("verb", "question", "done"), VERBS)
-def test_it_is_not_asked_where_nobody_can_answer_or_has_already(
+def test_yes_answers_before_it_is_asked(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
 ) -> None:
     if verb[0] == "redrive":
         shell("task", "cancel", "w1", "w2", "w3")
     monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
-    asked = ("task", *verb, "--bucket", "2026-12-31#12:30")
-    assert shell(*asked, "--dry-run").err == f"3 to be {done[2:]}"
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
-    assert shell(*asked, "--yes").err == done
+    assert shell("task", *verb, "--bucket", "2026-12-31#12:30", "--yes").err == done
 
 
 def test_so_many_are_not_counted_to_the_end(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,14 +178,11 @@ def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
         (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
         (["redrive", "x", "--status", "failed"], 2, BOTH.format("status")),
         (["reschedule", "x", "--by", "+1h"], 2, BOTH.format("by")),
-        (["redrive", "--from", "2026-12-31T12:00:00Z"], 2, "a range has two ends; give --to"),
         (["redrive", "--bucket", BUCKET, "--status", "running"], 3,
          "status: 'running' is not accepted; expected one of failed, cancelled"),
         (["reschedule", "--last", "1h"], 2, "give a time: --at, --delay or --by"),
         (["reschedule", "--last", "1h", "--by", "+1h", "--at", "now"], 2,
          "--at and --delay have no effect with --by; use one of them only"),
-        (["reschedule", "--last", "1h", "--by", "1h"], 3, "by: '1h' is not accepted; "
-         "expected a duration with its sign, such as +1h for later or -30m for earlier"),
     ],
 )  # fmt: skip
 def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:

@@ -74,29 +74,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def shown() -> list[tuple[str, list[str]]]:
-    """Each command with the lines that follow it."""
-    found: list[tuple[str, list[str]]] = []
-    for language, block in BLOCK.findall(PAGE):
-        for line in block.splitlines() if language == "console" else ():
-            if line.startswith("$ "):
-                found.append((line.removeprefix("$ "), []))
-            else:
-                found[-1][1].append(line)
-    return found
-
-
 def test_the_commands_say_what_the_page_shows(shell: Shell, world: InProcess, folder: Path) -> None:
-    commands = shown()
-    assert [command.split()[0] for command, _ in commands] == ["dynatick", "cat", "dynatick"]
-    for command, said in commands:
+    shown = "".join(block for language, block in BLOCK.findall(PAGE) if language == "console")
+    programs = []
+    for command, *said in (text.splitlines() for text in shown.split("$ ")[1:]):
         program, *arguments = shlex.split(command)
+        programs.append(program)
         if program == "cat":
             printed = (folder / arguments[0]).read_text(encoding="utf-8")
         else:
             ended = shell(*arguments)
             printed = ended.out + ended.err
         assert [line.rstrip() for line in printed.splitlines()] == said, command
+    assert programs == ["dynatick", "cat", "dynatick"]
 
 
 def a_module(name: str, monkeypatch: pytest.MonkeyPatch, **values: object) -> ModuleType:

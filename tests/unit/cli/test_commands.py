@@ -29,9 +29,9 @@ def test_exit_codes_are_stable() -> None:
 def test_add_and_get(shell: Shell, world: InProcess) -> None:
     added = shell("task", "add", "x", "--at", "2026-12-31T13:30:00+01:00", "--payload", '{"n": 1.50}', "-o", "json")
     assert added.code == 0 and added.err == ""
-    created = added.json.pop("createdAt")
-    assert created.startswith("2026-12-31T12:00:")
-    assert {name: value for name, value in added.json.items() if name != "createdAt"} == {
+    row = added.json
+    assert row.pop("createdAt").startswith("2026-12-31T12:00:")
+    assert row == {
         "taskId": "x", "dueAt": "2026-12-31T12:30:00Z", "payload": {"n": 1.5}, "taskDateTime": "2026-12-31#12:30",
         "action": "log", "status": "scheduled", "attempt": 0, "run": 1,
     }  # fmt: skip
@@ -66,9 +66,8 @@ def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) ->
 def test_changes(shell: Shell, world: InProcess) -> None:
     shell("task", "add", "x", "--delay", "600")
     assert shell("task", "reschedule", "x", "--at", "1798720200", "-o", "json").json["dueAt"] == "2026-12-31T12:30:00Z"
-    assert (
-        shell("task", "reschedule", "x", "--at", "2026-12-31#12:40", "-o", "json").json["taskDateTime"][-5:] == "12:40"
-    )
+    moved = shell("task", "reschedule", "x", "--at", "2026-12-31#12:40", "-o", "json").json
+    assert moved["taskDateTime"] == "2026-12-31#12:40"
     updated = shell("task", "update", "x", "--payload", '{"n": 2}', "--at", "2026-12-31#12:50", "-o", "json").json
     assert (updated["payload"], updated["taskDateTime"][-5:]) == ({"n": 2}, "12:50")
     assert shell("task", "cancel", "x", "-o", "json").json["status"] == "cancelled"
@@ -164,15 +163,11 @@ def test_list_by_what_tasks_are(shell: Shell, buckets: InProcess) -> None:
 def test_a_task_for_people(shell: Shell, buckets: InProcess) -> None:
     shell("task", "add", "mine", "--attributes", '{"tenant": "t1"}', "--retry-policy", '{"maximumRetryAttempts": 5}')
     shown = dict(line.split(maxsplit=1) for line in shell("task", "get", "bad").lines)
-    assert list(shown) == [
-        "id", "status", "due", "bucket", "attempts", "action", "error", "created", "started", "finished",
-        "expires",
-    ]  # fmt: skip
+    assert " ".join(shown) == "id status due bucket attempts action error created started finished expires"
     assert (shown["status"], shown["attempts"], shown["error"]) == ("failed", "1", "it [31mbroke")
     assert shown["finished"].startswith("2026-12-31T12:0") and shown["finished"].endswith("m ago)")
     assert shown["expires"].endswith("(in 29d)")
-    own = shell("task", "get", "mine").lines
-    assert own == [
+    assert shell("task", "get", "mine").lines == [
         "id            mine",
         "status        unscheduled",
         'retry policy  {"maximumRetryAttempts":5}',
@@ -190,25 +185,15 @@ def test_own_attributes_hide_nothing(shell: Shell, world: InProcess) -> None:
 
 
 def test_the_last_error_of_a_task_that_is_tried_again(shell: Shell, world: InProcess) -> None:
-    world.store.create(
-        {
-            "taskId": "x",
-            "status": "scheduled",
-            "attempt": 2,
-            "attempts": [{"attempt": 1, "error": "first"}, {"attempt": 2, "error": "second"}],
-        }
-    )
+    attempts = [{"attempt": 1, "error": "first"}, {"attempt": 2, "error": "second"}]
+    world.store.create({"taskId": "x", "status": "scheduled", "attempt": 2, "attempts": attempts})
     assert "last error  second" in shell("task", "get", "x").lines
 
 
 def test_the_item_as_the_table_has_it(shell: Shell, world: InProcess) -> None:
     world.store.create({"taskId": "x", "n": 1, "binary": b"\xff", "payload": {"at": [None]}})
-    item = {
-        "taskId": {"S": "x"},
-        "n": {"N": "1"},
-        "binary": {"B": "/w=="},
-        "payload": {"M": {"at": {"L": [{"NULL": True}]}}},
-    }
+    payload = {"M": {"at": {"L": [{"NULL": True}]}}}
+    item = {"taskId": {"S": "x"}, "n": {"N": "1"}, "binary": {"B": "/w=="}, "payload": payload}
     assert shell("task", "get", "x", "--raw").json == item
     assert shell("task", "get", "x", "x", "--raw", "-o", "json").json == {"tasks": [item]}
     assert shell("task", "get", "x", "--raw", "-o", "jsonl").out.count("\n") == 1
@@ -257,14 +242,8 @@ def test_ticks(shell: Shell, buckets: InProcess) -> None:
     assert shown[1] == ["2026-12-31#12:00", "0", "1", "idle"]
     assert shown[2][:8] == ["2026-12-31#12:01", "0", "pass", "2", "2", "1", "1", "0"]
     assert shown[3] == ["2026-12-31#12:02", "…", "12:07", "0", "2", "idle"]
-    assert (
-        len(
-            shell(
-                "tick", "list", "--from", "2026-12-31#12:01", "--to", "2026-12-31#12:02", "-o", "jsonl"
-            ).out.splitlines()
-        )
-        == 1
-    )
+    one = shell("tick", "list", "--from", "2026-12-31#12:01", "--to", "2026-12-31#12:02", "-o", "jsonl")
+    assert len(one.lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -300,9 +279,8 @@ def test_without_the_extra_a_line_says_how_to_get_it(shell: Shell, monkeypatch: 
 
 def test_a_reader_that_has_seen_enough() -> None:
     program = "import sys; from dynatick import cli; sys.exit(cli.run(['--help']))"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    command, pipe = [sys.executable, "-c", program], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == ""
@@ -333,16 +311,12 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     monkeypatch.setattr("time.sleep", lambda seconds: world.next_tick() and None)
     world.next_tick()
     waited = shell("task", "wait", "good", "bad")
-    assert (waited.code, waited.err.splitlines()) == (
-        ExitCode.NOT_COMPLETED,
-        ["completed good", "failed bad: ValueError: no such mailbox", "error: 1 did not complete"],
-    )
+    assert waited.code == ExitCode.NOT_COMPLETED
+    assert waited.err == "completed good\nfailed bad: ValueError: no such mailbox\nerror: 1 did not complete\n"
     assert shell("bucket", "wait", "2026-12-31#12:01").code == ExitCode.NOT_COMPLETED
     explained = shell("task", "explain", "bad")
     assert explained.lines[0].endswith("after 1 attempt: ValueError: no such mailbox")
-    assert any(
-        "test_commands.py" in line and line.endswith('raise ValueError("no such mailbox")') for line in explained.lines
-    )
+    assert re.search(r'^.*test_commands\.py.*raise ValueError\("no such mailbox"\)$', explained.out, re.MULTILINE)
     assert shell("task", "explain", "bad", "-o", "json").json["status"] == "failed"
     nobody = shell("task", "explain", "nobody")
     assert (nobody.code, nobody.out) == (ExitCode.NOT_FOUND, "")
@@ -350,9 +324,8 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     table = "\n".join(shell("status").lines)
     assert re.search(r"^state +running$", table, re.MULTILINE)
     assert re.search(r"^last 24h +1 completed, 1 failed$", table, re.MULTILINE)
-    assert re.search(
-        r"^failed +1 log since .*: ValueError: no such mailbox +\(dynatick task explain bad\)$", table, re.MULTILINE
-    )
+    failed = r"^failed +1 log since .*: ValueError: no such mailbox +\(dynatick task explain bad\)$"
+    assert re.search(failed, table, re.MULTILINE)
     assert shell("status", "-o", "json").json["failed"] == 1
     shell("pause", "--reason", "a release", "--by", "ada")
     assert re.match(r"state +paused since \S+ by ada: a release", shell("status").lines[0])

@@ -18,62 +18,50 @@ from dynatick.cli.app import app
 from dynatick.client import DeadLetters
 from dynatick.client.schedules import Schedules
 
+# Each command with the methods that it is for.
 OF_TASKS = {
-    "insert": "task add",
-    "insert_task": "task add",
-    "insert_many": "task import",
-    "insert_lazily": "task import",
-    "insert_rows": "task import",
-    "compose": "task import",
-    "get": "task get",
-    "cancel": "task cancel",
-    "delete": "task delete",
-    "reschedule": "task reschedule",
-    "update": "task update",
-    "redrive": "task redrive",
-    "run_now": "task run",
-    "redrive_many": "task redrive",
-    "cancel_many": "task cancel",
-    "reschedule_many": "task reschedule",
-    "history": "task list",
-    "iter_history": "task list",
-    "export": "task export",
-    "bucket_counts": "bucket list",
-    "bucket_departures": "bucket show",
-    "ticks": "tick list",
-    "tick_range": "tick list",
-    "doctor": "doctor",
-    "health": "doctor",
+    "task add": "insert insert_task",
+    "task import": "insert_many insert_lazily insert_rows compose",
+    "task get": "get",
+    "task cancel": "cancel cancel_many",
+    "task delete": "delete",
+    "task reschedule": "reschedule reschedule_many",
+    "task update": "update",
+    "task redrive": "redrive redrive_many",
+    "task run": "run_now",
+    "task list": "history iter_history",
+    "task export": "export",
+    "bucket list": "bucket_counts iter_listed",
+    "bucket show": "bucket_departures",
+    "tick list": "ticks tick_range",
+    "doctor": "doctor health",
     "settings": "settings",
-    "iter_listed": "bucket list",
     "pause": "pause",
     "resume": "resume",
     "status": "status",
-    "explain": "task explain",
-    "wait": "task wait",
-    "wait_for_bucket": "bucket wait",
+    "task explain": "explain",
+    "task wait": "wait",
+    "bucket wait": "wait_for_bucket",
 }
 OF_SCHEDULES = {
-    "forecast": "schedule preview",
-    "insert": "schedule add",
-    "get": "schedule get",
-    "list": "schedule list",
-    "update": "schedule update",
-    "pause": "schedule pause",
-    "resume": "schedule resume",
-    "delete": "schedule delete",
-    "run_now": "schedule run",
-    "preview": "schedule preview",
-    "backfill": "schedule backfill",
-    "history": "schedule history",
-    "export": "schedule export",
-    "compose": "schedule import",
+    "schedule preview": "forecast preview",
+    "schedule add": "insert",
+    "schedule get": "get",
+    "schedule list": "list",
+    "schedule update": "update",
+    "schedule pause": "pause",
+    "schedule resume": "resume",
+    "schedule delete": "delete",
+    "schedule run": "run_now",
+    "schedule backfill": "backfill",
+    "schedule history": "history",
+    "schedule export": "export",
+    "schedule import": "compose",
 }
 OF_DEAD_LETTERS = {
-    "list": "deadletter list",
-    "count": "deadletter redrive",
-    "redrive": "deadletter redrive",
-    "purge": "deadletter purge",
+    "deadletter list": "list",
+    "deadletter redrive": "count redrive",
+    "deadletter purge": "purge",
 }
 NO_VERBS = {"connect", "dead_letters", "schedules"}  # ways to the rest
 COMMAND = Path(sys.executable).with_name("dynatick")
@@ -97,8 +85,8 @@ def options(path: str) -> set[str]:
     ("of", "verbs"), [(TaskClient, OF_TASKS), (Schedules, OF_SCHEDULES), (DeadLetters, OF_DEAD_LETTERS)]
 )
 def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str, str]) -> None:
-    assert methods(of) - {"store"} == set(verbs)
-    for path in verbs.values():
+    assert methods(of) - {"store"} == set(" ".join(verbs.values()).split())
+    for path in verbs:
         assert options(path) >= SHARED, path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -44,15 +45,22 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def account(monkeypatch: pytest.MonkeyPatch, allowed: int, **parameters: str) -> None:
-    aws = Aws(allowed, **parameters)
-    monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
+Account = Callable[..., None]
 
 
-def test_too_few_executions_are_said_with_what_takes_them(
-    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    account(monkeypatch, 100, MaxWorkers="90", Precision="second")
+@pytest.fixture
+def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """Says what the account allows, and with which parameters the stack is deployed."""
+
+    def has(allowed: int, **parameters: str) -> None:
+        aws = Aws(allowed, **parameters)
+        monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
+
+    return has
+
+
+def test_too_few_executions_are_said_with_what_takes_them(shell: Shell, account: Account) -> None:
+    account(100, MaxWorkers="90", Precision="second")
     ended = shell("doctor", "--stack", "mine")
     assert ended.code == 0, "the quota is no fault of the table"
     assert ended.err.splitlines()[-1] == (
@@ -65,27 +73,18 @@ def test_too_few_executions_are_said_with_what_takes_them(
     }  # fmt: skip
 
 
-def test_in_a_new_account_of_ten_the_quota_is_to_be_raised(
-    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+def test_in_a_new_account_of_ten_the_quota_is_to_be_raised_and_executions_enough_are_not_mentioned(
+    shell: Shell, account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    account(monkeypatch, 10)
+    account(1000, MaxWorkers="90")
+    assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
+    account(10)
     monkeypatch.setenv("DYNATICK_STACK", "mine")
     assert shell("doctor").err.endswith("ticks of some shards may find none left. Raise the quota\n")
 
 
-def test_executions_enough_are_not_mentioned(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    account(monkeypatch, 1000, MaxWorkers="90")
-    assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
-
-
-def test_every_shard_that_was_ever_in_use_counts() -> None:
-    assert executions_of({"MaxWorkers": "3", "ShardCount": "1"}, 8) == Executions(ticks=8, workers=24)
-
-
-def test_without_the_right_it_says_that_it_does_not_know(
-    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    account(monkeypatch, 1000)
+def test_without_the_right_it_says_that_it_does_not_know(shell: Shell, account: Account) -> None:
+    account(1000)
     ended = shell("doctor", "--stack", "other")
     assert ended.code == 0
     assert ended.err.splitlines()[-1].startswith("Whether the account's concurrent executions suffice is not known: ")
@@ -98,6 +97,8 @@ def test_without_a_stack_nothing_is_asked(shell: Shell, world: InProcess, monkey
 
 
 def test_parameters_that_take_executions() -> None:
+    of = executions_of({"MaxWorkers": "3", "ShardCount": "1"}, 8)
+    assert of == Executions(ticks=8, workers=24), "every shard that was ever in use counts"
     of = executions_of({"StreamParallelism": "2", "WarmThroughput": "40000", "WakeUpConcurrency": "7"}, 1)
     assert of.stream == 80, "the stream has a shard for each partition of the table"
     assert of.wake_ups == 0, "with Precision tick there are none"

@@ -31,12 +31,6 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return lambda text: monkeypatch.setattr(sys, "stdin", io.StringIO(text))
 
 
-def status(world: InProcess, task_id: str) -> object:
-    row = world.store.get(task_id)
-    assert row is not None
-    return row["status"]
-
-
 def test_one_failure_does_not_stop_the_others(shell: Shell, tasks: InProcess) -> None:
     ended = shell("task", "cancel", "a", "d", "nope", "b")
     assert [line.split()[:2] for line in ended.out.splitlines()] == [
@@ -45,7 +39,7 @@ def test_one_failure_does_not_stop_the_others(shell: Shell, tasks: InProcess) ->
     assert "cannot cancel task 'd': it is cancelled" in ended.out
     assert ended.err == "2 cancelled, 2 refused\nerror: 2 of 4 not cancelled\n"
     assert ended.code == 5  # the highest of those of the failures
-    assert [status(tasks, name) for name in "abc"] == ["cancelled", "cancelled", "scheduled"]
+    assert [tasks.row(name)["status"] for name in "abc"] == ["cancelled", "cancelled", "scheduled"]
     assert shell("task", "cancel", "nope", "nope2").code == 4
 
 
@@ -63,12 +57,11 @@ def test_ids_from_stdin(shell: Shell, tasks: InProcess, typed: Callable[[str], N
     ended = shell("task", "reschedule", "-", "--delay", "2h")
     assert (ended.code, ended.err) == (0, "2 rescheduled\n")
     for name in "ab":
-        row = tasks.store.get(name)
-        assert row is not None and str(row["dueAt"]).startswith("2026-12-31T14:00")
+        assert str(tasks.row(name)["dueAt"]).startswith("2026-12-31T14:00")
     typed("a\n")
     assert shell("task", "run", "-", "c").err == "2 to run\n"
     typed("")
-    assert (shell("task", "cancel", "-").err, status(tasks, "a")) == ("There are none\n", "scheduled")
+    assert (shell("task", "cancel", "-").err, tasks.row("a")["status"]) == ("There are none\n", "scheduled")
     typed("a")  # a list, although of one
     assert shell("task", "get", "-", "-o", "json").json["tasks"][0]["taskId"] == "a"
 

@@ -18,58 +18,26 @@ BUCKETS = [f"2026-12-31#12:{minute:02d}" for minute in range(3)]
 INSTANT = "2026-12-31T12:00:00Z"
 LONG = "order-2026-confirmation-of-the-customer-4711"
 
+COUNTS = {"unscheduled": 1, "scheduled": 10_000, "running": 100, "completed": 123_456, "failed": 7, "cancelled": 1,
+          "total": 133_565}  # fmt: skip
+TASK = {"taskId": LONG, "status": "completed", "action": "send-reminder", "dueAt": INSTANT, "finishedAt": INSTANT,
+        "attempt": 3, "error": "SMTP: the server refused it"}  # fmt: skip
+CHANGE = {"taskId": LONG, "result": "to be rescheduled", "action": "log", "why": "x" * 50}
+SCHEDULE = {"taskId": LONG, "scheduleState": "ENABLED", "scheduleExpression": "cron(0 9 ? * MON-FRI *)",
+            "scheduleExpressionTimezone": "America/Argentina/Buenos_Aires", "action": "log",
+            "nextOccurrenceAt": INSTANT, "lastOccurrenceAt": INSTANT, "missedOccurrences": 3, "why": ""}  # fmt: skip
+IDLE = {"tick": "2026-12-31#12:02 … 12:07", "shard": 0, "what": "5 idle"}
+PASS = {"shard": 0, "what": "pass", "due": 5, "claimed": 5, "completed": 4, "failed": 1, "retried": 0, "missed": 0,
+        "latenessP99Ms": 812, "latenessMaxMs": 1200, "tookMs": 1400}  # fmt: skip
+
+# The columns, the rows, and the column of times that is always there.
 ROWS: dict[str, tuple[Sequence[Column], list[dict[str, object]], str]] = {
-    "bucket list": (
-        bucket._COLUMNS,
-        [
-            {
-                "bucket": name, "unscheduled": 1, "scheduled": 10_000, "running": 100, "completed": 123_456,
-                "failed": 7, "cancelled": 1, "total": 133_565,
-            }
-            for name in BUCKETS
-        ],
-        "bucket",
-    ),
-    "task list": (
-        task_display.COLUMNS,
-        [
-            {
-                "taskId": LONG, "taskDateTime": name, "status": "completed", "action": "send-reminder",
-                "dueAt": INSTANT, "finishedAt": INSTANT, "attempt": 3, "error": "SMTP: the server refused it",
-            }
-            for name in BUCKETS
-        ],
-        "taskDateTime",
-    ),
-    "bulk": (
-        bulk_change._COLUMNS,
-        [
-            {"taskId": LONG, "result": "to be rescheduled", "taskDateTime": name, "action": "log", "why": "x" * 50}
-            for name in BUCKETS
-        ],
-        "",
-    ),
-    "schedule list": (
-        schedule_display.COLUMNS,
-        [
-            {
-                "taskId": LONG, "scheduleState": "ENABLED", "scheduleExpression": "cron(0 9 ? * MON-FRI *)",
-                "scheduleExpressionTimezone": "America/Argentina/Buenos_Aires", "action": "log",
-                "nextOccurrenceAt": INSTANT,
-                "lastOccurrenceAt": INSTANT, "missedOccurrences": 3, "why": "",
-            }
-        ],
-        "",
-    ),
-    "tick list": (
-        tick._COLUMNS,
-        [{"tick": "2026-12-31#12:02 … 12:07", "shard": 0, "what": "5 idle"}]
-        + [{"tick": name, "shard": 0, "what": "pass", "due": 5, "claimed": 5, "completed": 4, "failed": 1,
-            "retried": 0, "missed": 0, "latenessP99Ms": 812, "latenessMaxMs": 1200, "tookMs": 1400}
-           for name in BUCKETS],
-        "tick",
-    ),
-}  # fmt: skip
+    "bucket list": (bucket._COLUMNS, [{"bucket": name, **COUNTS} for name in BUCKETS], "bucket"),
+    "task list": (task_display.COLUMNS, [{"taskDateTime": name, **TASK} for name in BUCKETS], "taskDateTime"),
+    "bulk": (bulk_change._COLUMNS, [{"taskDateTime": name, **CHANGE} for name in BUCKETS], ""),
+    "schedule list": (schedule_display.COLUMNS, [SCHEDULE], ""),
+    "tick list": (tick._COLUMNS, [IDLE, *({"tick": name, **PASS} for name in BUCKETS)], "tick"),
+}
 
 
 @pytest.fixture(params=[80, 60, 40])
@@ -98,22 +66,18 @@ def test_what_matters_most_stays(capsys: pytest.CaptureFixture[str], width: int)
         show_table(ROWS[table][1], ROWS[table][0])
         return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()[0].split()
 
-    assert (
-        headings("bucket list")
-        == {
-            80: ["BUCKET", "SCHEDULED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "TOTAL"],
-            60: ["BUCKET", "SCHEDULED", "COMPLETED", "FAILED", "TOTAL"],
-            40: ["BUCKET", "FAILED", "TOTAL"],
-        }[width]
-    )
-    assert (
-        headings("task list")
-        == {
-            80: ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"],
-            60: ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"],
-            40: ["TASK", "BUCKET", "STATUS"],
-        }[width]
-    )
+    of_buckets = {
+        80: ["BUCKET", "SCHEDULED", "RUNNING", "COMPLETED", "FAILED", "CANCELLED", "TOTAL"],
+        60: ["BUCKET", "SCHEDULED", "COMPLETED", "FAILED", "TOTAL"],
+        40: ["BUCKET", "FAILED", "TOTAL"],
+    }
+    of_tasks = {
+        80: ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"],
+        60: ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"],
+        40: ["TASK", "BUCKET", "STATUS"],
+    }
+    assert headings("bucket list") == of_buckets[width]
+    assert headings("task list") == of_tasks[width]
     assert headings("tick list")[-2:] == {80: ["LATE", "MS"], 60: ["CLAIMED", "COMPLETED"], 40: ["WHAT", "DUE"]}[width]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,8 +35,7 @@ def test_a_plugin_is_a_noun_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyP
     def other() -> None:
         pass
 
-    monkeypatch.setitem(sys.modules, "some_plugin", type(sys)("some_plugin"))
-    monkeypatch.setattr(sys.modules["some_plugin"], "app", app, raising=False)
+    monkeypatch.setitem(sys.modules, "some_plugin", SimpleNamespace(app=app))
     found = EntryPoint("else", "some_plugin:app", plugins.GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [found])
     ended = shell("else", "hello")
@@ -107,31 +107,24 @@ def test_the_local_stack_is_the_one_of_the_state_folder(
     assert (found.table, found.processor) == ("the-table", "the-processor")
 
 
-def test_an_endpoint_that_is_given_is_taken(asked: list[tuple[str, str]]) -> None:
-    assert local_stack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
-
-
-def test_without_a_checkout_it_is_looked_for_at_its_usual_place(
+def test_the_local_stack_is_at_an_endpoint_that_is_given_or_at_its_usual_one_without_a_checkout(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]]
 ) -> None:
+    assert local_stack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
     monkeypatch.setitem(sys.modules, "dynatick_stack.cli", None)
     assert local_stack.find().endpoint == "http://127.0.0.1:4566"
 
 
-def test_a_local_stack_that_does_not_run(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_local_stack_that_does_not_run_or_is_not_deployed_yet(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
     ended = shell("task", "get", "x", "--local")
     assert ended.code == 6
     assert ended.err == "error: The local stack isn't running. Start it: make up, or dynatick dev in your project\n"
-
-
-def test_a_local_stack_that_is_not_there(shell: Shell) -> None:
     ended = shell("task", "get", "x", "--local", "--endpoint-url", "http://127.0.0.1:9")
     assert ended.code == 6
     assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with make up")
-
-
-def test_a_local_stack_that_is_not_deployed_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: CloudFormation([]))
     with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
         local_stack.find("http://x")

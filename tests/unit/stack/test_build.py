@@ -20,15 +20,8 @@ def say(_: str) -> None:
 def checkout(tmp_path: Path) -> Path:
     """The parts of a checkout that are built, with a package and functions of one line."""
     shutil.copy(template.TEMPLATE, tmp_path / "template.yaml")
-    for path in (
-        "shared/dynatick/__init__.py",
-        "functions/api/app.py",
-        "functions/importer/app.py",
-        "functions/processor/app.py",
-        "functions/processor/handlers.py",
-        "functions/scheduler/app.py",
-        "requirements/layer.txt",
-    ):
+    functions = ("api/app.py", "importer/app.py", "processor/app.py", "processor/handlers.py", "scheduler/app.py")
+    for path in ("shared/dynatick/__init__.py", "requirements/layer.txt", *(f"functions/{one}" for one in functions)):
         file = tmp_path / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("# nothing to fetch\n")
@@ -89,23 +82,17 @@ def test_old_builds_are_discarded(checkout: Path, cache: Path) -> None:
     assert recent.exists()
 
 
-def test_libraries_are_installed_once_per_lock(checkout: Path, cache: Path) -> None:
+def test_libraries_are_installed_once_per_lock_and_kept_however_old_while_they_are_used(
+    checkout: Path, cache: Path
+) -> None:
     said: list[str] = []
-    first = build.libraries(said.append, root=checkout, cache=cache)
-    assert build.libraries(said.append, root=checkout, cache=cache) == first
-    assert len(said) == 1
-    (checkout / "requirements" / "layer.txt").write_text("# another lock, as empty\n")
-    assert build.libraries(said.append, root=checkout, cache=cache) != first
-
-
-def test_libraries_that_are_used_are_kept_however_old_they_are(checkout: Path, cache: Path) -> None:
-    lock = checkout / "requirements" / "layer.txt"
-    used = build.libraries(say, root=checkout, cache=cache)
+    used = build.libraries(said.append, root=checkout, cache=cache)
     at = time.time() - 2 * build.KEEP_SECONDS
     os.utime(used, (at, at))
-    build.libraries(say, root=checkout, cache=cache)
-    lock.write_text("# of another release\n")
-    build.libraries(say, root=checkout, cache=cache)
+    assert build.libraries(said.append, root=checkout, cache=cache) == used
+    assert len(said) == 1
+    (checkout / "requirements" / "layer.txt").write_text("# of another release\n")
+    assert build.libraries(said.append, root=checkout, cache=cache) != used
     assert used.exists()
 
 

@@ -61,22 +61,19 @@ def test_nothing_is_said_of_a_batch_that_ended_as_it_must(found: Found) -> None:
     assert found.unmet() == []
 
 
+def seen(task_id: str, **values: Any) -> Callable[[Found], object]:
+    """Changes what was seen of a task."""
+    return lambda found: found.tasks.update({task_id: replace(found.tasks[task_id], **values)})
+
+
 @pytest.mark.parametrize(
     ("task_id", "change", "said"),
     [
         ("bare", lambda f: f.tasks.pop("bare"), "not there, expected completed"),
-        (
-            "bare",
-            lambda f: f.tasks.update(bare=replace(f.tasks["bare"], status="failed")),
-            "failed, expected completed",
-        ),
-        ("bare", lambda f: f.tasks.update(bare=replace(f.tasks["bare"], error="e")), "its error is 'e', expected ''"),
-        ("rehearsal", lambda f: f.tasks.update(rehearsal=replace(f.tasks["rehearsal"], attempt=1)), "1 attempts"),
-        (
-            "bare",
-            lambda f: f.tasks.update(bare=replace(f.tasks["bare"], started_at=NOW, due_at=NOW + timedelta(seconds=1))),
-            "it started at",
-        ),
+        ("bare", seen("bare", status="failed"), "failed, expected completed"),
+        ("bare", seen("bare", error="e"), "its error is 'e', expected ''"),
+        ("bare", seen("bare", started_at=NOW, due_at=NOW + timedelta(seconds=1)), "it started at"),
+        ("rehearsal", seen("rehearsal", attempt=1), "1 attempts"),
         ("refused-naive", lambda f: f.refused.pop("refused-naive"), "not there, expected refused"),
         ("refused-naive", lambda f: f.refused.update({"refused-naive": "no"}), "its error is 'no'"),
         ("hook-gone", lambda f: f.calls.append(call("hook-gone", 2)), "webhooks came at the attempts ['1', '2']"),

@@ -43,15 +43,8 @@ def project(tmp_path: Path) -> Project:
         (tmp_path / name / "texts.py").write_text('GREETING = "Hello"\n')
     (tmp_path / "venv" / "pyvenv.cfg").touch()
     (tmp_path / "handlers.py").write_text(HANDLERS)
-    for name in (
-        "requirements.txt",
-        "shop/data/mail.html",
-        ".env",
-        "dynatick.toml",
-        "test_it.py",
-        "shop/texts.pyi",
-        "app.py",
-    ):
+    others = ("shop/data/mail.html", ".env", "dynatick.toml", "test_it.py", "shop/texts.pyi", "app.py")
+    for name in ("requirements.txt", *others):
         (tmp_path / name).touch()
     return Project(folder=tmp_path, name="a", module="handlers", requirements=tmp_path / "requirements.txt")
 
@@ -109,14 +102,11 @@ def test_handlers_that_can_be_imported_are_named(project: Project) -> None:
         ("import sys; sys.exit('over')\n", "handlers ends the process that imports it: over"),
         ("@task('two')\ndef two(): ...\n", "handler two: should take (payload) or (payload, context)"),
         ("import tests.texts\n", "handlers.py:10  ModuleNotFoundError: No module named 'tests'"),
-        (
-            "import app\n",
-            "handlers.py:10  ModuleNotFoundError: No module named 'app'; a module app is in the functions already, so "
-            "yours needs another name",
-        ),
+        ("import app\n", "handlers.py:10  ModuleNotFoundError: No module named 'app'; "
+         "a module app is in the functions already, so yours needs another name"),
         ("del greet\n", "handlers has no function that is declared by @task"),
     ],
-)
+)  # fmt: skip
 def test_handlers_that_can_not_are_refused_with_their_line(project: Project, more: str, said: str) -> None:
     with (project.folder / "handlers.py").open("a") as file:
         file.write(more)
@@ -149,14 +139,13 @@ def test_requirements_are_installed_once_for_each_content(
         archive.writestr(f"{about}/RECORD", "")
     file = tmp_path / "requirements.txt"
     file.write_text(f"{wheel}\n")
-    requires = replace(project, requirements=file)
     said: list[str] = []
-    folder = handlers.requirements(requires, said.append)
+    folder = handlers.requirements(project, said.append)
     assert folder is not None and (folder / "lately_installed.py").is_file()
-    assert handlers.requirements(requires, said.append) == folder
+    assert handlers.requirements(project, said.append) == folder
     assert said == ["Installing requirements.txt (once)"]
     file.write_text("# nothing any more\n")
-    assert handlers.requirements(requires, said.append) != folder
+    assert handlers.requirements(project, said.append) != folder
     assert handlers.requirements(replace(project, requirements=None), said.append) is None
 
 
@@ -179,10 +168,12 @@ def row(**values: object) -> TaskView:
     return TaskView.from_row({"taskId": "mail-2", "run": 1, "attempt": 1, **values})  # type: ignore[dict-item]
 
 
-def test_a_completed_task_is_a_line(tmp_path: Path) -> None:
+def test_a_completed_task_is_a_line_as_far_as_it_is_known(tmp_path: Path) -> None:
     task = row(status="completed", finishedAt="2026-11-23T02:00:45.052Z")
-    shown = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "completed"})], {"mail-2": task})
-    assert shown == ["02:00:45  completed  send-reminder    mail-2           0.04 s after due, 12 ms"]
+    completed = line({**ATTEMPT, "result": "completed"})
+    shown = "02:00:45  completed  send-reminder    mail-2           0.04 s after due"
+    assert Display(folder=tmp_path).show([completed], {"mail-2": task}) == [f"{shown}, 12 ms"]
+    assert Display(folder=tmp_path).show([completed], {}) == [shown], "it is gone already"
 
 
 def inserted(row: Mapping[str, object], *, at: datetime = AT) -> str:
@@ -223,22 +214,14 @@ def test_what_was_inserted_stands_before_what_became_of_it_and_many_are_counted(
 
 
 def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: Project) -> None:
-    def frame(file: str, number: int, function: str, statement: str) -> dict[str, object]:
-        return {"file": file, "line": number, "function": function, "statement": statement}
-
-    raised = {
-        **ATTEMPT,
-        "action": "handler_raised",
-        "exception_name": "ValueError",
-        "stack_trace": {
-            "value": "no such mailbox",
-            "frames": [
-                frame("/x/python/dynatick/actions/handlers.py", 131, "run", "result = self._call(payload)"),
-                frame("/x/python/handlers.py", 14, "send_reminder", "deliver(mail.to)"),
-                frame("/x/libraries/pydantic/main.py", 1, "validate", "raise"),
-            ],
-        },
-    }
+    frames = [
+        ("/x/python/dynatick/actions/handlers.py", 131, "run", "result = self._call(payload)"),
+        ("/x/python/handlers.py", 14, "send_reminder", "deliver(mail.to)"),
+        ("/x/libraries/pydantic/main.py", 1, "validate", "raise"),
+    ]
+    parts = ("file", "line", "function", "statement")
+    trace = {"value": "no such mailbox", "frames": [dict(zip(parts, frame, strict=True)) for frame in frames]}
+    raised = {**ATTEMPT, "action": "handler_raised", "exception_name": "ValueError", "stack_trace": trace}
     display = Display(folder=project.folder)
     lines = [line(raised), line({**ATTEMPT, "result": "retried"})]
     task = row(status="scheduled", nextAttemptAt="2026-11-23T02:00:50Z")
@@ -249,11 +232,6 @@ def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: P
         "            handlers.py:14 in send_reminder",
         "              deliver(mail.to)",
     ]
-
-
-def test_a_task_that_is_gone_already_is_shown_as_far_as_it_is_known(tmp_path: Path) -> None:
-    shown = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "completed"})], {})
-    assert shown == ["02:00:45  completed  send-reminder    mail-2           0.04 s after due"]
 
 
 def test_a_tick_is_a_line_once(tmp_path: Path) -> None:

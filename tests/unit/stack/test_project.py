@@ -14,15 +14,23 @@ from dynatick_stack.project import Project
 WHOLE = """
 [stack]
 name = "reminders"
+region = "eu-central-1"
+bucket = "uploads"
 
 [handlers]
 module = "app.handlers"
 requirements = "requirements.txt"
-environment = { SENDER = "noreply@example.com" }
+environment = { SENDER = "me" }
+policies = ["AmazonSESFullAccess", "arn:aws:iam::123456789012:policy/mine"]
 
 [parameters]
-TickMinutes = 5
-Precision = "tick"
+Precision = "second"
+ShardCount = 1
+
+[stages.prod.parameters]
+ShardCount = 4
+
+[stages.try]
 """
 
 
@@ -33,30 +41,28 @@ def read(folder: Path, text: str) -> Project:
 
 def test_everything_that_it_may_say(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").touch()
-    assert read(tmp_path, WHOLE) == Project(
-        folder=tmp_path,
-        name="reminders",
-        module="app.handlers",
-        requirements=tmp_path / "requirements.txt",
-        environment={"SENDER": "noreply@example.com"},
-        parameters={"TickMinutes": "5", "Precision": "tick"},
+    found = read(tmp_path, WHOLE)
+    assert (found.folder, found.name, found.module) == (tmp_path, "reminders", "app.handlers")
+    assert (found.region, found.bucket) == ("eu-central-1", "uploads")
+    assert (found.requirements, found.environment) == (tmp_path / "requirements.txt", {"SENDER": "me"})
+    assert found.parameters_of(None) == found.parameters_of("try") == {"Precision": "second", "ShardCount": "1"}
+    assert found.parameters_of("prod") == {"Precision": "second", "ShardCount": "4"}
+    assert (found.stack_of(None), found.stack_of("prod")) == ("reminders", "reminders-prod")
+    given = found.template_parameters("prod")
+    assert given["HandlersPolicyArns"] == (
+        "arn:aws:iam::aws:policy/AmazonSESFullAccess,arn:aws:iam::123456789012:policy/mine"
     )
+    assert json.loads(given["HandlersEnvironment"]) == {"SENDER": "me"}
+    with pytest.raises(RefusedError, match=r"has no \[stages.test\]; known: prod, try"):
+        found.parameters_of("test")
 
 
-def test_a_name_is_enough(tmp_path: Path) -> None:
-    assert read(tmp_path, '[stack]\nname = "a"') == Project(folder=tmp_path, name="a", module="handlers")
-
-
-def test_it_is_found_from_a_folder_below(tmp_path: Path) -> None:
-    wanted = read(tmp_path, '[stack]\nname = "a"')
-    below = tmp_path / "app"
-    below.mkdir()
-    assert project.find(below) == wanted
-
-
-def test_without_one_there_is_no_project(tmp_path: Path) -> None:
+def test_a_name_is_enough_and_it_is_found_from_a_folder_below(tmp_path: Path) -> None:
+    (below := tmp_path / "app").mkdir()
     with pytest.raises(RefusedError, match=r"There is no dynatick.toml in .*: dynatick init"):
-        project.find(tmp_path)
+        project.find(below)
+    found = read(tmp_path, '[stack]\nname = "a"')
+    assert found == project.find(below) == Project(folder=tmp_path, name="a", module="handlers")
 
 
 @pytest.mark.parametrize(
@@ -88,10 +94,7 @@ def test_without_one_there_is_no_project(tmp_path: Path) -> None:
         ('[handlers]\npolicies = ["a, b"]', "[handlers] policies: 'a, b' is not accepted"),
         ("[stages]\nprod = 4", "stages.prod is a table; write [stages.prod.parameters]"),
         ("[stages.prod]\nShardCount = 4", "[stages.prod] ShardCount is not known; known: parameters"),
-        (
-            "[stages.prod.parameters]\nShardCounts = 4",
-            "[stages.prod.parameters] ShardCounts is not known; did you mean ShardCount?",
-        ),
+        ("[stages.a.parameters]\nShardCt = 4", "[stages.a.parameters] ShardCt is not known; did you mean ShardCount?"),
         ('[stages."a b".parameters]', "[stages]: 'a b' is not accepted"),
         ("[stack", "dynatick.toml: Expected"),
     ],
@@ -102,35 +105,3 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(RefusedError) as refused:
         read(tmp_path, text)
     assert said in str(refused.value)
-
-
-def test_what_is_deployed_to_aws(tmp_path: Path) -> None:
-    found = read(
-        tmp_path,
-        """
-        [stack]
-        name = "reminders"
-        region = "eu-central-1"
-        bucket = "uploads"
-        [handlers]
-        policies = ["AmazonSESFullAccess", "arn:aws:iam::123456789012:policy/mine"]
-        environment = { SENDER = "me" }
-        [parameters]
-        Precision = "second"
-        ShardCount = 1
-        [stages.prod.parameters]
-        ShardCount = 4
-        [stages.try]
-        """,
-    )
-    assert (found.region, found.bucket) == ("eu-central-1", "uploads")
-    assert found.parameters_of(None) == found.parameters_of("try") == {"Precision": "second", "ShardCount": "1"}
-    assert found.parameters_of("prod") == {"Precision": "second", "ShardCount": "4"}
-    assert (found.stack_of(None), found.stack_of("prod")) == ("reminders", "reminders-prod")
-    given = found.template_parameters("prod")
-    assert given["HandlersPolicyArns"] == (
-        "arn:aws:iam::aws:policy/AmazonSESFullAccess,arn:aws:iam::123456789012:policy/mine"
-    )
-    assert json.loads(given["HandlersEnvironment"]) == {"SENDER": "me"}
-    with pytest.raises(RefusedError, match=r"has no \[stages.test\]; known: prod, try"):
-        found.parameters_of("test")
