@@ -17,6 +17,19 @@ from dynatick.engine.ports import ActionContext
 NOW = datetime(2026, 12, 31, 12, 0, 7, tzinfo=UTC)
 
 
+class Clock:
+    """A clock that stands still until it is put forward."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
 def a_task(payload: Mapping[str, object] | None = None, **values: Any) -> Task:
     known = {
         "task_id": "t-1", "bucket": Bucket.parse("2026-12-31#12:00"), "action": "log",

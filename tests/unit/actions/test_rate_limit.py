@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.actions.support import NOW, a_context, a_server, a_task
+from tests.unit.actions.support import NOW, Clock, Server, a_context, a_task
 
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings
@@ -17,17 +16,6 @@ from dynatick.actions.rate_limit import RateLimits
 from dynatick.errors import ConfigurationError, PermanentError, RateLimited, RetryableError
 
 QUEUE = "arn:aws:sqs:eu-west-1:123456789012:orders"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self):  # type: ignore[no-untyped-def]
-        return self.now
-
-    def forward(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
 
 
 def wait(limits: RateLimits, task_id: str, *names: str) -> float | str:
@@ -39,8 +27,7 @@ def wait(limits: RateLimits, task_id: str, *names: str) -> float | str:
     return 0.0
 
 
-def test_the_tokens_of_one_second_are_used_at_once_and_the_others_one_by_one() -> None:
-    clock = Clock()
+def test_the_tokens_of_one_second_are_used_at_once_and_the_others_one_by_one(clock: Clock) -> None:
     limits = RateLimits(["sns=4/s"], clock=clock)
     assert [wait(limits, str(n)) for n in range(7)] == [0, 0, 0, 0, 0.25, 0.5, 0.75]
     clock.forward(0.25)
@@ -51,8 +38,7 @@ def test_the_tokens_of_one_second_are_used_at_once_and_the_others_one_by_one() -
     assert [wait(limits, f"n{n}") for n in range(5)] == [0, 0, 0, 0, 0.25], "unused tokens are not saved up"
 
 
-def test_a_task_beyond_the_horizon_is_deferred_and_takes_no_token() -> None:
-    clock = Clock()
+def test_a_task_beyond_the_horizon_is_deferred_and_takes_no_token(clock: Clock) -> None:
     limits = RateLimits(["sns=1/s"], clock=clock, horizon=3)
     found = [wait(limits, str(n)) for n in range(7)]
     assert found == [0, 1, 2, "later 4.0", "later 5.0", "later 6.0", "later 7.0"]
@@ -102,46 +88,38 @@ def test_many_threads_share_one_limit() -> None:
         ("sns:host=1/s", "names a host, which only webhooks have"),
         ("webhook:https://a=1/s", "is not a limit"),
         ("nothing=1/s", "there is no action 'nothing' here"),
+        ("sns=2/s", "'sns' is there twice"),
     ],
 )
-def test_a_malformed_limit_is_refused(limit: str, message: str) -> None:
+def test_a_malformed_limit_is_refused(limit: str, message: str, clock: Clock) -> None:
+    chosen = ActionSettings(rate_limits=("sns=1/s", limit), topics=("arn:aws:sns:*:*:*",))
     with pytest.raises(ConfigurationError, match=f"ActionRateLimits: .*{message}"):
-        build_actions(
-            handlers_module=None,
-            clock=Clock(),
-            settings=ActionSettings(rate_limits=(limit,), topics=("arn:aws:sns:*:*:*",)),
-        )
+        build_actions(handlers_module=None, clock=clock, settings=chosen)
 
 
-def test_a_limit_given_twice_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'sns' is there twice"):
-        RateLimits(["sns=1/s", "sns=2/s"], clock=Clock())
-
-
-def test_webhooks_are_limited_by_their_host() -> None:
+def test_webhooks_are_limited_by_their_host_and_other_actions_by_their_name(server: Server, clock: Clock) -> None:
     chosen = ActionSettings(rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost"))
-    actions = build_actions(handlers_module=None, clock=Clock(), settings=chosen)
-    with a_server() as server:
-        for task_id, url in (("a", server.url), ("b", server.url.replace("127.0.0.1", "localhost"))):
-            task = a_task({"url": url}, action="webhook", task_id=task_id)
-            assert actions.run(task, a_context(task)) == {"status": 200}
-        for action, payload in (("webhook", {"url": server.url}), ("log", {})):
-            task = a_task(payload, action=action, task_id="c")
-            if action == "log":
-                actions.run(task, a_context(task))
-                task = a_task(payload, action=action, task_id="d")
-            with pytest.raises(RateLimited):
-                actions.run(task, a_context(task))
-        assert len(server.requests) == 2
+    actions = build_actions(handlers_module=None, clock=clock, settings=chosen)
+
+    def run(task_id: str, action: str, **payload: object) -> object:
+        task = a_task(payload, action=action, task_id=task_id)
+        return actions.run(task, a_context(task))
+
+    assert run("a", "webhook", url=server.url) == {"status": 200}
+    assert run("b", "webhook", url=server.url.replace("127.0.0.1", "localhost")) == {"status": 200}
+    assert run("c", "log") is None
+    with pytest.raises(RateLimited):
+        run("d", "webhook", url=server.url)
+    with pytest.raises(RateLimited):
+        run("e", "log")
+    assert len(server.requests) == 2
 
 
-def test_a_refused_task_takes_no_token() -> None:
+def test_a_refused_task_takes_no_token(clock: Clock) -> None:
     """A refused task must not delay others."""
+    hosts = ("127.0.0.1",)
     chosen = ActionSettings(
-        rate_limits=("webhook=1/m", "sqs=1/m"),
-        queues=(QUEUE,),
-        private_hosts=("127.0.0.1",),
-        webhook_hosts=("127.0.0.1",),
+        rate_limits=("webhook=1/m", "sqs=1/m"), queues=(QUEUE,), private_hosts=hosts, webhook_hosts=hosts
     )
     calls: list[str] = []
 
@@ -149,7 +127,7 @@ def test_a_refused_task_takes_no_token() -> None:
         calls.append(service)
         raise RetryableError("as if it were away")
 
-    actions = build_actions(handlers_module=None, clock=Clock(), settings=chosen, clients=clients)
+    actions = build_actions(handlers_module=None, clock=clock, settings=chosen, clients=clients)
     refused: list[tuple[str, dict[str, Any]]] = [
         ("sqs", {}),
         ("sqs", {"queueArn": f"{QUEUE}-of-another", "message": "x"}),

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from freezegun import freeze_time
 from moto import mock_aws
 from pydantic import TypeAdapter
@@ -16,7 +17,7 @@ from pydantic import TypeAdapter
 from dynatick.actions.client_cache import ClientCache
 from dynatick.actions.payload_field import ManagedSecret, SsmSecret
 from dynatick.actions.secret import MAX_AGE_SECONDS, Secrets
-from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
+from dynatick.errors import ConfigurationError, PermanentError, RetryableError
 
 ALLOWED = (
     "arn:aws:ssm:us-east-1:123456789012:parameter/dynatick/*",
@@ -70,23 +71,20 @@ def test_a_secret_is_read_by_its_full_arn(secrets: Secrets) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "kind", "message"),
+    ("ref", "message"),
     [
-        (SsmSecret(ssm="/other/token"), PermanentError, "'/other/token' is not among AllowedSecrets"),
-        (SsmSecret(ssm="/dynatickx"), PermanentError, "'/dynatickx' is not among AllowedSecrets"),
-        (SsmSecret(ssm="/dynatick/no"), PermanentError, r"'/dynatick/no' can't be read \(ParameterNotFound\)"),
-        (managed("other/x"), PermanentError, "not among AllowedSecrets"),
-        (managed("dynatick/no"), PermanentError, "ResourceNotFound"),
-        (managed("dynatick/binary"), PermanentError, "is binary"),
-        (managed("dynatick/text", "a"), PermanentError, "no text"),
-        (managed("dynatick/shop", "n"), PermanentError, "no text"),
-        (managed("dynatick/shop", "x"), PermanentError, "no text"),
+        (SsmSecret(ssm="/other/token"), "'/other/token' is not among AllowedSecrets"),
+        (SsmSecret(ssm="/dynatickx"), "'/dynatickx' is not among AllowedSecrets"),
+        (SsmSecret(ssm="/dynatick/no"), r"'/dynatick/no' can't be read \(ParameterNotFound\)"),
+        (managed("other/x"), "not among AllowedSecrets"),
+        (managed("dynatick/no"), "ResourceNotFound"),
+        (managed("dynatick/binary"), "is binary"),
+        *((managed(*name_and_key), "no text")
+          for name_and_key in (("dynatick/text", "a"), ("dynatick/shop", "n"), ("dynatick/shop", "x"))),
     ],
-)
-def test_a_secret_that_cannot_be_read_is_permanent(
-    secrets: Secrets, ref: Any, kind: type[ActionError], message: str
-) -> None:
-    with pytest.raises(kind, match=rf"^payload\.url: the secret .*{message}") as caught:
+)  # fmt: skip
+def test_a_secret_that_cannot_be_read_is_permanent(secrets: Secrets, ref: Any, message: str) -> None:
+    with pytest.raises(PermanentError, match=rf"^payload\.url: the secret .*{message}") as caught:
         secrets.value(ref, "payload.url")
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -111,17 +109,13 @@ class Counting:
 
     def __call__(self, service: str) -> Any:
         client = boto3.client(service)  # type: ignore[call-overload]
-
-        def noted(**_: object) -> None:
-            self.calls += 1
-
-        def refused(**_: object) -> Any:
-            if self.code is not None:
-                raise client.exceptions.ClientError({"Error": {"Code": self.code, "Message": SECRET}}, "GetParameter")
-
-        client.meta.events.register("before-call.ssm", noted)
-        client.meta.events.register("before-call.ssm", refused)
+        client.meta.events.register("before-call.ssm", self.noted)
         return client
+
+    def noted(self, **_: object) -> None:
+        self.calls += 1
+        if self.code is not None:
+            raise ClientError({"Error": {"Code": self.code, "Message": SECRET}}, "GetParameter")
 
 
 def test_a_secret_is_cached_for_five_minutes(aws: None) -> None:
@@ -160,12 +154,9 @@ def test_a_temporary_error_is_retryable(aws: None, code: str) -> None:
 
 
 def test_no_log_contains_a_secret_at_any_level(secrets: Secrets, caplog: pytest.LogCaptureFixture) -> None:
-    before = {name: logging.getLogger(name).level for name in ("botocore", "urllib3")}
-    try:
-        with caplog.at_level(logging.DEBUG):
-            secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url")
-            secrets.value(managed("dynatick/text"), "payload.url")
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+    for name in ("botocore", "urllib3"):
+        caplog.set_level(logging.getLogger(name).level, name)  # as it is now, to be restored
+    caplog.set_level(logging.DEBUG)
+    secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url")
+    secrets.value(managed("dynatick/text"), "payload.url")
     assert SECRET not in str([vars(record) for record in caplog.records])

@@ -6,14 +6,13 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
-from tests.unit.actions.support import NOW, Server, a_context, a_server, a_task, a_webhook
+from tests.unit.actions.support import NOW, Server, a_context, a_task, a_webhook
 
 from dynatick.actions.secret import Secrets
 from dynatick.actions.signing import signature
@@ -38,19 +37,15 @@ class Parameters:
         return {"Parameter": {"Value": self.values[Name]}}
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with a_server() as running:
-        yield running
+def webhook_with(parameters: Parameters, now: datetime = NOW) -> Any:
+    """The action, with these secrets."""
+    secrets = Secrets(ALLOWED, clients=lambda service: parameters)
+    return a_webhook(clock=lambda: now, hosts=Hosts(private=["127.0.0.1"]), secrets=secrets)
 
 
 def call(server: Server, parameters: Parameters | None = None, /, now: datetime = NOW, **payload: Any) -> object:
-    client = parameters or Parameters()
-    webhook = a_webhook(
-        clock=lambda: now, hosts=Hosts(private=["127.0.0.1"]), secrets=Secrets(ALLOWED, clients=lambda service: client)
-    )
     task = a_task({"url": server.url, **payload})
-    return webhook.run(task, a_context(task))
+    return webhook_with(parameters or Parameters(), now).run(task, a_context(task))
 
 
 def ssm(name: str, **more: str) -> dict[str, Any]:
@@ -87,11 +82,6 @@ def test_a_body_is_sent_unchanged(server: Server, headers: dict[str, str], conte
     assert server.requests[0].headers["content-type"] == content_type
 
 
-def test_a_body_that_is_not_utf_8_is_refused(server: Server) -> None:
-    with pytest.raises(PermanentError, match=r"^payload\.body: expected text that UTF-8 can hold$"):
-        call(server, body="\ud800")
-
-
 @pytest.mark.parametrize("status", [200, 304, 404, 500])
 def test_an_expected_status_is_success(server: Server, status: int) -> None:
     server.status, server.body = status, b""
@@ -109,7 +99,7 @@ def test_any_other_status_fails_if_statuses_are_expected(server: Server) -> None
 
 def test_the_request_of_an_occurrence_names_its_schedule(server: Server) -> None:
     task = a_task({"url": server.url}, schedule_id="nightly 1")
-    a_webhook(hosts=Hosts(private=["127.0.0.1"])).run(task, a_context(task))
+    webhook_with(Parameters()).run(task, a_context(task))
     assert server.requests[0].headers["x-dynatick-schedule-id"] == "nightly%201"
 
 
@@ -117,23 +107,18 @@ def test_the_request_of_an_occurrence_names_its_schedule(server: Server) -> None
 
 
 @pytest.mark.parametrize(
-    ("allowed", "host", "yes"),
+    ("allowed", "hosts", "others"),
     [
-        ((), "anything.example", True),
-        (("*",), "anything.example", True),
-        (("hooks.example.com",), "hooks.example.com", True),
-        (("hooks.example.com",), "HOOKS.example.com.", True),
-        (("hooks.example.com",), "example.com", False),
-        (("hooks.example.com",), "a.hooks.example.com", False),
-        (("*.example.com",), "a.b.example.com", True),
-        (("*.example.com",), "example.com", False),
-        (("*.example.com",), "badexample.com", False),
-        (("*.example.com", "other.org"), "other.org", True),
-        (("*.example.com", "other.org"), "other.net", False),
+        ((), ["anything.example"], []),
+        (("*",), ["anything.example"], []),
+        (("hooks.example.com",), ["hooks.example.com", "HOOKS.example.com."], ["example.com", "a.hooks.example.com"]),
+        (("*.example.com",), ["a.b.example.com"], ["example.com", "badexample.com"]),
+        (("*.example.com", "other.org"), ["other.org"], ["other.net"]),
     ],
 )
-def test_allowed_hosts(allowed: tuple[str, ...], host: str, yes: bool) -> None:
-    assert Hosts(allowed=allowed).allows(host) == yes
+def test_allowed_hosts(allowed: tuple[str, ...], hosts: list[str], others: list[str]) -> None:
+    known = Hosts(allowed=allowed)
+    assert [host for host in hosts + others if known.allows(host)] == hosts
 
 
 def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
@@ -167,17 +152,9 @@ def test_a_url_that_is_a_secret(server: Server) -> None:
 
 @pytest.mark.parametrize(
     "payload",
-    [
-        {"url": ssm("url")},
-        {"url": ssm("inside")},
-        {"headers": {"A": ssm("lines")}},
-        {"headers": {"A": ssm("long")}},
-        {"signingSecret": {"ssm": "/dynatick/url"}},
-        {"signingSecret": {"ssm": "/dynatick/short"}},
-        {"signingSecret": {"ssm": "/dynatick/blank"}},
-        {"signingSecret": {"ssm": "/other"}},
-    ],
-)
+    [{"url": ssm("url")}, {"url": ssm("inside")}, {"headers": {"A": ssm("lines")}}, {"headers": {"A": ssm("long")}},
+     *({"signingSecret": {"ssm": name}} for name in ("/dynatick/url", "/dynatick/short", "/dynatick/blank", "/other"))],
+)  # fmt: skip
 def test_no_message_contains_a_secret(
     server: Server, payload: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -209,9 +186,7 @@ def test_a_text_that_looks_like_a_reference_stays_text(server: Server) -> None:
 def test_a_replaced_secret_is_fetched_and_the_task_retried(server: Server, status: int) -> None:
     server.status = status
     parameters = Parameters(token=SECRET)
-    webhook = a_webhook(
-        hosts=Hosts(private=["127.0.0.1"]), secrets=Secrets(ALLOWED, clients=lambda service: parameters)
-    )
+    webhook = webhook_with(parameters)
     task = a_task({"url": server.url, "headers": {"Authorization": ssm("token")}})
     with pytest.raises(PermanentError, match=f"^the target answered {status}$"):
         webhook.run(task, a_context(task))

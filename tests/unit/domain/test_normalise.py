@@ -122,6 +122,8 @@ REFUSED = [
     ("a retry policy beyond bounds", {"retryPolicy": {"maximumRetryAttempts": Decimal(999)}},
         "retryPolicy.maximumRetryAttempts: 999 is not accepted; expected a whole number from 0 to 185"),
     ("a schedule id that is none", {"scheduleId": Decimal(7)}, "scheduleId: 7 is not accepted; expected text"),
+    ("a timeout of nothing", {"timeoutSeconds": Decimal(0)},
+        "timeoutSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 900"),
     ("a recurring schedule", {"scheduleExpression": "rate(5 minutes)"},
         "scheduleExpression: 'rate(5 minutes)' is not accepted; a task runs once: leave it out"),
     ("a cron", {"cronExpression": "0 12 * * ? *"}, "cronExpression: '0 12 * * ? *' is not accepted; a task runs once"),
@@ -272,18 +274,11 @@ def test_a_failing_assignment_policy_fails_only_its_task(answer: object, error: 
 
 def test_the_assignment_policy_gets_the_task() -> None:
     seen: list[tuple[Unassigned, datetime, Grid]] = []
-
-    def policy(task: Unassigned, now: datetime, grid: Grid) -> None:
-        seen.append((task, now, grid))
-
-    after(
-        {"taskId": "raw", "payload": {"a": "b"}, "colour": "blue"},
-        grid=FIVE,
-        defaults=Defaults(action="mail", assign=policy),
-    )
+    row = {"taskId": "raw", "payload": {"a": "b"}, "colour": "blue"}
+    after(row, grid=FIVE, defaults=Defaults(action="mail", assign=lambda *given_: seen.append(given_)))
     ((task, now, grid),) = seen
     assert (task.task_id, task.action, task.payload, now, grid) == ("raw", "mail", {"a": "b"}, NOW, FIVE)
-    assert task.attributes == {"taskId": "raw", "payload": {"a": "b"}, "colour": "blue"}
+    assert task.attributes == row
 
 
 @pytest.mark.parametrize(
@@ -318,17 +313,14 @@ def test_normalising_does_not_rewrite_values_that_are_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "run"),
-    [({}, 1),
-     ({"run": Decimal(9)}, 1),  # a copy of some row
-     ({"status": "scheduled", "run": Decimal(9)}, 9),  # a task that is a task already keeps its run
-     ({"status": "scheduled", "run": Decimal(0)}, 1), ({"status": "scheduled", "run": Decimal("1.5")}, 1),
-     ({"status": "scheduled", "run": Decimal("1E+125")}, 1), ({"status": "scheduled", "run": True}, 1),
-     ({"status": "scheduled", "run": "9"}, 1)],
+    ("status", "given_", "run"),
+    [(None, None, 1),
+     (None, Decimal(9), 1),  # a copy of some row
+     ("scheduled", Decimal(9), 9),  # a task that is a task already keeps its run
+     *(("scheduled", wrong, 1) for wrong in (Decimal(0), Decimal("1.5"), Decimal("1E+125"), True, "9"))],
 )  # fmt: skip
-def test_a_task_keeps_its_run_and_a_raw_row_begins_at_1(row: dict[str, object], run: int) -> None:
-    done = after({"taskId": "raw", **row})
-    assert Task.from_row(done).run == run
+def test_a_task_keeps_its_run_and_a_raw_row_begins_at_1(status: str | None, given_: object, run: int) -> None:
+    assert Task.from_row(after({"taskId": "raw", "status": status, "run": given_})).run == run
 
 
 @pytest.mark.parametrize("status", [{}, {"status": "scheduled"}])
@@ -347,13 +339,10 @@ def test_created_at_is_the_instant_of_normalising(value: object, status: dict[st
     ("row", "needs"),
     [
         ({}, True), ({"status": None}, True), ({"status": "scheduled", "attempt": Decimal(0)}, False),
-        ({"status": "scheduled", "attempt": Decimal(3)}, False),
-        # a status from hand, without what a claim needs
-        ({"status": "scheduled"}, True), ({"status": "scheduled", "attempt": "0"}, True),
-        ({"status": "scheduled", "attempt": None}, True), ({"status": "scheduled", "attempt": False}, True),
-        ({"status": "scheduled", "attempt": Decimal(-1)}, True),
-        ({"status": "scheduled", "attempt": Decimal("0.5")}, True),
-        ({"status": "scheduled", "attempt": Decimal("1E+125")}, True),  # which could not be counted up
+        ({"status": "scheduled", "attempt": Decimal(3)}, False), ({"status": "scheduled"}, True),
+        # a status from hand, without what a claim needs; the last could not be counted up
+        *(({"status": "scheduled", "attempt": attempt}, True)
+          for attempt in ("0", None, False, Decimal(-1), Decimal("0.5"), Decimal("1E+125"))),
         # an outcome that says nothing; the index, and the condition of a claim, take it for an end
         ({"outcome": None}, True),
         ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, False),
@@ -376,15 +365,18 @@ def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> Non
 @pytest.mark.parametrize("bad", [False, True])
 def test_a_row_that_was_changed_meanwhile_is_not_overwritten(edit: dict[str, object], bad: bool) -> None:
     row = {"taskId": "raw"} | ({"payload": "not a map"} if bad else {})
+    change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
     store = MemoryStore()
+    assert isinstance(store.write(change), Lost), "a row that was deleted meanwhile stays deleted"
     store.put({**row, **edit})
-    assert isinstance(store.write(normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())), Lost)
+    assert isinstance(store.write(change), Lost)
 
 
-def test_a_row_that_was_deleted_meanwhile_stays_deleted() -> None:
+def test_a_correction_of_what_was_refused_is_not_overwritten() -> None:
     store = MemoryStore()
-    assert isinstance(store.write(normalise({"taskId": "raw"}, now=NOW, grid=MINUTE, defaults=Defaults())), Lost)
-    assert store.get("raw") is None
+    store.put({"taskId": "raw", "timeoutSeconds": Decimal(60)})
+    row = {"taskId": "raw", "timeoutSeconds": Decimal(0)}
+    assert isinstance(store.write(normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())), Lost)
 
 
 # -- rejections ------------------------------------------------------------------------------------------------------
@@ -400,9 +392,12 @@ def test_a_row_with_an_id_too_long_for_the_index_fails_without_a_bucket() -> Non
 
 
 def test_the_rejection_of_a_long_id_removes_its_bucket() -> None:
-    change = reject({"taskId": "x" * 1025, "taskDateTime": "b"}, "no", now=NOW, grid=MINUTE, retention_days=1)
-    assert "taskDateTime" in change.remove
-    assert "taskDateTime" not in change.set
+    row = {**scheduled_row("x" * 1025, Bucket(0)), "payload": {"k": "x" * 400_000}}
+    rejection = reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1)
+    assert "taskDateTime" in rejection.remove
+    bare = without_large_values(rejection, row)
+    assert bare.remove == ("payload", "taskDateTime")
+    assert "taskDateTime" not in {*rejection.set, *bare.set}
 
 
 def test_the_reason_of_a_rejection_is_bounded() -> None:
@@ -452,48 +447,28 @@ def test_only_the_values_that_make_a_row_too_large_are_dropped() -> None:
     assert without_large_values(record, row).conditions == record.conditions
 
 
-def test_only_an_id_that_is_too_long_removes_the_bucket() -> None:
-    row = {**scheduled_row("x" * 1025, Bucket(0)), "payload": {"k": "x" * 400_000}}
-    change = without_large_values(reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1), row)
-    assert change.remove == ("payload", "taskDateTime")
-    assert "taskDateTime" not in change.set
-
-
 # -- properties ------------------------------------------------------------------------------------------------------
 
 times = st.one_of(
-    st.none(),
-    st.text(max_size=20),
-    st.integers(0, 4_000_000_000).map(Decimal),
-    near_instants.map(format_instant),
+    st.none(), st.text(max_size=20), st.integers(0, 4_000_000_000).map(Decimal), near_instants.map(format_instant),
     st.builds(lambda m, k: str(Bucket(29_978_640 + m, k)), st.integers(-3000, 3000), st.integers(0, 5)),
-    st.booleans(),
-    st.lists(st.text(max_size=3), max_size=2),
-)
+    st.booleans(), st.lists(st.text(max_size=3), max_size=2),
+)  # fmt: skip
 odd = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.text(max_size=10),
-    st.integers(-5, 10**9).map(Decimal),
+    st.none(), st.booleans(), st.text(max_size=10), st.integers(-5, 10**9).map(Decimal),
     st.lists(st.integers(0, 9).map(Decimal), max_size=2),
     st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=2),
     st.sampled_from(["scheduled", "running", "log", Decimal("1E+120"), Decimal("0.5"), Binary(b"x"), {"a", "b"}]),
-)
-rows = st.builds(
-    lambda task_id, more: {"taskId": task_id, **more},
-    task_ids,
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "taskDateTime": times,
-            "dueAt": times,
-            "delaySeconds": st.one_of(times, odd),
-            "status": st.sampled_from([None, "scheduled"]),
-            **dict.fromkeys(("action", "payload", "retryPolicy", "run", "attempt", "createdAt"), odd),
-            **dict.fromkeys(("scheduleId", "expiresAt", "attempts", "colour"), odd),
-        },
-    ),
-)
+)  # fmt: skip
+rows = st.fixed_dictionaries(
+    {"taskId": task_ids},
+    optional={
+        "taskDateTime": times, "dueAt": times, "delaySeconds": st.one_of(times, odd),
+        "status": st.sampled_from([None, "scheduled"]),
+        **dict.fromkeys(("action", "payload", "retryPolicy", "run", "attempt", "createdAt"), odd),
+        **dict.fromkeys(("scheduleId", "expiresAt", "attempts", "colour"), odd),
+    },
+)  # fmt: skip
 
 
 @given(rows, grids)

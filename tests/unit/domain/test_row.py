@@ -18,16 +18,10 @@ from dynatick.domain.task import Status
 NOON = Bucket.parse("2026-12-31#12:00")
 PROPERTIES = [name for name, value in vars(RowView).items() if isinstance(value, property)]
 NONSENSE = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.text(max_size=5),
-    st.decimals(allow_nan=True),
-    st.integers(),
-    st.binary(max_size=3),
-    st.lists(st.text(max_size=2), max_size=2),
-    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.none(), st.booleans(), st.text(max_size=5), st.decimals(allow_nan=True), st.integers(), st.binary(max_size=3),
+    st.lists(st.text(max_size=2), max_size=2), st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
     st.sets(st.text(max_size=2), max_size=2),
-)
+)  # fmt: skip
 
 
 @given(row=st.dictionaries(st.sampled_from(sorted(OWN_ATTRIBUTES | {*RECURRENCE})), NONSENSE, max_size=8))

@@ -7,10 +7,11 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
+from tests.unit.domain.support import refusal
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.lifecycle import redrive
-from dynatick.domain.normalise import Defaults, normalise
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.recurrence import edited
 from dynatick.domain.schedule import Schedule
@@ -19,10 +20,6 @@ from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 BUCKET = Bucket(minute_of(NOON))
-MALFORMED = [
-    0, -1, 901, Decimal("0"), Decimal("0.5"), Decimal("901"), Decimal("NaN"), Decimal("Infinity"), 60.0, True, False,
-    "60", "", [60], {"seconds": 60},
-]  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(1, 1), (900, 900), (Decimal("60"), 60), (Decimal("6E+1"), 60)])
@@ -34,13 +31,13 @@ def test_a_timeout_is_a_whole_number_of_seconds_up_to_the_longest_that_a_functio
     assert type(checked) is int
 
 
-@pytest.mark.parametrize("value", MALFORMED)
+@pytest.mark.parametrize(
+    "value",
+    [0, -1, 901, Decimal("0"), Decimal("0.5"), Decimal("901"), Decimal("NaN"), Decimal("Infinity"), 60.0, True, False,
+     "60", "", [60], {"seconds": 60}],
+)  # fmt: skip
 def test_any_other_timeout_is_refused(value: object) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        check_timeout(value)
-    assert refused.value.field == "timeoutSeconds"
-    assert refused.value.value is value
-    assert "expected a whole number of seconds from 1 to 900" in str(refused.value)
+    assert refusal(check_timeout, value) == ("timeoutSeconds", "expected a whole number of seconds from 1 to 900")
 
 
 def test_a_task_has_the_timeout_of_its_row_and_none_without() -> None:
@@ -52,16 +49,6 @@ def test_a_task_has_the_timeout_of_its_row_and_none_without() -> None:
     assert Task.from_row(scheduled_row("t", BUCKET, timeoutSeconds=None)).timeout_seconds is None
 
 
-@pytest.mark.parametrize("value", MALFORMED[:2])
-def test_a_row_with_a_malformed_timeout_is_marked_failed_with_the_reason(value: object) -> None:
-    row = {"taskId": "t", "timeoutSeconds": value}
-    change = normalise(row, now=NOON, grid=Grid(), defaults=Defaults())
-    assert change.set["outcome"] == "failed"
-    assert "timeoutSeconds" in str(change.set["error"])
-    assert "expected a whole number of seconds from 1 to 900" in str(change.set["error"])
-    assert any(condition.attribute == "timeoutSeconds" for condition in change.conditions), "a user may correct it"
-
-
 def test_occurrences_have_the_timeout_of_their_schedule() -> None:
     row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": Decimal("60")}
     nominal = NOON + timedelta(minutes=5)
@@ -70,7 +57,7 @@ def test_occurrences_have_the_timeout_of_their_schedule() -> None:
     assert "timeoutSeconds" not in task.attributes
 
 
-@pytest.mark.parametrize("value", MALFORMED[:2])
+@pytest.mark.parametrize("value", [0, -1])
 def test_a_schedule_with_a_malformed_timeout_is_refused(value: object) -> None:
     row = {"taskId": "s", "scheduleExpression": "rate(5 minutes)", "action": "log", "timeoutSeconds": value}
     with pytest.raises(InvalidInput, match="timeoutSeconds"):

@@ -7,14 +7,13 @@ import logging
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.actions.support import NOW, a_context, a_server, a_task
+from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings
-from dynatick.actions.dead_letter import MAX_BODY_BYTES, message_of
+from dynatick.actions.dead_letter import message_of
 from dynatick.domain.lifecycle import MAX_ERROR_CHARACTERS
 from dynatick.domain.task import Row
-from dynatick.engine.ports import DeadLetter
 from dynatick.errors import ActionError
 
 SECRET = "hunter2"
@@ -69,21 +68,6 @@ def test_the_error_of_a_webhook_holds_nothing_of_its_payload(name: str) -> None:
     assert raised.value.__cause__ is None, "whose text may hold the URL"
 
 
-def test_a_redirect_to_the_inside_leads_nowhere() -> None:
-    with a_server() as server:
-        server.status, server.headers = 302, {"Location": "http://169.254.169.254/latest/meta-data/" + SECRET}
-        asked: list[str] = []
-        actions = build_actions(
-            handlers_module=None, clock=lambda: NOW, settings=ActionSettings(private_hosts=("127.0.0.1",))
-        )
-        task = a_task({"url": server.url}, action="webhook")
-        with pytest.raises(ActionError, match=r"^the target answered 302, a redirect") as raised:
-            actions.run(task, a_context(task))
-        asked += [request.path for request in server.requests]
-    assert asked == ["/hook"]
-    assert SECRET not in str(raised.value)
-
-
 HOSTILE = 'boom\r\n{"level":"ERROR"}\x1b[2J\u2028\u202e' + "x" * 100_000
 
 
@@ -98,10 +82,7 @@ def test_what_a_handler_raises_is_kept_on_one_bounded_line() -> None:
     world.ticks(4)
     row = world.row("x")
     assert row["outcome"] == "failed"
-    attempts = row["attempts"]
-    assert isinstance(attempts, list)
-    for error in (row["error"], *(entry["error"] for entry in attempts)):
-        assert isinstance(error, str)
+    for error in (row["error"], *(entry["error"] for entry in row["attempts"])):
         assert len(error) <= MAX_ERROR_CHARACTERS
         assert error.isprintable()
         assert error.startswith('RuntimeError: boom {"level":"ERROR"} [2J')
@@ -109,9 +90,3 @@ def test_what_a_handler_raises_is_kept_on_one_bounded_line() -> None:
     body = message_of(letter)
     assert body.isascii() and "\n" not in body
     assert len(body) < 20_000
-
-
-def test_a_letter_is_bounded_whatever_its_task_holds() -> None:
-    row = {"taskId": "x", "payload": {"l": ["y" * 9] * 40_000}, "attempts": [{"error": "z" * 300}] * 10}
-    letter = DeadLetter(row=row, attempt=1, error=HOSTILE, failed_at=NOW)
-    assert len(message_of(letter)) <= MAX_BODY_BYTES

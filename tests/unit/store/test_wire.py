@@ -5,10 +5,8 @@ from __future__ import annotations
 import http.server
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any, ClassVar
 
@@ -21,12 +19,8 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError, ConnectionClosedError, NoCredentialsError
 from botocore.httpsession import URLLib3Session
 from botocore.session import Session
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 from freezegun import freeze_time
+from tests.unit.certificate import self_signed
 from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from dynatick.store.codec import decode
@@ -69,8 +63,12 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     return made
 
 
+def client_of(session: Session, **options: Any) -> Any:
+    return session.create_client("dynamodb", region_name="eu-west-1", **options)
+
+
 def wire_of(session: Session) -> Wire:
-    return Wire(session.create_client("dynamodb", region_name="eu-west-1"), session)
+    return Wire(client_of(session), session)
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ def test_the_request_equals_that_of_botocore(network: Network, session: Session)
     """In host, path, target, body and token, and it is signed by the same method."""
     network.answers = [(200, b'{"Responses": []}')] * 2
     wire_of(session).call("BatchExecuteStatement", BATCH)
-    session.create_client("dynamodb", region_name="eu-west-1").batch_execute_statement(**BATCH)
+    client_of(session).batch_execute_statement(**BATCH)
     ours, theirs = network.requests
     assert (ours.method, ours.url) == (theirs.method, theirs.url)
     assert json.loads(ours.body) == json.loads(theirs.body)
@@ -141,7 +139,7 @@ LARGE = json.dumps({"Responses": [{"Item": {"taskId": {"S": "a"}, "payload": NUM
 @pytest.mark.parametrize("first", [[], [(500, b"{}")]], ids=["the short way", "the client's"])
 def test_a_large_value_stays_encoded(network: Network, session: Session, first: list[tuple[int, bytes]]) -> None:
     network.answers = [*first, (200, LARGE)]
-    client = session.create_client("dynamodb", region_name="eu-west-1")
+    client = client_of(session)
     register_large_reader(client)
     (found,) = Wire(client, session).call("BatchExecuteStatement", BATCH)["Responses"]
     assert found["Item"] == {"taskId": {"S": "a"}}
@@ -149,7 +147,7 @@ def test_a_large_value_stays_encoded(network: Network, session: Session, first: 
 
 
 def test_a_large_answer_to_the_client_stays_encoded_too(network: Network, session: Session) -> None:
-    client = session.create_client("dynamodb", region_name="eu-west-1")
+    client = client_of(session)
     register_large_reader(client)
     item = {"taskId": {"S": "a"}, "payload": NUMBERS, "binary": {"B": "AAE="}}
     network.answers = [(200, json.dumps({"Item": item}).encode())]
@@ -159,7 +157,7 @@ def test_a_large_answer_to_the_client_stays_encoded_too(network: Network, sessio
 
 
 def test_a_large_answer_that_is_not_json_is_refused(network: Network, session: Session) -> None:
-    client = session.create_client("dynamodb", region_name="eu-west-1")
+    client = client_of(session)
     register_large_reader(client)
     network.answers = [(200, LARGE[:-9])] * 2
     assert "Responses" not in Wire(client, session).call("BatchExecuteStatement", BATCH)
@@ -193,7 +191,7 @@ def test_text_that_json_cannot_contain_is_refused_as_by_the_client(network: Netw
 
 def test_the_client_sends_requests_to_an_endpoint_with_a_path(network: Network, session: Session) -> None:
     network.answers = [(200, b'{"Count": 7}')]
-    client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url="http://127.0.0.1:9/below")
+    client = client_of(session, endpoint_url="http://127.0.0.1:9/below")
     assert Wire(client, session).call("Query", {"TableName": "t"})["Count"] == 7
     assert network.requests[0].url.startswith("http://127.0.0.1:9/below")
 
@@ -208,7 +206,7 @@ def test_the_client_reports_missing_credentials(
 
 
 def test_listeners_to_the_clients_events_get_the_request(network: Network, session: Session) -> None:
-    client = session.create_client("dynamodb", region_name="eu-west-1")
+    client = client_of(session)
     client.meta.events.register(
         "before-send.dynamodb.Query", lambda request, **_: _response(request, 200, b'{"Count": 7}')
     )
@@ -239,27 +237,11 @@ class _Service(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """The address of an endpoint with a self-signed certificate, and the file of that certificate."""
-    folder = tmp_path_factory.mktemp("tls")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    certificate, private = folder / "certificate.pem", folder / "key.pem"
-    certificate.write_bytes(made.public_bytes(Encoding.PEM))
-    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, private)
+    context, certificate = self_signed(tmp_path_factory.mktemp("tls"), "localhost")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Service)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://localhost:{server.server_port}", str(certificate)
+    yield f"https://localhost:{server.server_port}", certificate
     server.shutdown()
     server.server_close()
 
@@ -268,7 +250,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
 def test_an_untrusted_certificate_is_refused(session: Session, secured: tuple[str, str], trusted: bool) -> None:
     url, certificate = secured
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=10)
-    client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url, config=config)
+    client = client_of(session, endpoint_url=url, config=config)
     short = Connections(url + "/", client.meta.config, certificate if trusted else None)
     request = AWSRequest("POST", url + "/", data=b"{}").prepare()
     if trusted:
@@ -298,7 +280,7 @@ def test_a_closed_connection_is_not_used_again(session: Session, ending: str) ->
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(10)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url)
+        client = client_of(session, endpoint_url=url)
         short = Connections(url, client.meta.config, None)
         for _ in range(3):
             closed = threading.Event()
@@ -311,7 +293,7 @@ def test_a_missing_answer_times_out_as_in_the_client(session: Session) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         config = Config(read_timeout=0.05)
-        client = session.create_client("dynamodb", region_name="eu-west-1", endpoint_url=url, config=config)
+        client = client_of(session, endpoint_url=url, config=config)
         with pytest.raises(ReadTimeoutError):
             Connections(url, client.meta.config, None).send(AWSRequest("POST", url, data=b"{}").prepare())
 

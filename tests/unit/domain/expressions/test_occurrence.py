@@ -105,13 +105,10 @@ def test_the_occurrences_of_an_expression(text: str, after: str, expected: list[
 def test_a_rate_counts_from_its_start() -> None:
     start = datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC)
     every_90 = "rate(90 minutes)"
-    assert runs(every_90, "2025-06-01T00:00:00Z", 3, start=start) == [
-        "2026-01-01T00:00:07Z",
-        "2026-01-01T01:30:07Z",
-        "2026-01-01T03:00:07Z",
-    ]
-    assert runs(every_90, "2026-01-01T00:00:07Z", 1, start=start) == ["2026-01-01T01:30:07Z"]
-    assert runs(every_90, "2026-01-01T01:30:06Z", 1, start=start) == ["2026-01-01T01:30:07Z"]
+    first, second, third = "2026-01-01T00:00:07Z", "2026-01-01T01:30:07Z", "2026-01-01T03:00:07Z"
+    assert runs(every_90, "2025-06-01T00:00:00Z", 3, start=start) == [first, second, third]
+    assert runs(every_90, first, 1, start=start) == [second]
+    assert runs(every_90, "2026-01-01T01:30:06Z", 1, start=start) == [second]
     assert runs(every_90, "2036-01-01T00:00:07Z", 1, start=start) == ["2036-01-01T01:30:07Z"]
     with pytest.raises(InvalidInput, match="startDate: None is not accepted; a rate counts from its start"):
         next_after(parse_expression(every_90), NEW_YEAR)
@@ -125,20 +122,12 @@ def test_a_rate_ends_with_the_calendar() -> None:
 
 def test_start_and_end_are_inclusive() -> None:
     start, end = datetime(2026, 1, 3, 12, tzinfo=UTC), datetime(2026, 1, 5, 12, tzinfo=UTC)
-    noon = "cron(0 12 * * ? *)"
-    assert runs(noon, "2026-01-01T00:00:00Z", 9, start=start, end=end) == [
-        "2026-01-03T12:00",
-        "2026-01-04T12:00",
-        "2026-01-05T12:00",
-    ]
+    noon, noons = "cron(0 12 * * ? *)", ["2026-01-03T12:00", "2026-01-04T12:00", "2026-01-05T12:00"]
+    assert runs(noon, "2026-01-01T00:00:00Z", 9, start=start, end=end) == noons
+    assert runs("rate(1 day)", "2026-01-01T00:00:00Z", 9, start=start, end=end) == noons
+    assert runs(noon, "2026-01-04T12:00:00Z", 9, start=start, end=end) == noons[2:]
     inside = {"start": start + timedelta(microseconds=1), "end": end - timedelta(microseconds=1)}
-    assert runs(noon, "2026-01-01T00:00:00Z", 9, **inside) == ["2026-01-04T12:00"]
-    assert runs(noon, "2026-01-04T12:00:00Z", 9, start=start, end=end) == ["2026-01-05T12:00"]
-    assert runs("rate(1 day)", "2026-01-01T00:00:00Z", 9, start=start, end=end) == [
-        "2026-01-03T12:00",
-        "2026-01-04T12:00",
-        "2026-01-05T12:00",
-    ]
+    assert runs(noon, "2026-01-01T00:00:00Z", 9, **inside) == noons[1:2]
     # EventBridge Scheduler ignores both for a single time.
     assert runs("at(2026-01-01T08:00:00)", "2026-01-01T00:00:00Z", 9, start=start, end=end) == ["2026-01-01T08:00"]
 
