@@ -38,7 +38,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import RELEASED
-from dynatick.domain.task import Task
+from dynatick.domain.task import Row, Task
 from dynatick.engine import claiming as claiming_module
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
@@ -50,12 +50,14 @@ from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.codec import item_bytes
-from dynatick.store.memory import MemoryStore
 
 
-def paced(**settings: object) -> World:
-    """A world whose work takes time by the clock, while the coordinator keeps up with it."""
-    return world(clock=PacedClock(), rules=rules(**settings))
+def with_slow_tasks(number: int, *, seconds: float, at: Bucket | None = None, **settings: object) -> World:
+    """A world whose tasks each take so long by the clock, on one thread, while the coordinator keeps up with them."""
+    w = world(clock=PacedClock(), rules=rules(**{"threads": 1, **settings}))
+    w.insert(*ids(number), at=at)
+    w.actions.behaviour = dict.fromkeys(ids(number), takes(w, seconds=seconds))
+    return w
 
 
 @pytest.fixture(autouse=True)
@@ -79,18 +81,13 @@ def all_once(w: World, expected: Sequence[str]) -> None:
 )  # fmt: skip
 def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting: float) -> None:
     budget = Budget.until(NOON + timedelta(seconds=life), NOON)
-    assert (budget.stop_claiming, budget.stop_waiting, budget.hard_end) == (
-        NOON + timedelta(seconds=claiming),
-        NOON + timedelta(seconds=waiting),
-        NOON + timedelta(seconds=life),
-    )
+    ends = (budget.stop_claiming, budget.stop_waiting, budget.hard_end)
+    assert ends == tuple(NOON + timedelta(seconds=one) for one in (claiming, waiting, life))
 
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetition(threads: int) -> None:
-    w = paced(threads=threads)
-    w.insert(*ids(300))
-    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
+    w = with_slow_tasks(300, seconds=1, threads=threads)
     done = reports(w.next_tick())
     assert len(done) >= 3
     assert [report.continuation for report in done] == list(range(len(done)))
@@ -103,9 +100,7 @@ def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetit
 
 
 def test_a_released_task_can_be_claimed_at_once() -> None:
-    w = paced(threads=1, max_continuations=0)
-    w.insert(*ids(50))
-    w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
+    w = with_slow_tasks(50, seconds=10, max_continuations=0)
     report = passed(w.next_tick())
     given_back = [task_id for task_id in ids(50) if w.row(task_id)["status"] == "running"]
     assert 30 < report.released == len(given_back)
@@ -118,9 +113,7 @@ def test_a_released_task_can_be_claimed_at_once() -> None:
 
 def test_tasks_released_at_the_end_continue_at_once_too() -> None:
     """All was claimed in time, and then the work took longer: with a tick a day that would be a day."""
-    w = paced(threads=1, grid=Grid(tick_minutes=1440))
-    w.insert(*ids(50), at=bucket_at(720))
-    w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
+    w = with_slow_tasks(50, seconds=10, at=bucket_at(720), grid=Grid(tick_minutes=1440))
     done = reports(w.next_tick(720))
     assert len(done) > 3
     assert done[0].resume == Resume(NOON_MINUTE + 720)
@@ -130,22 +123,20 @@ def test_tasks_released_at_the_end_continue_at_once_too() -> None:
 def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of a million would be read from its beginning in every continuation, for released tasks too."""
     monkeypatch.setattr(memory, "PAGE", 50)
-    w = paced(threads=1)
-    w.insert(*ids(400))
-    w.actions.behaviour = dict.fromkeys(ids(400), takes(w, seconds=0.4))
+    w = with_slow_tasks(400, seconds=0.4)
     report = w.first_pass()
     assert report.released > 0
     assert report.resume is not None
     assert (report.resume.minute, report.resume.after is None) == (NOON_MINUTE + 1, False)
     first = min(task_id for task_id in ids(400) if not w.outcome(task_id))
     assert f"t{int(first[1:]) - 26:04d}" <= str(report.resume.after) < first
-    pages: list[str | None] = []
+    pages: list[object] = []
     poll = w.rigged.query_bucket
 
-    def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
+    def noted(bucket: Bucket, **options: object) -> Page:
         if bucket == bucket_at(1):
-            pages.append(after)
-        return poll(bucket, after=after, **more)
+            pages.append(options.get("after"))
+        return poll(bucket, **options)
 
     w.rigged.query_bucket = noted
     w.handle(w.started.pop(0))
@@ -155,9 +146,7 @@ def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.Mo
 
 
 def test_continuations_are_bounded_and_the_next_tick_goes_on() -> None:
-    w = paced(threads=1, max_continuations=2)
-    w.insert(*ids(600))
-    w.actions.behaviour = dict.fromkeys(ids(600), takes(w, seconds=1))
+    w = with_slow_tasks(600, seconds=1, max_continuations=2)
     done = reports(w.next_tick())
     assert [report.continuation for report in done] == [0, 1, 2]
     assert 200 < len(w.actions.ran) < 600
@@ -308,6 +297,18 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
     assert max(ends) == hard_end - timedelta(seconds=0.5)
 
 
+def shows_too(w: World, task_id: str, minutes: int, *, until: datetime) -> None:
+    """The index lists a task in a further bucket, for a while."""
+    poll = w.rigged.query_bucket
+
+    def both(bucket: Bucket, **options: object) -> Page:
+        page = poll(bucket, **options)
+        is_listed = bucket == bucket_at(minutes) and w.clock() < until
+        return Page([*page.entries, Entry(task_id, str(bucket))], page.after) if is_listed else page
+
+    w.rigged.query_bucket = both
+
+
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
@@ -327,7 +328,6 @@ def is_not_passed(w: World) -> None:
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.before_poll = None
-    w.rigged.__dict__.pop("query_bucket", None)
     w.ticks(3)
     all_once(w, ["late"])
 
@@ -348,13 +348,7 @@ def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
 
 def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() -> None:
     w = before_its_final_poll()
-    poll = w.rigged.query_bucket
-
-    def both(bucket: Bucket, **more: object) -> Page:
-        page = poll(bucket, **more)
-        return Page([*page.entries, Entry("late", str(bucket))], page.after) if bucket == bucket_at(2) else page
-
-    w.rigged.query_bucket = both
+    shows_too(w, "late", 2, until=NOON + timedelta(minutes=7))
     w.next_tick()
     is_not_passed(w)
 
@@ -395,7 +389,7 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
 
     def is_overtaken(task: Task, context: ActionContext) -> None:
         w.clock.forward(seconds=20)
-        other.append(passed(w.tick(at=bucket_at(2).instant - timedelta(minutes=0))))
+        other.append(passed(w.tick(at=bucket_at(2).instant)))
 
     w.clock.to(NOON + timedelta(minutes=1, seconds=45))
     w.actions.behaviour["first"] = is_overtaken
@@ -474,58 +468,44 @@ def test_a_row_of_our_own_in_a_bucket_does_not_hold_it_back() -> None:
     w.until_drained()
 
 
-def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing() -> None:
+@pytest.mark.parametrize(("real", "stale"), [(1, 2), (2, 1)])
+def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing(real: int, stale: int) -> None:
     """It was moved, and both places are shown for a while."""
-    for real, stale in ((1, 2), (2, 1)):
-        w = world()
-        w.insert("t", at=bucket_at(real))
-        poll = w.rigged.query_bucket
-
-        def both(bucket: Bucket, *, poll: object = poll, stale: int = stale, w: World = w, **more: object) -> Page:
-            page = poll(bucket, **more)
-            ghost = bucket == bucket_at(stale) and w.clock() < NOON + timedelta(minutes=4)
-            return Page([*page.entries, Entry("t", str(bucket))], page.after) if ghost else page
-
-        w.rigged.query_bucket = both
-        w.clock.forward(minutes=1)
-        w.next_tick()
-        w.ticks(4)
-        all_once(w, ["t"])
-        w.until_drained()
-
-
-def test_a_row_that_is_too_large_to_be_reclaimed_fails() -> None:
-    """Its note of the lost attempt does not fit; left as it is it would hold its bucket back for ever."""
     w = world()
-    w.rigged.put(scheduled_row("t", bucket_at(1), payload={"k": ""}))
-    w.claim("t", until=NOON + timedelta(seconds=30), at=bucket_at(1))
-    row = w.row("t")
-    w.rigged.put({**row, "payload": {"k": "x" * (400 * 1024 - item_bytes(row) - 20)}})
-    w.ticks(3)
-    assert w.actions.ran == []
-    assert w.outcome("t") == "failed"
-    assert len(w.dead_letters.letters) == 1
+    w.insert("t", at=bucket_at(real))
+    shows_too(w, "t", stale, until=NOON + timedelta(minutes=4))
+    w.clock.forward(minutes=1)
+    w.next_tick()
+    w.ticks(4)
+    all_once(w, ["t"])
     w.until_drained()
 
 
-def test_a_malformed_row_whose_lease_expired_fails() -> None:
+def fills_its_row(row: Row) -> Row:
+    """The note of its lost attempt does not fit."""
+    return row | {"payload": {"k": "x" * (400 * 1024 - item_bytes(row | {"payload": {"k": ""}}) - 20)}}
+
+
+def is_malformed(row: Row) -> Row:
+    return row | {"payload": "not a map", "retryPolicy": "x", "attempt": "x"}
+
+
+@pytest.mark.parametrize("by_now", [fills_its_row, is_malformed])
+def test_a_row_whose_lease_expired_and_that_cannot_be_reclaimed_fails(by_now: Callable[[Row], Row]) -> None:
+    """Left as it is it would hold its bucket back for ever."""
     w = world()
     w.insert("t")
     w.claim("t", until=NOON + timedelta(seconds=30))
-    MemoryStore.write(
-        w.rigged, ConditionalUpdate(task_id="t", set={"payload": "not a map", "retryPolicy": "x", "attempt": "x"})
-    )
-    w.ticks(2)
+    w.rigged.put(by_now(w.row("t")))
+    w.ticks(3)
     assert (w.actions.ran, w.outcome("t")) == ([], "failed")
+    assert len(w.dead_letters.letters) == 1
     w.until_drained()
 
 
 def test_nothing_continues_when_nothing_is_left() -> None:
     """The time was up just when everything had been claimed."""
-    w = paced(threads=1)
-    w.insert("slow")
-    w.actions.behaviour["slow"] = takes(w, seconds=101)
-    (report,) = reports(w.next_tick())
+    (report,) = reports(with_slow_tasks(1, seconds=101).next_tick())
     assert (report.completed, report.resume, report.continued) == (1, None, False)
 
 
@@ -534,14 +514,11 @@ def test_nothing_continues_when_nothing_is_left() -> None:
 
 def test_the_figures_of_a_pass() -> None:
     w = world()
-    w.insert("done", "again", "failed", at=bucket_at(1))
-    w.insert("crashed", at=bucket_at(1))
+    w.insert("done", "again", "crashed")
+    w.insert("failed", retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.claim("crashed", until=NOON + timedelta(seconds=30))
     w.rigged.put({"taskId": "bad", "taskDateTime": str(bucket_at(1)), "action": Decimal(7)})
-
-    w.actions.behaviour["again"] = fails
-    w.rigged.put({**w.row("failed"), "retryPolicy": {"maximumRetryAttempts": Decimal(0)}})
-    w.actions.behaviour["failed"] = fails
+    w.actions.behaviour = {"again": fails, "failed": fails}
     w.clock.to(NOON + timedelta(minutes=1, seconds=7))
     report, recovery = (invoked.passed or invoked.recovered for invoked in w.tick())
     assert report is not None
@@ -562,37 +539,25 @@ def test_the_figures_of_a_pass() -> None:
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
 
-def test_an_idle_tick_is_counted_on_the_cursor_and_in_the_next_record() -> None:
+def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record() -> None:
     w = world()
+    w.tick()  # the first tick fires twice
+    assert w.cursor().idle_ticks == 1
     w.ticks(4)
     assert (w.cursor().idle_ticks, w.cursor().idle_since) == (5, "2026-12-31#12:00")
     assert [i for i in w.rigged._items if i.startswith("_dynatick#tick")] == []
     w.insert("t", at=bucket_at(5))
     w.next_tick()
-    assert w.row("_dynatick#tick#2026-12-31#12:05#0#0")["idleBefore"] == {
-        "since": "2026-12-31#12:00",
-        "until": "2026-12-31#12:04",
-        "ticks": 5,
-    }
+    before = {"since": "2026-12-31#12:00", "until": "2026-12-31#12:04", "ticks": 5}
+    assert w.row("_dynatick#tick#2026-12-31#12:05#0#0")["idleBefore"] == before
     assert (w.cursor().idle_ticks, w.cursor().idle_since) == (0, None)
     w.insert("u", at=bucket_at(6))
     w.next_tick()
     assert "idleBefore" not in w.row("_dynatick#tick#2026-12-31#12:06#0#0")
 
 
-def test_an_idle_tick_that_fires_twice_is_counted_once() -> None:
-    w = world()
-    w.tick()
-    w.tick()
-    assert w.cursor().idle_ticks == 1
-    w.next_tick()
-    assert w.cursor().idle_ticks == 2
-
-
 def test_every_continuation_has_a_record_of_its_own() -> None:
-    w = paced(threads=1)
-    w.insert(*ids(150))
-    w.actions.behaviour = dict.fromkeys(ids(150), takes(w, seconds=1))
+    w = with_slow_tasks(150, seconds=1)
     done = reports(w.next_tick())
     records = [w.row(f"_dynatick#tick#2026-12-31#12:01#0#{n}") for n in range(len(done))]
     assert sum(int(str(row["completed"])) for row in records) == 150
@@ -829,76 +794,70 @@ class SlowTable(RiggedStore):
         return super().query_bucket(bucket, **rest)
 
 
+def with_slow_polls(seconds: float) -> World:
+    clock = FakeClock()
+    return world(clock=clock, store=SlowTable(clock, seconds))
+
+
 def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
     """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    clock = FakeClock()
-    store = SlowTable(clock, 0.1)
-    w = world(clock=clock, store=store)
+    w = with_slow_polls(0.1)
     w.insert("due", at=bucket_at(3 * 1440 - 1))
     w.insert("early", at=bucket_at(5))
-    clock.to(NOON + timedelta(days=3))
+    w.clock.to(NOON + timedelta(days=3))
     met: list[datetime] = []
-
-    def other_ticks(change: ConditionalUpdate) -> None:
-        """The rule fires on; the pass that has the shard must not lose it."""
-        if is_cursor(change):
-            met.append(clock())
-
-    store.before_write = other_ticks
+    # The rule fires on; the pass that has the shard must not lose it.
+    w.rigged.before_write = lambda change: met.append(w.clock()) if is_cursor(change) else None
     done = reports(w.tick())
     assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
     assert len(done) > 3, "in several invocations"
-    assert len(store.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
+    assert len(w.rigged.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
     gaps = [later - earlier for earlier, later in pairwise(met)]
     assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
 
-def test_what_was_polled_is_kept_when_the_process_dies() -> None:
-    clock = FakeClock()
-    store = SlowTable(clock, 0.1)
-    w = world(clock=clock, store=store)
-    clock.to(NOON + timedelta(days=1))
+class Dies(BaseException):
+    """The end of a process."""
 
-    class Dies(BaseException):
-        pass
 
+def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = with_slow_polls(0.1)
+    w.clock.to(NOON + timedelta(days=1))
     renew = ShardLease.renew
 
     def dies(self: ShardLease) -> None:
         renew(self)
-        if len(store.polls) > 600:
+        if len(w.rigged.polls) > 600:
             raise Dies
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Dies):
+    with monkeypatch.context() as patch, pytest.raises(Dies):
         patch.setattr(ShardLease, "renew", dies)
-        w.handle({"time": clock().strftime("%Y-%m-%dT%H:%M:00Z")})
+        w.tick()
     cursor = w.cursor()
     assert cursor.polled_through > NOON_MINUTE + 300
-    store.forget()
-    clock.forward(minutes=1)
+    w.rigged.forget()
+    w.clock.forward(minutes=1)
     w.tick()
-    assert min(bucket.minute for bucket in store.polls) > cursor.polled_through - 1
+    assert min(bucket.minute for bucket in w.rigged.polls) > cursor.polled_through - 1
 
 
 def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
-    clock = FakeClock()
-    store = SlowTable(clock, 1.0)
-    w = world(clock=clock, store=store)
-    clock.to(NOON + timedelta(hours=12))
+    w = with_slow_polls(1.0)
+    w.clock.to(NOON + timedelta(hours=12))
 
     def taken(bucket: Bucket) -> None:
-        if len(store.polls) == 20:
-            cursor = w.cursor()
-            assert save(store, cursor, replace(cursor, lease="another's", lease_until=clock() + timedelta(hours=1)))
+        if len(w.rigged.polls) == 20:
+            until = w.clock() + timedelta(hours=1)
+            assert save(w.store, w.cursor(), replace(w.cursor(), lease="another's", lease_until=until))
 
-    store.before_poll = taken
+    w.rigged.before_poll = taken
     report = passed(w.tick())
-    assert len(store.polls) < 60
+    assert len(w.rigged.polls) < 60
     assert not report.continued
     assert w.cursor().lease == "another's"
 
 
-def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
+def test_a_gap_of_a_year_takes_no_memory_for_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     w = world()
     w.clock.to(NOON + timedelta(days=20))
     pass_windows: list[int] = []
@@ -909,8 +868,7 @@ def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
         renew(self)
         pass_windows.append(len(self.window.polls))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardLease, "renew", noted)
-        w.tick()
+    monkeypatch.setattr(ShardLease, "renew", noted)
+    w.tick()
     assert max(pass_windows) < 1000
     assert w.cursor().polled_through >= NOON_MINUTE + 20 * 1440
