@@ -11,7 +11,7 @@ from tests.unit.engine.support import Once, World, bucket_at, cannot, fails, is_
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
@@ -133,25 +133,6 @@ def test_a_task_under_an_id_that_was_used_before_has_a_key_of_its_own(first: dic
     assert (w.row("t")["run"], w.row("t")["payload"]) == (1, {"new": True})
 
 
-def test_a_task_that_a_client_inserts_again_has_a_key_of_its_own() -> None:
-    w = world()
-    client = TaskClient(w.store, clock=w.clock)
-    keys = []
-    for _ in range(2):
-        client.insert("t", delay_seconds=30)
-        keys.append(ran(w, "t"))
-        w.rigged.delete("t")
-    assert keys[0] != keys[1]
-
-
-def test_every_attempt_of_a_run_has_the_same_key() -> None:
-    w = world()
-    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(1), "minBackoffSeconds": Decimal(0)})
-    w.actions.behaviour["t"] = fails
-    w.until_drained()
-    assert w.actions.keys == [key_of(w.row("t"))] * 2
-
-
 RECURRING = {"taskId": "s", "scheduleExpression": "rate(1 minute)"}
 
 
@@ -226,10 +207,7 @@ def test_a_malformed_row_neither_raises_nor_delays_another(malformed: dict[str, 
 
 
 def test_a_policy_that_fails_costs_its_own_task_only() -> None:
-    def policy(task: object, now: datetime, grid: Grid) -> datetime:
-        return datetime.max.replace(tzinfo=UTC)
-
-    w = world(rules=rules(defaults=Defaults(assign=policy)))
+    w = world(rules=rules(defaults=Defaults(assign=lambda task, now, grid: datetime.max.replace(tzinfo=UTC))))
     done = arrive(w, put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(AHEAD)}))
     assert (list(done.failed), w.outcome("t"), w.row("u")["status"]) == ([], "failed", "scheduled")
 
@@ -250,26 +228,6 @@ def test_the_whole_batch_is_written_in_batches() -> None:
 # -- several records of one task -------------------------------------------------------------------------------------
 
 
-def test_every_record_may_come_twice() -> None:
-    w = world()
-    rows = {"a": {}, "b": {"taskDateTime": str(CLOSED)}, "c": {"action": Decimal(1)}}
-    records = [put(w, {"taskId": task_id, **row}) for task_id, row in rows.items()]
-    arrive(w, *records)
-    before = {i: w.row(i) for i in "abc"}
-    done = arrive(w, *records, *records)
-    assert list(done.failed) == []
-    assert {i: w.row(i) for i in "abc"} == before
-    assert len(w.dead_letters.letters) == 1
-
-
-def test_an_insert_that_comes_after_its_deletion_brings_nothing_back() -> None:
-    w = world()
-    record = put(w, {"taskId": "t"})
-    w.rigged.delete("t")
-    done = arrive(w, (None, record[0]), record)
-    assert (list(done.failed), w.rigged.peek("t")) == ([], None)
-
-
 @pytest.mark.parametrize(
     ("edits", "bucket"),
     [
@@ -287,23 +245,17 @@ def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str
     assert row.get("payload") == edits[1].get("payload")
 
 
-def test_an_old_record_that_comes_late_undoes_nothing() -> None:
+def test_records_that_come_late_undo_nothing() -> None:
+    """Of an insert before an edit, and of a task that has run since."""
     w = world()
-    first = put(w, {"taskId": "t"})
-    arrive(w, first)
+    edited, ran_since = put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(NEXT)})
+    arrive(w, edited)
     arrive(w, edit(w, "t", taskDateTime=str(bucket_at(30))))
-    arrive(w, first)
-    assert w.row("t")["taskDateTime"] == str(bucket_at(30))
-
-
-def test_a_task_that_ran_meanwhile_is_left_as_it_is() -> None:
-    w = world()
-    record = put(w, {"taskId": "t", "taskDateTime": str(NEXT)})
     w.next_tick()
-    before = w.row("t")
-    assert before["outcome"] == "completed"
-    done = arrive(w, record)
-    assert (list(done.failed), w.row("t")) == ([], before)
+    before = w.row("t"), w.row("u")
+    assert (before[0]["taskDateTime"], before[1]["outcome"]) == (str(bucket_at(30)), "completed")
+    done = arrive(w, edited, ran_since)
+    assert (list(done.failed), (w.row("t"), w.row("u"))) == ([], before)
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
