@@ -410,11 +410,3 @@ def test_an_occurrence_that_completed_before_its_schedule_was_moved_on_is_in_tim
     w.ticks(3)
     assert w.overdue == []
     assert w.row("s")["taskDateTime"] == TOMORROW
-
-
-def test_the_answer_to_the_move_is_lost() -> None:
-    w = with_a_schedule()
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.rigged.unanswered = lambda change: change.task_id == "s"
-    w.ticks(8)
-    assert reported(w) == FIRST_FAILED

@@ -20,7 +20,6 @@ from tests.unit.engine.support import (
     cannot,
     fails,
     ids,
-    is_claim,
     is_record,
     of,
     passed,
@@ -370,17 +369,6 @@ def test_a_stale_wake_up_reads_and_writes_nothing() -> None:
     assert (w.rigged.reads, w.rigged.writes) == ([], [])
 
 
-def test_a_task_that_was_due_long_before_its_insert_runs_at_once() -> None:
-    w = world()
-    w.clock.to(after_noon(10))
-    assert w.store.create({"taskId": "t", "dueAt": "2021-12-31T03:00:00Z"})
-    w.inserted("t")
-    (done,) = w.deliver(*[(event, w.clock()) for event, _ in w.queue.take()])
-    assert not done.stale_wake_up
-    (began,) = w.began_at("t")
-    assert began < after_noon(20)
-
-
 @pytest.mark.parametrize("body", ["", "no JSON", "[]", "7", "{}", '{"dynatick": {"wakeUp": 7}}', "[" * 100_000])
 def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: str) -> None:
     assert world().message(body).malformed_wake_up is not None
@@ -402,13 +390,6 @@ def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
     w.deliver()
     assert [w.outcome(task_id) for task_id in ids(9)] == ["completed"] * 9
     assert 0 < together <= 2
-
-
-def test_a_claim_whose_answer_was_lost_is_known_by_its_token() -> None:
-    w = with_planned(150)
-    w.rigged.unanswered = is_claim
-    w.deliver()
-    assert w.outcome("t0") == "completed"
 
 
 def test_a_malformed_row_fails_with_its_reason() -> None:
@@ -526,7 +507,53 @@ def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass() -> No
     assert w.queue.take() == []
 
 
-# -- retries and further turns ---------------------------------------------------------------------------------------
+# -- what a wake-up does not end -------------------------------------------------------------------------------------
+
+
+BACKOFF = {"minBackoffSeconds": 40, "maxBackoffSeconds": 40}
+
+
+def always_fails(w: Second) -> None:
+    w.actions.behaviour["t"] = fails
+    w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
+
+
+def is_deferred_by_its_target(w: Second) -> None:
+    def defers(task: Task, context: ActionContext) -> None:
+        raise RateLimited(20, defer=True)
+
+    w.actions.behaviour["t"] = defers
+    w.insert_due("t", 130)
+
+
+def is_limited(w: Second) -> None:
+    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
+    is_deferred_by_its_target(w)
+
+
+def has_a_letter_that_is_refused(w: Second) -> None:
+    w.actions.behaviour["t"] = fails
+    w.dead_letters = MemoryDeadLetters(lambda letter: True)
+    w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
+
+
+def is_claimed_by_a_process_that_hangs(w: Second) -> None:
+    w.insert_due("t", 130)
+    w.claim("t", until=NOON + timedelta(minutes=50))
+
+
+def polls_for_an_hour(w: Second) -> None:
+    def polls(task: Task, context: ActionContext) -> None:
+        raise Reschedule(after=30)
+
+    w.actions.behaviour["t"] = polls
+    w.insert_due("t", 130)
+
+
+def is_paused(w: Second) -> None:
+    w.put(taskId="t", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
+    w.next_tick()
+    TaskClient(w.store, clock=w.clock).schedules.pause("t")
 
 
 def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
@@ -564,38 +591,33 @@ def test_a_handler_that_polls_begins_its_turns_on_time() -> None:
         assert timedelta(seconds=20) <= later - earlier < timedelta(seconds=21)
 
 
-def test_a_retry_goes_into_a_bucket_that_is_still_open() -> None:
-    """A wake-up holds no cursor: a tick may have closed the bucket before its write."""
+def is_retry(change: ConditionalUpdate) -> bool:
+    return is_record(change) and change.set["status"] == "scheduled"
+
+
+def is_deferral(change: ConditionalUpdate) -> bool:
+    return change.task_id == "t" and attr.ERROR in change.set
+
+
+@pytest.mark.parametrize(
+    ("task", "is_move", "closed", "times"),
+    [(always_fails, is_retry, 7, 2), (has_a_letter_that_is_refused, is_deferral, 12, 1)],
+)
+def test_a_retry_or_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open(
+    task: Callable[[Second], None], is_move: Callable[[ConditionalUpdate], bool], closed: int, times: int
+) -> None:
+    """A wake-up holds no cursor: a tick may have closed the bucket before its write. The wake-up of the retry names the
+    bucket to which it was moved."""
     w = world(life=timedelta(minutes=14))
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130)
+    task(w)
     w.next_tick()
-
-    def is_retry(change: ConditionalUpdate) -> bool:
-        return is_record(change) and change.set["status"] == "scheduled"
-
-    first = w.rigged.meanwhile(is_retry, lambda: w.first_pass(7))
+    first = w.rigged.meanwhile(is_move, lambda: w.first_pass(closed))
     w.deliver()
     assert first.done
-    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
-    assert len(w.began) == 1
+    assert str(w.row("t")["taskDateTime"]) > str(bucket_at(closed))
+    assert (w.outcome("t"), len(w.began)) == (None, 1)
     w.deliver()
-    assert len(w.began) == 2, "its wake-up names the bucket to which it was moved"
-
-
-def test_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open() -> None:
-    w = world(life=timedelta(minutes=14))
-    has_a_letter_that_is_refused(w)
-    w.next_tick()
-
-    def is_deferral(change: ConditionalUpdate) -> bool:
-        return change.task_id == "t" and attr.ERROR in change.set
-
-    first = w.rigged.meanwhile(is_deferral, lambda: w.first_pass(12))
-    w.deliver()
-    assert first.done
-    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:12"
-    assert w.outcome("t") is None
+    assert len(w.began) == times
 
 
 def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
@@ -653,15 +675,17 @@ def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler() -> None:
     assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [wake_up(("soon", 90), bucket=2)]
 
 
-def test_a_task_without_a_time_begins_at_once() -> None:
+@pytest.mark.parametrize("row", [{}, {"dueAt": "2021-12-31T03:00:00Z"}])
+def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(row: Row) -> None:
     w = world()
-    w.rigged.put({"taskId": "t"})
+    w.rigged.put({"taskId": "t", **row})
     w.inserted("t")
     ((event, at),) = w.queue.take()
-    assert at <= w.clock() + timedelta(milliseconds=1), "due times are rounded up to the millisecond"
-    w.message(json.dumps(event))
+    now = w.clock()
+    assert at <= now + timedelta(milliseconds=1), "due times are rounded up to the millisecond"
+    assert not w.message(json.dumps(event)).stale_wake_up
     (began,) = w.began_at("t")
-    assert began - at < SOON
+    assert began - now < SOON
 
 
 RETIMED: Mapping[str, Callable[[TaskClient, RiggedStore], object]] = {
@@ -730,52 +754,6 @@ class Streamed(RiggedStore):
         if isinstance(result, Written):
             self._shown(change.task_id, old)
         return result
-
-
-BACKOFF = {"minBackoffSeconds": 40, "maxBackoffSeconds": 40}
-
-
-def always_fails(w: Second) -> None:
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
-
-
-def is_deferred_by_its_target(w: Second) -> None:
-    def defers(task: Task, context: ActionContext) -> None:
-        raise RateLimited(20, defer=True)
-
-    w.actions.behaviour["t"] = defers
-    w.insert_due("t", 130)
-
-
-def is_limited(w: Second) -> None:
-    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
-    is_deferred_by_its_target(w)
-
-
-def has_a_letter_that_is_refused(w: Second) -> None:
-    w.actions.behaviour["t"] = fails
-    w.dead_letters = MemoryDeadLetters(lambda letter: True)
-    w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
-
-
-def is_claimed_by_a_process_that_hangs(w: Second) -> None:
-    w.insert_due("t", 130)
-    w.claim("t", until=NOON + timedelta(minutes=50))
-
-
-def polls_for_an_hour(w: Second) -> None:
-    def polls(task: Task, context: ActionContext) -> None:
-        raise Reschedule(after=30)
-
-    w.actions.behaviour["t"] = polls
-    w.insert_due("t", 130)
-
-
-def is_paused(w: Second) -> None:
-    w.put(taskId="t", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
-    w.next_tick()
-    TaskClient(w.store, clock=w.clock).schedules.pause("t")
 
 
 def an_hour(w: Second, store: Streamed) -> Counter[str]:
