@@ -50,7 +50,8 @@ def test_each_turn_has_all_the_attempts_of_the_policy() -> None:
     calls = polls(w, "job", fails, again, fails, fails, "unreachable")
     w.insert("job", retryPolicy={"maximumRetryAttempts": 1})
     w.ticks(8)
-    assert [(turn, attempt) for turn, attempt, _ in calls] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    key = calls[0][2]
+    assert calls == [(0, 1, key), (0, 2, key), (1, 1, f"{key}.1"), (1, 2, f"{key}.1")], "one key for all of a turn"
     row = w.row("job")
     assert (row["outcome"], row["error"]) == ("failed", "ValueError: no connection")
     assert [(entry["attempt"], entry["error"]) for entry in row["attempts"]] == [
