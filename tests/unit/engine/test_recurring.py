@@ -113,17 +113,6 @@ def test_a_pass_without_time_leaves_schedules_to_the_next() -> None:
     assert sorted(runs(w)) == [FIRST, SECOND]
 
 
-def test_overlap_depends_on_the_run_before() -> None:
-    w = with_a_schedule(overlap="skip", retryPolicy={"minBackoffSeconds": 150, "maximumRetryAttempts": 1})
-    w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = lambda task, context: 1 / 0
-    w.ticks(8)
-    row = w.row("s")
-    missed = int(str(row["missedOccurrences"]))
-    assert 1 <= missed <= 3  # while the first waited for its second attempt
-    assert {entry["reason"] for entry in row["missed"]} == {"overlap"}  # type: ignore[attr-defined]
-    assert len({*runs(w)}) == 8 - missed
-
-
 def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
     w = with_a_schedule(
         overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0}
