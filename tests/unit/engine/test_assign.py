@@ -246,16 +246,18 @@ def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str
 
 
 def test_records_that_come_late_undo_nothing() -> None:
-    """Of an insert before an edit, and of a task that has run since."""
+    """Of an insert before an edit, and of tasks that have run or were deleted since."""
     w = world()
     edited, ran_since = put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(NEXT)})
+    deleted = put(w, {"taskId": "v"})
+    w.rigged.delete("v")
     arrive(w, edited)
     arrive(w, edit(w, "t", taskDateTime=str(bucket_at(30))))
     w.next_tick()
     before = w.row("t"), w.row("u")
     assert (before[0]["taskDateTime"], before[1]["outcome"]) == (str(bucket_at(30)), "completed")
-    done = arrive(w, edited, ran_since)
-    assert (list(done.failed), (w.row("t"), w.row("u"))) == ([], before)
+    done = arrive(w, edited, ran_since, (None, deleted[0]), deleted)
+    assert (list(done.failed), (w.row("t"), w.row("u")), w.rigged.peek("v")) == ([], before, None)
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
