@@ -11,7 +11,7 @@ from tests.unit.engine.support import Once, World, bucket_at, cannot, fails, is_
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
@@ -70,23 +70,15 @@ def test_a_raw_row_becomes_a_task_in_at_most_two_writes() -> None:
         assert Bucket.parse(w.row("t")["taskDateTime"]).minute > w.cursor().closed_through
 
 
-def test_a_task_of_a_client_of_ours_costs_no_write() -> None:
+def test_neither_a_row_of_a_client_nor_our_own_write_that_comes_by_again_costs_a_write() -> None:
     w = world()
-    record = put(w, scheduled_row("t", AHEAD))
+    by_client, raw = put(w, scheduled_row("t", AHEAD)), put(w, {"taskId": "u", "taskDateTime": str(CLOSED)})
+    arrive(w, raw)
+    placed = w.row("u")
     w.rigged.forget()
-    arrive(w, record)
+    arrive(w, by_client, (placed, raw[0]))
     assert w.rigged.writes == []
-
-
-def test_our_own_write_comes_by_again_and_costs_nothing() -> None:
-    w = world()
-    record = put(w, {"taskId": "t", "taskDateTime": str(CLOSED)})
-    arrive(w, record)
-    settled = w.row("t")
-    w.rigged.forget()
-    arrive(w, (settled, record[0]))
-    assert w.rigged.writes == []
-    assert w.row("t") == settled
+    assert w.row("u") == placed
 
 
 @pytest.mark.parametrize(
@@ -105,7 +97,6 @@ def test_a_time_that_was_changed_by_hand_moves_the_task(values: dict[str, object
 def test_a_retrys_own_move_is_left_alone() -> None:
     w = world()
     w.insert("t")
-
     w.actions.behaviour["t"] = fails
     old = w.row("t")
     w.next_tick()
@@ -140,34 +131,6 @@ def test_a_task_under_an_id_that_was_used_before_has_a_key_of_its_own(first: dic
         arrive(w, record)
     assert ran(w, "t") == key_of(w.row("t")) != before
     assert (w.row("t")["run"], w.row("t")["payload"]) == (1, {"new": True})
-
-
-def test_a_task_that_a_client_inserts_again_has_a_key_of_its_own() -> None:
-    w = world()
-    client = TaskClient(w.store, clock=w.clock)
-    keys = []
-    for _ in range(2):
-        client.insert("t", delay_seconds=30)
-        keys.append(ran(w, "t"))
-        w.rigged.delete("t")
-    assert keys[0] != keys[1]
-
-
-def test_two_puts_are_two_tasks_and_the_later_one_runs() -> None:
-    w = world()
-    first = put(w, {"taskId": "t", "taskDateTime": str(AHEAD)})
-    second = put(w, {"taskId": "t", "taskDateTime": str(bucket_at(9))})
-    arrive(w, first)
-    arrive(w, second)
-    assert (w.row("t")["taskDateTime"], w.row("t")["run"]) == (str(bucket_at(9)), 1)
-
-
-def test_every_attempt_of_a_run_has_the_same_key() -> None:
-    w = world()
-    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(1), "minBackoffSeconds": Decimal(0)})
-    w.actions.behaviour["t"] = fails
-    w.until_drained()
-    assert w.actions.keys == [key_of(w.row("t"))] * 2
 
 
 RECURRING = {"taskId": "s", "scheduleExpression": "rate(1 minute)"}
@@ -217,13 +180,6 @@ def test_an_occurrence_has_the_same_key_from_every_maker(made_by: str) -> None:
 
 # -- batches ---------------------------------------------------------------------------------------------------------
 
-POISON: list[dict[str, object]] = [
-    {"action": Decimal(7)}, {"dueAt": Decimal("1E+125")}, {"payload": {"k": "x" * (400 * 1024 - 60)}},
-    {"run": Decimal("9" * 38), "status": "scheduled"}, {"outcome": None, "taskDateTime": None, "dueAt": None},
-    {"action": {"a": [Decimal(1), None, {"b": {"c"}}]}, "dueAt": {"x"}},
-]  # fmt: skip
-
-
 MALFORMED: list[dict[str, object]] = [
     {"action": Decimal(7)},
     {"taskDateTime": "soon"},  # its own time is written over, and it is malformed all the same
@@ -236,25 +192,24 @@ MALFORMED: list[dict[str, object]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("poison", POISON)
-def test_a_malformed_row_neither_raises_nor_delays_another(poison: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("odd", "outcome"),
+    [({"action": Decimal(7)}, "failed"), ({"payload": {"k": "x" * (400 * 1024 - 60)}}, "failed"),
+     ({"action": {"a": [None, {"b": {"c"}}]}}, "failed"), ({"dueAt": Decimal("1E+125")}, "failed"),
+     ({"outcome": None, "taskDateTime": None, "dueAt": None}, "completed")],
+    ids=["a number", "too large", "a map", "too late", "nulls"],
+)  # fmt: skip
+def test_an_odd_row_neither_raises_nor_delays_another(odd: dict[str, object], outcome: str) -> None:
     w = world()
-    records = [put(w, {"taskId": f"t{n}"}) for n in range(3)]
-    records.insert(1, put(w, {"taskId": "poison", **poison}))
-    done = arrive(w, *records)
+    done = arrive(w, put(w, {"taskId": "t"}), put(w, {"taskId": "odd", **odd}), put(w, {"taskId": "u"}))
     assert list(done.failed) == []
-    assert [w.row(f"t{n}")["status"] for n in range(3)] == ["scheduled"] * 3
-    assert w.row("poison")["status"] in ("failed", "scheduled")
-    w.ticks(7)
-    assert {w.outcome(f"t{n}") for n in range(3)} == {"completed"}
-    assert w.outcome("poison") in ("failed", "completed")
+    assert (w.row("t")["status"], w.row("u")["status"]) == ("scheduled", "scheduled")
+    w.next_tick()
+    assert (w.outcome("t"), w.outcome("odd"), w.outcome("u")) == ("completed", outcome, "completed")
 
 
 def test_a_policy_that_fails_costs_its_own_task_only() -> None:
-    def policy(task: object, now: datetime, grid: Grid) -> datetime:
-        return datetime.max.replace(tzinfo=UTC)
-
-    w = world(rules=rules(defaults=Defaults(assign=policy)))
+    w = world(rules=rules(defaults=Defaults(assign=lambda task, now, grid: datetime.max.replace(tzinfo=UTC))))
     done = arrive(w, put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(AHEAD)}))
     assert (list(done.failed), w.outcome("t"), w.row("u")["status"]) == ([], "failed", "scheduled")
 
@@ -275,29 +230,6 @@ def test_the_whole_batch_is_written_in_batches() -> None:
 # -- several records of one task -------------------------------------------------------------------------------------
 
 
-def test_every_record_may_come_twice() -> None:
-    w = world()
-    records = [
-        put(w, {"taskId": "a"}),
-        put(w, {"taskId": "b", "taskDateTime": str(CLOSED)}),
-        put(w, {"taskId": "c", "action": Decimal(1)}),
-    ]
-    arrive(w, *records)
-    before = {i: w.row(i) for i in "abc"}
-    done = arrive(w, *records, *records)
-    assert list(done.failed) == []
-    assert {i: w.row(i) for i in "abc"} == before
-    assert len(w.dead_letters.letters) == 1
-
-
-def test_an_insert_that_comes_after_its_deletion_brings_nothing_back() -> None:
-    w = world()
-    record = put(w, {"taskId": "t"})
-    w.rigged.delete("t")
-    done = arrive(w, (None, record[0]), record)
-    assert (list(done.failed), w.rigged.peek("t")) == ([], None)
-
-
 @pytest.mark.parametrize(
     ("edits", "bucket"),
     [
@@ -315,24 +247,19 @@ def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str
     assert row.get("payload") == edits[1].get("payload")
 
 
-def test_an_old_record_that_comes_late_undoes_nothing() -> None:
+def test_records_that_come_late_undo_nothing() -> None:
+    """Of an insert before an edit, and of tasks that have run or were deleted since."""
     w = world()
-    first = put(w, {"taskId": "t"})
-    arrive(w, first)
-    edited = edit(w, "t", taskDateTime=str(bucket_at(30)))
+    edited, ran_since = put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(NEXT)})
+    deleted = put(w, {"taskId": "v"})
+    w.rigged.delete("v")
     arrive(w, edited)
-    arrive(w, first)
-    assert w.row("t")["taskDateTime"] == str(bucket_at(30))
-
-
-def test_a_task_that_ran_meanwhile_is_left_as_it_is() -> None:
-    w = world()
-    record = put(w, {"taskId": "t", "taskDateTime": str(NEXT)})
+    arrive(w, edit(w, "t", taskDateTime=str(bucket_at(30))))
     w.next_tick()
-    before = w.row("t")
-    assert before["outcome"] == "completed"
-    done = arrive(w, record)
-    assert (list(done.failed), w.row("t")) == ([], before)
+    before = w.row("t"), w.row("u")
+    assert (before[0]["taskDateTime"], before[1]["outcome"]) == (str(bucket_at(30)), "completed")
+    done = arrive(w, edited, ran_since, (None, deleted[0]), deleted)
+    assert (list(done.failed), (w.row("t"), w.row("u")), w.rigged.peek("v")) == ([], before, None)
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -362,8 +289,7 @@ def test_a_row_whose_write_got_no_answer_is_read_again() -> None:
 @pytest.mark.parametrize("malformed", MALFORMED, ids=[str(row)[:60] for row in MALFORMED])
 def test_a_dead_letter_queue_that_refuses_fails_no_record(malformed: dict[str, object]) -> None:
     """The row stays open in a bucket that the ticks poll, and is failed by the first one whose message is taken."""
-    w = world()
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    w = refusing()
     done = arrive(w, put(w, {"taskId": "bad", **malformed}), put(w, {"taskId": "good"}))
     assert (list(done.failed), done.undelivered, w.outcome("bad")) == ([], 1, None)
     assert w.row("bad")["taskDateTime"] == str(NEXT)
@@ -390,11 +316,11 @@ def test_a_row_that_the_index_cannot_hold_waits_for_the_reconcile_while_the_dead
     assert (w.outcome(long), len(w.dead_letters.letters)) == ("failed", 1)
 
 
-@pytest.mark.parametrize("edited", [{"dueAt": "soon"}, {"delaySeconds": "soon"}, {"taskDateTime": "soon"}])
-def test_an_edit_into_nonsense_is_no_less_the_end_of_a_task_while_the_queue_refuses(edited: dict[str, object]) -> None:
+@pytest.mark.parametrize("edited", ["dueAt", "delaySeconds", "taskDateTime"])
+def test_an_edit_into_nonsense_is_no_less_the_end_of_a_task_while_the_queue_refuses(edited: str) -> None:
     w = with_a_task()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    done = arrive(w, edit(w, "t", **edited))
+    done = arrive(w, edit(w, "t", **{edited: "soon"}))
     assert (list(done.failed), done.undelivered, w.outcome("t")) == ([], 1, None)
     w.dead_letters = MemoryDeadLetters()
     w.next_tick()
@@ -413,28 +339,22 @@ def test_a_new_time_is_a_new_start_for_a_row_that_waits_for_the_dead_letter_queu
     assert w.outcome("t") == "completed"
 
 
-def test_a_cursor_that_cannot_be_read_is_a_fault_of_every_record_that_needs_it() -> None:
+def test_what_no_row_can_be_placed_without_fails_each_record_or_the_batch() -> None:
+    """Without the cursor each record that needs it fails. Without the table nothing of the batch can have been done:
+    Lambda sends it again as it is."""
     w = world()
     placer = w.placer()
-    records = [put(w, {"taskId": f"t{n}"}) for n in range(2)]
+    arrivals = [Arrival(str(n), *put(w, {"taskId": f"t{n}"})) for n in range(2)]
 
     def no_cursor(task_id: str) -> None:
         if task_id.startswith("_dynatick#cursor"):
             raise cannot("read")
 
     w.rigged.before_read = no_cursor
-    done = assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], placer)
-    assert [key for key, _ in done.failed] == ["0", "1"]
-
-
-def test_a_table_that_is_not_there_is_raised() -> None:
-    """Nothing of the batch can have been done; Lambda sends it again as it is."""
-    w = world()
-    placer = w.placer()
-    record = put(w, {"taskId": "t"})
-    w.rigged.batch_fails = lambda changes: True
+    assert [key for key, _ in assign(arrivals, placer).failed] == ["0", "1"]
+    w.rigged.before_read, w.rigged.batch_fails = None, lambda changes: True
     with pytest.raises(StoreError):
-        assign([Arrival("0", *record)], placer)
+        assign(arrivals, placer)
 
 
 # -- a row that is put, and put again, corrected, before the stream has shown the first one --------------------------
@@ -459,8 +379,7 @@ def test_the_first_put_does_not_cost_the_second_one(mistake: dict[str, object]) 
     assert w.outcome("t") == "completed"
 
 
-def test_not_even_if_it_comes_in_the_midst_of_the_first_ones_rejection() -> None:
-    """Between reading the row and marking it failed."""
+def test_not_even_if_it_comes_between_reading_the_first_one_and_marking_it_failed() -> None:
     w = world()
     first = {**PUT, "payload": "not a map"}
     w.rigged.put(first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
@@ -14,9 +14,11 @@ from dynatick import Reschedule, RetryableError, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue, MemoryDeadLetters
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+from dynatick.domain.due import due_of
 from dynatick.engine.bucket_record import bucket_record_id, count_departures, read_departures
 from dynatick.engine.ports import StoreFailure
-from dynatick.engine.rules import Rules
+from dynatick.engine.rules import Precision, Rules
+from dynatick.engine.wake_up import WakeUp
 from dynatick.store.memory import MemoryStore
 
 B, LATER = "2026-12-31#12:01", "2026-12-31#13:00"
@@ -39,12 +41,11 @@ def test_the_record_of_a_bucket() -> None:
     assert read_departures(store, [BUCKET, Bucket.parse(LATER)]) == {"retried": 3, "redrivenFailed": 2}
 
 
-def test_nothing_is_read_or_written_for_nothing() -> None:
-    class Untouched(MemoryStore):
-        def get_many(self, *_: object, **__: object) -> dict[str, dict[str, object]]:  # type: ignore[override]
-            raise AssertionError
-
-    count_departures(Untouched(), {BUCKET: {}}, token="t", now=NOON, retention_days=30)
+def test_nothing_is_read_or_written_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr(store, "get_many", None)
+    count_departures(store, {BUCKET: {}}, token="t", now=NOON, retention_days=30)
+    assert store.get(bucket_record_id(BUCKET)) is None
 
 
 def test_many_at_once_lose_nothing() -> None:
@@ -56,7 +57,7 @@ def test_many_at_once_lose_nothing() -> None:
 
 
 class AnswersLost(MemoryStore):
-    """Writes all, and says of the first write of each kind that it does not know."""
+    """Writes all, or else nothing, and says of the first write of each kind that it does not know."""
 
     def __init__(self, *, writes: bool) -> None:
         super().__init__()
@@ -81,13 +82,15 @@ def test_a_write_whose_answer_was_lost_is_not_repeated(writes: bool) -> None:
     assert read_departures(store, [BUCKET]) == {"retried": 5}
 
 
-def test_a_table_that_does_not_answer() -> None:
-    class Refusing(MemoryStore):
-        def create_many(self, rows: Sequence[object]) -> Sequence[bool | StoreFailure]:  # type: ignore[override]
-            return [StoreFailure("throttled")] * len(rows)
+def refuses(rows: Sequence[object]) -> Sequence[bool | StoreFailure]:
+    return [StoreFailure("throttled")] * len(rows)
 
+
+def test_a_table_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    monkeypatch.setattr(store, "create_many", refuses)
     with pytest.raises(StoreError, match="cannot count what left _dynatick#bucket#2026-12-31#12:01"):
-        count(Refusing())
+        count(store)
 
 
 def test_a_record_that_a_person_has_changed() -> None:
@@ -113,6 +116,12 @@ def client(world: InProcess) -> TaskClient:
     return TaskClient(world.store, clock=world.clock, dead_letter_queue=world.dead_letters)
 
 
+def insert_due(client: TaskClient, *task_ids: str) -> None:
+    """Tasks for the next tick."""
+    for task_id in task_ids:
+        client.insert(task_id, delay_seconds=1)
+
+
 def fail_for_now(*_: object) -> object:
     raise RetryableError("later", retry_after=3600)
 
@@ -128,9 +137,8 @@ def counted(client: TaskClient, bucket: str = B) -> tuple[dict[str, int], dict[s
 
 
 def test_a_task_that_runs_once_writes_no_record(world: InProcess, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=1)
     world.actions.behaviour["b"] = fail
-    client.insert("b", delay_seconds=1)
+    insert_due(client, "a", "b")
     world.next_tick()
     assert counted(client) == ({"completed": 1, "failed": 1}, {}, 2, 1)
     assert world.store.get(bucket_record_id(BUCKET)) is None
@@ -138,8 +146,7 @@ def test_a_task_that_runs_once_writes_no_record(world: InProcess, client: TaskCl
 
 def test_retries_and_further_turns(world: InProcess, client: TaskClient) -> None:
     world.actions.behaviour |= {"r1": fail_for_now, "r2": fail_for_now, "turn": poll_again}
-    for name in ("r1", "r2", "turn", "fine"):
-        client.insert(name, delay_seconds=1)
+    insert_due(client, "r1", "r2", "turn", "fine")
     world.next_tick()
     assert counted(client) == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
     world.clock.forward(hours=1)
@@ -149,34 +156,37 @@ def test_retries_and_further_turns(world: InProcess, client: TaskClient) -> None
     assert world.outcome("r1") == "completed"
 
 
-@pytest.mark.parametrize("way", ["redrive", "run_now", "redrive_many", "dead_letters"])
-def test_redrives_are_counted_whichever_way(world: InProcess, client: TaskClient, way: str) -> None:
+@pytest.mark.parametrize(
+    "redrive",
+    [
+        lambda client: client.redrive("a"),
+        lambda client: client.run_now("a"),
+        lambda client: (list(client.redrive_many(B, dry_run=True)), list(client.redrive_many(B))),
+        lambda client: (list(client.dead_letters.redrive(dry_run=True)), list(client.dead_letters.redrive())),
+    ],
+    ids=["redrive", "run_now", "redrive_many", "dead_letters"],
+)
+def test_redrives_are_counted_whichever_way(
+    world: InProcess, client: TaskClient, redrive: Callable[[TaskClient], object]
+) -> None:
     world.actions.behaviour["a"] = fail
-    client.insert("a", delay_seconds=1)
-    client.insert("b", delay_seconds=1)
+    insert_due(client, "a", "b")
     world.next_tick()
-    match way:
-        case "redrive":
-            client.redrive("a")
-        case "run_now":
-            client.run_now("a")
-        case "redrive_many":
-            assert len(list(client.redrive_many(B, dry_run=True))) == 1
-            assert len(list(client.redrive_many(B))) == 1
-        case "dead_letters":
-            assert len(list(client.dead_letters.redrive(dry_run=True))) == 1
-            assert len(list(client.dead_letters.redrive())) == 1
+    redrive(client)
     assert counted(client) == ({"completed": 1}, {"redrivenFailed": 1}, 2, 1)
     world.next_tick()
     assert counted(client, "2026-12-31#12:02") == ({"failed": 1}, {}, 1, 1)
 
 
-def test_every_task_may_have_left(world: InProcess, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=1)
+def test_every_task_may_have_left_and_the_record_is_no_task(world: InProcess, client: TaskClient) -> None:
+    insert_due(client, "a")
     world.next_tick()
     client.run_now("a")
     assert counted(client) == ({}, {"redrivenCompleted": 1}, 1, 0)
     assert list(client.bucket_counts(start="2026-12-31T12:01:00Z", end="2026-12-31T12:02:00Z")) == []
+    assert client.doctor().findings == ()
+    world.stream(world.row(bucket_record_id(BUCKET)))
+    assert world.row(bucket_record_id(BUCKET))["status"] == "bucket"
 
 
 def test_what_leaves_a_bucket_that_is_to_come_is_not_counted(world: InProcess, client: TaskClient) -> None:
@@ -189,8 +199,7 @@ def test_what_leaves_a_bucket_that_is_to_come_is_not_counted(world: InProcess, c
 
 
 def test_what_waited_in_a_past_bucket_and_was_moved(world: InProcess, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=1)
-    client.insert("b", delay_seconds=1)
+    insert_due(client, "a", "b")
     world.clock.forward(minutes=3)  # and no tick came
     client.reschedule("a", delay_seconds=3600)
     assert len(list(client.reschedule_many(B, delay_seconds=3600))) == 1
@@ -200,7 +209,7 @@ def test_what_waited_in_a_past_bucket_and_was_moved(world: InProcess, client: Ta
 def test_what_the_dead_letter_queue_refuses(world: InProcess, client: TaskClient) -> None:
     world.dead_letters = MemoryDeadLetters(lambda letter: True)
     world.actions.behaviour["a"] = fail
-    client.insert("a", delay_seconds=1)
+    insert_due(client, "a")
     world.next_tick()
     assert counted(client) == ({}, {"deferred": 1}, 1, 1)
 
@@ -209,28 +218,23 @@ def test_each_shard_has_a_record(client: TaskClient, world: InProcess) -> None:
     world.reconfigure(shard_count=3)
     world.next_tick()
     client = TaskClient(world.store, clock=world.clock)
-    bucket = "2026-12-31#12:02"
-    for n in range(12):
-        world.actions.behaviour[f"t{n}"] = fail_for_now
-        client.insert(f"t{n}", delay_seconds=1)
+    tasks = [f"t{n}" for n in range(12)]
+    world.actions.behaviour = dict.fromkeys(tasks, fail_for_now)
+    insert_due(client, *tasks)
     world.next_tick()
+    bucket = "2026-12-31#12:02"
     assert client.bucket_departures(bucket) == {"retried": 12}
     of_shards = [client.bucket_departures(Bucket.parse(bucket)._replace(shard=shard)) for shard in (1, 2)]
     assert 0 < sum(one.get("retried", 0) for one in of_shards) < 12
 
 
-def test_a_wake_up_counts_too(world: InProcess) -> None:
-    from dynatick.domain.due import due_of
-    from dynatick.engine.rules import Precision
-    from dynatick.engine.wake_up import WakeUp
-
+def test_a_wake_up_counts_too(world: InProcess, client: TaskClient) -> None:
     world.rules = Rules(grid=world.rules.grid, precision=Precision.SECOND)
-    client = TaskClient(world.store, clock=world.clock)
     world.actions.behaviour["a"] = fail_for_now
-    row = client.insert("a", delay_seconds=1).row
-    world.clock.forward(seconds=2)
-    due = due_of("a", row["dueAt"], None)
+    insert_due(client, "a")
+    due = due_of("a", world.row("a")["dueAt"], None)
     assert due is not None
+    world.clock.forward(seconds=2)
     world.handle(WakeUp(bucket=BUCKET, due=(due,)).to_event())
     assert client.bucket_departures(B) == {"retried": 1}
 
@@ -238,23 +242,10 @@ def test_a_wake_up_counts_too(world: InProcess) -> None:
 def test_a_record_that_can_not_be_written_keeps_no_task_from_moving(
     world: InProcess, client: TaskClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def create_many(rows: Sequence[object]) -> Sequence[bool | StoreFailure]:
-        return [StoreFailure("throttled")] * len(rows)
-
-    monkeypatch.setattr(world.store, "create_many", create_many)
+    monkeypatch.setattr(world.store, "create_many", refuses)
     world.actions.behaviour |= {"a": fail_for_now, "b": fail}
-    client.insert("a", delay_seconds=1)
-    client.insert("b", delay_seconds=1)
+    insert_due(client, "a", "b")
     world.next_tick()
     client.redrive("b")
     assert (world.row("a")["status"], world.row("b")["run"]) == ("scheduled", 2)
     assert [one.action for one in caplog.records if hasattr(one, "action")] == ["departures_uncounted"] * 2
-
-
-def test_the_record_is_no_task(world: InProcess, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=1)
-    world.next_tick()
-    client.run_now("a")
-    assert client.doctor().findings == ()
-    world.stream(world.row(bucket_record_id(BUCKET)))
-    assert world.row(bucket_record_id(BUCKET))["status"] == "bucket"

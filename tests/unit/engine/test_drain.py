@@ -36,9 +36,8 @@ from tests.unit.engine.support import (
 
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import RELEASED
-from dynatick.domain.task import Task
+from dynatick.domain.task import Row, Task
 from dynatick.engine import claiming as claiming_module
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
@@ -50,12 +49,14 @@ from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.codec import item_bytes
-from dynatick.store.memory import MemoryStore
 
 
-def paced(**settings: object) -> World:
-    """A world whose work takes time by the clock, while the coordinator keeps up with it."""
-    return world(clock=PacedClock(), rules=rules(**settings))
+def with_slow_tasks(number: int, *, seconds: float, at: Bucket | None = None, **settings: object) -> World:
+    """A world whose tasks each take so long by the clock, on one thread, while the coordinator keeps up with them."""
+    w = world(clock=PacedClock(), rules=rules(**{"threads": 1, **settings}))
+    w.insert(*ids(number), at=at)
+    w.actions.behaviour = dict.fromkeys(ids(number), takes(w, seconds=seconds))
+    return w
 
 
 @pytest.fixture(autouse=True)
@@ -79,18 +80,13 @@ def all_once(w: World, expected: Sequence[str]) -> None:
 )  # fmt: skip
 def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting: float) -> None:
     budget = Budget.until(NOON + timedelta(seconds=life), NOON)
-    assert (budget.stop_claiming, budget.stop_waiting, budget.hard_end) == (
-        NOON + timedelta(seconds=claiming),
-        NOON + timedelta(seconds=waiting),
-        NOON + timedelta(seconds=life),
-    )
+    ends = (budget.stop_claiming, budget.stop_waiting, budget.hard_end)
+    assert ends == tuple(NOON + timedelta(seconds=one) for one in (claiming, waiting, life))
 
 
 @pytest.mark.parametrize("threads", [1, 4])
 def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetition(threads: int) -> None:
-    w = paced(threads=threads)
-    w.insert(*ids(300))
-    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=1))
+    w = with_slow_tasks(300, seconds=1, threads=threads)
     done = reports(w.next_tick())
     assert len(done) >= 3
     assert [report.continuation for report in done] == list(range(len(done)))
@@ -100,12 +96,13 @@ def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetit
     assert sum(report.released for report in done) > 0
     assert sum(report.recovered for report in done) == 0, "what was given back has not expired"
     all_once(w, ids(300))
+    records = [w.row(f"_dynatick#tick#2026-12-31#12:01#0#{n}") for n in range(len(done))]
+    assert sum(int(str(row["completed"])) for row in records) == 300
+    assert [row["continued"] for row in records] == [True] * (len(records) - 1) + [False]
 
 
 def test_a_released_task_can_be_claimed_at_once() -> None:
-    w = paced(threads=1, max_continuations=0)
-    w.insert(*ids(50))
-    w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
+    w = with_slow_tasks(50, seconds=10, max_continuations=0)
     report = passed(w.next_tick())
     given_back = [task_id for task_id in ids(50) if w.row(task_id)["status"] == "running"]
     assert 30 < report.released == len(given_back)
@@ -118,9 +115,7 @@ def test_a_released_task_can_be_claimed_at_once() -> None:
 
 def test_tasks_released_at_the_end_continue_at_once_too() -> None:
     """All was claimed in time, and then the work took longer: with a tick a day that would be a day."""
-    w = paced(threads=1, grid=Grid(tick_minutes=1440))
-    w.insert(*ids(50), at=bucket_at(720))
-    w.actions.behaviour = dict.fromkeys(ids(50), takes(w, seconds=10))
+    w = with_slow_tasks(50, seconds=10, at=bucket_at(720), grid=Grid(tick_minutes=1440))
     done = reports(w.next_tick(720))
     assert len(done) > 3
     assert done[0].resume == Resume(NOON_MINUTE + 720)
@@ -130,22 +125,20 @@ def test_tasks_released_at_the_end_continue_at_once_too() -> None:
 def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of a million would be read from its beginning in every continuation, for released tasks too."""
     monkeypatch.setattr(memory, "PAGE", 50)
-    w = paced(threads=1)
-    w.insert(*ids(400))
-    w.actions.behaviour = dict.fromkeys(ids(400), takes(w, seconds=0.4))
+    w = with_slow_tasks(400, seconds=0.4)
     report = w.first_pass()
     assert report.released > 0
     assert report.resume is not None
     assert (report.resume.minute, report.resume.after is None) == (NOON_MINUTE + 1, False)
     first = min(task_id for task_id in ids(400) if not w.outcome(task_id))
     assert f"t{int(first[1:]) - 26:04d}" <= str(report.resume.after) < first
-    pages: list[str | None] = []
+    pages: list[object] = []
     poll = w.rigged.query_bucket
 
-    def noted(bucket: Bucket, *, after: str | None = None, **more: object) -> Page:
+    def noted(bucket: Bucket, **options: object) -> Page:
         if bucket == bucket_at(1):
-            pages.append(after)
-        return poll(bucket, after=after, **more)
+            pages.append(options.get("after"))
+        return poll(bucket, **options)
 
     w.rigged.query_bucket = noted
     w.handle(w.started.pop(0))
@@ -155,9 +148,7 @@ def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.Mo
 
 
 def test_continuations_are_bounded_and_the_next_tick_goes_on() -> None:
-    w = paced(threads=1, max_continuations=2)
-    w.insert(*ids(600))
-    w.actions.behaviour = dict.fromkeys(ids(600), takes(w, seconds=1))
+    w = with_slow_tasks(600, seconds=1, max_continuations=2)
     done = reports(w.next_tick())
     assert [report.continuation for report in done] == [0, 1, 2]
     assert 200 < len(w.actions.ran) < 600
@@ -257,20 +248,12 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     all_once(w, ids(number))
 
 
-def test_tasks_claimed_without_time_to_begin_them_are_released() -> None:
-    """The claim took long. Begun now, the task would be cut off in the middle, and lose an attempt."""
-    w = world()
-    w.insert(*ids(10))
-    w.rigged.meanwhile(is_claim, lambda: w.clock.to(NOON + timedelta(minutes=1, seconds=102)))
-    report = w.first_pass()
-    assert (report.claimed, report.released, report.completed) == (10, 10, 0)
-    assert w.actions.ran == []
-    w.tick()
-    all_once(w, ids(10))
-
-
-def test_tasks_claimed_in_the_last_seconds_are_released_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a claim under way wins would lose an attempt, and wait for the end of its lease."""
+@pytest.mark.parametrize("in_the_last_seconds", [False, True])
+def test_tasks_claimed_without_time_to_begin_them_are_released(
+    in_the_last_seconds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim took long. Begun now, a task would be cut off in the middle, and lose an attempt; kept until the last
+    seconds, it would wait for the end of its lease as well."""
     w = world()
     w.insert(*ids(10))
     last_seconds, finish = threading.Event(), Execution.finish
@@ -280,13 +263,14 @@ def test_tasks_claimed_in_the_last_seconds_are_released_too(monkeypatch: pytest.
         finish(self)
 
     def takes_long() -> None:
-        w.clock.to(NOON + timedelta(minutes=1, seconds=117.2))
-        assert last_seconds.wait(30)
+        w.clock.to(NOON + timedelta(minutes=1, seconds=117.2 if in_the_last_seconds else 102))
+        assert not in_the_last_seconds or last_seconds.wait(30)
 
     monkeypatch.setattr(Execution, "finish", noted)
     w.rigged.meanwhile(is_claim, takes_long)
     report = w.first_pass()
-    assert (report.claimed, report.released, report.unfinished) == (10, 10, 0)
+    assert (report.claimed, report.released, report.completed, report.unfinished) == (10, 10, 0, 0)
+    assert w.actions.ran == []
     w.ticks(3)
     all_once(w, ids(10))
 
@@ -308,6 +292,18 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
     assert max(ends) == hard_end - timedelta(seconds=0.5)
 
 
+def shows_too(w: World, task_id: str, minutes: int, *, until: datetime) -> None:
+    """The index lists a task in a further bucket, for a while."""
+    poll = w.rigged.query_bucket
+
+    def both(bucket: Bucket, **options: object) -> Page:
+        page = poll(bucket, **options)
+        is_listed = bucket == bucket_at(minutes) and w.clock() < until
+        return Page([*page.entries, Entry(task_id, str(bucket))], page.after) if is_listed else page
+
+    w.rigged.query_bucket = both
+
+
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
@@ -327,7 +323,6 @@ def is_not_passed(w: World) -> None:
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.before_poll = None
-    w.rigged.__dict__.pop("query_bucket", None)
     w.ticks(3)
     all_once(w, ["late"])
 
@@ -348,13 +343,7 @@ def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
 
 def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() -> None:
     w = before_its_final_poll()
-    poll = w.rigged.query_bucket
-
-    def both(bucket: Bucket, **more: object) -> Page:
-        page = poll(bucket, **more)
-        return Page([*page.entries, Entry("late", str(bucket))], page.after) if bucket == bucket_at(2) else page
-
-    w.rigged.query_bucket = both
+    shows_too(w, "late", 2, until=NOON + timedelta(minutes=7))
     w.next_tick()
     is_not_passed(w)
 
@@ -395,7 +384,7 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
 
     def is_overtaken(task: Task, context: ActionContext) -> None:
         w.clock.forward(seconds=20)
-        other.append(passed(w.tick(at=bucket_at(2).instant - timedelta(minutes=0))))
+        other.append(passed(w.tick(at=bucket_at(2).instant)))
 
     w.clock.to(NOON + timedelta(minutes=1, seconds=45))
     w.actions.behaviour["first"] = is_overtaken
@@ -474,58 +463,44 @@ def test_a_row_of_our_own_in_a_bucket_does_not_hold_it_back() -> None:
     w.until_drained()
 
 
-def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing() -> None:
+@pytest.mark.parametrize(("real", "stale"), [(1, 2), (2, 1)])
+def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing(real: int, stale: int) -> None:
     """It was moved, and both places are shown for a while."""
-    for real, stale in ((1, 2), (2, 1)):
-        w = world()
-        w.insert("t", at=bucket_at(real))
-        poll = w.rigged.query_bucket
-
-        def both(bucket: Bucket, *, poll: object = poll, stale: int = stale, w: World = w, **more: object) -> Page:
-            page = poll(bucket, **more)
-            ghost = bucket == bucket_at(stale) and w.clock() < NOON + timedelta(minutes=4)
-            return Page([*page.entries, Entry("t", str(bucket))], page.after) if ghost else page
-
-        w.rigged.query_bucket = both
-        w.clock.forward(minutes=1)
-        w.next_tick()
-        w.ticks(4)
-        all_once(w, ["t"])
-        w.until_drained()
-
-
-def test_a_row_that_is_too_large_to_be_reclaimed_fails() -> None:
-    """Its note of the lost attempt does not fit; left as it is it would hold its bucket back for ever."""
     w = world()
-    w.rigged.put(scheduled_row("t", bucket_at(1), payload={"k": ""}))
-    w.claim("t", until=NOON + timedelta(seconds=30), at=bucket_at(1))
-    row = w.row("t")
-    w.rigged.put({**row, "payload": {"k": "x" * (400 * 1024 - item_bytes(row) - 20)}})
-    w.ticks(3)
-    assert w.actions.ran == []
-    assert w.outcome("t") == "failed"
-    assert len(w.dead_letters.letters) == 1
+    w.insert("t", at=bucket_at(real))
+    shows_too(w, "t", stale, until=NOON + timedelta(minutes=4))
+    w.clock.forward(minutes=1)
+    w.next_tick()
+    w.ticks(4)
+    all_once(w, ["t"])
     w.until_drained()
 
 
-def test_a_malformed_row_whose_lease_expired_fails() -> None:
+def fills_its_row(row: Row) -> Row:
+    """The note of its lost attempt does not fit."""
+    return row | {"payload": {"k": "x" * (400 * 1024 - item_bytes(row | {"payload": {"k": ""}}) - 20)}}
+
+
+def is_malformed(row: Row) -> Row:
+    return row | {"payload": "not a map", "retryPolicy": "x", "attempt": "x"}
+
+
+@pytest.mark.parametrize("by_now", [fills_its_row, is_malformed])
+def test_a_row_whose_lease_expired_and_that_cannot_be_reclaimed_fails(by_now: Callable[[Row], Row]) -> None:
+    """Left as it is it would hold its bucket back for ever."""
     w = world()
     w.insert("t")
     w.claim("t", until=NOON + timedelta(seconds=30))
-    MemoryStore.write(
-        w.rigged, ConditionalUpdate(task_id="t", set={"payload": "not a map", "retryPolicy": "x", "attempt": "x"})
-    )
-    w.ticks(2)
+    w.rigged.put(by_now(w.row("t")))
+    w.ticks(3)
     assert (w.actions.ran, w.outcome("t")) == ([], "failed")
+    assert len(w.dead_letters.letters) == 1
     w.until_drained()
 
 
 def test_nothing_continues_when_nothing_is_left() -> None:
     """The time was up just when everything had been claimed."""
-    w = paced(threads=1)
-    w.insert("slow")
-    w.actions.behaviour["slow"] = takes(w, seconds=101)
-    (report,) = reports(w.next_tick())
+    (report,) = reports(with_slow_tasks(1, seconds=101).next_tick())
     assert (report.completed, report.resume, report.continued) == (1, None, False)
 
 
@@ -534,14 +509,11 @@ def test_nothing_continues_when_nothing_is_left() -> None:
 
 def test_the_figures_of_a_pass() -> None:
     w = world()
-    w.insert("done", "again", "failed", at=bucket_at(1))
-    w.insert("crashed", at=bucket_at(1))
+    w.insert("done", "again", "crashed")
+    w.insert("failed", retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.claim("crashed", until=NOON + timedelta(seconds=30))
     w.rigged.put({"taskId": "bad", "taskDateTime": str(bucket_at(1)), "action": Decimal(7)})
-
-    w.actions.behaviour["again"] = fails
-    w.rigged.put({**w.row("failed"), "retryPolicy": {"maximumRetryAttempts": Decimal(0)}})
-    w.actions.behaviour["failed"] = fails
+    w.actions.behaviour = {"again": fails, "failed": fails}
     w.clock.to(NOON + timedelta(minutes=1, seconds=7))
     report, recovery = (invoked.passed or invoked.recovered for invoked in w.tick())
     assert report is not None
@@ -562,41 +534,21 @@ def test_the_figures_of_a_pass() -> None:
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
 
-def test_an_idle_tick_is_counted_on_the_cursor_and_in_the_next_record() -> None:
+def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record() -> None:
     w = world()
+    w.tick()  # the first tick fires twice
+    assert w.cursor().idle_ticks == 1
     w.ticks(4)
     assert (w.cursor().idle_ticks, w.cursor().idle_since) == (5, "2026-12-31#12:00")
     assert [i for i in w.rigged._items if i.startswith("_dynatick#tick")] == []
     w.insert("t", at=bucket_at(5))
     w.next_tick()
-    assert w.row("_dynatick#tick#2026-12-31#12:05#0#0")["idleBefore"] == {
-        "since": "2026-12-31#12:00",
-        "until": "2026-12-31#12:04",
-        "ticks": 5,
-    }
+    before = {"since": "2026-12-31#12:00", "until": "2026-12-31#12:04", "ticks": 5}
+    assert w.row("_dynatick#tick#2026-12-31#12:05#0#0")["idleBefore"] == before
     assert (w.cursor().idle_ticks, w.cursor().idle_since) == (0, None)
     w.insert("u", at=bucket_at(6))
     w.next_tick()
     assert "idleBefore" not in w.row("_dynatick#tick#2026-12-31#12:06#0#0")
-
-
-def test_an_idle_tick_that_fires_twice_is_counted_once() -> None:
-    w = world()
-    w.tick()
-    w.tick()
-    assert w.cursor().idle_ticks == 1
-    w.next_tick()
-    assert w.cursor().idle_ticks == 2
-
-
-def test_every_continuation_has_a_record_of_its_own() -> None:
-    w = paced(threads=1)
-    w.insert(*ids(150))
-    w.actions.behaviour = dict.fromkeys(ids(150), takes(w, seconds=1))
-    done = reports(w.next_tick())
-    records = [w.row(f"_dynatick#tick#2026-12-31#12:01#0#{n}") for n in range(len(done))]
-    assert sum(int(str(row["completed"])) for row in records) == 150
-    assert [row["continued"] for row in records] == [True] * (len(records) - 1) + [False]
 
 
 def test_a_tick_that_fires_twice_loses_no_record() -> None:
@@ -747,47 +699,6 @@ def test_the_lost_answer_of_an_end_write_leaves_no_shard_leased() -> None:
 # -- tasks that change while they are in flight ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("same_bucket", [True, False])
-@pytest.mark.parametrize("how", ["replaced", "deleted", "deleted and inserted again"])
-def test_a_task_that_changes_while_it_is_in_flight_harms_no_other(how: str, same_bucket: bool) -> None:
-    """In flight are claims, not ids: another row under the id may be claimed in the same pass."""
-    w = world()
-    w.insert(*ids(25), at=bucket_at(1))
-    w.insert("other", at=bucket_at(9))
-    begun, may_end = threading.Event(), threading.Event()
-    first = w.row("t0007")["createdAt"]
-
-    def waits(task: Task, context: ActionContext) -> None:
-        if task.created_at is not None and format_instant(task.created_at) == first:
-            begun.set()
-            assert may_end.wait(30)
-
-    def changes(bucket: Bucket) -> None:
-        if bucket == bucket_at(9) and not may_end.is_set():
-            assert begun.wait(30)
-            if how != "replaced":
-                w.rigged.delete("t0007")
-            if how != "deleted":
-                at = bucket_at(1 if same_bucket else 9)
-                w.rigged.put(scheduled_row("t0007", at, run=2, createdAt="2026-12-31T12:05:00Z"))
-            threading.Timer(0.05, may_end.set).start()
-
-    w.actions.behaviour["t0007"] = waits
-    w.rigged.before_poll = changes
-    w.clock.forward(minutes=9, seconds=1)
-    w.tick()
-    w.rigged.before_poll = None
-    w.ticks(6)
-    for task_id in {*ids(25), "other"} - {"t0007"}:
-        assert (w.outcome(task_id), w.actions.times(task_id)) == ("completed", 1)
-    if how == "deleted":
-        assert w.rigged.peek("t0007") is None
-    else:
-        assert w.outcome("t0007") == "completed"
-        assert w.actions.times("t0007") == 2, "the new task has run too"
-    w.until_drained()
-
-
 def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
     """It lies in another bucket, which this pass polls while the first one still runs."""
     w = world()
@@ -829,76 +740,70 @@ class SlowTable(RiggedStore):
         return super().query_bucket(bucket, **rest)
 
 
+def with_slow_polls(seconds: float) -> World:
+    clock = FakeClock()
+    return world(clock=clock, store=SlowTable(clock, seconds))
+
+
 def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
     """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    clock = FakeClock()
-    store = SlowTable(clock, 0.1)
-    w = world(clock=clock, store=store)
+    w = with_slow_polls(0.1)
     w.insert("due", at=bucket_at(3 * 1440 - 1))
     w.insert("early", at=bucket_at(5))
-    clock.to(NOON + timedelta(days=3))
+    w.clock.to(NOON + timedelta(days=3))
     met: list[datetime] = []
-
-    def other_ticks(change: ConditionalUpdate) -> None:
-        """The rule fires on; the pass that has the shard must not lose it."""
-        if is_cursor(change):
-            met.append(clock())
-
-    store.before_write = other_ticks
+    # The rule fires on; the pass that has the shard must not lose it.
+    w.rigged.before_write = lambda change: met.append(w.clock()) if is_cursor(change) else None
     done = reports(w.tick())
     assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
     assert len(done) > 3, "in several invocations"
-    assert len(store.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
+    assert len(w.rigged.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
     gaps = [later - earlier for earlier, later in pairwise(met)]
     assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
 
-def test_what_was_polled_is_kept_when_the_process_dies() -> None:
-    clock = FakeClock()
-    store = SlowTable(clock, 0.1)
-    w = world(clock=clock, store=store)
-    clock.to(NOON + timedelta(days=1))
+class Dies(BaseException):
+    """The end of a process."""
 
-    class Dies(BaseException):
-        pass
 
+def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = with_slow_polls(0.1)
+    w.clock.to(NOON + timedelta(days=1))
     renew = ShardLease.renew
 
     def dies(self: ShardLease) -> None:
         renew(self)
-        if len(store.polls) > 600:
+        if len(w.rigged.polls) > 600:
             raise Dies
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Dies):
+    with monkeypatch.context() as patch, pytest.raises(Dies):
         patch.setattr(ShardLease, "renew", dies)
-        w.handle({"time": clock().strftime("%Y-%m-%dT%H:%M:00Z")})
+        w.tick()
     cursor = w.cursor()
     assert cursor.polled_through > NOON_MINUTE + 300
-    store.forget()
-    clock.forward(minutes=1)
+    w.rigged.forget()
+    w.clock.forward(minutes=1)
     w.tick()
-    assert min(bucket.minute for bucket in store.polls) > cursor.polled_through - 1
+    assert min(bucket.minute for bucket in w.rigged.polls) > cursor.polled_through - 1
 
 
 def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
-    clock = FakeClock()
-    store = SlowTable(clock, 1.0)
-    w = world(clock=clock, store=store)
-    clock.to(NOON + timedelta(hours=12))
+    w = with_slow_polls(1.0)
+    w.clock.to(NOON + timedelta(hours=12))
 
     def taken(bucket: Bucket) -> None:
-        if len(store.polls) == 20:
-            cursor = w.cursor()
-            assert save(store, cursor, replace(cursor, lease="another's", lease_until=clock() + timedelta(hours=1)))
+        if len(w.rigged.polls) == 20:
+            until = w.clock() + timedelta(hours=1)
+            assert save(w.store, w.cursor(), replace(w.cursor(), lease="another's", lease_until=until))
 
-    store.before_poll = taken
+    w.rigged.before_poll = taken
     report = passed(w.tick())
-    assert len(store.polls) < 60
+    assert len(w.rigged.polls) < 60
     assert not report.continued
     assert w.cursor().lease == "another's"
 
 
-def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
+def test_a_gap_of_a_year_takes_no_memory_for_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     w = world()
     w.clock.to(NOON + timedelta(days=20))
     pass_windows: list[int] = []
@@ -909,8 +814,7 @@ def test_a_gap_of_a_year_takes_no_memory_for_each_minute() -> None:
         renew(self)
         pass_windows.append(len(self.window.polls))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardLease, "renew", noted)
-        w.tick()
+    monkeypatch.setattr(ShardLease, "renew", noted)
+    w.tick()
     assert max(pass_windows) < 1000
     assert w.cursor().polled_through >= NOON_MINUTE + 20 * 1440

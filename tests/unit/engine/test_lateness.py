@@ -17,7 +17,7 @@ from dynatick.domain.task import Task
 from dynatick.engine.lateness import lateness_of
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.rules import Precision, Rules
-from dynatick.errors import Reschedule
+from dynatick.errors import PermanentError, Reschedule
 
 TASK = Task.from_row(scheduled_row("t", bucket_at(2), dueAt="2026-12-31T12:01:30Z"))
 EARLY, LATE = NOON - timedelta(days=1), NOON + timedelta(seconds=100)
@@ -56,29 +56,31 @@ def late(w: World, task_id: str) -> int:
     return int(str(kept))
 
 
-def test_an_ended_task_says_how_late_it_began() -> None:
+def begun_7_seconds_late(error: Exception | None = None, **row: object) -> World:
+    """A world whose task ``t`` was due at 12:01. ``error``: raised by the first attempt of its first turn."""
     w = world()
-    w.insert("done", "failed", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
-    w.actions.behaviour["failed"] = fails
+
+    def run(task: Task, context: ActionContext) -> None:
+        if error is not None and (context.turn, context.attempt) == (0, 1):
+            raise error
+
+    w.actions.behaviour["t"] = run
+    w.insert("t", **row)
     w.clock.to(NOON + timedelta(minutes=1, seconds=7))
     w.tick()
-    assert (w.outcome("done"), w.outcome("failed")) == ("completed", "failed")
-    assert 7000 <= late(w, "done") < 8000
-    assert 7000 <= late(w, "failed") < 8000
+    return w
+
+
+@pytest.mark.parametrize(("error", "outcome"), [(None, "completed"), (PermanentError("no"), "failed")])
+def test_an_ended_task_says_how_late_it_began(error: Exception | None, outcome: str) -> None:
+    w = begun_7_seconds_late(error)
+    assert w.outcome("t") == outcome
+    assert 7000 <= late(w, "t") < 8000
 
 
 @pytest.mark.parametrize("again", [RuntimeError("no route"), Reschedule(after=2)])
 def test_later_attempts_and_turns_keep_what_the_first_attempt_wrote(again: Exception) -> None:
-    w = world()
-
-    def run(task: Task, context: ActionContext) -> None:
-        if context.turn == 0 and context.attempt == 1:
-            raise again
-
-    w.actions.behaviour["t"] = run
-    w.insert("t", at=bucket_at(1), retryPolicy={"minBackoffSeconds": 1, "maxBackoffSeconds": 1})
-    w.clock.to(NOON + timedelta(minutes=1, seconds=7))
-    w.tick()
+    w = begun_7_seconds_late(again, retryPolicy={"minBackoffSeconds": 1, "maxBackoffSeconds": 1})
     first = late(w, "t")
     assert w.outcome("t") is None
     assert 7000 <= first < 8000
@@ -99,10 +101,7 @@ def test_a_task_whose_process_died_at_the_first_attempt_is_late_by_its_next_one(
 
 
 def test_each_run_says_how_late_it_began() -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=7))
-    w.tick()
+    w = begun_7_seconds_late()
     assert late(w, "t") >= 7000
     TaskClient(w.store, clock=w.clock).run_now("t")
     assert "lateMilliseconds" not in w.row("t")
@@ -123,10 +122,9 @@ def test_a_task_that_was_not_begun_says_nothing() -> None:
 
 
 def test_a_failure_whose_dead_letter_was_refused_says_how_late_the_task_began() -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
+    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.actions.behaviour["t"] = fails
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     w.clock.to(NOON + timedelta(minutes=1, seconds=7))
     w.tick()
     first = late(w, "t")

@@ -22,25 +22,34 @@ from dynatick.engine.installation_settings import pause, resume
 from dynatick.errors import PermanentError, RetryableError
 
 DAILY = "cron(1 12 * * ? *)"
+EVERY_MINUTE = {"scheduleExpression": "rate(1 minute)", "overlap": "allow"}
+RETRIES_IN_AN_HOUR = {"retryPolicy": {"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600}}
 FIRST = "s#1#2026-12-31T12:01:00Z"
+FIRST_FAILED = [("12:01:00Z", "failed: no")]
+TOMORROW = "2027-01-01#12:01"
 
 
 def put(w: World, schedule_id: str = "s", **row: Any) -> None:
     w.put(**{"taskId": schedule_id, "scheduleExpression": DAILY, "expectedWithinSeconds": 150, **row})
 
 
+def with_a_schedule(**row: Any) -> World:
+    w = world()
+    put(w, **row)
+    return w
+
+
+def whose_first_run_raised(error: Exception | None = None, **row: Any) -> World:
+    """A world at 12:01; its first occurrence is to have completed at 12:03:30, which the tick of 12:04 asks."""
+    w = with_a_schedule(**row)
+    w.actions.behaviour[FIRST] = raises(error or PermanentError("no"))
+    w.next_tick()
+    return w
+
+
 def reported(w: World) -> list[tuple[str, str]]:
     """The reasons by nominal instant, without the day."""
     return [(format_instant(one.first)[11:], one.reason) for one in w.overdue]
-
-
-def when_reported(w: World, *, ticks: int = 20) -> int:
-    """After how many minutes from noon on something is reported."""
-    for _ in range(ticks):
-        w.next_tick()
-        if w.overdue:
-            return minute_of(w.clock()) - minute_of(NOON)
-    raise AssertionError("nothing was reported")
 
 
 def raises(error: Exception) -> Callable[..., object]:
@@ -52,68 +61,55 @@ def raises(error: Exception) -> Callable[..., object]:
 
 def test_one_that_completes_in_time_is_looked_at_once_and_no_more() -> None:
     """A day before the next."""
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.next_tick()
     assert w.outcome(FIRST) == "completed"
     assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
     assert w.row("s")["awaited"] == [{"dueAt": "2026-12-31T12:01:00Z", "expectedBy": "2026-12-31T12:03:30Z"}]
     w.ticks(4)
     row = w.row("s")
-    assert (row["taskDateTime"], "awaited" in row) == ("2027-01-01#12:01", False)
+    assert (row["taskDateTime"], "awaited" in row) == (TOMORROW, False)
     assert w.overdue == []
-
-
-def test_where_the_next_run_comes_before_the_deadline_it_costs_no_write() -> None:
-    w = world()
-    put(w, scheduleExpression="rate(1 minute)", expectedWithinSeconds=150)
-    w.ticks(2)
-    w.rigged.forget()
-    w.ticks(3)
-    changed = Counter(change.task_id for change in w.rigged.writes if change.task_id == "s")
-    assert changed == {"s": 3}
-    assert w.overdue == []
-
-
-def test_without_it_a_schedule_costs_what_it_did() -> None:
-    w = world()
-    w.put(taskId="s", scheduleExpression=DAILY)
-    w.rigged.forget()
-    w.ticks(6)
-    assert Counter(change.task_id for change in w.rigged.writes)["s"] == 1
-    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
-    assert "awaited" not in w.row("s")
 
 
 @pytest.mark.parametrize(
-    ("error", "policy", "reason"),
+    ("row", "writes"),
     [
-        (PermanentError("no such mailbox"), {}, "failed: no such mailbox"),
-        (
-            RetryableError("no answer"),
-            {"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600},
-            "waits for attempt 2, at 2026-12-31T1",
-        ),
+        ({"scheduleExpression": "rate(1 minute)"}, 3),  # each run comes before the deadline of the one before it
+        ({"expectedWithinSeconds": None}, 1),
     ],
 )
-def test_one_that_fails_or_waits_for_a_retry_is_reported_at_its_deadline(
-    error: Exception, policy: dict[str, int], reason: str
-) -> None:
-    w = world()
-    put(w, retryPolicy=policy)
-    w.actions.behaviour[FIRST] = raises(error)
-    assert when_reported(w) == 4  # the first tick after 12:03:30
+def test_in_three_ticks_a_schedule_is_written_only_for_its_runs(row: dict[str, Any], writes: int) -> None:
+    w = with_a_schedule(**row)
+    w.rigged.forget()
+    w.ticks(3)
+    assert Counter(change.task_id for change in w.rigged.writes)["s"] == writes
+    assert w.overdue == []
+    assert ("awaited" in w.row("s")) == (writes > 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PermanentError("no such mailbox"), "failed: no such mailbox"),
+        (RetryableError("no answer"), "waits for attempt 2, at 2026-12-31T1"),
+    ],
+)
+def test_one_that_fails_or_waits_for_a_retry_is_reported_at_its_deadline(error: Exception, reason: str) -> None:
+    w = whose_first_run_raised(error, **RETRIES_IN_AN_HOUR)
+    w.ticks(2)
+    assert w.overdue == []
+    w.next_tick()
     ((at, why),) = reported(w)
     assert at == "12:01:00Z"
     assert why.startswith(reason)
     w.ticks(10)
     assert len(w.overdue) == 1
-    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
+    assert w.row("s")["taskDateTime"] == TOMORROW
 
 
 def test_one_that_still_runs_is_reported() -> None:
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.next_tick()
     lease_until = format_instant(NOON + timedelta(minutes=5))
     running = {"status": "running", "leaseUntil": lease_until, "taskDateTime": str(bucket_at(1))}
@@ -123,18 +119,15 @@ def test_one_that_still_runs_is_reported() -> None:
 
 
 def test_one_whose_process_died_is_reported() -> None:
-    w = world()
+    w = with_a_schedule(retryPolicy={"maximumRetryAttempts": 5}, expectedWithinSeconds=40)
     w.life = timedelta(seconds=30)
-    put(w, retryPolicy={"maximumRetryAttempts": 5}, expectedWithinSeconds=40)
     w.rigged.throttled = lambda change: change.set.get("status") == "completed"
-    assert when_reported(w) == 2
-    ((_, why),) = reported(w)
-    assert why == "attempt 1 did not end: its process died"
+    w.ticks(2)
+    assert reported(w) == [("12:01:00Z", "attempt 1 did not end: its process died")]
 
 
 def test_one_that_completed_late_is_reported() -> None:
-    w = world()
-    put(w, expectedWithinSeconds=60)
+    w = with_a_schedule(expectedWithinSeconds=60)
     w.actions.behaviour[FIRST] = lambda task, context: w.clock.forward(seconds=100) and None
     w.ticks(4)
     ((at, why),) = reported(w)
@@ -143,10 +136,7 @@ def test_one_that_completed_late_is_reported() -> None:
 
 @pytest.mark.parametrize("does", ["cancel", "delete"])
 def test_one_that_a_person_calls_off_is_not_reported(does: str) -> None:
-    w = world()
-    put(w, retryPolicy={"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600})
-    w.actions.behaviour[FIRST] = raises(RetryableError("no answer"))
-    w.next_tick()
+    w = whose_first_run_raised(RetryableError("no answer"), **RETRIES_IN_AN_HOUR)
     getattr(TaskClient(w.store, clock=w.clock), does)(FIRST)
     w.ticks(5)
     assert w.overdue == []
@@ -154,10 +144,7 @@ def test_one_that_a_person_calls_off_is_not_reported(does: str) -> None:
 
 
 def test_one_that_a_person_redrives_in_time_is_not_reported() -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.next_tick()
+    w = whose_first_run_raised()
     del w.actions.behaviour[FIRST]
     TaskClient(w.store, clock=w.clock).redrive(FIRST)
     w.ticks(5)
@@ -166,22 +153,23 @@ def test_one_that_a_person_redrives_in_time_is_not_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "after", "expected"),
+    ("row", "occurrences", "reason"),
     [
         # 12:01 to 12:10 are due at once, and the last two are in time.
-        ({"catchUp": "none"}, 10, [("12:01:00Z", "missed: no tick ran")]),
-        ({"catchUp": "none", "expectedWithinSeconds": None}, 10, [("12:01:00Z", "missed: no tick ran")]),
+        ({**EVERY_MINUTE, "catchUp": "none"}, 8, "missed: no tick ran"),
+        ({**EVERY_MINUTE, "catchUp": "none", "expectedWithinSeconds": None}, 8, "missed: no tick ran"),
         # Made all the same, but too late.
-        ({"scheduleExpression": DAILY}, 10, [("12:01:00Z", "begins only now: no tick ran in time")]),
+        ({}, 1, "begins only now: no tick ran in time"),
     ],
 )
-def test_one_that_was_missed_for_want_of_ticks_is_reported_by_the_next(
-    row: dict[str, Any], after: int, expected: list[tuple[str, str]]
+def test_those_that_were_missed_for_want_of_ticks_are_one_report_of_the_next(
+    row: dict[str, Any], occurrences: int, reason: str
 ) -> None:
-    w = world()
-    put(w, **{"scheduleExpression": "rate(1 minute)", "overlap": "allow", **row})
-    w.next_tick(after)
-    assert reported(w) == expected
+    w = with_a_schedule(**row)
+    w.next_tick(10)
+    (one,) = w.overdue
+    assert (one.schedule_id, one.occurrences, one.reason) == ("s", occurrences, reason)
+    assert (one.first, one.last) == (NOON + timedelta(minutes=1), NOON + timedelta(minutes=occurrences))
     w.ticks(3)
     assert len(w.overdue) == 1
 
@@ -190,22 +178,21 @@ ALL_PAUSED = "all was paused since 2026-12-31T12:00:00Z until 2026-12-31T12:09:0
 
 
 @pytest.mark.parametrize(
-    ("row", "expected", "kept"),
+    ("row", "reason", "kept"),
     [
-        ({"catchUp": "none"}, [("12:01:00Z", f"missed: {ALL_PAUSED}")], ["all-paused"]),
-        ({"scheduleExpression": DAILY}, [("12:01:00Z", f"begins only now: {ALL_PAUSED}")], []),
+        ({**EVERY_MINUTE, "catchUp": "none"}, f"missed: {ALL_PAUSED}", ["all-paused"]),
+        ({}, f"begins only now: {ALL_PAUSED}", []),
     ],
 )
 def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
-    row: dict[str, Any], expected: list[tuple[str, str]], kept: list[str]
+    row: dict[str, Any], reason: str, kept: list[str]
 ) -> None:
-    w = world()
-    put(w, **{"scheduleExpression": "rate(1 minute)", "overlap": "allow", **row})
+    w = with_a_schedule(**row)
     pause(w.store, now=NOON, by="ada", reason="a bad deployment")
     w.ticks(9)
     resume(w.store, now=NOON + timedelta(minutes=9))
     w.next_tick()
-    assert reported(w) == expected
+    assert reported(w) == [("12:01:00Z", reason)]
     missed = TaskClient(w.store, clock=w.clock).schedules.get("s").missed
     assert [one.reason for one in missed] == kept
     w.ticks(3)
@@ -213,8 +200,7 @@ def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
 
 
 def test_a_pause_that_ended_before_the_ticks_stayed_away_is_not_the_reason() -> None:
-    w = world()
-    put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")
+    w = with_a_schedule(**EVERY_MINUTE, catchUp="none")
     w.next_tick()
     pause(w.store, now=w.clock() + timedelta(seconds=10), by="ada", reason=None)
     resume(w.store, now=w.clock() + timedelta(seconds=20))
@@ -223,8 +209,7 @@ def test_a_pause_that_ended_before_the_ticks_stayed_away_is_not_the_reason() -> 
 
 
 def test_a_pause_and_an_outage_after_it_are_two_reasons() -> None:
-    w = world()
-    put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")
+    w = with_a_schedule(**EVERY_MINUTE, catchUp="none")
     pause(w.store, now=w.clock(), by="ada", reason=None)
     w.ticks(4)
     resume(w.store, now=w.clock())
@@ -233,15 +218,6 @@ def test_a_pause_and_an_outage_after_it_are_two_reasons() -> None:
         ("missed: all was pa", 4),
         ("missed: no tick ra", 4),
     ]
-
-
-def test_consecutive_missed_ones_are_one_report_with_their_number() -> None:
-    w = world()
-    put(w, scheduleExpression="rate(1 minute)", catchUp="none", overlap="allow")
-    w.next_tick(10)
-    (one,) = w.overdue
-    assert (one.schedule_id, one.occurrences) == ("s", 8)
-    assert (one.first, one.last) == (NOON + timedelta(minutes=1), NOON + timedelta(minutes=8))
 
 
 def test_what_overlap_leaves_out_is_overdue_only_where_it_was_expected() -> None:
@@ -260,8 +236,7 @@ def test_what_overlap_leaves_out_is_overdue_only_where_it_was_expected() -> None
 
 
 def test_one_that_is_buffered_beyond_its_deadline_is_reported_once() -> None:
-    w = world()
-    put(w, overlap="bufferOne", scheduleExpression="rate(2 minutes)", expectedWithinSeconds=90)
+    w = with_a_schedule(overlap="bufferOne", scheduleExpression="rate(2 minutes)", expectedWithinSeconds=90)
     w.next_tick()
     w.store.write(ConditionalUpdate(task_id=FIRST, remove=("outcome", "finishedAt"), set={"status": "scheduled"}))
     w.store.write(ConditionalUpdate(task_id=FIRST, set={"taskDateTime": "2026-12-31#18:00"}))
@@ -279,8 +254,7 @@ def test_one_that_is_buffered_beyond_its_deadline_is_reported_once() -> None:
 
 
 def test_a_task_in_its_place_is_reported_as_missed() -> None:
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.insert(FIRST, at=bucket_at(60))
     w.next_tick()
     assert reported(w) == [("12:01:00Z", "missed: another task has its id")]
@@ -291,28 +265,22 @@ def test_a_task_in_its_place_is_reported_as_missed() -> None:
 
 
 def test_the_last_occurrence_is_awaited_before_its_schedule_ends() -> None:
-    w = world()
-    put(w, scheduleExpression="at(2026-12-31T12:01:00)")
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.next_tick()
+    w = whose_first_run_raised(scheduleExpression="at(2026-12-31T12:01:00)")
     assert w.outcome("s") is None
     w.next_tick()
     assert w.outcome("s") is None
     w.ticks(3)
-    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert reported(w) == FIRST_FAILED
     assert (w.outcome("s"), w.row("s")["scheduleState"]) == ("completed", "COMPLETED")
     w.until_drained()
 
 
 def test_a_paused_schedule_awaits_what_was_made_before() -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.next_tick()
+    w = whose_first_run_raised()
     TaskClient(w.store, clock=w.clock).schedules.pause("s")
     assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
     w.ticks(4)
-    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert reported(w) == FIRST_FAILED
     assert "taskDateTime" not in w.row("s")
     w.until_drained()
 
@@ -327,19 +295,15 @@ def test_a_paused_schedule_awaits_what_was_made_before() -> None:
     ],
 )
 def test_an_edit_keeps_the_deadlines_of_what_was_made(edits: dict[str, Any], bucket: str) -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.next_tick()
+    w = whose_first_run_raised()
     TaskClient(w.store, clock=w.clock).schedules.update("s", **edits)
     assert w.row("s")["taskDateTime"] == bucket
     w.ticks(4)
-    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert reported(w) == FIRST_FAILED
 
 
 def test_a_schedule_put_in_its_place_awaits_nothing_of_it() -> None:
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.next_tick()
     kept = w.row("s")["awaited"]
     w.put(taskId="s", scheduleExpression="rate(1 hour)", awaited=kept)
@@ -347,22 +311,19 @@ def test_a_schedule_put_in_its_place_awaits_nothing_of_it() -> None:
 
 
 def test_a_malformed_list_is_passed_over() -> None:
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.next_tick()
     for awaited in ("text", [5, {"dueAt": "soon", "expectedBy": "later"}], [{}]):
         w.store.write(ConditionalUpdate(task_id="s", set={"awaited": awaited}))
         assert Schedule.from_row(w.row("s")).awaited == ()
     w.ticks(4)
     assert w.overdue == []
-    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
+    assert w.row("s")["taskDateTime"] == TOMORROW
 
 
 def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overdue, "MAX_AWAITED", 3)
-    w = world()
-    put(w, scheduleExpression="rate(1 minute)", overlap="allow", expectedWithinSeconds=86_400,
-        retryPolicy={"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600})  # fmt: skip
+    w = with_a_schedule(**EVERY_MINUTE, **RETRIES_IN_AN_HOUR, expectedWithinSeconds=86_400)
     for minute in range(1, 6):
         task_id = f"s#1#{format_instant(instant_of(minute_of(NOON) + minute))}"
         w.actions.behaviour[task_id] = raises(RetryableError("no answer"))
@@ -375,23 +336,20 @@ def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.Monke
 
 
 def test_a_deadline_within_a_pause_of_everything_is_reported_after_it() -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.next_tick()
+    w = whose_first_run_raised()
     pause(w.store, now=w.clock(), by="ada", reason=None)
     w.ticks(6)
     assert w.overdue == []
     resume(w.store, now=w.clock())
     w.next_tick()
-    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert reported(w) == FIRST_FAILED
 
 
 @pytest.mark.parametrize(("tick_minutes", "shard_count"), [(5, 1), (1, 3), (5, 3), (60, 2)])
 def test_another_grid_meanwhile_changes_nothing(tick_minutes: int, shard_count: int) -> None:
     w = world()
     for n in range(6):
-        put(w, f"s{n}", retryPolicy={"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600})
+        put(w, f"s{n}", **RETRIES_IN_AN_HOUR)
         w.actions.behaviour[f"s{n}#1#2026-12-31T12:01:00Z"] = raises(RetryableError("no answer"))
     w.next_tick()
     w.reconfigure(tick_minutes=tick_minutes, shard_count=shard_count)
@@ -405,26 +363,22 @@ def test_another_grid_meanwhile_changes_nothing(tick_minutes: int, shard_count: 
 
 
 def test_a_pass_that_dies_after_its_report_reports_again_and_one_that_dies_before_it_loses_nothing() -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.ticks(3)
+    w = whose_first_run_raised()
+    w.ticks(2)
     w.rigged.throttled = is_forgetting  # reported, and the row does not forget it
     w.next_tick()
     assert len(w.overdue) == 1
     w.rigged.throttled = lambda change: False
     w.next_tick()
-    assert reported(w) == [("12:01:00Z", "failed: no")] * 2
+    assert reported(w) == FIRST_FAILED * 2
     w.ticks(4)
     assert len(w.overdue) == 2
 
 
 def test_a_report_that_fails_leaves_the_schedule_as_it_is_and_holds_up_no_occurrence() -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
+    w = whose_first_run_raised()
     put(w, "other", scheduleExpression="cron(4 12 * * ? *)")
-    w.ticks(3)
+    w.ticks(2)
     seen: list[object] = []
 
     class Refusing(list[Any]):
@@ -439,7 +393,7 @@ def test_a_report_that_fails_leaves_the_schedule_as_it_is_and_holds_up_no_occurr
     assert w.outcome("other#1#2026-12-31T12:04:00Z") == "completed"  # made by the same batch
     w.overdue = []
     w.next_tick(2)
-    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert reported(w) == FIRST_FAILED
 
 
 def is_forgetting(change: ConditionalUpdate) -> bool:
@@ -448,21 +402,11 @@ def is_forgetting(change: ConditionalUpdate) -> bool:
 
 def test_an_occurrence_that_completed_before_its_schedule_was_moved_on_is_in_time() -> None:
     """The move got no answer, and the deadline is past when the next tick tries again."""
-    w = world()
-    put(w, expectedWithinSeconds=30)
+    w = with_a_schedule(expectedWithinSeconds=30)
     w.rigged.throttled = is_advance
     w.next_tick()
     assert w.outcome(FIRST) == "completed"
     w.rigged.throttled = lambda change: False
     w.ticks(3)
     assert w.overdue == []
-    assert w.row("s")["taskDateTime"] == "2027-01-01#12:01"
-
-
-def test_the_answer_to_the_move_is_lost() -> None:
-    w = world()
-    put(w)
-    w.actions.behaviour[FIRST] = raises(PermanentError("no"))
-    w.rigged.unanswered = lambda change: change.task_id == "s"
-    w.ticks(8)
-    assert reported(w) == [("12:01:00Z", "failed: no")]
+    assert w.row("s")["taskDateTime"] == TOMORROW

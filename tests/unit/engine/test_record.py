@@ -31,16 +31,11 @@ HERE = bucket_at(0)
 def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: float = 0.0) -> Recorder:
     grid = grid or Grid()
     rules, settings = Rules(grid=grid), InstallationSettings(grid=grid, shards_ever=grid.shard_count)
+    placer = Placer(w.store, rules, settings, w.clock, lambda row, error: True)
     return Recorder(
-        w.store,
-        w.dead_letters,
-        rules,
-        settings,
-        w.clock,
-        placer=Placer(w.store, rules, settings, w.clock, lambda row, error: True),
-        closed_through=lambda: NOON_MINUTE + closed,
-        jitter=lambda: jitter,
-    )
+        w.store, w.dead_letters, rules, settings, w.clock, placer=placer,
+        closed_through=lambda: NOON_MINUTE + closed, jitter=lambda: jitter,
+    )  # fmt: skip
 
 
 def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Rescheduled, **more: object) -> Attempted:
@@ -56,6 +51,7 @@ def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Reschedul
 
 FAILED = Error("no route")
 PERMANENT = Error("no such address", permanent=True)
+A_MINUTE = {"maximumEventAgeInSeconds": Decimal(60)}
 
 
 # -- what is written -------------------------------------------------------------------------------------------------
@@ -63,15 +59,9 @@ PERMANENT = Error("no such address", permanent=True)
 
 def test_each_outcome_has_its_record_and_final_failures_a_dead_letter() -> None:
     w = world()
-    last = {"retryPolicy": {"maximumRetryAttempts": Decimal(0)}}
-    results = recorder(w).record(
-        [
-            attempt(w, "done", Done({"n": 1})),
-            attempt(w, "again", FAILED),
-            attempt(w, "permanent", PERMANENT),
-            attempt(w, "last", FAILED, **last),
-        ]
-    )
+    last = attempt(w, "last", FAILED, retryPolicy={"maximumRetryAttempts": Decimal(0)})
+    attempts = [attempt(w, "done", Done({"n": 1})), attempt(w, "again", FAILED), attempt(w, "permanent", PERMANENT)]
+    results = recorder(w).record([*attempts, last])
     assert [result.value for result in results] == ["completed", "retried", "failed", "failed"]
     assert (w.outcome("done"), w.row("done")["result"]) == ("completed", {"n": 1})
     assert (w.outcome("again"), w.row("again")["status"]) == (None, "scheduled")
@@ -109,14 +99,9 @@ def test_the_row_has_the_instant_of_the_next_attempt() -> None:
 
 def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter() -> None:
     w = world()
-    policy = {"maximumEventAgeInSeconds": Decimal(60)}
-    results = recorder(w).record(
-        [
-            attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000)),
-            attempt(w, "long", Rescheduled(1.0), retryPolicy=policy, firstStartedAt="2026-12-31T11:59:00Z"),
-        ]
-    )
-    assert list(results) == [RecordResult.FAILED] * 2
+    often = attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000))
+    long = attempt(w, "long", Rescheduled(1.0), retryPolicy=A_MINUTE, firstStartedAt="2026-12-31T11:59:00Z")
+    assert list(recorder(w).record([often, long])) == [RecordResult.FAILED] * 2
     error = "its handler has rescheduled it 10000 times in this run, the most that MaxTurns allows"
     assert w.row("often")["error"] == error
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["often", "long"]
@@ -130,15 +115,9 @@ def test_a_retry_goes_to_the_tasks_own_shard() -> None:
 
 def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
     w = world()
-    policy = {"maximumEventAgeInSeconds": Decimal(60)}
-    old = [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]
-    results = recorder(w).record(
-        [
-            attempt(w, "young", FAILED, retryPolicy=policy),
-            attempt(w, "old", FAILED, retryPolicy=policy, attempts=old),
-            attempt(w, "another run", FAILED, retryPolicy=policy, attempts=old, run=Decimal(2)),
-        ]
-    )
+    old = {"attempts": [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]}
+    rows = {"young": {}, "old": old, "another run": {**old, "run": Decimal(2)}}
+    results = recorder(w).record([attempt(w, name, FAILED, retryPolicy=A_MINUTE, **row) for name, row in rows.items()])
     assert list(results) == [RecordResult.RETRIED, RecordResult.FAILED, RecordResult.RETRIED]
 
 
@@ -191,45 +170,35 @@ def test_a_deferred_failure_goes_to_a_bucket_that_is_open(n: int, closed: int, b
 
 # -- another writer was first ----------------------------------------------------------------------------------------
 
-OUTCOMES = [Done(), FAILED, PERMANENT]
+OUTCOMES = [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (PERMANENT, RecordResult.FAILED)]
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
-@pytest.mark.parametrize("how", ["deleted", "replaced", "ended by hand"])
+@pytest.mark.parametrize("outcome", [outcome for outcome, _ in OUTCOMES])
+@pytest.mark.parametrize("how", ["deleted", "replaced", "ended by hand", "reclaimed"])
 def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | Error) -> None:
     w = world()
     ended = attempt(w, "t", outcome)
-    if how == "deleted":
-        w.rigged.delete("t")
-    elif how == "replaced":
-        w.rigged.put(scheduled_row("t", bucket_at(9), run=Decimal(2)))
-    else:
-        w.rigged.put({**w.row("t"), "status": "cancelled", "outcome": "cancelled", "lease": "another's"})
+    match how:
+        case "deleted":
+            w.rigged.delete("t")
+        case "replaced":
+            w.rigged.put(scheduled_row("t", bucket_at(9), run=Decimal(2)))
+        case "ended by hand":
+            w.rigged.put({**w.row("t"), "status": "cancelled", "outcome": "cancelled", "lease": "another's"})
+        case "reclaimed":
+            over = reclaim(w.row("t"), attempt=2, token="another's", lease_until=NOON + timedelta(hours=1), now=NOON)
+            assert isinstance(w.store.write(over), Written)
     before = w.rigged.peek("t")
-    assert list(recorder(w).record([ended])) == [RecordResult.SUPERSEDED]
+    # What was reclaimed has not ended: the watermark must wait for it.
+    expected = RecordResult.UNRECORDED if how == "reclaimed" else RecordResult.SUPERSEDED
+    assert list(recorder(w).record([ended])) == [expected]
     assert w.rigged.peek("t") == before
-
-
-@pytest.mark.parametrize("outcome", OUTCOMES)
-def test_a_task_that_was_reclaimed_is_not_recorded(outcome: Done | Error) -> None:
-    w = world()
-    ended = attempt(w, "t", outcome)
-    over = reclaim(w.row("t"), attempt=2, token="another's", lease_until=NOON + timedelta(hours=1), now=NOON)
-    assert isinstance(w.store.write(over), Written)
-    before = w.row("t")
-    assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED], (
-        "it has not ended: the watermark must wait for it"
-    )
-    assert w.row("t") == before
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("outcome", "result"),
-    [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (PERMANENT, RecordResult.FAILED)],
-)
+@pytest.mark.parametrize(("outcome", "result"), OUTCOMES)
 @pytest.mark.parametrize("has_run", [True, False])  # a row from hand need not say which run it is
 def test_a_record_without_an_answer_counts_if_it_is_found_done(
     outcome: Done | Error, result: RecordResult, has_run: bool
@@ -246,22 +215,18 @@ def test_a_record_without_an_answer_counts_if_it_is_found_done(
     assert list(recorder(w).record([ended])) == [result]
 
 
-def test_what_got_no_answer_is_written_once_more() -> None:
-    w = world()
-    w.rigged.throttled = Once(is_record)
-    assert list(recorder(w).record([attempt(w, "t", Done())])) == [RecordResult.COMPLETED]
-
-
-def test_each_record_of_a_batch_is_judged_by_its_own_answer() -> None:
+def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_more_if_it_got_none() -> None:
     w = world()
     attempts = [attempt(w, f"t{n}", Done()) for n in range(5)]
-    w.rigged.throttled = lambda change: change.task_id == "t1"
+    once = Once(lambda change: change.task_id == "t4")
+    w.rigged.throttled = lambda change: change.task_id == "t1" or once(change)
     w.rigged.unanswered = lambda change: change.task_id == "t2"
     w.rigged.delete("t3")
     assert list(recorder(w).record(attempts)) == [
         RecordResult.COMPLETED, RecordResult.UNRECORDED, RecordResult.COMPLETED, RecordResult.SUPERSEDED,
         RecordResult.COMPLETED,
     ]  # fmt: skip
+    assert once.done
 
 
 def test_a_batch_is_one_call_and_needs_no_read() -> None:
@@ -296,27 +261,22 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
 
 @pytest.mark.parametrize("bulk", ["payload", "blob"])
 @pytest.mark.parametrize(
-    ("outcome", "spare", "kept"),
-    [(Done({"k": "x" * 500}), 200, True),  # without its result it fits
-     (Done({"k": "x" * 500}), 30, False),  # without its bulk it fits
-     (FAILED, 70, True),  # without the note of the attempt it fits
-     (PERMANENT, 130, True), (PERMANENT, 30, False)],
+    ("outcome", "result", "spare", "kept"),
+    [(Done({"k": "x" * 500}), RecordResult.COMPLETED, 200, True),  # without its result it fits
+     (Done({"k": "x" * 500}), RecordResult.COMPLETED, 30, False),  # without its bulk it fits
+     (FAILED, RecordResult.RETRIED, 70, True),  # without the note of the attempt it fits
+     (PERMANENT, RecordResult.FAILED, 130, True), (PERMANENT, RecordResult.FAILED, 30, False)],
 )  # fmt: skip
 def test_what_is_too_large_is_recorded_without_its_bulk(
-    outcome: Done | Error, spare: int, kept: bool, bulk: str
+    outcome: Done | Error, result: RecordResult, spare: int, kept: bool, bulk: str
 ) -> None:
     w = world()
-    ended = full(w, outcome, spare, bulk=bulk)
-    (result,) = recorder(w).record([ended])
-    assert result is {Done: RecordResult.COMPLETED}.get(
-        type(outcome), RecordResult.FAILED if outcome == PERMANENT else RecordResult.RETRIED
-    )
+    assert list(recorder(w).record([full(w, outcome, spare, bulk=bulk)])) == [result]
     row = w.row("t")
     assert (bulk in row) is kept
     assert not {"result", "attempts"} & set(row)
-    assert row["taskDateTime"] == (str(bucket_at(1)) if result is RecordResult.RETRIED else str(HERE)), (
-        "still listed there"
-    )
+    listed_in = bucket_at(1) if result is RecordResult.RETRIED else HERE
+    assert row["taskDateTime"] == str(listed_in)
 
 
 # -- rows that are not executed --------------------------------------------------------------------------------------

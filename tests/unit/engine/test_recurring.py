@@ -34,6 +34,12 @@ def put(w: World, schedule_id: str = "s", **row: Any) -> None:
     w.put(**{"taskId": schedule_id, "scheduleExpression": "rate(1 minute)", "overlap": "allow", **row})
 
 
+def with_a_schedule(**row: Any) -> World:
+    w = world()
+    put(w, **row)
+    return w
+
+
 def runs(w: World) -> list[str]:
     return [task_id for task_id, _, _ in w.actions.ran]
 
@@ -47,43 +53,33 @@ FIRST, SECOND = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"
 
 
 def test_an_occurrence_is_written_claimed_before_its_schedule_moves_on() -> None:
-    w = world()
-    put(w)
-    seen: list[tuple[object, object]] = []
+    """The stream leaves it where its tick wrote it: it is running, in a bucket that is closed."""
+    w = with_a_schedule()
+    seen: list[Row] = []
 
     def noted() -> None:
-        row = of(w.rigged.peek(FIRST))
-        seen.append((row["status"], row["taskDateTime"]))
+        seen.append(of(w.rigged.peek(FIRST)))
+        w.stream(seen[0])
 
     w.rigged.meanwhile(is_advance, noted)
     report = passed(w.next_tick())
-    assert seen == [("running", "2026-12-31#12:01")]
+    assert [(row["status"], row["taskDateTime"]) for row in seen] == [("running", "2026-12-31#12:01")]
     assert (report.due, report.claimed, report.completed, report.occurrences) == (1, 1, 1, 1)
     row = w.row(FIRST)
     assert (row["outcome"], row["attempt"], row["dueAt"]) == ("completed", 1, "2026-12-31T12:01:00Z")
-    assert w.row("s")["taskDateTime"] == "2026-12-31#12:02"
+    assert (row["taskDateTime"], w.row("s")["taskDateTime"]) == ("2026-12-31#12:01", "2026-12-31#12:02")
+    assert w.cursor().open_until is None, "the pass has closed it for good"
 
 
 def test_it_costs_no_more_than_it_must() -> None:
     """A run: two reads (the schedule, and the run before it unless they may overlap), its row, its record, the move."""
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.next_tick()
     w.rigged.forget()
     w.next_tick()
     changed = Counter("cursor" if change.task_id.startswith("_") else change.task_id for change in w.rigged.writes)
     assert changed == {"cursor": 3, "s": 1, "s#1#2026-12-31T12:02:00Z": 1}
     assert [task_id for task_id in w.rigged.reads if not task_id.startswith("_")] == ["s"]
-
-
-def test_the_stream_leaves_an_occurrence_where_its_tick_wrote_it() -> None:
-    """It is running, in a bucket that is closed."""
-    w = world()
-    put(w)
-    first = w.rigged.meanwhile(is_advance, lambda: w.stream(w.rigged.peek(FIRST)))
-    w.next_tick()
-    assert first.done
-    assert w.row(FIRST)["taskDateTime"] == "2026-12-31#12:01"
 
 
 def test_many_schedules_in_one_bucket() -> None:
@@ -98,8 +94,7 @@ def test_many_schedules_in_one_bucket() -> None:
 
 def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurring_module, "MAX_AT_ONCE", 10)
-    w = world()
-    put(w, catchUp="all")
+    w = with_a_schedule(catchUp="all")
     w.next_tick(95)
     made = runs(w)
     assert len(made) == 95
@@ -118,26 +113,14 @@ def test_a_pass_without_time_leaves_schedules_to_the_next() -> None:
     assert sorted(runs(w)) == [FIRST, SECOND]
 
 
-def test_overlap_depends_on_the_run_before() -> None:
-    w = world()
-    put(w, overlap="skip", retryPolicy={"minBackoffSeconds": 150, "maximumRetryAttempts": 1})
-    w.actions.behaviour["s#1#2026-12-31T12:01:00Z"] = lambda task, context: 1 / 0
-    w.ticks(8)
-    row = w.row("s")
-    missed = int(str(row["missedOccurrences"]))
-    assert 1 <= missed <= 3  # while the first waited for its second attempt
-    assert {entry["reason"] for entry in row["missed"]} == {"overlap"}  # type: ignore[attr-defined]
-    assert len({*runs(w)}) == 8 - missed
-
-
 def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
-    w = world()
-    put(w, overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0})
+    w = with_a_schedule(
+        overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0}
+    )
     second = "s#1#2026-12-31T12:03:00Z"
     w.next_tick()
-    w.store.write(
-        ConditionalUpdate(task_id=FIRST, remove=("outcome",), set={"status": "running"})
-    )  # as if it still ran
+    # As if it still ran.
+    w.store.write(ConditionalUpdate(task_id=FIRST, remove=("outcome",), set={"status": "running"}))
     w.ticks(3)
     assert w.row("s")["bufferedOccurrenceAt"] == "2026-12-31T12:03:00Z"
     assert runs(w) == [FIRST]
@@ -162,8 +145,7 @@ def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> Non
 
 
 def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
-    w = world()
-    put(w)
+    w = with_a_schedule()
     w.insert(FIRST, at=bucket_at(60))
     w.next_tick()
     assert not w.actions.ran
@@ -245,8 +227,7 @@ def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -
 @pytest.mark.parametrize(("catch_up", "ticks_later"), [("latest", 5), ("none", 5), ("latest", 2)])
 def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_later: int) -> None:
     """It died before it could move the schedule on. By now the run is late, or another one is due as well."""
-    w = world()
-    put(w, catchUp=catch_up, overlap="skip", retryPolicy={"minBackoffSeconds": 0})
+    w = with_a_schedule(catchUp=catch_up, overlap="skip", retryPolicy={"minBackoffSeconds": 0})
     w.clock.to(NOON + timedelta(minutes=1))
     w.rigged.throttled = is_advance
     die_holding_an_occurrence(w, minute_of(w.clock()), moved_on=False)
@@ -263,8 +244,7 @@ def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_l
 
 
 def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_was_not_moved_on() -> None:
-    w = world()
-    put(w, overlap="skip")
+    w = with_a_schedule(overlap="skip")
     w.rigged.throttled = is_advance
     w.next_tick()
     assert w.outcome(FIRST) == "completed"
@@ -274,20 +254,23 @@ def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_w
     assert "missedOccurrences" not in w.row("s")
 
 
-@pytest.mark.parametrize("edit", ["pause", "update"])
-def test_an_edit_between_a_run_and_the_move_stands(edit: str) -> None:
+@pytest.mark.parametrize(
+    ("edit", "then"),
+    [
+        (lambda schedules: schedules.pause("s"), []),
+        (lambda schedules: schedules.update("s", expression="cron(0/5 * * * ? *)"), ["s#1#2026-12-31T12:05:00Z"]),
+    ],
+    ids=["paused", "updated"],
+)
+def test_an_edit_between_a_run_and_the_move_stands(edit: Callable[[Any], object], then: list[str]) -> None:
     """Anyone who moves a schedule on has read it some time before."""
-    w = world()
-    put(w)
+    w = with_a_schedule()
     schedules = TaskClient(w.store, clock=w.clock).schedules
-    first = w.rigged.meanwhile(
-        is_advance,
-        lambda: schedules.pause("s") if edit == "pause" else schedules.update("s", expression="cron(0/5 * * * ? *)"),
-    )
+    first = w.rigged.meanwhile(is_advance, lambda: edit(schedules))
     w.ticks(6)
     assert first.done
-    assert runs(w) == [FIRST, *([] if edit == "pause" else ["s#1#2026-12-31T12:05:00Z"])]
-    assert ("taskDateTime" in w.row("s")) == (edit == "update")
+    assert runs(w) == [FIRST, *then]
+    assert ("taskDateTime" in w.row("s")) == bool(then)
 
 
 class Deaf(RiggedStore):
@@ -321,8 +304,7 @@ def test_an_occurrence_whose_write_got_no_answer_runs_at_once(taken: int) -> Non
 
 
 def test_what_a_client_has_made_up_meanwhile_is_not_noted_as_missed() -> None:
-    w = world()
-    put(w, catchUp="none")
+    w = with_a_schedule(catchUp="none")
     w.clock.to(NOON + timedelta(minutes=10))
     client = TaskClient(w.store, clock=w.clock)
     made = list(client.schedules.backfill("s", start=NOON + timedelta(minutes=3), end=NOON + timedelta(minutes=4)))
@@ -334,15 +316,6 @@ def test_what_a_client_has_made_up_meanwhile_is_not_noted_as_missed() -> None:
         ("2026-12-31T12:01:00Z", "2026-12-31T12:02:00Z"),
         ("2026-12-31T12:05:00Z", "2026-12-31T12:08:00Z"),
     ]
-
-
-def test_a_pass_that_ends_leaves_its_buckets_closed_for_good() -> None:
-    w = world()
-    put(w)
-    w.next_tick()
-    assert w.cursor().open_until is None
-    w.store.delete("s")
-    w.until_drained()
 
 
 def test_a_schedule_that_could_not_be_normalised_holds_its_bucket_back() -> None:
@@ -357,8 +330,7 @@ def test_a_schedule_that_could_not_be_normalised_holds_its_bucket_back() -> None
 
 def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() -> None:
     """The one who has it by now would not know that they come, and could pass their bucket."""
-    w = world()
-    put(w, catchUp="all")
+    w = with_a_schedule(catchUp="all")
 
     def is_taken() -> None:
         w.clock.forward(seconds=40)  # longer than a shard's lease
@@ -376,8 +348,7 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
 
 def test_its_own_bucket_only() -> None:
     """An index that lags shows a schedule where it was."""
-    w = world()
-    put(w)
+    w = with_a_schedule()
     stale = Bucket.parse(w.row("s")["taskDateTime"])
     w.next_tick()
     (made,) = recurring(w).make_occurrences([(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + w.life)

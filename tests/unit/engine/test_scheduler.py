@@ -19,27 +19,19 @@ def scheduler(w: World) -> Scheduler:
     return Scheduler(store=w.store, dead_letters=w.dead_letters, rules=w.rules, clock=w.clock, decode=decode)
 
 
-def event(*rows: Row) -> Mapping[str, Any]:
-    """The stream's event for rows that were put into the table."""
+def put(w: World, *rows: Row) -> Mapping[str, Any]:
+    """Puts rows into the table. Returns the stream's event for them."""
+    for row in rows:
+        assert w.store.create(row)
     return {"Records": [{"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(r)}} for n, r in enumerate(rows)]}
 
 
-def put(w: World, *rows: Row) -> Mapping[str, Any]:
-    for row in rows:
-        assert w.store.create(row)
-    return event(*rows)
-
-
-def test_a_batch_gives_every_row_its_place() -> None:
+def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none() -> None:
     w = world()
     rows = [{"taskId": f"t{n}", "taskDateTime": str(bucket_at(5))} for n in range(3)]
     assigned = scheduler(w).handle(put(w, *rows))
     assert (assigned.seen, assigned.normalised, assigned.failed) == (3, 3, [])
     assert all(w.row(f"t{n}")["status"] == "scheduled" for n in range(3))
-
-
-def test_a_deleted_row_needs_no_place() -> None:
-    w = world()
     gone = {"Records": [{"eventID": "e", "dynamodb": {"OldImage": encode({"taskId": "gone"})}}]}
     assert scheduler(w).handle(gone) == Assigned(
         seen=0, normalised=0, moved=0, rejected=0, undelivered=0, wake_ups=[], failed=[]

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 import orjson
 import pytest
 from tests.unit.actions.support import a_context, a_task
-from tests.unit.engine.support import World, bucket_at, world
+from tests.unit.engine.support import World, world
 
 from dynatick.actions.handlers import Handler
 from dynatick.domain.lifecycle import MAX_ERROR_CHARACTERS, short
 from dynatick.domain.task import Task
-from dynatick.engine.ports import ActionContext
 from dynatick.engine.trace import MAX_BYTES, MAX_MESSAGE_CHARACTERS, described, trace_of
 from dynatick.errors import PermanentError, RetryableError
 from dynatick.store.codec import OWN_BYTES, encode, item_bytes
@@ -24,10 +23,19 @@ from dynatick.store.codec import OWN_BYTES, encode, item_bytes
 AGAIN = {"retryPolicy": {"minBackoffSeconds": 0, "maximumRetryAttempts": 2}}
 
 
-def deep(levels: int, error: Exception) -> None:
+def deep(levels: int, error: BaseException) -> None:
     if levels:
         deep(levels - 1, error)
     raise error
+
+
+def caught(raises: Callable[[], object]) -> BaseException:
+    """What a call raises."""
+    try:
+        raises()
+    except BaseException as error:
+        return error
+    raise AssertionError
 
 
 def raised(error: Exception, levels: int = 0) -> BaseException:
@@ -38,43 +46,31 @@ def raised(error: Exception, levels: int = 0) -> BaseException:
     raise AssertionError
 
 
-def test_it_names_file_line_function_and_statement() -> None:
+def test_it_names_file_line_function_and_statement_of_the_innermost_frames() -> None:
     lines = str(trace_of(raised(ValueError("no")))).splitlines()
     assert lines[0].startswith("engine/test_trace.py:")
     assert lines[0].endswith(" in raised: deep(levels, error)")
     assert lines[-1].endswith(" in deep: raise error")
-
-
-def test_the_innermost_frames_are_kept() -> None:
     lines = str(trace_of(raised(ValueError("no"), levels=50))).splitlines()
     assert len(lines) == 4
-    assert lines[-1].endswith("raise error")
+    assert lines[-1].endswith(" in deep: raise error")
 
 
 def test_it_is_short_whatever_the_code_looks_like() -> None:
-    names: dict[str, object] = {}
+    names: dict[str, Callable[[], object]] = {}
     exec(compile(f"def {'f' * 900}():\n    raise ValueError('no')\n", "x" * 500, "exec"), names)
-    try:
-        names["f" * 900]()  # type: ignore[operator]
-    except ValueError as error:
-        assert len(str(trace_of(error)).encode()) <= MAX_BYTES
+    assert len(str(trace_of(caught(names["f" * 900]))).encode()) <= MAX_BYTES
 
 
 def test_dynaticks_own_frames_are_left_out() -> None:
-    try:
-        Task.from_row({})
-    except Exception as error:
-        assert len(str(trace_of(error)).splitlines()) == 1, "this test's"
+    assert len(str(trace_of(caught(lambda: Task.from_row({})))).splitlines()) == 2, "this test's"
 
 
-def test_an_error_in_place_of_another_names_where_that_was_raised() -> None:
+def test_an_error_names_where_its_cause_was_raised_and_nothing_if_neither_was() -> None:
     declared = PermanentError("ValueError: no")
+    assert trace_of(declared) is None
     declared.__cause__ = raised(ValueError("no"))
     assert str(trace_of(declared)).endswith("raise error")
-
-
-def test_an_error_without_a_frame_has_none() -> None:
-    assert trace_of(ValueError("no")) is None
 
 
 class Unreadable(ValueError):
@@ -142,19 +138,13 @@ def of_many_causes() -> ValueError:
     return error
 
 
-def in_an_odd_file(name: str) -> ValueError:
+def in_an_odd_file(name: str) -> BaseException:
     """Raised in a function, a file and a line whose names no table takes."""
-    names: dict[str, object] = {}
     code = compile("def odd():\n    raise ValueError('\U0001f989' * 500)\n", "odd.py", "exec")
     function = types.FunctionType(
         code.co_consts[0].replace(co_filename=name, co_name=name), {"__name__": name, "__loader__": object()}
     )
-    names["odd"] = function
-    try:
-        function()
-    except ValueError as error:
-        return error
-    raise AssertionError
+    return caught(function)
 
 
 ODD_ERRORS: Mapping[str, Callable[[], BaseException]] = {
@@ -180,10 +170,8 @@ odd_errors = pytest.mark.parametrize("make", ODD_ERRORS.values(), ids=ODD_ERRORS
 @odd_errors
 def test_any_error_gives_texts_that_a_table_takes(make: Callable[[], BaseException]) -> None:
     error = make()
-    try:
-        deep_odd(50, error)
-    except BaseException as found:
-        trace, message = trace_of(found), described(found)
+    found = caught(lambda: deep(50, error))
+    trace, message = trace_of(found), described(found)
     assert trace is None or len(trace.encode()) <= MAX_BYTES
     assert type(message) is str
     assert len(message) <= MAX_MESSAGE_CHARACTERS + 200
@@ -193,14 +181,10 @@ def test_any_error_gives_texts_that_a_table_takes(make: Callable[[], BaseExcepti
 @odd_errors
 def test_a_task_that_raises_any_error_fails_with_what_can_be_read_of_it(make: Callable[[], BaseException]) -> None:
     w = world()
-
-    def fails(task: Task, context: ActionContext) -> None:
-        deep_odd(50, make())
-
-    w.insert("t", at=bucket_at(1), payload={"text": "x"}, retryPolicy={"minBackoffSeconds": 0})
-    w.insert("other", at=bucket_at(1))
+    w.insert("t", payload={"text": "x"}, retryPolicy={"minBackoffSeconds": 0})
+    w.insert("other")
     before = item_bytes(w.row("t"))
-    w.actions.behaviour["t"] = fails
+    w.actions.behaviour["t"] = lambda task, context: deep(50, make())
     w.ticks(8)
     assert (w.outcome("t"), w.outcome("other")) == ("failed", "completed")
     assert w.row("t")["error"]
@@ -212,13 +196,9 @@ def test_a_task_that_raises_any_error_fails_with_what_can_be_read_of_it(make: Ca
 def test_the_largest_errors_of_all_attempts_fit_into_a_row() -> None:
     w = world()
     again = {"minBackoffSeconds": 0, "maxBackoffSeconds": 0, "maximumRetryAttempts": 30}
-    w.insert("t", at=bucket_at(1), retryPolicy=again)
+    w.insert("t", retryPolicy=again)
     before = item_bytes(w.row("t"))
-
-    def fails(task: Task, context: ActionContext) -> None:
-        raise in_an_odd_file("\U0001f989/" * 5000)
-
-    w.actions.behaviour["t"] = fails
+    w.actions.behaviour["t"] = lambda task, context: deep(0, in_an_odd_file("\U0001f989/" * 5000))
     w.ticks(40)
     assert w.outcome("t") == "failed"
     assert item_bytes(w.row("t")) - before <= OWN_BYTES
@@ -256,12 +236,6 @@ class Noting(logging.Handler):
         self.named.append(record.__dict__["handler"])
 
 
-def deep_odd(levels: int, error: BaseException) -> None:
-    if levels:
-        deep_odd(levels - 1, error)
-    raise error
-
-
 def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:
     found = w.row(task_id)["attempts"]
     assert isinstance(found, list)
@@ -271,12 +245,8 @@ def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:
 @pytest.mark.parametrize("error", [ValueError("no"), RetryableError("not yet"), PermanentError("never")])
 def test_the_row_keeps_the_latest(error: Exception) -> None:
     w = world()
-
-    def fails(task: Task, context: ActionContext) -> None:
-        deep(context.attempt, error)
-
-    w.insert("t", at=bucket_at(1), **AGAIN)
-    w.actions.behaviour["t"] = fails
+    w.insert("t", **AGAIN)
+    w.actions.behaviour["t"] = lambda task, context: deep(context.attempt, error)
     w.ticks(4)
     found = attempts(w, "t")
     assert w.outcome("t") == "failed"
@@ -288,7 +258,7 @@ def test_the_row_keeps_the_latest(error: Exception) -> None:
 
 def test_a_task_that_completes_after_all_keeps_the_attempts_it_took() -> None:
     w = world()
-    w.insert("t", at=bucket_at(1), **AGAIN)
+    w.insert("t", **AGAIN)
     w.actions.behaviour["t"] = lambda task, context: deep(0, ValueError("no")) if context.attempt == 1 else None
     w.ticks(3)
     (found,) = attempts(w, "t")

@@ -13,7 +13,18 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot, fails, ids, is_record, passed, rules
+from tests.unit.engine.support import (
+    RiggedStore,
+    World,
+    bucket_at,
+    cannot,
+    fails,
+    ids,
+    is_record,
+    of,
+    passed,
+    rules,
+)
 
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
@@ -25,10 +36,11 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.assign import Assigned
 from dynatick.engine.bucket_record import bucket_record_id
-from dynatick.engine.cursor import cursor_id
+from dynatick.engine.cursor import acquire_shard, cursor_id
 from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
+from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Precision
 from dynatick.engine.scheduler import Scheduler
 from dynatick.engine.wake_up import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
@@ -114,12 +126,31 @@ class Second(World):
     def began_at(self, task_id: str) -> list[datetime]:
         return [at for one, at in self.began if one == task_id]
 
+    def sent_for(self) -> list[datetime]:
+        """The instants of the wake-ups that the queue has, which it forgets."""
+        return [at for _, at in self.queue.take()]
+
+    def woken(self, *messages: Message, early: float = 0.0) -> PassReport:
+        """What a wake-up reports that is delivered."""
+        (done,) = self.deliver(*messages, early=early)
+        assert done.woken is not None
+        return done.woken
+
 
 def world(**settings: object) -> Second:
     """A world at noon whose first tick has been."""
     made = Second(**settings)  # type: ignore[arg-type]
     made.tick()
     return made
+
+
+def with_planned(*seconds: float, **more: object) -> Second:
+    """A world at 12:01 with tasks t0, t1, … due so many seconds after noon, of which the queue has the wake-ups."""
+    w = world()
+    for n, due in enumerate(seconds):
+        w.insert_due(f"t{n}", due, **more)
+    w.next_tick()
+    return w
 
 
 def after_noon(seconds: float) -> datetime:
@@ -158,8 +189,9 @@ def test_a_wake_up_is_for_one_bucket_and_limited() -> None:
     others = [(bucket_at(1), Due(after_noon(33), "later")), (bucket_at(2), Due(after_noon(33), "elsewhere"))]
     long = [(bucket_at(3), Due(after_noon(130), f"{n:03d}" + "x" * 1000)) for n in range(60)]
     made = list(wake_ups_of([*others, *long, *reversed(of_a_second)], threads=16))
-    assert [(one.bucket.minute - bucket_at(0).minute, len(one.due)) for one in made] == [
-        (1, MAX_TASKS), (1, 1), (1, 1), (2, 1), (3, 47), (3, 13)
+    assert [(one.bucket, len(one.due)) for one in made] == [
+        (bucket_at(1), MAX_TASKS), (bucket_at(1), 1), (bucket_at(1), 1), (bucket_at(2), 1), (bucket_at(3), 47),
+        (bucket_at(3), 13),
     ]  # fmt: skip
     assert made[0].due == tuple(due for _, due in of_a_second[:MAX_TASKS]), "in the order of their instants"
     assert list(wake_ups_of([], threads=16)) == []
@@ -196,44 +228,31 @@ def test_what_counts_is_the_next_attempt_else_the_due_time(
 
 
 def test_a_tick_plans_the_buckets_of_the_next_two_once() -> None:
-    w = world()
-    for n, seconds in enumerate([70, 70.5, 71, 119.999, 125, 185]):
-        w.insert_due(f"t{n}", seconds)
-    w.insert_due("on-the-tick", 120)
-    w.next_tick()  # 12:01; the buckets through 12:02 were planned at noon, when they were empty
-    assert [at for _, at in w.queue.take()] == [after_noon(125)]
+    # At 12:01. The buckets through 12:02 were planned at noon, when they were empty.
+    w = with_planned(70, 70.5, 71, 119.999, 120, 125, 185)
+    assert w.sent_for() == [after_noon(125)]
     w.next_tick()
-    assert [at for _, at in w.queue.take()] == [after_noon(185)]
+    assert w.sent_for() == [after_noon(185)]
     w.tick()  # once more the same
-    assert w.queue.take() == []
+    assert w.sent_for() == []
     assert w.cursor().planned_through == bucket_at(4).minute
 
 
 def test_tasks_close_together_share_a_wake_up_and_what_is_due_on_the_tick_gets_its_pass() -> None:
-    w = world()
-    w.insert_due("a", 150.25)
-    w.insert_due("b", 151.25)
-    w.insert_due("c", 153)
-    w.insert_due("d", 180)
-    w.insert_due("e", 180)
-    w.next_tick()
+    w = with_planned(150.25, 151.25, 153, 180, 180)
     assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [
-        wake_up(("a", 150.25), ("b", 151.25), bucket=3), wake_up(("c", 153), bucket=3),
+        wake_up(("t0", 150.25), ("t1", 151.25), bucket=3), wake_up(("t2", 153), bucket=3),
         TickOnTime(tick=bucket_at(3).minute, shard=0),
     ]  # fmt: skip
 
 
 def test_a_held_shard_is_planned_all_the_same() -> None:
-    from dynatick.engine.cursor import acquire_shard
-
     w = world()
     w.insert_due("a", 150)
     w.clock.to(after_noon(55))
     assert acquire_shard(w.store, 0, bucket_at(0).minute, token="another's", now=w.clock()).cursor is not None
-    (invoked,) = w.next_tick()
-    assert invoked.passed is not None
-    assert invoked.passed.leased_elsewhere
-    assert [at for _, at in w.queue.take()] == [after_noon(150)]
+    assert passed(w.next_tick()).leased_elsewhere
+    assert w.sent_for() == [after_noon(150)]
 
 
 def test_planning_that_fails_harms_nothing() -> None:
@@ -245,25 +264,24 @@ def test_planning_that_fails_harms_nothing() -> None:
             raise cannot("read")
 
     w.rigged.before_poll = fails_for_the_plan
-    (invoked,) = w.next_tick()
-    assert invoked.passed is not None
-    assert invoked.passed.planning_failed == "cannot read: the table is not there"
+    assert passed(w.next_tick()).planning_failed == "cannot read: the table is not there"
     w.rigged.before_poll = None
     w.queue.refuses = True
     w.insert_due("b", 210)
-    (invoked,) = w.next_tick()
-    assert invoked.passed is not None
-    assert (invoked.passed.planned, invoked.passed.unsent) == (1, 1)
+    report = passed(w.next_tick())
+    assert (report.planned, report.unsent) == (1, 1)
     w.ticks(2)
     assert [task_id for task_id, _ in w.began] == ["a", "b"]
 
 
-def test_without_precision_second_nothing_is_planned() -> None:
+def test_without_precision_second_nothing_is_planned_and_no_task_is_woken_late() -> None:
     w = world()
-    w.wake_ups = None
-    w.insert_due("a", 150)
+    w.rules, w.wake_ups = replace(w.rules, precision=Precision.TICK), None
+    w.insert_due("t", 130)
     planned = w.cursor().planned_through
-    w.next_tick()
+    w.clock.to(after_noon(180.2))
+    report = passed(w.tick())
+    assert (report.completed, report.woken_late) == (1, 0)
     assert w.queue.take() == []
     assert w.cursor().planned_through == planned
 
@@ -272,69 +290,58 @@ def test_without_precision_second_nothing_is_planned() -> None:
 
 
 def test_a_task_begins_at_its_instant_and_never_before_it() -> None:
-    w = world()
-    w.insert_due("a", 150.3)
-    w.insert_due("b", 151.2)
-    w.next_tick()
-    (done,) = w.deliver(early=0.2)
-    for task_id, seconds in (("a", 150.3), ("b", 151.2)):
+    w = with_planned(150.3, 151.2)
+    woken = w.woken(early=0.2)
+    for task_id, seconds in (("t0", 150.3), ("t1", 151.2)):
         (at,) = w.began_at(task_id)
         assert timedelta() <= at - after_noon(seconds) < SOON
         assert w.outcome(task_id) == "completed"
-    assert done.woken is not None
-    assert (done.woken.due, done.woken.claimed, done.woken.completed) == (2, 2, 2)
-    assert 0 <= done.woken.lateness.max < SOON / timedelta(milliseconds=1)
+    assert (woken.due, woken.claimed, woken.completed) == (2, 2, 2)
+    assert 0 <= woken.lateness.max < SOON / timedelta(milliseconds=1)
 
 
-def test_the_tick_runs_what_no_wake_up_ran_and_nothing_twice() -> None:
-    w = world()
-    for n in range(6):
-        w.insert_due(f"t{n}", 150 + 2 * n)
-    w.next_tick()
+def test_the_tick_runs_and_counts_what_no_wake_up_ran_and_nothing_runs_twice() -> None:
+    w = with_planned(150, 152, 154, 156, 158, 160, 180)
     first, second, *lost = w.queue.take()
-    w.deliver(first, first, second)
+    for woken in (w.woken(first), w.woken(second)):
+        assert (woken.completed, woken.woken_late) == (1, 0)
+    w.deliver(first)
     assert sorted(task_id for task_id, _ in w.began) == ["t0", "t1"]
-    w.clock.to(after_noon(180))
-    w.tick()
-    assert sorted(task_id for task_id, _ in w.began) == [f"t{n}" for n in range(6)]
+    w.clock.to(after_noon(180.2))
+    report = passed(w.tick())
+    assert (report.claimed, report.woken_late) == (5, 4), "one was due on the tick"
+    assert w.row("_dynatick#tick#2026-12-31#12:03#0#0")["wokenLate"] == 4
+    assert sorted(task_id for task_id, _ in w.began) == [f"t{n}" for n in range(7)]
     w.deliver(*lost)  # late
-    assert len(w.began) == 6
+    assert len(w.began) == 7
     w.until_drained()
 
 
-CHANGES = {
-    "cancelled": lambda w: TaskClient(w.store, clock=w.clock).cancel("t"),
-    "rescheduled": lambda w: TaskClient(w.store, clock=w.clock).reschedule("t", due_at=after_noon(170)),
-    "deleted": lambda w: w.store.delete("t"),
-    "replaced": lambda w: w.rigged.put(scheduled_row("t", bucket_at(3), dueAt="2026-12-31T12:02:50Z")),
-    "another bucket": lambda w: w.rigged.put(scheduled_row("t", bucket_at(4), dueAt="2026-12-31T12:02:30Z")),
-    "unscheduled": lambda w: w.rigged.put({"taskId": "t", "dueAt": "2026-12-31T12:02:30Z"}),
-    "claimed by another process": lambda w: w.rigged.put(
-        scheduled_row(
-            "t",
-            bucket_at(3),
-            dueAt="2026-12-31T12:02:30Z",
-            status="running",
-            lease="of another",
-            leaseUntil="2026-12-31T12:04:00Z",
-            attempt=1,
-        )
+def over_it(**more: object) -> Callable[[Second], None]:
+    """Puts a row over the task's."""
+    row = scheduled_row("t0", bucket_at(3), dueAt="2026-12-31T12:02:30Z") | more
+    return lambda w: w.rigged.put(row)
+
+
+CHANGES: Mapping[str, Callable[[Second], object]] = {
+    "cancelled": lambda w: TaskClient(w.store, clock=w.clock).cancel("t0"),
+    "rescheduled": lambda w: TaskClient(w.store, clock=w.clock).reschedule("t0", due_at=after_noon(170)),
+    "deleted": lambda w: w.store.delete("t0"),
+    "replaced": over_it(dueAt="2026-12-31T12:02:50Z"),
+    "another bucket": over_it(taskDateTime=str(bucket_at(4))),
+    "unscheduled": lambda w: w.rigged.put({"taskId": "t0", "dueAt": "2026-12-31T12:02:30Z"}),
+    "claimed by another process": over_it(
+        status="running", lease="of another", leaseUntil="2026-12-31T12:04:00Z", attempt=1
     ),
-    "a retry": lambda w: w.rigged.put(
-        scheduled_row("t", bucket_at(3), dueAt="2026-12-31T12:02:30Z", nextAttemptAt="2026-12-31T12:02:55Z")
-    ),
+    "a retry": over_it(nextAttemptAt="2026-12-31T12:02:55Z"),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_task_that_was_changed_after_its_wake_up_was_sent_is_not_woken(change: str) -> None:
-    w = world()
-    w.insert_due("t", 150)
-    w.next_tick()
+    w = with_planned(150)
     CHANGES[change](w)
-    (done,) = w.deliver()
-    assert done.woken is not None
-    assert done.woken.claimed == 0
+    assert w.woken().claimed == 0
     assert w.began == []
 
 
@@ -362,17 +369,6 @@ def test_a_stale_wake_up_reads_and_writes_nothing() -> None:
     assert (w.rigged.reads, w.rigged.writes) == ([], [])
 
 
-def test_a_task_that_was_due_long_before_its_insert_runs_at_once() -> None:
-    w = world()
-    w.clock.to(after_noon(10))
-    assert w.store.create({"taskId": "t", "dueAt": "2021-12-31T03:00:00Z"})
-    w.inserted("t")
-    (done,) = w.deliver(*[(event, w.clock()) for event, _ in w.queue.take()])
-    assert not done.stale_wake_up
-    (began,) = w.began_at("t")
-    assert began < after_noon(20)
-
-
 @pytest.mark.parametrize("body", ["", "no JSON", "[]", "7", "{}", '{"dynatick": {"wakeUp": 7}}', "[" * 100_000])
 def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: str) -> None:
     assert world().message(body).malformed_wake_up is not None
@@ -396,53 +392,21 @@ def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
     assert 0 < together <= 2
 
 
-def test_a_claim_whose_answer_was_lost_is_known_by_its_token() -> None:
-    w = world()
-    w.insert_due("t", 150)
-    w.next_tick()
-    w.rigged.unanswered = lambda change: change.set.get("status") == "running"
-    w.deliver()
-    assert w.outcome("t") == "completed"
-
-
 def test_a_malformed_row_fails_with_its_reason() -> None:
-    w = world()
-    w.insert_due("t", 150, payload="no map")
-    w.next_tick()
+    w = with_planned(150, payload="no map")
     w.deliver()
-    assert w.outcome("t") == "failed"
-    assert "payload" in str(w.row("t")["error"])
+    assert w.outcome("t0") == "failed"
+    assert "payload" in str(w.row("t0")["error"])
 
 
 # -- late ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_counts_the_tasks_that_no_wake_up_began() -> None:
-    w = world()
-    for n in range(6):
-        w.insert_due(f"t{n}", 150 + 2 * n)
-    w.insert_due("on the tick", 180)
-    w.next_tick()
-    first, second, *_ = w.queue.take()
-    for done in w.deliver(first, second):
-        assert done.woken is not None
-        assert (done.woken.completed, done.woken.woken_late) == (1, 0)
-    w.clock.to(after_noon(180.2))
-    report = passed(w.tick())
-    assert (report.claimed, report.woken_late) == (5, 4)
-    assert w.row("_dynatick#tick#2026-12-31#12:03#0#0")["wokenLate"] == 4
-
-
 def test_a_wake_up_counts_the_tasks_that_it_began_late() -> None:
-    w = world()
-    w.insert_due("late", 150)
-    w.insert_due("soon enough", 155)
-    w.next_tick()
+    w = with_planned(150, 155)
     for seconds, (event, _), count in zip((155.1, 159.9), w.queue.take(), (1, 0), strict=True):
-        w.clock.to(after_noon(seconds))
-        done = w.message(json.dumps(event))
-        assert done.woken is not None
-        assert (done.woken.completed, done.woken.woken_late) == (1, count)
+        woken = w.woken((event, after_noon(seconds)))
+        assert (woken.completed, woken.woken_late) == (1, count)
 
 
 def test_what_only_a_tick_begins_and_a_backlog_are_not_woken_late() -> None:
@@ -465,40 +429,19 @@ def test_what_only_a_tick_begins_and_a_backlog_are_not_woken_late() -> None:
     assert (continued.completed, continued.woken_late) == (2, 0)
 
 
-def test_with_precision_tick_no_task_is_woken_late() -> None:
-    w = world()
-    w.rules, w.wake_ups = replace(w.rules, precision=Precision.TICK), None
-    w.insert_due("t", 130)
-    w.clock.to(after_noon(180.2))
-    report = passed(w.tick())
-    assert (report.completed, report.woken_late) == (1, 0)
-
-
 # -- on the tick -----------------------------------------------------------------------------------------------------
 
 
 def test_what_is_due_on_the_tick_begins_with_a_pass_that_starts_on_time() -> None:
-    w = world()
-    w.insert_due("t", 180)
-    w.next_tick()
-    ((event, at),) = w.queue.take()
-    (done,) = w.deliver((event, at), early=0.2)
+    w = with_planned(180)
+    (done,) = w.deliver(early=0.2)
     assert done.passed is None, "no pass runs inside the delivery"
     assert w.clock() >= after_noon(180)
-    (passed,) = w.run_started()
-    assert passed.passed is not None
-    assert passed.passed.tick == bucket_at(3).minute
-    (began,) = w.began_at("t")
+    assert passed(w.run_started()).tick == bucket_at(3).minute
+    (began,) = w.began_at("t0")
     assert timedelta() <= began - after_noon(180) < SOON
     w.tick(after_noon(180))  # EventBridge's own
     assert len(w.began) == 1
-
-
-def test_a_schedule_begins_on_time() -> None:
-    w = world()
-    w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
-    w.ticks(1)
-    assert on_time(w) == [3]
 
 
 def on_time(w: Second) -> list[int]:
@@ -557,87 +500,124 @@ def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass() -> No
     w = world()
     order = TickOnTime(tick=bucket_at(3).minute, shard=0)
     w.message(json.dumps(order.to_event()))
-    assert [at for _, at in w.queue.take()] == [after_noon(180)]
+    assert w.sent_for() == [after_noon(180)]
     w.clock.to(after_noon(181) + MAX_LATE)
     w.message(json.dumps(order.to_event()))
     assert w.started == []
     assert w.queue.take() == []
 
 
-# -- retries and further turns ---------------------------------------------------------------------------------------
+# -- what a wake-up does not end -------------------------------------------------------------------------------------
+
+
+BACKOFF = {"minBackoffSeconds": 40, "maxBackoffSeconds": 40}
+
+
+def always_fails(w: Second) -> None:
+    w.actions.behaviour["t"] = fails
+    w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
+
+
+def is_deferred_by_its_target(w: Second) -> None:
+    def defers(task: Task, context: ActionContext) -> None:
+        raise RateLimited(20, defer=True)
+
+    w.actions.behaviour["t"] = defers
+    w.insert_due("t", 130)
+
+
+def is_limited(w: Second) -> None:
+    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
+    is_deferred_by_its_target(w)
+
+
+def has_a_letter_that_is_refused(w: Second) -> None:
+    w.actions.behaviour["t"] = fails
+    w.dead_letters = MemoryDeadLetters(lambda letter: True)
+    w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
+
+
+def is_claimed_by_a_process_that_hangs(w: Second) -> None:
+    w.insert_due("t", 130)
+    w.claim("t", until=NOON + timedelta(minutes=50))
+
+
+def polls_for_an_hour(w: Second) -> None:
+    def polls(task: Task, context: ActionContext) -> None:
+        raise Reschedule(after=30)
+
+    w.actions.behaviour["t"] = polls
+    w.insert_due("t", 130)
+
+
+def is_paused(w: Second) -> None:
+    w.put(taskId="t", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
+    w.next_tick()
+    TaskClient(w.store, clock=w.clock).schedules.pause("t")
 
 
 def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
-    w = world()
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130, retryPolicy={"minBackoffSeconds": 4, "maxBackoffSeconds": 4, "maximumRetryAttempts": 2})
-    w.next_tick()
+    policy = {"minBackoffSeconds": 4, "maxBackoffSeconds": 4, "maximumRetryAttempts": 2}
+    w = with_planned(130, retryPolicy=policy)
+    w.actions.behaviour["t0"] = fails
     (planned,) = w.queue.take()
     w.deliver(planned)
     ((event, at),) = w.queue.take()
-    next_attempt = parse_instant(w.row("t")["nextAttemptAt"], "nextAttemptAt")
+    next_attempt = parse_instant(w.row("t0")["nextAttemptAt"], "nextAttemptAt")
     assert at == next_attempt
     w.deliver(planned)  # doubled: its instant no longer counts
     assert len(w.began) == 1
     w.deliver((event, at), early=0.1)
     w.deliver()
-    assert w.outcome("t") == "failed"
-    _, second, third = w.began_at("t")
+    assert w.outcome("t0") == "failed"
+    _, second, third = w.began_at("t0")
     assert second >= next_attempt
     assert timedelta(seconds=2) <= third - second < timedelta(seconds=6)
 
 
 def test_a_handler_that_polls_begins_its_turns_on_time() -> None:
-    w = world()
-    answers = iter([Reschedule(after=20), Reschedule(after=20), None])
+    w = with_planned(130)
 
     def polls(task: Task, context: ActionContext) -> None:
-        if (answer := next(answers)) is not None:
-            raise answer
+        if context.turn < 2:
+            raise Reschedule(after=20)
 
-    w.actions.behaviour["t"] = polls
-    w.insert_due("t", 130)
-    w.next_tick()
+    w.actions.behaviour["t0"] = polls
     for _ in range(3):
         w.deliver()
-    assert w.outcome("t") == "completed"
-    first, second, third = w.began_at("t")
+    assert w.outcome("t0") == "completed"
+    first, second, third = w.began_at("t0")
     for earlier, later in ((first, second), (second, third)):
         assert timedelta(seconds=20) <= later - earlier < timedelta(seconds=21)
 
 
-def test_a_retry_goes_into_a_bucket_that_is_still_open() -> None:
-    """A wake-up holds no cursor: a tick may have closed the bucket before its write."""
+def is_retry(change: ConditionalUpdate) -> bool:
+    return is_record(change) and change.set["status"] == "scheduled"
+
+
+def is_deferral(change: ConditionalUpdate) -> bool:
+    return change.task_id == "t" and attr.ERROR in change.set
+
+
+@pytest.mark.parametrize(
+    ("task", "is_move", "closed", "times"),
+    [(always_fails, is_retry, 7, 2), (has_a_letter_that_is_refused, is_deferral, 12, 1)],
+)
+def test_a_retry_or_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open(
+    task: Callable[[Second], None], is_move: Callable[[ConditionalUpdate], bool], closed: int, times: int
+) -> None:
+    """A wake-up holds no cursor: a tick may have closed the bucket before its write. The wake-up of the retry names the
+    bucket to which it was moved."""
     w = world(life=timedelta(minutes=14))
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130)
+    task(w)
     w.next_tick()
-
-    def is_retry(change: ConditionalUpdate) -> bool:
-        return is_record(change) and change.set["status"] == "scheduled"
-
-    first = w.rigged.meanwhile(is_retry, lambda: w.first_pass(7))
+    first = w.rigged.meanwhile(is_move, lambda: w.first_pass(closed))
     w.deliver()
     assert first.done
-    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
-    assert len(w.began) == 1
+    assert str(w.row("t")["taskDateTime"]) > str(bucket_at(closed))
+    assert (w.outcome("t"), len(w.began)) == (None, 1)
     w.deliver()
-    assert len(w.began) == 2, "its wake-up names the bucket to which it was moved"
-
-
-def test_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open() -> None:
-    w = world(life=timedelta(minutes=14))
-    has_a_letter_that_is_refused(w)
-    w.next_tick()
-
-    def is_deferral(change: ConditionalUpdate) -> bool:
-        return change.task_id == "t" and attr.ERROR in change.set
-
-    first = w.rigged.meanwhile(is_deferral, lambda: w.first_pass(12))
-    w.deliver()
-    assert first.done
-    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:12"
-    assert w.outcome("t") is None
+    assert len(w.began) == times
 
 
 def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
@@ -656,16 +636,14 @@ def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
 
 
 def test_a_retry_beyond_what_is_planned_is_left_to_the_planning() -> None:
-    w = world()
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130, retryPolicy={"minBackoffSeconds": 600, "maxBackoffSeconds": 600})
-    w.next_tick()
+    w = with_planned(130, retryPolicy={"minBackoffSeconds": 600, "maxBackoffSeconds": 600})
+    w.actions.behaviour["t0"] = fails
     w.deliver()
     assert w.queue.take() == []
-    next_attempt = parse_instant(w.row("t")["nextAttemptAt"], "nextAttemptAt")
+    next_attempt = parse_instant(w.row("t0")["nextAttemptAt"], "nextAttemptAt")
     while not w.queue.sent:
         w.next_tick()
-    assert [at for _, at in w.queue.take()] == [next_attempt]
+    assert w.sent_for() == [next_attempt]
     assert timedelta(minutes=1) < next_attempt - w.clock() <= timedelta(minutes=2)
 
 
@@ -697,37 +675,35 @@ def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler() -> None:
     assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [wake_up(("soon", 90), bucket=2)]
 
 
-def test_a_task_without_a_time_begins_at_once() -> None:
+@pytest.mark.parametrize("row", [{}, {"dueAt": "2021-12-31T03:00:00Z"}])
+def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(row: Row) -> None:
     w = world()
-    w.rigged.put({"taskId": "t"})
+    w.rigged.put({"taskId": "t", **row})
     w.inserted("t")
     ((event, at),) = w.queue.take()
-    assert at <= w.clock() + timedelta(milliseconds=1), "due times are rounded up to the millisecond"
-    w.message(json.dumps(event))
+    now = w.clock()
+    assert at <= now + timedelta(milliseconds=1), "due times are rounded up to the millisecond"
+    assert not w.message(json.dumps(event)).stale_wake_up
     (began,) = w.began_at("t")
-    assert began - at < SOON
+    assert began - now < SOON
 
 
-@pytest.mark.parametrize("how", ["redrive", "run_now", "reschedule", "by hand"])
+RETIMED: Mapping[str, Callable[[TaskClient, RiggedStore], object]] = {
+    "redrive": lambda client, store: (client.cancel("t"), client.redrive("t")),
+    "run_now": lambda client, store: (client.cancel("t"), client.run_now("t")),
+    "reschedule": lambda client, store: client.reschedule("t", due_at=after_noon(30)),
+    "by hand": lambda client, store: store.put({**of(store.peek("t")), "dueAt": "2026-12-31T12:00:45Z"}),
+}
+
+
+@pytest.mark.parametrize("how", RETIMED)
 def test_another_time_is_woken_by_the_scheduler(how: str) -> None:
     w = world()
-    client = TaskClient(w.store, clock=w.clock)
     w.insert_due("t", 600)
-    if how in ("redrive", "run_now"):
-        client.cancel("t")
     old = w.row("t")
-    match how:
-        case "redrive":
-            client.redrive("t")
-        case "run_now":
-            client.run_now("t")
-        case "reschedule":
-            client.reschedule("t", due_at=w.clock() + timedelta(seconds=30))
-        case _:
-            w.rigged.put({**old, "dueAt": "2026-12-31T12:00:45Z"})
+    RETIMED[how](TaskClient(w.store, clock=w.clock), w.rigged)
     w.scheduled([(w.row("t"), old)])
-    ((_, at),) = w.queue.take()
-    assert at == parse_instant(w.row("t")["dueAt"], "dueAt")
+    assert w.sent_for() == [parse_instant(w.row("t")["dueAt"], "dueAt")]
 
 
 def test_no_wake_up_makes_another_for_ever() -> None:
@@ -778,52 +754,6 @@ class Streamed(RiggedStore):
         if isinstance(result, Written):
             self._shown(change.task_id, old)
         return result
-
-
-BACKOFF = {"minBackoffSeconds": 40, "maxBackoffSeconds": 40}
-
-
-def always_fails(w: Second) -> None:
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
-
-
-def is_deferred_by_its_target(w: Second) -> None:
-    def defers(task: Task, context: ActionContext) -> None:
-        raise RateLimited(20, defer=True)
-
-    w.actions.behaviour["t"] = defers
-    w.insert_due("t", 130)
-
-
-def is_limited(w: Second) -> None:
-    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
-    is_deferred_by_its_target(w)
-
-
-def has_a_letter_that_is_refused(w: Second) -> None:
-    w.actions.behaviour["t"] = fails
-    w.dead_letters = MemoryDeadLetters(lambda letter: True)
-    w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
-
-
-def is_claimed_by_a_process_that_hangs(w: Second) -> None:
-    w.insert_due("t", 130)
-    w.claim("t", until=NOON + timedelta(minutes=50))
-
-
-def polls_for_an_hour(w: Second) -> None:
-    def polls(task: Task, context: ActionContext) -> None:
-        raise Reschedule(after=30)
-
-    w.actions.behaviour["t"] = polls
-    w.insert_due("t", 130)
-
-
-def is_paused(w: Second) -> None:
-    w.put(taskId="t", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
-    w.next_tick()
-    TaskClient(w.store, clock=w.clock).schedules.pause("t")
 
 
 def an_hour(w: Second, store: Streamed) -> Counter[str]:
@@ -892,7 +822,7 @@ def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
     rows = [w.row(task_id) for task_id in ("t0", "t1", "bad", "t2", "t3")]
     assigned = w.scheduled([(row, None) for row in rows])
     assert [key for key, _ in assigned.failed] == ["2"]
-    assert [at for _, at in w.queue.take()] == [after_noon(90), after_noon(92)]
+    assert w.sent_for() == [after_noon(90), after_noon(92)]
     w.rigged.throttled = lambda change: False
     w.scheduled([(row, None) for row in rows[2:]])
     assert sorted(at for _, at in w.queue.take()) == [after_noon(45), after_noon(94), after_noon(96)]
@@ -908,4 +838,4 @@ def test_with_ticks_five_minutes_apart_each_second_is_planned() -> None:
         w.insert_due(f"t{n}", due)
     w.clock.to(instant_of(bucket_at(5).minute))
     w.tick()
-    assert [at for _, at in w.queue.take()] == [after_noon(due) for due in seconds]
+    assert w.sent_for() == [after_noon(due) for due in seconds]
