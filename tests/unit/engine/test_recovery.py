@@ -67,6 +67,18 @@ def an_hour_a_tick() -> World:
     return w
 
 
+def refuse_recoveries(w: World) -> None:
+    """No recovery can be started, while passes can."""
+    invoke = w.invoke
+
+    def starts_passes_only(event: dict[str, dict[str, object]]) -> None:
+        if "recover" in event["dynatick"]:
+            raise cannot("invoke the processor")
+        invoke(event)
+
+    w.invoke = starts_passes_only  # type: ignore[method-assign, assignment]
+
+
 def recoveries(w: World) -> list[RecoveryOrder]:
     orders = [parse_event(event, w.clock()) for event in w.started]
     return [order for order in orders if isinstance(order, RecoveryOrder)]
@@ -139,17 +151,11 @@ def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on(
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(number)]
 
 
-def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time() -> None:
     w = world()
     crashed(w, *ids(4, "s"))
     w.insert(*ids(30), at=bucket_at(1))
-
-    def refuses(event: object) -> None:
-        raise cannot("invoke the processor")
-
-    monkeypatch.setattr(w, "invoke", refuses)
+    refuse_recoveries(w)
     (done,) = w.next_tick()
     assert done.passed is not None
     assert (done.passed.recovered, done.passed.completed) == (4, 34)
@@ -169,19 +175,12 @@ def test_a_recovery_that_runs_out_of_time_continues_at_once() -> None:
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(30)]
 
 
-def test_reclaimed_tasks_are_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reclaimed_tasks_are_progress() -> None:
     """A pass that could only reclaim, for no recovery could be started, goes on in a new invocation."""
     w = an_hour_a_tick()
     crashed(w, *ids(12), minute=60)
     w.actions.behaviour = dict.fromkeys(ids(12), takes(w, seconds=20))
-    invoke = w.invoke
-
-    def starts_passes_only(event: dict[str, dict[str, object]]) -> None:
-        if "recover" in event["dynatick"]:
-            raise cannot("invoke the processor")
-        invoke(event)
-
-    monkeypatch.setattr(w, "invoke", starts_passes_only)
+    refuse_recoveries(w)
     w.next_tick(60)
     assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -66,21 +66,6 @@ def recoveries(done: Sequence[Invoked]) -> list[PassReport]:
 @pytest.fixture(autouse=True)
 def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution_module, "RECORD_DELAY_SECONDS", 0.002)
-
-
-@pytest.fixture
-def logged() -> Iterator[list[logging.LogRecord]]:
-    """What the engine logs, wherever it goes otherwise."""
-    records: list[logging.LogRecord] = []
-
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    logger, kept = logging.getLogger("dynatick.engine"), Kept()
-    logger.addHandler(kept)
-    yield records
-    logger.removeHandler(kept)
 
 
 # -- what fits ----------------------------------------------------------------------------------------------
@@ -217,19 +202,6 @@ def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
     assert made.w.actions.times("long") == 0
     assert made.w.row("long")["attempt"] == 0
     assert made.w.cursor().drained_through < bucket_at(1).minute, "its bucket is not passed"
-
-
-def test_the_bucket_of_a_long_task_is_not_drained_before_it_ran() -> None:
-    made = Worked(max_continuations=0)
-    made.insert(*ids(7, "a"), seconds=10)
-    made.insert("long", seconds=60, timeoutSeconds=Decimal(60))
-    made.w.next_tick()
-    assert made.w.row("long")["status"] == "running"
-    made.w.clock.forward(minutes=10)
-    made.w.actions.behaviour.pop("long")
-    made.w.next_tick()
-    assert made.w.outcome("long") == "completed"
-    made.w.until_drained()
 
 
 def test_a_task_whose_process_died_is_not_reclaimed_with_too_little_time_left() -> None:
