@@ -230,17 +230,19 @@ def test_what_was_found_is_summed_over_the_round(w: ReconcileWorld) -> None:
     assert (w.kept.found, w.kept.repaired, w.kept.failed) == (1, 1, 0), "a new round counts anew"
 
 
-def test_a_round_that_never_gets_further_than_a_few_pages_a_day_reads_the_whole_table(w: ReconcileWorld) -> None:
+def test_a_round_of_a_few_pages_a_day_reads_the_whole_table_and_is_overdue_after_three_days(w: ReconcileWorld) -> None:
     """The table takes longer than a day, and each day's chain dies."""
     w.lose(60)
-    days = [w.one_page_a_segment()]
-    began_at = w.kept.began_at
-    while not days[-1].complete:
-        assert len(days) < 40
+    complete = w.one_page_a_segment().complete
+    began_at, overdue = w.kept.began_at, []
+    while not complete:
+        assert len(overdue) < 40
+        overdue.append(w.kept.is_overdue(w.clock()))
         w.started.clear()
         w.next_day()
-        days.append(w.one_page_a_segment())
-    assert len(days) > 3
+        complete = w.one_page_a_segment().complete
+    assert overdue[:5] == [False, False, False, True, True]
+    assert not w.kept.is_overdue(w.clock()), "it is complete"
     assert w.lost() == []
     assert max(Counter(w.scanned.scans).values()) == 1, "no page is read twice"
     assert (w.kept.repaired, w.kept.scanned, w.kept.began_at) == (60, 60, began_at)
@@ -520,15 +522,3 @@ def test_a_cursor_is_reported_once_in_a_chain(w: ReconcileWorld) -> None:
     w.clock.forward(hours=2)  # no tick has come
     kinds = sum((one.kinds for one in w.chain()), Counter[str]())
     assert kinds["cursor-behind"] == 1
-
-
-def test_a_round_that_takes_more_than_three_days_is_overdue(w: ReconcileWorld) -> None:
-    w.lose(60)
-    overdue = []
-    for _ in range(5):
-        w.one_page_a_segment()
-        overdue.append(w.kept.is_overdue(w.clock()))
-        w.next_day()
-    assert overdue == [False, False, False, True, True]
-    w.reconcile()
-    assert not w.kept.is_overdue(w.clock()), "it is complete"
