@@ -27,13 +27,7 @@ def nodes(shards_ever: int) -> list[tuple[range, int]]:
     return found
 
 
-@given(st.integers(1, 5000))
-def test_each_shard_but_the_first_is_served_by_one_node(shards_ever: int) -> None:
-    served = Counter(shard for shards, _ in nodes(shards_ever) for shard in split(shards)[0])
-    assert served == Counter(range(1, shards_ever))
-
-
-@given(st.integers(1, 2000), st.randoms(use_true_random=False), st.sampled_from([0.1, 0.5, 1.0]))
+@given(st.integers(1, 5000), st.randoms(use_true_random=False), st.sampled_from([0.0, 0.1, 0.5, 1.0]))
 def test_each_shard_is_served_once_whatever_fails_to_start(shards_ever: int, dice: Random, failing: float) -> None:
     """What a child that can't be started would have served, its parent serves, group by group."""
     served: Counter[int] = Counter()

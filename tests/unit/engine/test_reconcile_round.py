@@ -166,28 +166,19 @@ def one_segment(w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch) -> None:
 # -- segments --------------------------------------------------------------------------------------------------------
 
 
-def test_a_round_reads_each_page_of_each_segment_once(w: ReconcileWorld) -> None:
+def test_a_round_reads_each_page_of_each_segment_once_and_segments_side_by_side(w: ReconcileWorld) -> None:
     w.lose(30)
+    together = threading.Barrier(SEGMENTS)
+    # raises if the others don't come
+    w.scanned.before_scan = lambda segment, after: together.wait(timeout=60) if after is None else None
     found = w.reconcile()
+    assert not together.broken
     assert (found.found, found.repaired, found.scanned, found.failed) == (30, 30, 30, 0)
     assert (found.complete, found.continued, found.leased_elsewhere, w.started) == (True, False, False, [])
     assert w.lost() == []
     assert {(segment, of) for segment, of, _ in w.scanned.scans} == {(n, SEGMENTS) for n in range(SEGMENTS)}
     assert max(Counter(w.scanned.scans).values()) == 1
     assert len(w.scanned.scans) == found.pages
-
-
-def test_segments_are_read_side_by_side(w: ReconcileWorld) -> None:
-    w.lose(30)
-    together = threading.Barrier(SEGMENTS)
-
-    def meet(segment: int, after: str | None) -> None:
-        if after is None:
-            together.wait(timeout=60)  # raises if the others don't come
-
-    w.scanned.before_scan = meet
-    assert w.reconcile().complete
-    assert not together.broken
 
 
 def test_the_row_says_how_many_segments_its_round_has(w: ReconcileWorld) -> None:

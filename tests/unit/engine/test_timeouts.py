@@ -128,18 +128,14 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "own", "of_handler"),
-    [(10, {}, None), (1, {"timeoutSeconds": Decimal(1)}, 100)],
-    ids=["it declares nothing", "its own timeout counts, and not its handler's"],
+    ("seconds", "own"),
+    [(10, {}), (1, {"timeoutSeconds": Decimal(1)})],
+    ids=["it declares nothing", "a second"],
 )
-def test_a_task_that_fits_is_begun_in_the_last_seconds(
-    seconds: float, own: dict[str, object], of_handler: int | None
-) -> None:
+def test_a_task_that_fits_is_begun_in_the_last_seconds(seconds: float, own: dict[str, object]) -> None:
     made = Worked()
     made.insert(*ids(7, "a"), seconds=10)
     made.insert("last", seconds=seconds, **own)
-    if of_handler is not None:
-        made.w.actions.timeouts["last"] = of_handler
     (report,) = reports(made.w.next_tick())
     assert (report.completed, report.released) == (8, 0)
 
