@@ -216,7 +216,9 @@ def test_a_worker_that_starts_late_does_nothing() -> None:
 def test_a_worker_claims_nothing_once_its_order_is_over() -> None:
     w = world_with(400)
     hold_shard(w)
-    worked = work(w, replace(an_order(), until=w.clock() + timedelta(seconds=0.1)))
+    until = w.clock() + timedelta(seconds=20)
+    w.actions.behaviour["t0003"] = lambda task, context: w.clock.forward(seconds=20) and None
+    worked = work(w, replace(an_order(), until=until))
     assert 0 < worked.completed == worked.claimed < 400
     assert {w.row(task_id)["status"] for task_id in ids(400)} == {"completed", "scheduled"}
 
