@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import Once, World, bucket_at, cannot, is_claim, of, world
+from tests.unit.engine.support import Once, World, bucket_at, cannot, ids, is_claim, of, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket
@@ -96,13 +96,21 @@ def test_when_a_lease_is_over(until: object, over: bool) -> None:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
+def world_with(*task_ids: str) -> World:
+    """Tasks wait in a bucket that is due."""
+    w = world()
+    for task_id in task_ids:
+        w.rigged.put(scheduled_row(task_id, HERE))
+    return w
+
+
 def claimer(w: World, prefix: str = "mine") -> Claimer:
     tokens = iter(range(10_000))
     return Claimer(w.store, w.placer(), w.clock, lambda: f"{prefix}/{next(tokens)}")
 
 
-def claim(w: World, *ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
-    return claimer(w).claim([(bucket, task_id) for task_id in ids], lease_until=w.clock() + timedelta(minutes=2))
+def claim(w: World, *task_ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
+    return claimer(w).claim([(bucket, task_id) for task_id in task_ids], lease_until=w.clock() + timedelta(minutes=2))
 
 
 def kinds(verdicts: Sequence[Verdict]) -> list[str]:
@@ -139,20 +147,17 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
 
 
 def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
-    w = world()
-    for n in range(25):
-        w.rigged.put(scheduled_row(f"t{n:02d}", HERE))
+    w = world_with(*ids(25))
     made = claimer(w)
     w.rigged.forget()
-    verdicts = made.claim([(HERE, f"t{n:02d}") for n in range(25)], lease_until=w.clock())
+    verdicts = made.claim([(HERE, task_id) for task_id in ids(25)], lease_until=w.clock())
     assert kinds(verdicts) == ["Claimed"] * 25
     assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
 
 
 @pytest.mark.parametrize("lost", ["claims", "every write"])
 def test_answers_that_are_lost_change_nothing(lost: str) -> None:
-    w = world()
-    w.rigged.put(scheduled_row("waits", HERE))
+    w = world_with("waits")
     w.rigged.put({**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)})
     w.rigged.unanswered = is_claim if lost == "claims" else (lambda change: not change.task_id.startswith("_"))
     verdicts = claim(w, "waits", "released")
@@ -161,9 +166,7 @@ def test_answers_that_are_lost_change_nothing(lost: str) -> None:
 
 
 def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
-    w = world()
-    for task_id in ("once", "always"):
-        w.rigged.put(scheduled_row(task_id, HERE))
+    w = world_with("once", "always")
     first = Once(lambda change: change.task_id == "once")
     w.rigged.throttled = lambda change: first(change) or change.task_id == "always"
     assert kinds(claim(w, "once", "always")) == ["Claimed", "Contended"]
@@ -237,9 +240,7 @@ def test_a_rejection_that_the_dead_letter_queue_refuses_holds_its_bucket_back() 
 
 def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
     """To give up what was claimed would cost each of the batch an attempt, and wait for its lease to expire."""
-    w = world()
-    for task_id in ("a", "b", "c"):
-        w.rigged.put(scheduled_row(task_id, HERE))
+    w = world_with("a", "b", "c")
     made = claimer(w)
     w.rigged.throttled = lambda change: change.task_id == "b"
 
@@ -264,8 +265,7 @@ def test_a_table_that_is_not_there_is_a_fault() -> None:
 
 def test_what_is_released_is_claimed_at_once_and_the_old_token_opens_nothing_then() -> None:
     """To go on at once it is taken with the batch, and has not expired."""
-    w = world()
-    w.rigged.put(scheduled_row("t", HERE))
+    w = world_with("t")
     (first,) = claim(w, "t")
     assert isinstance(first, Claimed)
     assert isinstance(w.store.write(release(first.task)), Written)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from tests.builders import NOON
 from tests.unit.domain.support import refusal
-from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, World, is_cursor, of
+from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, is_cursor, of
 
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import is_own_row
@@ -30,6 +30,8 @@ FULL = Cursor(
     idle_ticks=8,
     last_tick="2026-12-31#11:58",
 )
+FREE = replace(FULL, lease=None, lease_until=None)
+MINE = replace(FREE, closed_through=NOON_MINUTE + 1, lease="mine", lease_until=NOON + SHARD_LEASE, version=8)
 
 
 def stored(cursor: Cursor) -> RiggedStore:
@@ -43,7 +45,7 @@ def stored(cursor: Cursor) -> RiggedStore:
 
 def test_a_cursor_is_read_as_it_was_written() -> None:
     assert read_cursor(stored(FULL), 3, NOON) == FULL
-    bare = replace(FULL, lease=None, lease_until=None, idle_since=None, idle_ticks=0, last_tick=None)
+    bare = replace(FREE, idle_since=None, idle_ticks=0, last_tick=None)
     assert read_cursor(stored(bare), 3, NOON) == bare
 
 
@@ -115,49 +117,42 @@ def test_a_save_without_an_answer_is_a_fault() -> None:
 # -- taking ----------------------------------------------------------------------------------------------------------
 
 
+def acquire(store: RiggedStore, tick: int = NOON_MINUTE + 1, *, seconds: float = 0) -> Cursor | None:
+    """So many seconds after noon."""
+    return acquire_shard(store, 3, tick, token="mine", now=NOON + timedelta(seconds=seconds)).cursor
+
+
 def test_acquiring_a_shard_closes_its_buckets() -> None:
-    free = replace(FULL, lease=None, lease_until=None)
-    store = stored(free)
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
-    assert taken == replace(
-        free, closed_through=NOON_MINUTE + 1, lease="mine", lease_until=NOON + SHARD_LEASE, version=8
-    )
-    assert read_cursor(store, 3, NOON) == taken
+    store = stored(FREE)
+    assert acquire(store) == read_cursor(store, 3, NOON) == MINE
 
 
 def test_a_shard_that_another_process_has_leased_is_closed_all_the_same() -> None:
     store = stored(FULL)
-    assert acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor is None
-    now = read_cursor(store, 3, NOON)
-    assert now == replace(FULL, closed_through=NOON_MINUTE + 1, version=8)
+    assert acquire(store) is None
+    assert read_cursor(store, 3, NOON) == replace(FULL, closed_through=NOON_MINUTE + 1, version=8)
 
 
 def test_a_leased_shard_that_is_closed_already_costs_no_write() -> None:
     store = stored(FULL)
-    assert acquire_shard(store, 3, NOON_MINUTE, token="mine", now=NOON).cursor is None
+    assert acquire(store, NOON_MINUTE) is None
     assert store.writes == []
 
 
 @pytest.mark.parametrize(("seconds", "taken"), [(30, False), (34, False), (34.1, True), (3600, True)])
 def test_a_process_that_has_gone_silent_loses_the_shard(seconds: float, taken: bool) -> None:
-    store = stored(FULL)
-    cursor = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON + timedelta(seconds=seconds)).cursor
-    assert (cursor is not None) is taken
+    assert (acquire(stored(FULL), seconds=seconds) is not None) is taken
 
 
 def test_a_lost_race_for_the_shard_is_run_again() -> None:
-    store = stored(replace(FULL, lease=None))
-    store.meanwhile(
-        is_cursor,
-        lambda: store.put({**of(store.peek(cursor_id(3))), "closedThrough": "2026-12-31#12:09", "version": 8}),
-    )
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
-    assert taken is not None
-    assert (taken.closed_through, taken.version) == (NOON_MINUTE + 9, 9)
+    store = stored(FREE)
+    further = replace(FREE, closed_through=NOON_MINUTE + 9, version=8)
+    store.meanwhile(is_cursor, lambda: store.put({"taskId": cursor_id(3), **further.to_row()}))
+    assert acquire(store) == replace(MINE, closed_through=NOON_MINUTE + 9, version=9)
 
 
 def test_a_race_that_never_ends_is_a_fault() -> None:
-    store = stored(replace(FULL, lease=None))
+    store = stored(FREE)
 
     def another_is_always_first(change: ConditionalUpdate) -> None:
         row = of(store.peek(cursor_id(3)))
@@ -165,7 +160,7 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
 
     store.before_write = another_is_always_first
     with pytest.raises(StoreError, match="cannot acquire shard 3: its cursor was changed by others 10 times"):
-        acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON)
+        acquire(store)
 
 
 def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
@@ -173,7 +168,7 @@ def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
 
     Taken for another's, the shard would stand still until its own lease is over.
     """
-    store = stored(replace(FULL, lease=None))
+    store = stored(FREE)
     write = store.write
     first = Once(is_cursor)
 
@@ -183,26 +178,12 @@ def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
         return write(change)
 
     store.write = sent_twice
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
-    assert taken is not None
-    assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
+    assert acquire(store) == MINE
 
 
 def test_closing_a_leased_shard_may_race_with_its_holder() -> None:
     """The holder ends meanwhile: then the shard is free, and taken."""
     store = stored(FULL)
-    free = replace(FULL, lease=None, lease_until=None, version=8)
+    free = replace(FREE, version=8)
     store.meanwhile(is_cursor, lambda: store.put({"taskId": cursor_id(3), **free.to_row()}))
-    taken = acquire_shard(store, 3, NOON_MINUTE + 1, token="mine", now=NOON).cursor
-    assert taken is not None
-    assert (taken.lease, taken.closed_through) == ("mine", NOON_MINUTE + 1)
-
-
-# -- in a pass -------------------------------------------------------------------------------------------------------
-
-
-def test_a_new_tables_first_tick_needs_nothing_but_the_table() -> None:
-    w = World()
-    w.insert("t")
-    w.ticks(2)
-    assert w.outcome("t") == "completed"
+    assert acquire(store) == replace(MINE, version=9)

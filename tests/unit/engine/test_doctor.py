@@ -98,15 +98,13 @@ def scan(world: InProcess, **options: object) -> tuple[Reconciled, list[Finding]
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: str) -> None:
+def test_what_is_wrong_is_found_without_a_write_and_repaired_for_good(world: InProcess, name: str) -> None:
     row, kind = WRONG[name]
     put(world, row)
-    placer = world.placer()
+    world.placer()  # writes the settings
     assert isinstance(world.store, MemoryStore)
     before = dict(world.store._items)
-    reported: list[Finding] = []
-    report = reconcile(placer, clock=world.clock, repair=False, report_finding=reported.append)
-    (finding,) = reported
+    report, (finding,) = scan(world, repair=False)
     assert (finding.kind, finding.task_id, finding.repaired, finding.left) == (kind, "x", False, None)
     assert finding.remedy == REMEDIES[kind]
     assert (report.scanned, report.found, report.repaired, report.failed) == (1, 1, 0, 0)
@@ -114,17 +112,12 @@ def test_what_is_wrong_is_found_and_nothing_is_written(world: InProcess, name: s
     assert report.examples == [("x", finding.why)]
     assert world.store._items == before
 
-
-@pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_repaired_for_good(world: InProcess, name: str) -> None:
-    put(world, WRONG[name][0])
     report, (finding,) = scan(world)
     assert (finding.repaired, finding.left, report.repaired, report.failed) == (True, None, 1, 0)
     assert scan(world)[0].found == 0
     world.next_tick(601)
-    row = world.row("x")
     ended = "failed" if name in ("it cannot be understood", "its status is none of ours") else "completed"
-    assert row["outcome"] == ended
+    assert world.outcome("x") == ended
     assert len(world.dead_letters.letters) == (ended == "failed")
 
 

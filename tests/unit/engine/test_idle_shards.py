@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -28,17 +29,42 @@ from dynatick.engine.work_order import WorkOrder
 SHARDS = 8
 
 
-def idle_world(*, settled: int = 12, **more: Any) -> World:
+def idle_world(*, settled: int = 12) -> World:
     """An installation of several shards in which nothing has been due for a while."""
-    w = world(rules=rules(grid=Grid(shard_count=SHARDS), in_one_thread=True), **more)
-    for _ in range(settled):
-        w.next_tick()
+    w = world(rules=rules(grid=Grid(shard_count=SHARDS), in_one_thread=True))
+    w.ticks(settled)
     w.rigged.forget()
     return w
 
 
 def minute(w: World) -> int:
     return int((w.clock() - NOON).total_seconds() // 60)
+
+
+def before_closing(ticks: int = 1) -> World:
+    """An idle world whose next tick (or the one so many ticks later) writes the cursors."""
+    w = idle_world()
+    while NOON_MINUTE + minute(w) + ticks - w.cursor(4).closed_through < CLOSE_EVERY:
+        w.next_tick()
+    return w
+
+
+def insert_for_next_tick(w: World, shard: int, task_id: str = "t") -> int:
+    """Returns the minute of its bucket."""
+    w.insert(task_id, at=bucket_at(minute(w) + 1, shard))
+    return minute(w) + 1
+
+
+def assert_serves(w: World, shard: int, task_id: str = "t") -> None:
+    """A task that is due at the next tick runs there."""
+    insert_for_next_tick(w, shard, task_id)
+    w.next_tick()
+    assert w.outcome(task_id) == "completed"
+
+
+def order_at(minutes: int) -> dict[str, dict[str, object]]:
+    """Of all shards that a tick doesn't serve itself."""
+    return {"dynatick": {"tick": str(bucket_at(minutes)), "shards": [1, SHARDS - 1]}}
 
 
 def group_of(done: list[Invoked]) -> Invoked:
@@ -49,13 +75,15 @@ def group_of(done: list[Invoked]) -> Invoked:
 # -- what an idle shard costs ----------------------------------------------------------------------------------------
 
 
-def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased() -> None:
+def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_its_drained_watermark_follows() -> None:
     w = idle_world()
     ticks = 3 * CLOSE_EVERY
     for _ in range(ticks):
         done = w.next_tick()
         assert len(done) == 2, "the tick, and one invocation for all other shards"
         assert (group_of(done).groups[0].idle, group_of(done).groups[0].busy) == (SHARDS - 1, [])
+        for shard in range(1, SHARDS):
+            assert NOON_MINUTE + minute(w) - w.cursor(shard).drained_through <= 3 * CLOSE_EVERY
     for shard in range(1, SHARDS):
         written = [change for change in w.rigged.writes if change.task_id == cursor_id(shard)]
         assert len(written) == ticks / CLOSE_EVERY
@@ -66,8 +94,7 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased() -> 
 
 def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
     w = idle_world()
-    for _ in range(5 * CLOSE_EVERY):
-        w.next_tick()
+    w.ticks(5 * CLOSE_EVERY)
     polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
     drained = w.cursor(5).drained_through
     for closed in range(drained - 2 * CLOSE_EVERY + 1, drained + 1):
@@ -77,34 +104,21 @@ def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more
     assert len(polls) <= 4 * 5 * CLOSE_EVERY
 
 
-def test_the_drained_watermark_of_an_idle_shard_follows() -> None:
-    w = idle_world()
-    for _ in range(20):
-        w.next_tick()
-        for shard in range(1, SHARDS):
-            behind = NOON_MINUTE + minute(w) - w.cursor(shard).drained_through
-            assert behind <= 3 * CLOSE_EVERY
-
-
 def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_busy_one_starts_at_once() -> None:
     w = idle_world()
     w.next_tick()
-    now = minute(w) + 1
-    w.insert("t", at=bucket_at(now, 2))
-    w.rigged.forget()
+    now = insert_for_next_tick(w, 2)
     events: list[object] = []
     w.rigged.before_poll = lambda bucket: events.append((bucket.minute - NOON_MINUTE - now, bucket.shard))
+    invoke = w.invoke
 
-    class Invoker:
-        def invoke(self, event: Mapping[str, Any]) -> None:
-            if "shard" in event["dynatick"]:
-                events.append(f"pass of {event['dynatick']['shard']}")
-            w.invoke(event)
+    def noted(event: Mapping[str, Any]) -> None:
+        events.append(f"pass of {event['dynatick']['shard']}")
+        invoke(event)
 
+    w.invoke = noted  # type: ignore[method-assign]
     w.clock.to(NOON + timedelta(minutes=now))
-    processor = replace(w.processor, invoker=Invoker())
-    order = {"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}}
-    done = processor.handle(order, hard_end=w.clock() + timedelta(minutes=2))
+    done = w.handle(order_at(now))
     assert events[:4] == [(0, 1), (0, 2), "pass of 2", (0, 3)]
     older = [one for one in events if isinstance(one, tuple) and one[0] < 0]
     assert older and events.index(older[0]) == SHARDS, "when all have had the first"
@@ -116,9 +130,7 @@ def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_b
 
 def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first() -> None:
     w = idle_world()
-    w.insert("t", at=bucket_at(minute(w) + 1, 2))
-    w.next_tick()
-    w.rigged.forget()
+    assert_serves(w, 2)
     done = w.next_tick()
     assert group_of(done).groups[0].busy == [2]
     assert [one.passed.shard for one in done if one.passed] == [0, 2]
@@ -148,9 +160,7 @@ def test_a_task_put_into_a_bucket_whose_tick_is_over_runs_at_the_next_one(ticks:
 
 
 def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs_at_the_next_tick() -> None:
-    w = idle_world()
-    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY:
-        w.next_tick()
+    w = before_closing()
     closing = w.rigged.meanwhile(
         lambda change: change.task_id == cursor_id(4), lambda: w.insert("t", at=bucket_at(minute(w), 4))
     )
@@ -163,8 +173,7 @@ def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs
 
 def test_a_task_that_the_index_shows_late_holds_back_the_drained_watermark_and_runs() -> None:
     w = idle_world()
-    now = minute(w) + 1
-    w.insert("t", at=bucket_at(now, 4))
+    now = insert_for_next_tick(w, 4)
     until = w.clock() + timedelta(seconds=110)
     w.rigged.hidden = lambda entry: w.clock() < until
     for _ in range(3 * CLOSE_EVERY):
@@ -186,14 +195,13 @@ def test_after_an_outage_an_idle_shard_gets_a_pass_of_its_own() -> None:
 def test_an_unfinished_task_gets_a_pass_at_each_tick() -> None:
     """Another process runs it: it holds its shard back, and is reclaimed once its lease expires."""
     w = idle_world()
-    w.insert("t", at=bucket_at(minute(w) + 1, 3))
+    insert_for_next_tick(w, 3)
     w.claim("t", until=w.clock() + timedelta(minutes=3))
     for _ in range(2):
         done = w.next_tick()
         assert group_of(done).groups[0].busy == [3]
         assert w.outcome("t") is None
-    for _ in range(4):
-        w.next_tick()
+    w.ticks(4)
     assert w.outcome("t") == "completed"
 
 
@@ -229,8 +237,7 @@ def test_rule_03_an_idle_shard_drains_only_what_an_earlier_write_had_closed_for_
         for one in range(NOON_MINUTE - 5, w.cursor(shard).closed_through + 1):
             closed_at[shard, one] = NOON
     w.rigged.before_write = check
-    for _ in range(30):
-        w.next_tick()
+    w.ticks(30)
     assert all(w.cursor(shard).drained_through > NOON_MINUTE + 15 for shard in range(SHARDS))
 
 
@@ -277,35 +284,24 @@ def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it() -> None:
 
 
 def test_rule_16_whoever_has_written_a_cursor_meanwhile_serves_its_shard() -> None:
-    w = idle_world()
-    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY:
-        w.next_tick()
+    w = before_closing()
     w.insert("t", at=bucket_at(minute(w) + 5, 4))
     acquired = w.rigged.meanwhile(
         lambda change: change.task_id == cursor_id(4),
-        lambda: acquire_shard(MemoryView(w), 4, NOON_MINUTE + minute(w), token="other", now=w.clock()),
+        lambda: acquire_shard(w.store, 4, NOON_MINUTE + minute(w), token="other", now=w.clock()),
     )
     done = w.next_tick()
     assert acquired.done and w.cursor(4).lease == "other", "the idle write was refused"
     assert group_of(done).fault is None
-    for _ in range(6):
-        w.next_tick()
+    w.ticks(6)
     assert w.outcome("t") == "completed"
-
-
-class MemoryView(MemoryStore):
-    """The table of a world, without its rigging."""
-
-    def __init__(self, of: World) -> None:
-        super().__init__()
-        self._items, self._lock = of.rigged._items, of.rigged._lock
 
 
 def test_a_leased_shard_gets_a_pass_and_its_holder_learns_of_the_closing() -> None:
     w = idle_world()
     holder = acquire_shard(w.store, 4, NOON_MINUTE + minute(w), token="holder", now=w.clock()).cursor
     assert holder is not None
-    w.handle({"dynatick": {"tick": str(bucket_at(minute(w))), "shards": [1, SHARDS - 1]}})
+    w.handle(order_at(minute(w)))
     assert [event["dynatick"]["shard"] for event in w.started] == [4]  # type: ignore[index]
 
 
@@ -313,8 +309,7 @@ def test_a_late_answer_of_the_table_costs_polls_and_writes_nothing() -> None:
     """The cursors are read eventually consistently."""
     w = idle_world()
     old = {shard: w.store.get(cursor_id(shard)) for shard in range(1, SHARDS)}
-    for _ in range(2 * CLOSE_EVERY):
-        w.next_tick()
+    w.ticks(2 * CLOSE_EVERY)
     now = {shard: w.cursor(shard) for shard in range(1, SHARDS)}
     get_many = w.rigged.get_many
 
@@ -323,9 +318,7 @@ def test_a_late_answer_of_the_table_costs_polls_and_writes_nothing() -> None:
         return found | {cursor_id(shard): row for shard, row in old.items() if cursor_id(shard) in found}
 
     w.rigged.get_many = late  # type: ignore[method-assign]
-    w.insert("t", at=bucket_at(minute(w) + 1, 4))
-    w.next_tick()
-    assert w.outcome("t") == "completed"
+    assert_serves(w, 4)
     assert {shard: w.cursor(shard) for shard in range(1, SHARDS) if shard != 4} == {
         shard: cursor for shard, cursor in now.items() if shard != 4
     }
@@ -340,13 +333,10 @@ class Dies(BaseException):
 
 @pytest.mark.parametrize("at", range(0, 4 * SHARDS, 3))
 def test_the_next_tick_serves_the_shards_of_an_invocation_that_dies_half_way(at: int) -> None:
-    w = idle_world()
-    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY:
-        w.next_tick()  # to the tick that polls and writes most
+    w = before_closing()  # that tick polls and writes most
     now = minute(w) + 1
-    for shard in range(1, SHARDS):
-        if shard % 3 == 0:
-            w.insert(f"t{shard}", at=bucket_at(now, shard))
+    for shard in (3, 6):
+        insert_for_next_tick(w, shard, f"t{shard}")
     calls = 0
 
     def dies(_: object) -> None:
@@ -358,23 +348,18 @@ def test_the_next_tick_serves_the_shards_of_an_invocation_that_dies_half_way(at:
     w.clock.to(NOON + timedelta(minutes=now))
     w.rigged.before_poll = dies
     w.rigged.before_write = dies
-    try:
-        w.handle({"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}})
-    except Dies:
-        w.started.clear()  # those that it started die, too
+    with suppress(Dies):
+        w.handle(order_at(now))
     w.rigged.before_poll = w.rigged.before_write = None
-    w.started.clear()
+    w.started.clear()  # those that it started die, too
     w.next_tick()
-    assert [w.outcome(f"t{shard}") for shard in range(1, SHARDS) if shard % 3 == 0] == ["completed"] * 2
-    w.insert("later", at=bucket_at(minute(w) + 1, 1))
-    w.next_tick()
-    assert w.outcome("later") == "completed"
+    assert (w.outcome("t3"), w.outcome("t6")) == ("completed", "completed")
+    assert_serves(w, 1, "later")
 
 
 def test_what_is_wrong_with_one_shard_holds_up_no_other() -> None:
     w = idle_world()
-    now = minute(w) + 1
-    w.insert("t", at=bucket_at(now, 5))
+    insert_for_next_tick(w, 5)
 
     def refuses(bucket: Bucket) -> None:
         if bucket.shard == 2:
@@ -399,19 +384,13 @@ def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick() -> None
         "cannot write the cursor of shard 3: ReadTimeoutError: no answer"
     ]
     w.rigged.unanswered = lambda change: False
-    w.insert("t", at=bucket_at(minute(w) + 1, 3))
-    w.next_tick()
-    assert w.outcome("t") == "completed"
+    assert_serves(w, 3)
 
 
 def test_two_ticks_that_overlap_run_each_task_once_and_count_a_tick_once() -> None:
-    w = idle_world()
-    while NOON_MINUTE + minute(w) + 1 - w.cursor(4).closed_through < CLOSE_EVERY - 1:
-        w.next_tick()
-    for _ in range(3):  # ticks that note the record, and one that writes the cursors
-        now = minute(w) + 1
-        w.insert(f"t{now}", at=bucket_at(now, 6))
-        order = {"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}}
+    w = before_closing(2)
+    for task_id in ("a", "b", "c"):  # at ticks that note the record, and one that writes the cursors
+        order = order_at(insert_for_next_tick(w, 6, task_id))
         before = idle_ticks(w, 4)
         other = w.rigged.meanwhile(
             lambda change: change.task_id in (idle_record_id(0), cursor_id(4)), lambda order=order: w.handle(order)
@@ -419,11 +398,11 @@ def test_two_ticks_that_overlap_run_each_task_once_and_count_a_tick_once() -> No
         w.next_tick()
         assert other.done
         assert idle_ticks(w, 4) == before + 1
-        assert w.actions.times(f"t{now}") == 1
+        assert w.actions.times(task_id) == 1
 
 
 def idle_ticks(w: World, shard: int) -> int:
-    cursor = read_cursors(MemoryView(w), range(shard, shard + 1))[shard]
+    cursor = read_cursors(w.store, range(shard, shard + 1))[shard]
     assert isinstance(cursor, Cursor)
     return cursor.idle_ticks
 
@@ -440,15 +419,14 @@ def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one() -> None:
 
 def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick() -> None:
     w = idle_world()
-    now = minute(w) + 1
-    w.insert("t", at=bucket_at(now, 7))
+    now = insert_for_next_tick(w, 7)
 
     def slow(bucket: Bucket) -> None:
         w.clock.forward(seconds=30)
 
     w.rigged.before_poll = slow
     w.clock.to(NOON + timedelta(minutes=now))
-    done = w.handle({"dynatick": {"tick": str(bucket_at(now)), "shards": [1, SHARDS - 1]}})
+    done = w.handle(order_at(now))
     w.rigged.before_poll = None
     assert sorted(done.left) == [1, 2, 3, 4, 5, 6, 7], "not even the newest bucket of the last three was polled"
     assert [bucket.shard for bucket in w.rigged.polls] == [1, 2, 3, 4]
@@ -458,9 +436,8 @@ def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick() -> None:
 
 def test_while_paused_no_shard_is_polled() -> None:
     w = idle_world()
-    client = TaskClient(w.store, clock=w.clock)
-    client.pause(reason="test")
-    done = w.handle({"dynatick": {"tick": str(bucket_at(minute(w))), "shards": [1, SHARDS - 1]}})
+    TaskClient(w.store, clock=w.clock).pause(reason="test")
+    done = w.handle(order_at(minute(w)))
     assert (done.paused, done.paused_tick, w.rigged.polls) == (True, NOON_MINUTE + minute(w), [])
 
 
@@ -482,8 +459,7 @@ def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> N
 def test_a_pass_after_idle_ticks_says_how_many_they_were() -> None:
     for idle in range(CLOSE_EVERY, 3 * CLOSE_EVERY):
         w = idle_world(settled=idle)
-        w.insert("t", at=bucket_at(minute(w) + 1, 3))
-        w.next_tick()
+        assert_serves(w, 3)
         entries = [one for one in TaskClient(w.store, clock=w.clock).ticks() if one.shard == 3]
         before, ran = entries
         assert isinstance(before, IdleTicks) and before.ticks == idle + 1, idle
@@ -524,12 +500,9 @@ def test_a_group_that_is_not_served_shows() -> None:
 def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(served: object) -> None:
     w = idle_world()
     w.rigged.put({"taskId": idle_record_id(0), "served": served, "version": "x"})
-    for _ in range(CLOSE_EVERY):
-        w.next_tick()
+    w.ticks(CLOSE_EVERY)
     TaskClient(w.store, clock=w.clock).ticks()
-    w.insert("t", at=bucket_at(minute(w) + 1, 3))
-    w.next_tick()
-    assert w.outcome("t") == "completed"
+    assert_serves(w, 3)
 
 
 def test_the_record_keeps_the_latest_ticks_in_order() -> None:

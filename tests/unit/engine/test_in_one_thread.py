@@ -5,21 +5,18 @@ from __future__ import annotations
 import threading
 
 import pytest
-from tests.unit.engine.support import World, bucket_at, fails, ids, passed, rules
+from tests.unit.engine.support import bucket_at, cannot, fails, ids, passed, rules, world
 
 from dynatick.domain.task import Task
 from dynatick.engine.io_pool import IoPool
 from dynatick.engine.ports import ActionContext
+from dynatick.errors import StoreError
 
-
-def world() -> World:
-    made = World(rules=rules(in_one_thread=True))
-    made.tick()
-    return made
+IN_ONE_THREAD = rules(in_one_thread=True)
 
 
 def test_a_pass_starts_no_thread_and_runs_tasks_in_order_of_their_ids() -> None:
-    w, seen = world(), list[tuple[str, int]]()
+    w, seen = world(rules=IN_ONE_THREAD), list[tuple[str, int]]()
 
     def noted(task: Task, context: ActionContext) -> None:
         seen.append((task.task_id, threading.get_ident()))
@@ -35,7 +32,7 @@ def test_a_pass_starts_no_thread_and_runs_tasks_in_order_of_their_ids() -> None:
 
 
 def test_a_task_that_fails_is_retried_and_others_run() -> None:
-    w = world()
+    w = world(rules=IN_ONE_THREAD)
     w.insert("a", "b")
     w.actions.behaviour["a"] = fails
     report = passed(w.next_tick())
@@ -44,15 +41,15 @@ def test_a_task_that_fails_is_retried_and_others_run() -> None:
 
 
 def test_what_a_poll_raises_ends_the_pass() -> None:
-    w = world()
+    w = world(rules=IN_ONE_THREAD)
     w.insert("a")
 
     def broken(bucket: object) -> None:
         if bucket == bucket_at(1):
-            raise ValueError("broken")
+            raise cannot("poll")
 
     w.rigged.before_poll = broken
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(StoreError, match="cannot poll"):
         w.next_tick()
 
 

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOON
 from tests.unit.domain.support import refusal
-from tests.unit.engine.support import Once, RiggedStore, of
+from tests.unit.engine.support import RiggedStore, of
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.normalise import Defaults
 from dynatick.engine import installation_settings
 from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings, publish_settings, read_settings
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.store.memory import MemoryStore
+
+
+def published(grid: Grid | None = None, **known: Any) -> RiggedStore:
+    """A table whose settings have been published."""
+    store = RiggedStore()
+    publish_settings(store, grid or Grid(), now=NOON, **known)
+    store.forget()
+    return store
 
 
 def test_the_first_to_come_writes_it() -> None:
@@ -33,9 +41,7 @@ def test_the_first_to_come_writes_it() -> None:
 
 
 def test_what_is_published_already_costs_one_read() -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
-    store.forget()
+    store = published(actions=["log"], defaults=Defaults())
     publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
     assert (store.reads, store.writes) == ([SETTINGS_ID], [])
 
@@ -51,8 +57,7 @@ def test_the_number_of_shards_ever_used_only_grows(counts: list[int]) -> None:
 
 def test_who_does_not_know_the_actions_leaves_them() -> None:
     """The scheduler knows the grid and the defaults, and not what the processor can run."""
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, actions=["log", "mail"], defaults=Defaults())
+    store = published(actions=["log", "mail"], defaults=Defaults())
     found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults(action="mail", retention_days=7))
     assert (found.actions, found.default_action, found.retention_days) == (("log", "mail"), "mail", 7)
     found = publish_settings(store, Grid(tick_minutes=5), now=NOON, actions=["log"])
@@ -60,15 +65,11 @@ def test_who_does_not_know_the_actions_leaves_them() -> None:
 
 
 def test_a_race_is_run_again_and_loses_nothing() -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(shard_count=2), now=NOON)
-    first = Once(lambda change: change.task_id == SETTINGS_ID)
-
-    def another_is_first(change: ConditionalUpdate) -> None:
-        if first(change):
-            publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"])
-
-    store.before_write = another_is_first
+    store = published(Grid(shard_count=2))
+    store.meanwhile(
+        lambda change: change.task_id == SETTINGS_ID,
+        lambda: publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"]),
+    )
     found = publish_settings(store, Grid(shard_count=3), now=NOON)
     assert (found.grid.shard_count, found.shards_ever, found.actions) == (3, 9, ("mail",))
 
@@ -87,8 +88,7 @@ def test_a_race_for_the_first_row_is_run_again_too() -> None:
 
 
 def test_a_race_that_never_ends_is_a_fault() -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(shard_count=2), now=NOON)
+    store = published(Grid(shard_count=2))
     store.throttled = lambda change: True
     with pytest.raises(StoreError, match="cannot publish the settings"):
         publish_settings(store, Grid(shard_count=3), now=NOON)
@@ -101,12 +101,10 @@ def test_a_row_of_an_older_version_is_understood() -> None:
 
 
 def test_a_row_without_a_version_is_of_version_1_and_is_not_written_for_that() -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
+    store = published(actions=["log"], defaults=Defaults())
     row = dict(of(store.peek(SETTINGS_ID)))
     assert row.pop("schemaVersion") == 1
     store.put(row)
-    store.forget()
     publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
     assert store.writes == []
     publish_settings(store, Grid(tick_minutes=5), now=NOON)
@@ -114,8 +112,7 @@ def test_a_row_without_a_version_is_of_version_1_and_is_not_written_for_that() -
 
 
 def test_newer_functions_raise_the_version_and_older_ones_then_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, actions=["log"])
+    store = published(actions=["log"])
     monkeypatch.setattr(installation_settings, "SCHEMA_VERSION", 2)
     found = publish_settings(store, Grid(), now=NOON, actions=["log"])
     assert of(store.peek(SETTINGS_ID))["schemaVersion"] == 2
@@ -139,8 +136,7 @@ SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"requ
 
 
 def test_the_scheduler_keeps_the_payload_schemas() -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, actions=["mail"], payload_schemas=SCHEMAS)
+    store = published(actions=["mail"], payload_schemas=SCHEMAS)
     found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults())
     assert found.payload_schemas == SCHEMAS
     assert read_settings(store) == found
@@ -150,22 +146,17 @@ def test_the_scheduler_keeps_the_payload_schemas() -> None:
 
 
 def test_payload_schemas_that_no_longer_exist_are_removed() -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
+    store = published(payload_schemas=SCHEMAS)
     assert publish_settings(store, Grid(), now=NOON, payload_schemas={}).payload_schemas == {}
-    row = store.peek(SETTINGS_ID)
-    assert row is not None and not row.keys() & {"payloadSchemas", "payloadSchemaForm"}
+    assert not of(store.peek(SETTINGS_ID)).keys() & {"payloadSchemas", "payloadSchemaForm"}
 
 
 @pytest.mark.parametrize(
     "wrong", [{"payloadSchemaForm": Decimal(2)}, {"payloadSchemas": "text"}, {"payloadSchemas": None}]
 )
 def test_schemas_of_another_form_are_none(wrong: dict[str, object]) -> None:
-    store = RiggedStore()
-    publish_settings(store, Grid(), now=NOON, payload_schemas=SCHEMAS)
-    row = store.peek(SETTINGS_ID)
-    assert row is not None
-    store.put(dict(row) | wrong)
+    store = published(payload_schemas=SCHEMAS)
+    store.put(dict(of(store.peek(SETTINGS_ID))) | wrong)
     found = read_settings(store)
     assert found is not None and found.payload_schemas == {}
     store.forget()

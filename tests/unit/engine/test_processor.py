@@ -13,8 +13,10 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, worl
 from dynatick.domain.buckets import Grid
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import SETTINGS_ID, read_settings
-from dynatick.engine.processor import PassOrder, ReconcileOrder, parse_event
+from dynatick.engine.processor import Order, PassOrder, ReconcileOrder, ShardsOrder, parse_event
+from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.report import Resume
+from dynatick.engine.work_order import WorkOrder
 
 EVENTS = [
     # as EventBridge sends it; the tick belongs to the minute of its time, whatever the second
@@ -35,6 +37,12 @@ EVENTS = [
     ({"dynatick": {"reconcile": True}}, ReconcileOrder()),
     ({"dynatick": {"reconcile": True, "continuing": "2026-12-31T03:37:00Z"}},
         ReconcileOrder(continuing=NOON - timedelta(hours=8, minutes=23))),
+    # what a tick starts
+    ({"dynatick": {"tick": "2026-12-31#12:00", "shards": [64, 255]}}, ShardsOrder(NOON_MINUTE, range(64, 256))),
+    ({"dynatick": {"recover": {"bucket": "2026-12-31#12:01#3", "taskIds": ["a", "b"]}, "continuation": 2}},
+        RecoveryOrder(bucket=bucket_at(1, 3), task_ids=("a", "b"), continuation=2)),
+    ({"dynatick": {"work": {"bucket": "2026-12-31#12:00", "through": "b", "until": "2026-12-31T12:09:00Z"}}},
+        WorkOrder(bucket=bucket_at(0), after=None, through="b", until=NOON + timedelta(minutes=9))),
 ]  # fmt: skip
 
 
@@ -63,6 +71,18 @@ REFUSED = [
     ({"dynatick": {"tick": "2026-12-31#11:00", "continuation": 0.5}}, "event.dynatick.continuation", "expected a"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": "x"}}, "event.dynatick.resume", "expected a map of bucket"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": {}}}, "event.dynatick.resume.bucket", "expected a bucket"),
+    ({"dynatick": {"recover": "x"}}, "event.dynatick.recover", "expected a map of bucket and taskIds"),
+    ({"dynatick": {"recover": {"bucket": "2026-12-31#12:00"}}}, "event.dynatick.recover.taskIds", "expected a list"),
+    ({"dynatick": {"recover": {"bucket": "2026-12-31#12:00", "taskIds": [7]}}}, "event.dynatick.recover.taskIds",
+        "expected a list of ids"),
+    ({"dynatick": {"recover": {"bucket": "noon", "taskIds": ["a"]}}}, "event.dynatick.recover.bucket", "expected a"),
+    ({"dynatick": {"work": 7}}, "event.dynatick.work", "expected a map of bucket, after, through and until"),
+    ({"dynatick": {"work": {"bucket": "soon"}}}, "event.dynatick.work.through", "expected an id"),
+    ({"dynatick": {"work": {"bucket": "soon", "through": "b"}}}, "event.dynatick.work.bucket", "expected a bucket"),
+    ({"dynatick": {"work": {"bucket": "2026-12-31#12:00", "through": "b", "after": 5}}}, "event.dynatick.work.after",
+        "expected an id, or null"),
+    ({"dynatick": {"work": {"bucket": "2026-12-31#12:00", "through": "b", "until": "now"}}},
+        "event.dynatick.work.until", "expected an instant"),
 ]  # fmt: skip
 
 
@@ -85,6 +105,8 @@ AHEAD = "expected a tick that is not in the future: its tasks would run early"
         ({"time": "2027-12-31T12:01:00Z"}, 0, False),
         ({"dynatick": {"tick": "2026-12-31#12:01"}}, 0, False),
         ({"dynatick": {"tick": "2026-12-31#12:00"}}, 0, True),
+        (WorkOrder(bucket=bucket_at(1), after=None, through="t", until=NOON).to_event(), 0, False),
+        (WorkOrder(bucket=bucket_at(1), after=None, through="t", until=NOON).to_event(), 60, True),
         ({"time": "2021-12-31T12:00:00Z"}, 0, True),  # a late one does no harm
     ],
 )
@@ -97,7 +119,7 @@ def test_a_tick_that_lies_ahead_is_refused(event: object, seconds: float, taken:
 
 
 @pytest.mark.parametrize("order", [order for _, order in EVENTS])
-def test_an_order_is_read_from_its_event_as_it_was_written(order: PassOrder | ReconcileOrder) -> None:
+def test_an_order_is_read_from_its_event_as_it_was_written(order: Order) -> None:
     if isinstance(order, PassOrder) and order.shard is None:
         order = PassOrder(tick=order.tick, shard=0)
     assert parse_event(order.to_event(), NOON + timedelta(seconds=1)) == order
@@ -109,10 +131,8 @@ def test_an_order_is_read_from_its_event_as_it_was_written(order: PassOrder | Re
 def test_a_tick_drains_shard_0_and_starts_an_invocation_for_the_others() -> None:
     w = world(rules=rules(grid=Grid(shard_count=3)))
     w.insert("t0", at=bucket_at(1))
-    done = w.handle(w_event(w, 1))
-    assert done.shards == 3
-    assert done.passed is not None
-    assert (done.passed.shard, done.passed.completed) == (0, 1)
+    report = w.first_pass()
+    assert (report.shard, report.completed) == (0, 1)
     assert w.started == [{"dynatick": {"tick": "2026-12-31#12:01", "shards": [1, 2]}}]
 
 
@@ -126,11 +146,6 @@ def test_an_installation_of_one_shard_pays_for_no_other() -> None:
     assert [change.task_id for change in w.rigged.writes] == [cursor_id(0)] * 2
 
 
-def w_event(w: World, minutes: int) -> Mapping[str, object]:
-    w.clock.to(NOON + timedelta(minutes=minutes))
-    return {"time": f"2026-12-31T12:{minutes:02d}:00Z"}
-
-
 def test_a_shards_own_pass_starts_no_others() -> None:
     w = world(rules=rules(grid=Grid(shard_count=3)))
     done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shard": 2}})
@@ -138,6 +153,12 @@ def test_a_shards_own_pass_starts_no_others() -> None:
 
 
 SCHEMAS = {"log": '{"type":"object"}'}
+
+
+def published(w: World) -> Mapping[str, str]:
+    found = read_settings(w.store)
+    assert found is not None
+    return found.payload_schemas
 
 
 def test_the_payload_types_of_handlers_are_published_after_the_tasks_of_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +173,7 @@ def test_the_payload_types_of_handlers_are_published_after_the_tasks_of_a_tick(m
     monkeypatch.setattr(w.actions, "payload_schemas", schemas)
     w.next_tick()
     assert ended == ["completed"], "making them takes time, for which no task waits"
-    settings = read_settings(w.store)
-    assert settings is not None and settings.payload_schemas == SCHEMAS
+    assert published(w) == SCHEMAS
     w.store.forget()
     w.ticks(3)
     assert [change for change in w.store.writes if change.task_id == SETTINGS_ID] == []
@@ -164,8 +184,7 @@ def test_the_first_shard_alone_publishes_them(monkeypatch: pytest.MonkeyPatch) -
     w.next_tick()
     monkeypatch.setattr(w.actions, "payload_schemas", lambda: SCHEMAS)
     w.handle({"dynatick": {"tick": "2026-12-31#12:01", "shard": 1}})
-    settings = read_settings(w.store)
-    assert settings is not None and settings.payload_schemas == {}
+    assert published(w) == {}
 
 
 def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +198,7 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     assert str(done.schemas_not_published).startswith("cannot publish the settings")
     w.store.throttled = lambda change: False
     (done,) = w.next_tick()
-    settings = read_settings(w.store)
-    assert done.schemas_not_published is None and settings is not None and settings.payload_schemas == SCHEMAS
+    assert (done.schemas_not_published, published(w)) == (None, SCHEMAS)
 
 
 def test_every_invocation_makes_the_deployed_settings_those_in_force() -> None:
@@ -191,6 +209,3 @@ def test_every_invocation_makes_the_deployed_settings_those_in_force() -> None:
     assert found is not None
     assert (found.grid, found.shards_ever, found.actions) == (Grid(tick_minutes=5, shard_count=2), 2, ("log",))
     assert (found.default_action, found.retention_days) == ("log", 30)
-
-
-# -- reconcile -------------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, NoReturn
 
 import pytest
 from tests.unit.engine.support import NOON_MINUTE, THROTTLED, RiggedStore, World
@@ -32,13 +33,14 @@ class Killed(BaseException):
 
 
 class ScannedStore(RiggedStore):
-    """Notes which pages are read. ``before_scan`` is called with (segment, after) and may raise; ``dead``: nothing that
-    the process does has an effect any more."""
+    """Notes which pages are read. ``before_scan`` is called with (segment, after), ``before_get_many`` with ids, and
+    either may raise."""
 
     def __init__(self) -> None:
         super().__init__()
         self.scans: list[tuple[int, int, str | None]] = []  # (segment, segments, after)
-        self.before_scan: Callable[[int, str | None], None] | None = None
+        self.before_scan: Callable[[int, str | None], object] = lambda segment, after: None
+        self.before_get_many: Callable[[Sequence[str]], object] = lambda ids: None
         self.dead = False
 
     def scan(
@@ -46,17 +48,26 @@ class ScannedStore(RiggedStore):
     ) -> ScanPage:
         self._check_alive()
         self.scans.append((segment, segments, after))
-        if self.before_scan is not None:
-            self.before_scan(segment, after)
+        self.before_scan(segment, after)
         return super().scan(after=after, open_only=open_only, segment=segment, segments=segments)
 
     def get(self, task_id: str) -> Row | None:
         self._check_alive()
         return super().get(task_id)
 
+    def get_many(self, task_ids: Iterable[str], **options: Any) -> Mapping[str, Row]:
+        ids = list(task_ids)
+        self.before_get_many(ids)
+        return super().get_many(ids, **options)
+
     def write(self, change: ConditionalUpdate) -> Result:
         self._check_alive()
         return super().write(change)
+
+    def die(self) -> NoReturn:
+        """From now on, nothing that the process does has an effect."""
+        self.dead = True
+        raise Killed
 
     def _check_alive(self) -> None:
         if self.dead:
@@ -107,7 +118,16 @@ class ReconcileWorld(World):
         """An invocation that does not come back."""
         with pytest.raises(Killed):
             self.handle(RECONCILE)
-        self.scanned.dead, self.scanned.before_scan = False, None
+        self.scanned.dead = False
+        self.no_trouble()
+
+    def no_trouble(self) -> None:
+        self.scanned.before_scan, self.scanned.before_get_many = lambda segment, after: None, lambda ids: None
+
+    def takes_a_page(self, seconds: float) -> None:
+        """So much time, of an hour that an invocation has."""
+        self.life = timedelta(hours=1)
+        self.scanned.before_scan = lambda segment, after: self.clock.forward(seconds=seconds)
 
     @property
     def kept(self) -> Round:
@@ -137,36 +157,28 @@ def w(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReconcileWorld]:
 
 
 @pytest.fixture
-def one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is said page by page: nothing happens beside."""
+def one_segment(w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is said page by page: nothing happens beside, and there is time for all of them."""
     monkeypatch.setattr(reconcile_round, "SEGMENTS", 1)
+    w.life = timedelta(hours=1)
 
 
 # -- segments --------------------------------------------------------------------------------------------------------
 
 
-def test_a_round_reads_each_page_of_each_segment_once(w: ReconcileWorld) -> None:
+def test_a_round_reads_each_page_of_each_segment_once_and_segments_side_by_side(w: ReconcileWorld) -> None:
     w.lose(30)
+    together = threading.Barrier(SEGMENTS)
+    # raises if the others don't come
+    w.scanned.before_scan = lambda segment, after: together.wait(timeout=60) if after is None else None
     found = w.reconcile()
+    assert not together.broken
     assert (found.found, found.repaired, found.scanned, found.failed) == (30, 30, 30, 0)
     assert (found.complete, found.continued, found.leased_elsewhere, w.started) == (True, False, False, [])
     assert w.lost() == []
     assert {(segment, of) for segment, of, _ in w.scanned.scans} == {(n, SEGMENTS) for n in range(SEGMENTS)}
     assert max(Counter(w.scanned.scans).values()) == 1
     assert len(w.scanned.scans) == found.pages
-
-
-def test_segments_are_read_side_by_side(w: ReconcileWorld) -> None:
-    w.lose(30)
-    together = threading.Barrier(SEGMENTS)
-
-    def meet(segment: int, after: str | None) -> None:
-        if after is None:
-            together.wait(timeout=60)  # raises if the others don't come
-
-    w.scanned.before_scan = meet
-    assert w.reconcile().complete
-    assert not together.broken
 
 
 def test_the_row_says_how_many_segments_its_round_has(w: ReconcileWorld) -> None:
@@ -209,17 +221,19 @@ def test_what_was_found_is_summed_over_the_round(w: ReconcileWorld) -> None:
     assert (w.kept.found, w.kept.repaired, w.kept.failed) == (1, 1, 0), "a new round counts anew"
 
 
-def test_a_round_that_never_gets_further_than_a_few_pages_a_day_reads_the_whole_table(w: ReconcileWorld) -> None:
+def test_a_round_of_a_few_pages_a_day_reads_the_whole_table_and_is_overdue_after_three_days(w: ReconcileWorld) -> None:
     """The table takes longer than a day, and each day's chain dies."""
     w.lose(60)
-    days = [w.one_page_a_segment()]
-    began_at = w.kept.began_at
-    while not days[-1].complete:
-        assert len(days) < 40
+    complete = w.one_page_a_segment().complete
+    began_at, overdue = w.kept.began_at, []
+    while not complete:
+        assert len(overdue) < 40
+        overdue.append(w.kept.is_overdue(w.clock()))
         w.started.clear()
         w.next_day()
-        days.append(w.one_page_a_segment())
-    assert len(days) > 3
+        complete = w.one_page_a_segment().complete
+    assert overdue[:5] == [False, False, False, True, True]
+    assert not w.kept.is_overdue(w.clock()), "it is complete"
     assert w.lost() == []
     assert max(Counter(w.scanned.scans).values()) == 1, "no page is read twice"
     assert (w.kept.repaired, w.kept.scanned, w.kept.began_at) == (60, 60, began_at)
@@ -234,11 +248,9 @@ def test_a_killed_invocation_loses_little(w: ReconcileWorld) -> None:
     def four_seconds_a_page(segment: int, after: str | None) -> None:
         w.clock.forward(seconds=4)
         if len(read) == 20:
-            w.scanned.dead = True
-            raise Killed
+            w.scanned.die()
         read.append(after)
 
-    w.life = timedelta(minutes=15)
     w.scanned.before_scan = four_seconds_a_page
     w.killed()
     w.scanned.scans.clear()
@@ -252,26 +264,14 @@ def test_a_killed_invocation_loses_little(w: ReconcileWorld) -> None:
 def test_a_row_that_was_read_and_not_yet_judged_is_not_passed_by(w: ReconcileWorld) -> None:
     """Rows that look wrong wait a moment before they are judged; the position saved meanwhile lies before them."""
     w.lose(60)
-    real = w.rigged.get_many
-    frozen = threading.Event()
 
-    def killed_before_judging(task_ids: object, **options: object) -> Mapping[str, Row]:
-        ids = list(task_ids)  # type: ignore[call-overload]
+    def killed_before_judging(ids: Sequence[str]) -> None:
         if any(not task_id.startswith("_") for task_id in ids):
-            frozen.set()
-            w.scanned.dead = True
-            raise Killed
-        return real(ids, **options)  # type: ignore[arg-type]
+            w.scanned.die()
 
-    def eleven_seconds_a_page(segment: int, after: str | None) -> None:
-        w.clock.forward(seconds=11)
-
-    w.life = timedelta(hours=1)
-    w.scanned.before_scan = eleven_seconds_a_page
-    w.rigged.get_many = killed_before_judging  # type: ignore[method-assign]
+    w.takes_a_page(11)
+    w.scanned.before_get_many = killed_before_judging
     w.killed()
-    assert frozen.is_set()
-    w.rigged.get_many = real  # type: ignore[method-assign]
     w.next_day()
     assert w.reconcile().repaired == 60
     assert w.lost() == []
@@ -361,12 +361,7 @@ def test_the_first_of_all_is_acquired_by_one(w: ReconcileWorld) -> None:
 def test_the_round_of_a_dead_chain_goes_on_once_its_lease_has_expired(w: ReconcileWorld) -> None:
     w.lose(30)
 
-    def dies(segment: int, after: str | None) -> None:
-        if after is not None:
-            w.scanned.dead = True
-            raise Killed
-
-    w.scanned.before_scan = dies
+    w.scanned.before_scan = lambda segment, after: after and w.scanned.die()
     w.killed()
     assert w.reconcile().leased_elsewhere, "it may still run"
     w.clock.forward(seconds=LEASE.total_seconds())
@@ -385,7 +380,6 @@ def test_a_chain_at_work_keeps_its_lease(w: ReconcileWorld) -> None:
         w.clock.forward(seconds=4)
         answers.append(acquire(w.store, token="other", now=w.clock()) is None)
 
-    w.life = timedelta(hours=1)
     w.scanned.before_scan = slow
     assert w.reconcile().complete
     assert len(answers) > 20
@@ -403,7 +397,6 @@ def test_an_invocation_that_lost_its_lease_stops_and_saves_nothing(w: ReconcileW
             assert acquire(w.store, token="other", now=w.clock()) is not None
             taken.append(w.row(RECONCILE_ID))
 
-    w.life = timedelta(hours=1)
     w.scanned.before_scan = frozen
     found = w.reconcile()
     assert (found.complete, found.continued, w.started) == (False, False, [])
@@ -451,7 +444,7 @@ def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) ->
     with pytest.raises(StoreError, match="throttled"):  # so that Lambda tries again, later
         w.reconcile(event)
     assert w.started == [], "nor is it tried again at once, for ever"
-    w.scanned.before_scan = None
+    w.no_trouble()
     w.scanned.scans.clear()
     assert w.reconcile(event).repaired == len(left)
     assert {segment for segment, _, _ in w.scanned.scans} == {2}
@@ -459,18 +452,15 @@ def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) ->
 
 def test_rows_that_cannot_be_read_again_are_judged_by_the_next_invocation(w: ReconcileWorld) -> None:
     w.lose(40)
-    real, failed = w.rigged.get_many, []
 
-    def fails_once(task_ids: object, **options: object) -> Mapping[str, Row]:
-        ids = list(task_ids)  # type: ignore[call-overload]
-        if not failed and "t007" in ids:
-            failed.append("t007")
+    def fails(ids: Sequence[str]) -> None:
+        if "t007" in ids:
             raise StoreError("cannot read rows")
-        return real(ids, **options)  # type: ignore[arg-type]
 
-    w.rigged.get_many = fails_once  # type: ignore[method-assign]
+    w.scanned.before_get_many = fails
     found = w.reconcile()
     assert (found.complete, found.problem) == (False, "cannot read rows")
+    w.no_trouble()
     w.run_started()
     assert w.lost() == []
 
@@ -480,8 +470,7 @@ def test_a_save_that_fails_on_the_way_is_made_up_for_at_the_end(w: ReconcileWorl
     w.lose(60)
     failures = iter([True] * 3)
     w.rigged.throttled = lambda change: change.task_id == RECONCILE_ID and next(failures, False)
-    w.life = timedelta(hours=1)
-    w.scanned.before_scan = lambda segment, after: w.clock.forward(seconds=3) and None
+    w.takes_a_page(3)
     assert w.reconcile().complete
     assert not next(failures, False), "all of them have happened"
     assert w.kept.is_done
@@ -524,22 +513,3 @@ def test_a_cursor_is_reported_once_in_a_chain(w: ReconcileWorld) -> None:
     w.clock.forward(hours=2)  # no tick has come
     kinds = sum((one.kinds for one in w.chain()), Counter[str]())
     assert kinds["cursor-behind"] == 1
-
-
-def test_a_round_that_takes_more_than_three_days_is_overdue(w: ReconcileWorld) -> None:
-    w.lose(60)
-    overdue = []
-    for _ in range(5):
-        w.one_page_a_segment()
-        overdue.append(w.kept.is_overdue(w.clock()))
-        w.next_day()
-    assert overdue == [False, False, False, True, True]
-    w.reconcile()
-    assert not w.kept.is_overdue(w.clock()), "it is complete"
-
-
-def test_the_row_is_read_as_it_was_written(w: ReconcileWorld) -> None:
-    w.lose(40)
-    w.one_page_a_segment()
-    assert {"taskId": RECONCILE_ID, **w.kept.to_row()} == w.row(RECONCILE_ID)
-    assert w.kept.lease_until is None, "it was released"

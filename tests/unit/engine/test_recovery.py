@@ -19,7 +19,6 @@ from tests.unit.engine.support import (
     fails,
     ids,
     is_record,
-    passed,
     rules,
     takes,
     world,
@@ -34,11 +33,7 @@ from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
 from dynatick.engine.recovery import MAX_ALONE, MAX_RECOVERIES, MAX_TOGETHER, RecoveryOrder, orders_for, plan_recovery
-from dynatick.errors import InvalidInput, PermanentError, StoreError
-
-
-class Killed(BaseException):
-    """The process dies."""
+from dynatick.errors import PermanentError, StoreError
 
 
 def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
@@ -47,10 +42,22 @@ def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
     w.claim(*task_ids, until=NOON + timedelta(seconds=10))
 
 
-def with_an_endless_lease(w: World) -> None:
-    """A task whose lease no process can hold: ticks defer it, again and again."""
+def world_with_recovery(*task_ids: str, **settings: object) -> tuple[World, RecoveryOrder]:
+    """A world whose pass has found crashed tasks; the order of the recovery that it started, which has not begun."""
+    w = world(**settings)
+    crashed(w, *task_ids)
+    w.first_pass()
+    (order,) = recoveries(w)
+    w.started.clear()
+    return w, order
+
+
+def world_with_an_endless_lease(**settings: object) -> World:
+    """A task has a lease that no process can hold: ticks defer it, again and again."""
+    w = world(**settings)
     w.insert("t", at=bucket_at(1))
     w.claim("t", until=NOON + timedelta(days=400))
+    return w
 
 
 def an_hour_a_tick() -> World:
@@ -58,6 +65,18 @@ def an_hour_a_tick() -> World:
     w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
     w.tick()
     return w
+
+
+def refuse_recoveries(w: World) -> None:
+    """No recovery can be started, while passes can."""
+    invoke = w.invoke
+
+    def starts_passes_only(event: dict[str, dict[str, object]]) -> None:
+        if "recover" in event["dynatick"]:
+            raise cannot("invoke the processor")
+        invoke(event)
+
+    w.invoke = starts_passes_only  # type: ignore[method-assign, assignment]
 
 
 def recoveries(w: World) -> list[RecoveryOrder]:
@@ -88,26 +107,6 @@ def test_orders_are_bounded_in_number_and_in_bytes() -> None:
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
     assert sizes(long) == [97, 3]
     assert [task_id for order in orders_for(long) for task_id in order.task_ids] == [one.task_id for _, one in long]
-
-
-def test_an_order_is_read_from_its_event_as_it_was_written() -> None:
-    order = RecoveryOrder(bucket=bucket_at(1, 3), task_ids=("a", "b"), continuation=2)
-    assert parse_event(order.to_event(), NOON) == order
-
-
-@pytest.mark.parametrize(
-    ("inner", "field"),
-    [
-        ("x", "event.dynatick.recover"),
-        ({"bucket": "2026-12-31#12:00"}, "event.dynatick.recover.taskIds"),
-        ({"bucket": "2026-12-31#12:00", "taskIds": [7]}, "event.dynatick.recover.taskIds"),
-        ({"bucket": "noon", "taskIds": ["a"]}, "event.dynatick.recover.bucket"),
-    ],
-)
-def test_what_no_order_is(inner: object, field: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        parse_event({"dynatick": {"recover": inner}}, NOON)
-    assert refused.value.field == field
 
 
 # -- handing out -----------------------------------------------------------------------------------------------------
@@ -152,17 +151,11 @@ def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on(
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(number)]
 
 
-def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time() -> None:
     w = world()
     crashed(w, *ids(4, "s"))
     w.insert(*ids(30), at=bucket_at(1))
-
-    def refuses(event: object) -> None:
-        raise cannot("invoke the processor")
-
-    monkeypatch.setattr(w, "invoke", refuses)
+    refuse_recoveries(w)
     (done,) = w.next_tick()
     assert done.passed is not None
     assert (done.passed.recovered, done.passed.completed) == (4, 34)
@@ -182,19 +175,12 @@ def test_a_recovery_that_runs_out_of_time_continues_at_once() -> None:
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(30)]
 
 
-def test_reclaimed_tasks_are_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reclaimed_tasks_are_progress() -> None:
     """A pass that could only reclaim, for no recovery could be started, goes on in a new invocation."""
     w = an_hour_a_tick()
     crashed(w, *ids(12), minute=60)
     w.actions.behaviour = dict.fromkeys(ids(12), takes(w, seconds=20))
-    invoke = w.invoke
-
-    def starts_passes_only(event: dict[str, dict[str, object]]) -> None:
-        if "recover" in event["dynatick"]:
-            raise cannot("invoke the processor")
-        invoke(event)
-
-    monkeypatch.setattr(w, "invoke", starts_passes_only)
+    refuse_recoveries(w)
     w.next_tick(60)
     assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
 
@@ -223,20 +209,14 @@ def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_a
 
 
 def test_a_recovery_that_comes_twice_or_late_does_nothing_twice() -> None:
-    w = world()
-    crashed(w, *ids(3))
-    w.first_pass()
-    (order,) = recoveries(w)
+    w, order = world_with_recovery(*ids(3))
     for _ in range(3):
         w.handle(order.to_event())
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(3)]
 
 
 def test_a_task_that_another_process_reclaims_first_is_left_to_it() -> None:
-    w = world()
-    crashed(w, "t")
-    w.first_pass()
-    (order,) = recoveries(w)
+    w, order = world_with_recovery("t")
     taken = {**w.row("t"), "lease": "another's", "leaseUntil": "2026-12-31T12:09:00Z"}
     first = w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.rigged.put(taken))
     w.handle(order.to_event())
@@ -246,11 +226,7 @@ def test_a_task_that_another_process_reclaims_first_is_left_to_it() -> None:
 
 def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
     """It holds no cursor: a tick may have closed the bucket before the write."""
-    w = world(life=timedelta(minutes=14))
-    crashed(w, "t")
-    w.first_pass()
-    (order,) = recoveries(w)
-    w.started.clear()
+    w, order = world_with_recovery("t", life=timedelta(minutes=14))
     w.actions.behaviour["t"] = fails
     first = w.rigged.meanwhile(
         lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: w.first_pass(7)
@@ -265,10 +241,7 @@ def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
 
 def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() -> None:
     """Raised at once, it would end the process with the tasks that were reclaimed before, and cost each an attempt."""
-    w = world()
-    crashed(w, *ids(40))
-    w.first_pass()
-    (order,) = recoveries(w)
+    w, order = world_with_recovery(*ids(40))
     begun, together = threading.Event(), order.task_ids[:25]
 
     def waits(task: Task, context: ActionContext) -> None:
@@ -337,6 +310,10 @@ def test_a_released_row_whose_attempt_is_malformed_ends_as_failed() -> None:
     w.until_drained()
 
 
+def fails_for_good(task: Task, context: ActionContext) -> None:
+    raise PermanentError("no")
+
+
 @pytest.mark.parametrize("kind", ["permanent error", "attempts used up", "malformed"])
 def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> None:
     """The dead-letter queue refuses for three hours: each tick polls as many buckets as before."""
@@ -346,11 +323,7 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
     else:
         left = 3 if kind == "permanent error" else 0
         w.insert("t", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(left)})
-
-        def fails(task: Task, context: ActionContext) -> None:
-            raise PermanentError("no")
-
-        w.actions.behaviour["t"] = fails
+        w.actions.behaviour["t"] = fails_for_good
         if kind == "attempts used up":
             w.claim("t", until=NOON + timedelta(seconds=10))
     polls: list[int] = []
@@ -369,8 +342,7 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
 
 
 def test_a_row_with_a_lease_that_no_process_can_hold_is_deferred_longer_each_time() -> None:
-    w = world()
-    with_an_endless_lease(w)
+    w = world_with_an_endless_lease()
     buckets = set()
     for _ in range(150):
         w.next_tick()
@@ -389,15 +361,13 @@ def ticks_until(w: World, holds: Callable[[], bool]) -> None:
 
 def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() -> None:
     """Before that it could be frozen with the move, which then comes into a bucket that has been drained."""
-    w = world(life=timedelta(minutes=15))
-    with_an_endless_lease(w)
+    w = world_with_an_endless_lease(life=timedelta(minutes=15))
     ticks_until(w, lambda: "movedTo" in w.row("t"))
     assert Bucket.parse(w.row("t")["taskDateTime"]).instant > w.clock() + timedelta(minutes=14)
 
 
 def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one() -> None:
-    w = world()
-    with_an_endless_lease(w)
+    w = world_with_an_endless_lease()
 
     def freezes() -> None:
         w.clock.forward(minutes=10)
@@ -411,8 +381,7 @@ def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one(
 
 
 def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
-    w = world()
-    with_an_endless_lease(w)
+    w = world_with_an_endless_lease()
     coordinator, repaired = threading.get_ident(), threading.Event()
 
     def repairs(task_id: str) -> None:
@@ -425,20 +394,3 @@ def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
     w.next_tick()
     assert w.outcome("t") == "completed"
     assert "deferrals" not in w.row("t")
-
-
-def test_a_queue_that_refuses_everything_with_many_failures_waiting_stops_nothing() -> None:
-    number = 1000
-    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
-
-    w.insert(*ids(number), at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(0)})
-    w.actions.behaviour = dict.fromkeys(ids(number), fails)
-    assert passed(w.next_tick()).deferred == number
-    w.insert("healthy", at=bucket_at(20))
-    w.ticks(20)
-    assert w.outcome("healthy") == "completed"
-    assert w.cursor().drained_through >= NOON_MINUTE + 14
-    w.dead_letters = MemoryDeadLetters()
-    w.ticks(60)
-    assert {w.outcome(task_id) for task_id in ids(number)} == {"failed"}
-    assert len(w.actions.ran) == number + 1

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from queue import SimpleQueue
+from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
@@ -48,7 +49,7 @@ class Pool:
     def outcome(self, does: Callable[[Task, ActionContext], object]) -> Attempted:
         self.actions.behaviour["t"] = does
         self.pool.submit(claimed("t"))
-        return self.ended.get(timeout=10)
+        return self.next_ended()
 
     def submit_blocked(self, given: Claimed) -> threading.Event:
         """Waits until the task has begun. It ends once the event is set."""
@@ -63,8 +64,12 @@ class Pool:
         assert begun.wait(10)
         return go
 
-    def next_ended(self) -> str:
-        return self.ended.get(timeout=10).task.task_id
+    def next_ended(self) -> Attempted:
+        return self.ended.get(timeout=10)
+
+    def next_ids(self, number: int) -> list[str]:
+        """Of the tasks that end next."""
+        return [self.next_ended().task.task_id for _ in range(number)]
 
 
 def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,12 +143,9 @@ def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseExce
     assert str(found.trace).endswith("raise error"), "where it was raised"
 
 
-def test_a_handler_that_asks_for_a_further_turn_gets_one() -> None:
-    assert Pool().outcome(raises(Reschedule(after=20))).outcome == Rescheduled(20.0)
-
-
-def test_what_an_action_returns_is_its_result() -> None:
+def test_what_an_action_returns_is_its_result_and_one_that_asks_for_a_further_turn_gets_it() -> None:
     assert Pool().outcome(lambda task, context: {"n": 1}).outcome == Done({"n": 1})
+    assert Pool().outcome(raises(Reschedule(after=20))).outcome == Rescheduled(20.0)
 
 
 def test_the_context_of_an_action() -> None:
@@ -180,7 +182,7 @@ def test_a_task_with_too_little_time_left_is_not_begun(seconds: int) -> None:
     made.pool.submit(given)
     assert made.unbegun.get(timeout=10) is given
     made.pool.submit(claimed("next"))
-    assert made.ended.get(timeout=10).task.task_id == "next", "its thread goes on with others"
+    assert made.next_ids(1) == ["next"], "its thread goes on with others"
     assert made.actions.times("t") == 0
 
 
@@ -213,26 +215,18 @@ def test_a_rate_limited_task_with_too_little_time_left_is_not_begun() -> None:
 
 def test_an_attempt_that_overran_says_so_once() -> None:
     made = Pool()
-    going, go = threading.Event(), threading.Event()
-
-    def slow(task: Task, context: ActionContext) -> None:
-        made.clock.forward(seconds=31)
-        going.set()
-        assert go.wait(10)
-
-    for task_id in ("found", "ended"):
-        made.actions.behaviour[task_id] = slow
+    go = made.submit_blocked(claimed("found", timeoutSeconds=30))
     assert made.pool.overrunning() == []
-    made.pool.submit(claimed("found", timeoutSeconds=30))
-    assert going.wait(10)
+    made.clock.forward(seconds=31)
     (overrun,) = made.pool.overrunning()
     assert (overrun.task.task_id, overrun.timeout_seconds) == ("found", 30)
     assert 31 <= overrun.seconds < 60
     assert made.pool.overrunning() == []
     go.set()
-    assert made.ended.get(timeout=10).overrun is None, "it was reported already"
+    assert made.next_ended().overrun is None, "it was reported already"
+    made.actions.behaviour["ended"] = lambda task, context: made.clock.forward(seconds=31) and None
     made.pool.submit(claimed("ended", timeoutSeconds=30))
-    attempted = made.ended.get(timeout=10)
+    attempted = made.next_ended()
     assert attempted.outcome == Done(None)
     assert attempted.overrun is not None
     assert (attempted.overrun.task.task_id, attempted.overrun.timeout_seconds) == ("ended", 30)
@@ -252,8 +246,7 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
         made.actions.behaviour[f"t{n}"] = waits
         made.pool.submit(claimed(f"t{n}"))
     go.set()
-    ended = [made.ended.get(timeout=10).task.task_id for _ in range(7)]
-    assert sorted(ended) == [f"t{n}" for n in range(7)]
+    assert sorted(made.next_ids(7)) == [f"t{n}" for n in range(7)]
     assert max(maximum) <= 3
 
 
@@ -269,9 +262,9 @@ def test_a_slow_task_delays_no_other() -> None:
     go = made.submit_blocked(claimed("slow"))
     for n in range(10):
         made.pool.submit(claimed(f"t{n}"))
-    assert "slow" not in [made.next_ended() for _ in range(10)]
+    assert "slow" not in made.next_ids(10)
     go.set()
-    assert made.next_ended() == "slow"
+    assert made.next_ids(1) == ["slow"]
 
 
 @pytest.mark.parametrize("are_large", [False, True], ids=["for a thread", "for memory"])
@@ -287,15 +280,14 @@ def test_tasks_that_wait_can_be_removed(are_large: bool) -> None:
     assert [w.task.task_id for w in made.pool.take_unbegun()] == [f"t{n}" for n in range(5)]
     assert made.pool.take_unbegun() == []
     go.set()
-    assert made.next_ended() == "slow"
+    assert made.next_ids(1) == ["slow"]
     made.pool.submit(given("next"))
-    assert made.next_ended() == "next"
+    assert made.next_ids(1) == ["next"]
 
 
-def large(task_id: str, size: int, **payload: object) -> Claimed:
+def large(task_id: str, size: int, decode: Callable[[bytes], Any] = lambda raw: {"read": True}) -> Claimed:
     """A task whose payload waits as this many bytes."""
-    small = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x")
-    row = LargeRow(small, {"payload": b" " * size}, lambda raw: payload or {"read": True})
+    row = LargeRow(claimed(task_id).row, {"payload": b" " * size}, decode)
     return Claimed(Task.from_row(row.without_action_values()), row)
 
 
@@ -313,17 +305,15 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
         with lock:
             sizes[0] -= size[task.task_id]
 
-    size = {f"t{n}": MAX_LARGE_BYTES // 3 for n in range(6)} | {
-        "huge": MAX_LARGE_BYTES * 2,
-        "last": MAX_LARGE_BYTES // 2,
-    }
+    size = dict.fromkeys(["t0", "t1", "t2", "t3", "t4", "t5"], MAX_LARGE_BYTES // 3)
+    size |= {"huge": MAX_LARGE_BYTES * 2, "last": MAX_LARGE_BYTES // 2}
     for task_id, number in size.items():
         made.actions.behaviour[task_id] = waits
         made.pool.submit(large(task_id, number))
     made.pool.submit(claimed("small"))
-    assert made.ended.get(timeout=10).task.task_id == "small"
+    assert made.next_ids(1) == ["small"]
     go.set()
-    ended = [made.ended.get(timeout=10) for _ in size]
+    ended = [made.next_ended() for _ in size]
     assert sorted(one.task.task_id for one in ended) == sorted(size)
     assert {one.task.payload == {} for one in ended} == {True}  # records need it no more
     assert all(number <= MAX_LARGE_BYTES or number == MAX_LARGE_BYTES * 2 for number in maximum)
@@ -342,17 +332,14 @@ def test_a_large_task_that_waits_for_a_rate_limit_leaves_its_room_to_others() ->
     for task_id in ("t0", "t1", "t2"):
         made.actions.behaviour[task_id] = early
         made.pool.submit(large(task_id, MAX_LARGE_BYTES))
-    assert {made.ended.get(timeout=10).task.task_id for _ in range(3)} == {"t0", "t1", "t2"}
+    assert sorted(made.next_ids(3)) == ["t0", "t1", "t2"]
     assert sorted(calls) == ["t0", "t0", "t1", "t1", "t2", "t2"]
 
 
 def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
     made = Pool()
-    row = LargeRow(
-        scheduled_row("t", bucket_at(0), status="running", attempt=1, lease="x"), {"payload": b" " * 9}, list
-    )
-    made.pool.submit(Claimed(Task.from_row(row.without_action_values()), row))
-    attempted = made.ended.get(timeout=10)
+    made.pool.submit(large("t", 9, decode=list))
+    attempted = made.next_ended()
     assert isinstance(attempted.outcome, Error)
     assert attempted.outcome.permanent
     assert "payload" in attempted.outcome.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -68,21 +68,6 @@ def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution_module, "RECORD_DELAY_SECONDS", 0.002)
 
 
-@pytest.fixture
-def logged() -> Iterator[list[logging.LogRecord]]:
-    """What the engine logs, wherever it goes otherwise."""
-    records: list[logging.LogRecord] = []
-
-    class Kept(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            records.append(record)
-
-    logger, kept = logging.getLogger("dynatick.engine"), Kept()
-    logger.addHandler(kept)
-    yield records
-    logger.removeHandler(kept)
-
-
 # -- what fits ----------------------------------------------------------------------------------------------
 
 
@@ -143,18 +128,14 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "own", "of_handler"),
-    [(10, {}, None), (1, {"timeoutSeconds": Decimal(1)}, 100)],
-    ids=["it declares nothing", "its own timeout counts, and not its handler's"],
+    ("seconds", "own"),
+    [(10, {}), (1, {"timeoutSeconds": Decimal(1)})],
+    ids=["it declares nothing", "a second"],
 )
-def test_a_task_that_fits_is_begun_in_the_last_seconds(
-    seconds: float, own: dict[str, object], of_handler: int | None
-) -> None:
+def test_a_task_that_fits_is_begun_in_the_last_seconds(seconds: float, own: dict[str, object]) -> None:
     made = Worked()
     made.insert(*ids(7, "a"), seconds=10)
     made.insert("last", seconds=seconds, **own)
-    if of_handler is not None:
-        made.w.actions.timeouts["last"] = of_handler
     (report,) = reports(made.w.next_tick())
     assert (report.completed, report.released) == (8, 0)
 
@@ -217,19 +198,6 @@ def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
     assert made.w.actions.times("long") == 0
     assert made.w.row("long")["attempt"] == 0
     assert made.w.cursor().drained_through < bucket_at(1).minute, "its bucket is not passed"
-
-
-def test_the_bucket_of_a_long_task_is_not_drained_before_it_ran() -> None:
-    made = Worked(max_continuations=0)
-    made.insert(*ids(7, "a"), seconds=10)
-    made.insert("long", seconds=60, timeoutSeconds=Decimal(60))
-    made.w.next_tick()
-    assert made.w.row("long")["status"] == "running"
-    made.w.clock.forward(minutes=10)
-    made.w.actions.behaviour.pop("long")
-    made.w.next_tick()
-    assert made.w.outcome("long") == "completed"
-    made.w.until_drained()
 
 
 def test_a_task_whose_process_died_is_not_reclaimed_with_too_little_time_left() -> None:

@@ -8,24 +8,24 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.builders import NOON
 from tests.unit.engine.support import (
     NOON_MINUTE,
-    RiggedStore,
     World,
     bucket_at,
     cannot,
+    ids,
     is_record,
-    rules,
     world,
 )
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Ineligible
-from dynatick.engine.cursor import Cursor, acquire_shard, save
+from dynatick.engine.cursor import acquire_shard, save
 from dynatick.engine.execution import Execution
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import ActionContext
@@ -126,7 +126,7 @@ def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark() -> None:
     assert w.outcome("t") == "completed"
 
 
-def test_the_time_of_a_poll_is_read_before_its_query() -> None:
+def test_the_time_of_a_poll_is_read_before_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in during the query may be missing in its answer."""
     w = world()
     asked: dict[int, datetime] = {}
@@ -143,24 +143,27 @@ def test_the_time_of_a_poll_is_read_before_its_query() -> None:
         begin(self, minute, at)
 
     w.rigged.before_poll = slow
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Window, "begin_poll", noted)
-        w.next_tick()
+    monkeypatch.setattr(Window, "begin_poll", noted)
+    w.next_tick()
     assert began
     assert all(began[minute] <= asked[minute] for minute in began)
 
 
-def cursor_now(w: World) -> Cursor:
+def window_of(w: World, **changes: Any) -> Window:
+    """Of a pass that begins now; ``changes`` of its cursor."""
     taken = acquire_shard(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock()).cursor
     assert taken is not None
-    return taken
+    if changes:
+        taken = save(w.store, taken, replace(taken, **changes))
+        assert taken is not None
+    return Window(taken, w.rules, closed_at=w.clock())
 
 
 def test_when_another_tick_has_closed_more_the_checkpoint_is_measured_anew() -> None:
     """Buckets that it closed were open until then: a poll that is measured from before would not be final."""
     w = world()
     w.clock.forward(minutes=1)
-    window = Window(cursor_now(w), w.rules, closed_at=w.clock())
+    window = window_of(w)
     shard = ShardLease(w.store, w.clock, window, "mine")
     w.clock.forward(seconds=20)
     assert acquire_shard(w.store, 0, NOON_MINUTE + 2, token="another's", now=w.clock()).cursor is None
@@ -174,7 +177,7 @@ def test_occurrences_of_a_pass_raise_the_checkpoint() -> None:
     """It has written them into closed buckets: only later polls can be final for those."""
     w = world()
     w.clock.forward(minutes=1)
-    window = Window(cursor_now(w), w.rules, closed_at=w.clock())
+    window = window_of(w)
     written = w.clock() + timedelta(seconds=30)
     window.wrote_occurrence(window.cursor.checkpoint, written)
     assert window.progress().checkpoint_at == written
@@ -182,10 +185,9 @@ def test_occurrences_of_a_pass_raise_the_checkpoint() -> None:
 
 
 def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
-    w = world()
-    window = Window(cursor_now(w), w.rules, closed_at=w.clock())
     until = NOON + timedelta(minutes=5)
-    window.cursor = Cursor.from_row(0, {**window.cursor.to_row(), "openUntil": "2026-12-31T12:05:00Z"})
+    window = window_of(world())
+    window.cursor = replace(window.cursor, open_until=until)
     window.opened, window.writing = True, 1
     assert window.final_cursor().open_until == until
     window.writing = 0
@@ -196,16 +198,12 @@ def test_open_until_is_kept_while_occurrences_are_being_written() -> None:
 def test_open_until_is_never_earlier_than_another_pass_has_set_it(minutes: int) -> None:
     """That one may have been killed: what it wrote may still have to show up in the index."""
     w = world()
-    until = NOON + timedelta(minutes=minutes)
-    taken = cursor_now(w)
-    left = save(w.store, taken, replace(taken, open_until=NOON + timedelta(minutes=10)))
-    assert left is not None
-    window = Window(left, w.rules, closed_at=w.clock())
-    shard = ShardLease(w.store, w.clock, window, "mine")
+    until, others = NOON + timedelta(minutes=minutes), NOON + timedelta(minutes=10)
+    shard = ShardLease(w.store, w.clock, window_of(w, open_until=others), "mine")
     assert shard.keep_open(until)
-    assert w.cursor().open_until == max(until, NOON + timedelta(minutes=10))
+    assert w.cursor().open_until == max(until, others)
     assert shard.release(lambda cursor: cursor)
-    assert w.cursor().open_until == NOON + timedelta(minutes=10)
+    assert w.cursor().open_until == others
 
 
 def test_a_schedule_that_is_due_at_every_tick_does_not_keep_the_watermark_from_advancing() -> None:
@@ -218,8 +216,7 @@ def test_a_schedule_that_is_due_at_every_tick_does_not_keep_the_watermark_from_a
 
 
 def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = World(rules=rules())
-    w.tick()
+    w = world()
     w.put(taskId="s", scheduleExpression="rate(1 minute)")
     minute = Bucket.parse(w.row("s")["taskDateTime"]).minute
 
@@ -231,23 +228,21 @@ def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: p
     assert w.cursor().drained_through < minute
 
 
-def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_claimed() -> None:
+def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_claimed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The progress is kept at each renewal: entries that were polled and not yet claimed must hold it."""
     w = world()
-    w.insert(*(f"t{n:02d}" for n in range(60)), at=bucket_at(1))
+    w.insert(*ids(60))
     reached: list[int] = []
     renew = ShardLease.renew
 
     def noted(self: ShardLease) -> None:
         self.renew_at = self.clock()
         renew(self)
-        open_ = [row for row in w.open_rows().values() if row["status"] != "completed"]
-        if open_:
+        if any(row["status"] != "completed" for row in w.open_rows().values()):
             reached.append(self.window.cursor.polled_through)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ShardLease, "renew", noted)
-        w.next_tick()
-    assert isinstance(w.store, RiggedStore)
-    assert reached
+    monkeypatch.setattr(ShardLease, "renew", noted)
+    w.next_tick()
     assert max(reached) < bucket_at(1).minute

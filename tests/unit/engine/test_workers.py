@@ -11,17 +11,17 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_cursor, is_record, rules
+from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_cursor, is_record, passed, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
 from dynatick.engine.cursor import acquire_shard, save
 from dynatick.engine.installation_settings import pause
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.processor import Invoked, parse_event
+from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
 from dynatick.engine.work_order import WorkOrder
-from dynatick.errors import InvalidInput, StoreError
+from dynatick.errors import StoreError
 
 QUICK = timedelta(seconds=0.1)
 
@@ -84,6 +84,30 @@ def world_with(number: int = 500, **more: object) -> WorldWithWorkers:
     return made
 
 
+def an_order(after: str | None = None, through: str = "t9", *, minutes: float = 5) -> WorkOrder:
+    """For the tasks behind ``after``, until so many minutes after noon."""
+    return WorkOrder(bucket=bucket_at(1), after=after, through=through, until=NOON + timedelta(minutes=minutes))
+
+
+def hand_to(w: WorldWithWorkers, *orders: WorkOrder) -> None:
+    """As a pass that died has left it on the cursor row."""
+    before = w.cursor()
+    assert save(w.store, before, replace(before, handed_out=orders)) is not None
+
+
+def hold_shard(w: WorldWithWorkers) -> None:
+    """It is the tick: another process has closed the bucket and leased the shard."""
+    acquire_shard(w.store, 0, bucket_at(1).minute, token="other", now=NOON + timedelta(seconds=1))
+    w.clock.to(NOON + timedelta(minutes=1))
+
+
+def work(w: WorldWithWorkers, order: WorkOrder) -> PassReport:
+    """The invocation of a worker."""
+    report = w.handle(order.to_event()).worked
+    assert report is not None
+    return report
+
+
 def ran_once(w: WorldWithWorkers, number: int = 500) -> bool:
     return Counter(task_id for task_id, _, _ in w.actions.ran) == Counter(ids(number))
 
@@ -94,8 +118,7 @@ def claims(w: WorldWithWorkers) -> Counter[str]:
 
 def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers() -> None:
     w = world_with()
-    report = w.next_tick()[0].passed
-    assert report is not None
+    report = passed(w.next_tick())
     assert len(w.workers) == report.workers == 3
     assert sum(worked.completed for worked in w.worked) == report.handed_to_workers > 200
     assert report.completed + report.handed_to_workers == 500
@@ -105,25 +128,20 @@ def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers() ->
     w.until_drained()
 
 
-def test_without_workers_a_pass_runs_everything_itself() -> None:
-    w = world_with(100, max_workers=0)
-    report = w.next_tick()[0].passed
-    assert report is not None
-    assert (report.completed, report.workers, w.workers) == (100, 0, [])
-
-
-def test_a_pass_keeps_what_it_can_run_soon() -> None:
-    w = world_with(20)
-    w.next_tick()
-    assert w.workers == []
-    assert ran_once(w, 20)
+@pytest.mark.parametrize(
+    ("number", "max_workers"), [(100, 0), (20, 3)], ids=["there are no workers", "it can run all of it soon"]
+)
+def test_a_pass_runs_everything_itself_if(number: int, max_workers: int) -> None:
+    w = world_with(number, max_workers=max_workers)
+    report = passed(w.next_tick())
+    assert (report.workers, w.workers) == (0, [])
+    assert ran_once(w, number)
 
 
 def test_what_a_worker_leaves_undone_the_pass_runs_when_the_order_is_over() -> None:
     w = world_with()
     w.starts = lambda number: number != 2
-    report = w.next_tick()[0].passed
-    assert report is not None
+    report = passed(w.next_tick())
     assert ran_once(w), "one worker never started"
     assert report.completed > 500 - report.handed_to_workers
     w.until_drained()
@@ -131,12 +149,8 @@ def test_what_a_worker_leaves_undone_the_pass_runs_when_the_order_is_over() -> N
 
 def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_are_over() -> None:
     w = world_with(50)
-    order = WorkOrder(
-        bucket=bucket_at(1), after="t0009", through="t0039", until=NOON + timedelta(minutes=1, seconds=1.5)
-    )
-    hand_to(w, order)
-    report = w.next_tick()[0].passed
-    assert report is not None
+    hand_to(w, an_order("t0009", "t0039", minutes=1 + 1.5 / 60))
+    w.next_tick()
     polled_early = {change.task_id for change in w.rigged.writes[:40] if is_claim(change)}
     assert polled_early & set(ids(50)[10:40]) == set(), "the first claims leave the range alone"
     assert ran_once(w, 50), "and when the order is over, the pass runs what is left"
@@ -144,7 +158,7 @@ def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_ar
 
 def test_a_range_that_was_handed_out_for_days_by_hand_is_polled_all_the_same() -> None:
     w = world_with(30)
-    hand_to(w, WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=NOON + timedelta(days=30)))
+    hand_to(w, an_order(minutes=30 * 24 * 60))
     w.next_tick()
     assert ran_once(w, 30)
     assert w.cursor().handed_out == ()
@@ -152,7 +166,7 @@ def test_a_range_that_was_handed_out_for_days_by_hand_is_polled_all_the_same() -
 
 def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w = world_with(50, in_one_thread=True)  # such a pass doesn't wait for workers
-    order = WorkOrder(bucket=bucket_at(1), after="t0009", through="t0039", until=NOON + timedelta(minutes=14))
+    order = an_order("t0009", "t0039", minutes=14)
     hand_to(w, order)
     w.ticks(8)
     assert {task_id for task_id, _, _ in w.actions.ran} == {*ids(50)[:10], *ids(50)[40:]}
@@ -165,11 +179,7 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
 
 def test_ranges_of_earlier_ticks_count_against_max_workers() -> None:
     w = world_with()
-    elsewhere = [
-        WorkOrder(bucket=bucket_at(0), after="a", through=f"b{n}", until=NOON + timedelta(minutes=1, seconds=2))
-        for n in range(2)
-    ]
-    hand_to(w, *elsewhere)
+    hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1 + 2 / 60), bucket=bucket_at(0)) for n in range(2)))
     w.first_pass()
     w.run_started()
     listed = [
@@ -195,34 +205,20 @@ def test_a_worker_that_cannot_be_started_changes_nothing() -> None:
     assert (invoked.passed.completed, invoked.passed.handed_to_workers) == (300, 0)
 
 
-def test_a_worker_that_is_started_twice_runs_nothing_twice() -> None:
-    w = world_with(60)
-    hold_shard(w)
-    order = WorkOrder(bucket=bucket_at(1), after="t0009", through="t0039", until=NOON + timedelta(minutes=5))
-    w.clock.to(NOON + timedelta(minutes=1))
-    for _ in range(2):
-        w.invoke(order.to_event())
-    w.run_started()
-    assert Counter(task_id for task_id, _, _ in w.actions.ran) == Counter(ids(60)[10:40])
-
-
 def test_a_worker_that_starts_late_does_nothing() -> None:
     w = world_with(60)
     hold_shard(w)
-    order = WorkOrder(bucket=bucket_at(1), after="t0009", through="t0039", until=NOON + timedelta(minutes=2))
     w.clock.to(NOON + timedelta(minutes=2, seconds=1))
-    worked = w.handle(order.to_event()).worked
-    assert worked is not None
+    worked = work(w, an_order("t0009", "t0039", minutes=2))
     assert (worked.claimed, w.actions.ran) == (0, [])
 
 
 def test_a_worker_claims_nothing_once_its_order_is_over() -> None:
     w = world_with(400)
     hold_shard(w)
-    w.clock.to(NOON + timedelta(minutes=1))
-    order = WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=w.clock() + timedelta(seconds=0.1))
-    worked = w.handle(order.to_event()).worked
-    assert worked is not None
+    until = w.clock() + timedelta(seconds=20)
+    w.actions.behaviour["t0003"] = lambda task, context: w.clock.forward(seconds=20) and None
+    worked = work(w, replace(an_order(), until=until))
     assert 0 < worked.completed == worked.claimed < 400
     assert {w.row(task_id)["status"] for task_id in ids(400)} == {"completed", "scheduled"}
 
@@ -231,9 +227,7 @@ def test_a_worker_touches_no_cursor() -> None:
     w = world_with(40)
     hold_shard(w)
     before = w.cursor()
-    order = WorkOrder(bucket=bucket_at(1), after=None, through="t0039", until=NOON + timedelta(minutes=5))
-    w.clock.to(NOON + timedelta(minutes=1))
-    w.handle(order.to_event())
+    work(w, an_order(through="t0039"))
     assert ran_once(w, 40)
     assert w.cursor() == before
 
@@ -243,13 +237,11 @@ def test_a_worker_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
     w = world_with(1)
     hold_shard(w)
     w.life = timedelta(minutes=14)
-    w.clock.to(NOON + timedelta(minutes=1))
     w.actions.behaviour["t0000"] = fails
     first = w.rigged.meanwhile(
         lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: w.first_pass(7)
     )
-    order = WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=NOON + timedelta(minutes=5))
-    w.handle(order.to_event())
+    work(w, an_order())
     assert first.done
     assert str(w.row("t0000")["taskDateTime"]) > "2026-12-31#12:07"
     w.actions.behaviour.clear()
@@ -262,9 +254,7 @@ def test_a_worker_leaves_schedules_and_limited_tasks_to_the_holder() -> None:
     w.insert("t0010a", action="slow")
     w.put(taskId="t0011a", scheduleExpression="rate(1 minute)", action="log")
     hold_shard(w)
-    w.clock.to(NOON + timedelta(minutes=1))
-    order = WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=NOON + timedelta(minutes=5))
-    w.handle(order.to_event())
+    work(w, an_order())
     assert ran_once(w, 30)
     w.next_tick(2)
     assert "t0010a" in {task_id for task_id, _, _ in w.actions.ran}
@@ -274,43 +264,8 @@ def test_a_worker_stops_when_everything_is_paused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("dynatick.engine.worker.PAUSE_CHECK", timedelta())
     w = world_with(400)
     hold_shard(w)
-    w.clock.to(NOON + timedelta(minutes=1))
-    order = WorkOrder(bucket=bucket_at(1), after=None, through="t9", until=NOON + timedelta(minutes=5))
     w.actions.behaviour["t0003"] = lambda task, context: str(pause(w.store, now=w.clock(), by="me", reason=None))
-    worked = w.handle(order.to_event()).worked
-    assert worked is not None and worked.paused
+    worked = work(w, an_order())
+    assert worked.paused
     assert 4 <= worked.completed < 400
-    assert w.handle(order.to_event()).paused
-
-
-def test_an_order_for_a_bucket_to_come_is_refused() -> None:
-    order = WorkOrder(bucket=bucket_at(5), after=None, through="t", until=NOON + timedelta(minutes=9))
-    with pytest.raises(InvalidInput, match="not in the future"):
-        parse_event(order.to_event(), NOON)
-    assert parse_event(order.to_event(), NOON + timedelta(minutes=5)) == order
-
-
-@pytest.mark.parametrize(
-    ("inner", "message"),
-    [
-        (7, "event.dynatick.work: 7 is not accepted; expected a map"),
-        ({"bucket": "soon"}, "event.dynatick.work.through: None"),
-        ({"bucket": "soon", "through": "b"}, "event.dynatick.work.bucket"),
-        ({"bucket": str(bucket_at(0)), "through": "b", "after": 5}, "event.dynatick.work.after: 5"),
-        ({"bucket": str(bucket_at(0)), "through": "b", "until": "now"}, "event.dynatick.work.until"),
-    ],
-)
-def test_a_malformed_order_is_refused_by_the_name_of_its_field(inner: object, message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        parse_event({"dynatick": {"work": inner}}, NOON)
-
-
-def hand_to(w: WorldWithWorkers, *orders: WorkOrder) -> None:
-    """As a pass that died has left it on the cursor row."""
-    before = w.cursor()
-    assert save(w.store, before, replace(before, handed_out=orders)) is not None
-
-
-def hold_shard(w: WorldWithWorkers) -> None:
-    """Another process has closed the bucket and leased the shard."""
-    acquire_shard(w.store, 0, bucket_at(1).minute, token="other", now=NOON + timedelta(seconds=1))
+    assert w.handle(an_order().to_event()).paused
