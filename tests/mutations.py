@@ -242,7 +242,7 @@ MUTATIONS = (
              "        if self.others_until is not None:\n", "        if False:\n",
              RECURRING),
     Mutation(17, "a move outside of a pass is not checked against C", f"{ENGINE}/record.py",
-             "        if self.closed_through is None:\n", "        if False:\n", RECOVERY),
+             ".shard == self.shard:\n", ".shard >= 0:\n", RECOVERY),
     Mutation(2, "keys that were left unprocessed are not asked for again", TABLE,
              "                if not keys:\n                    break\n", "                break\n", STORE),
     Mutation(2, "what could not be read in six tries is not there", TABLE,

@@ -75,6 +75,7 @@ class Claiming:
             report,
             budget,
             closed_through=(lambda: window.cursor.closed_through) if in_pass else None,
+            shard=window.cursor.shard if in_pass else None,
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,

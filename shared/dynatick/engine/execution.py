@@ -83,7 +83,7 @@ class Place:
 class Execution:
     """The tasks in flight of one invocation.
 
-    ``closed_through``: the closed watermark of the shard whose lease the pass has; None: outside of a pass. The
+    ``closed_through``: the closed watermark of the ``shard`` whose lease the pass has; None: outside of a pass. The
     coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
     ``after_events`` after each round of events.
     """
@@ -95,6 +95,7 @@ class Execution:
         budget: Budget,
         *,
         closed_through: Callable[[], int] | None = None,
+        shard: int | None = None,
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
@@ -110,6 +111,7 @@ class Execution:
             services.clock,
             placer=services.placer,
             closed_through=closed_through,
+            shard=shard,
             jitter=services.jitter,
             wake_ups=services.wake_ups,
         )

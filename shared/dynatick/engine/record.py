@@ -115,6 +115,7 @@ class Recorder:
     clock: Callable[[], datetime]
     placer: Placer
     closed_through: Callable[[], int] | None  # of the shard whose lease its pass has; None: it runs outside of a pass
+    shard: int | None = None  # that shard
     jitter: Callable[[], float] = random.random
     wake_ups: WakeUps | None = None  # of retries and further turns
 
@@ -241,20 +242,22 @@ class Recorder:
         return change, RecordResult.RESCHEDULED
 
     def _check_moves(self, moves: Sequence[ConditionalUpdate]) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
-        """Places again what a process outside of a pass has put into a bucket that was closed meanwhile (7, 17).
+        """Places again what was put into a bucket that was closed meanwhile (7, 17). In its own shard a pass closes the
+        buckets itself; in another, where a row goes after a change of the shard count, it sees no watermark.
 
         Returns their buckets since then, by task, and the closed watermarks of the shards by which that was decided:
         each is read once, after the writes.
         """
         placed: dict[str, Bucket] = {}
         closed: dict[int, int] = {}
-        if self.closed_through is None:
-            for change in moves:
-                if not self.placer.is_ahead(change.set, closed):
-                    row = self.placer.place(change.task_id)
-                    bucket = None if row is None else RowView(row).bucket
-                    if bucket is not None:
-                        placed[change.task_id] = bucket
+        for change in moves:
+            if Bucket.parse(change.set[attr.TASK_DATE_TIME]).shard == self.shard:
+                continue
+            if not self.placer.is_ahead(change.set, closed):
+                row = self.placer.place(change.task_id)
+                bucket = None if row is None else RowView(row).bucket
+                if bucket is not None:
+                    placed[change.task_id] = bucket
         return placed, closed
 
     def _wake(

@@ -16,6 +16,7 @@ from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
 from dynatick.engine.claims import Malformed
+from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import DeadLetter
@@ -111,6 +112,18 @@ def test_a_retry_goes_to_the_tasks_own_shard() -> None:
     w = world()
     recorder(w, grid=Grid(shard_count=4)).record([attempt(w, "task-1", FAILED)])
     assert w.row("task-1")["taskDateTime"] == "2026-12-31#12:01#3"
+
+
+def test_a_retry_in_a_shard_that_is_further_is_placed_again() -> None:
+    """After a change of the shard count, a pass sees no watermark of the shard to which a row goes (7)."""
+    w = world()
+    last = NOON_MINUTE + 5
+    there = Cursor(
+        shard=3, closed_through=last, drained_through=last, polled_through=last, checkpoint=last, checkpoint_at=NOON
+    )
+    w.rigged.put({"taskId": cursor_id(3), **there.to_row()})
+    recorder(w, grid=Grid(shard_count=4)).record([attempt(w, "task-1", FAILED)])
+    assert w.row("task-1")["taskDateTime"] == "2026-12-31#12:06#3"
 
 
 def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:

@@ -1,4 +1,4 @@
-"""The sixteen rules of the protocol (docs/protocol.md), each by what goes wrong without it.
+"""The rules of the protocol (docs/protocol.md), each by what goes wrong without it.
 
 Every docstring says what breaking the rule would do to the test. Buckets are minutes after noon, when each world's
 first tick has been.
