@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 INSTALL = (
@@ -31,6 +31,9 @@ FLAGS = (
 )
 DESKTOP = (1280, 800)
 PHONE = (360, 740)
+
+# Parts of a page that it loads by itself and that are not there yet.
+_TO_COME = '[hx-trigger^="load"] .wait, [hx-trigger^="load"][hx-swap="outerHTML"]'
 
 _COUNT_CLICKS = """
 addEventListener('pointerdown', event => { if (event.isTrusted) noteClick() }, true);
@@ -117,6 +120,8 @@ class Person:
         return self.page
 
     def settle(self) -> None:
+        """Waits until the page is at rest. A busy machine may be idle for half a second before a part is asked for."""
+        expect(self.page.locator(_TO_COME)).to_have_count(0, timeout=60_000)
         self.page.wait_for_load_state("networkidle")
 
     def by(self, test_id: str) -> Any:
