@@ -18,13 +18,12 @@ LIFE = 3.0  # seconds, which the slow task outlasts
 AT = {
     "end write": [Fault(at="release shard", do="refuse", times=None)],
     "tick record": [Fault(at="own row", do="refuse", times=None)],
-    # The slow task is in the first claim, and so in flight by the time of a later page: three buckets have first ones.
+    # The slow task is on the first page of its bucket, and three buckets have first ones.
     "page": [
         Fault(at="poll", do="small pages", amount=30, times=None),
-        Fault(at="poll", do="wait", amount=1.0, skip=3, times=None),
-        Fault(at="poll", do="refuse", skip=3, times=None),
+        Fault(at="poll", do="refuse", skip=3, times=None, after="a-slow"),
     ],
-    "claim": [Fault(at="claim", do="refuse", skip=1, times=None)],
+    "claim": [Fault(at="claim", do="refuse", times=None, after="a-slow")],
     "record": [Fault(at="record", do="refuse", times=None)],
     "invoker": [Fault(at="invoke", do="refuse", times=None)],
     "log": [Fault(at="log", do="fail before", times=None)],

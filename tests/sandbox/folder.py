@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.sandbox.clock import SharedClock
-from tests.sandbox.journal import Journal
+from tests.sandbox.journal import Journal, Ledger
 
 FOLDER = "DYNATICK_SANDBOX_FOLDER"
 
@@ -36,6 +36,10 @@ class SharedFolder:
     @cached_property
     def journal(self) -> Journal:
         return Journal(self.path / "journal")
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(self.path / "journal")
 
     @property
     def invocations(self) -> Path:

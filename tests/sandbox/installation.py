@@ -18,7 +18,7 @@ from tests.sandbox.clock import START, SharedClock
 from tests.sandbox.folder import FOLDER, SharedFolder
 from tests.sandbox.handlers import ACTION
 from tests.sandbox.history import History
-from tests.sandbox.journal import INSERT, INSIDE, ITSELF, RANDOM, TIME, YES, Answered, Asked, Died, Ledger, Line
+from tests.sandbox.journal import INSERT, INSIDE, ITSELF, RANDOM, TIME, YES, Answered, Asked, Died, Line
 from tests.sandbox.process import Sandbox
 from tests.sandbox.stream import Stream
 from tests.sandbox.verdict import Evidence
@@ -58,7 +58,7 @@ class SandboxInstallation:
         self._sqs = boto3.client("sqs", endpoint_url=endpoint)
         self.queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
         self.clock = SharedClock(folder / "clock", start, speed=speed)  # made before another process looks for it
-        self.ledger = Ledger(folder / "journal")
+        self.ledger = self.here.ledger
         self.stream = Stream(self.table, partial(boto3.client, endpoint_url=tables))
         self.store = DynamoStore(self.table, endpoint_url=tables)
         self.client = TaskClient(self.store, clock=self.clock)

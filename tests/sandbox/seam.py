@@ -59,6 +59,7 @@ class Fault:
     times: int | None = 1  # None: always
     chance: float = 1.0
     amount: float = 0.0
+    after: str = ""  # a task: calls that write its row pass, and others wait until an attempt of it has begun
 
 
 PARTS = {"throttle parts": "Statements", "leave keys": "RequestItems", "refuse parts": "Entries"}
@@ -82,6 +83,7 @@ class Seam:
     invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
     watch: Watcher | None = None  # nearest to the engine
     met: Callable[[Fault, Call], None] = lambda fault, call: None  # called just before a fault is injected
+    has_begun: Callable[[str], bool] = lambda task_id: True
 
     def __post_init__(self) -> None:
         self._armed: list[_Armed] = []
@@ -174,6 +176,8 @@ class Seam:
                 fault = armed.fault
                 if fault.at not in places or not call.has(PARTS.get(fault.do)):
                     continue
+                if fault.after in {write.task_id for write in call.writes}:
+                    continue
                 if fault.times is not None and armed.done >= fault.times:
                     continue
                 armed.met += 1
@@ -188,6 +192,8 @@ class Seam:
         """``send`` with a fault around it."""
 
         def faulty(request: AWSPreparedRequest) -> AWSResponse:
+            while fault.after and not self.has_begun(fault.after):
+                time.sleep(0.01)
             match fault.do:
                 case "kill before":
                     _die()

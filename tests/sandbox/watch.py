@@ -24,11 +24,15 @@ class Watch:
     def __init__(self, here: SharedFolder, seam: Seam, nearer: Watcher = lambda call, request, send: None) -> None:
         self._here, self._nearer = here, nearer
         seam.met, seam.watch, seam.invoked = self._met, self._watch, here.note_invocation
+        seam.has_begun = self._has_begun
 
     def _met(self, fault: Fault, call: Call) -> None:
         ids = [write.task_id for write in call.writes] if call.kind == "record" and fault.do not in _DELAYS else []
         met = Met(pid=os.getpid(), fault=fault.do, call=call.kind, task_ids=ids)
         self._here.journal.add(met)
+
+    def _has_begun(self, task_id: str) -> bool:
+        return any(began.task_id == task_id for began in self._here.ledger.begun())
 
     def _watch(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
         """Nearest to the engine: sees what it really answers, whether or not the product gets to hear it."""
