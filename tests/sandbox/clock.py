@@ -24,6 +24,7 @@ class SharedClock:
 
     @property
     def speed(self) -> float:
+        """0: it stands."""
         return self._read()[2]
 
     def __call__(self) -> datetime:
@@ -39,6 +40,10 @@ class SharedClock:
     def to(self, instant: datetime) -> None:
         """Puts it forward to an instant; an earlier one changes nothing."""
         self.forward(seconds=max((instant - self()).total_seconds(), 0.0))
+
+    def stop(self) -> None:
+        """It stands from now on. Only while no other process reads it, which could see half of the change."""
+        self._shared[:] = _FORM.pack(self().timestamp(), time.time(), 0.0)
 
     def _read(self) -> tuple[float, float, float]:
         first, set_at, speed = _FORM.unpack(self._shared[:])

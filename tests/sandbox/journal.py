@@ -156,6 +156,10 @@ class Tail:
         self._at += len(whole) + len(newline)
         return whole.splitlines()
 
+    @property
+    def at_end(self) -> bool:
+        return not self._path.exists() or self._path.stat().st_size == self._at
+
 
 def parse(text: bytes) -> Line:
     kind, fields = json.loads(text)

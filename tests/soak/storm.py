@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import repeat
@@ -49,6 +49,7 @@ class Storm:
         self._rig, self._plan, self._here = rig, rig.plan, rig.here
         self._invocations, self._calm, self._over = Invocations(), threading.Event(), threading.Event()
         self._wake_ups = Invocations()
+        self._asked, self._sent = Tail(self._here.invocations), Tail(self._here.wake_ups)  # what processes ask for
         self._slots = [Slot("processor") for _ in range(self._plan.processors + self._plan.wakers)]
         self._scheduler = Slot("scheduler")
         self._clients: dict[str, Any] = {}
@@ -93,27 +94,23 @@ class Storm:
     def settle(self, attempts: Callable[[], int]) -> None:
         """Ticks without faults until every task has ended and every bucket is drained, or nothing goes on any more.
 
-        When nothing is under way the clock is put forward to the next tick. ``attempts``: how many there were so far.
+        When nothing is under way the clock is put forward to the next tick. At the last one it stops: however long the
+        verdict takes on this machine, no tick is missing meanwhile. ``attempts``: how many there were so far.
         """
-        clock, ticks, before = self._here.clock, 0, -1
+        ticks, before = 0, -1
         while ticks < SETTLING_TICKS:
-            self.check()
-            time.sleep(GOES)
-            if (now := attempts()) != before:
-                ticks, before = 0, now
-            if not self._is_idle():
-                continue
-            if self._is_settled():
-                return
-            with self._lock:
-                if not self._is_idle():
-                    continue
-                # Nobody is in the middle of anything.
-                clock.to(instant_of(minute_of(clock()) + 1) + timedelta(seconds=3))
-                self._stream_idle = False
-                self._invocations.put(self._tick_event(minute_of(clock())))
-                self._note("while settling")
+            with self._idle(attempts):
+                if (now := attempts()) != before:
+                    ticks, before = 0, now
+                if self._is_settled():
+                    break
+                self._next_tick()
             ticks += 1
+        with self._idle(attempts):
+            self._here.clock.stop()
+            self._next_tick()
+        with self._idle(attempts):
+            pass
 
     def end(self) -> None:
         """Ends the processes, and with them the threads."""
@@ -127,9 +124,20 @@ class Storm:
         if self.fault is not None:
             raise self.fault
 
-    def _is_idle(self) -> bool:
-        """Nothing waits, and no client is at work."""
-        return self._invocations.idle and self._wake_ups.idle and self._stream_idle
+    @contextmanager
+    def _idle(self, meanwhile: Callable[[], object]) -> Iterator[None]:
+        """Waits until nobody is in the middle of anything, and nothing waits; within, it stays so."""
+        while True:
+            self.check()
+            meanwhile()
+            with self._lock:
+                if self._asked.at_end and self._sent.at_end and self._stream_idle and self._queues_are_idle():
+                    yield
+                    return
+            time.sleep(GOES)
+
+    def _queues_are_idle(self) -> bool:
+        return self._invocations.idle and self._wake_ups.idle
 
     def _is_settled(self) -> bool:
         rows, cursors = self._rig.rows(), self._rig.cursors()
@@ -145,6 +153,14 @@ class Storm:
         outcome = self._invoke(self._slots[0], order.event, ())
         if outcome.what != "returned":
             raise AssertionError(f"the first tick, without any fault: {outcome}")
+
+    def _next_tick(self) -> None:
+        """Puts the clock forward to it. With the lock, while nobody is in the middle of anything."""
+        clock = self._here.clock
+        clock.to(instant_of(minute_of(clock()) + 1) + timedelta(seconds=3))
+        self._stream_idle = False
+        self._invocations.put(self._tick_event(minute_of(clock())))
+        self._note("while settling")
 
     def _tick(self) -> None:
         clock, last = self._here.clock, minute_of(self._here.clock())
@@ -164,28 +180,29 @@ class Storm:
 
     def _start_what_ticks_ask_for(self) -> None:
         """Lambda's queue of asynchronous invocations."""
-        asked = Tail(self._here.invocations)
         for delays in self._plan.started():
-            while not (lines := asked.new()):
+            while self._asked.at_end:
                 if self._over.wait(GOES / 4):
                     return
-            for line in lines:
-                calm = self._calm.is_set()
-                self._note("started" if calm or delays else "start dropped")
-                for delay in (0.0,) if calm else delays:
-                    self._invocations.put(json.loads(line), after=delay / self._plan.speed, again=2)
+            with self._lock:
+                for line in self._asked.new():
+                    calm = self._calm.is_set()
+                    self._note("started" if calm or delays else "start dropped")
+                    for delay in (0.0,) if calm else delays:
+                        self._invocations.put(json.loads(line), after=delay / self._plan.speed, again=2)
 
     def _send_wake_ups(self) -> None:
         """The queue of wake-ups, which delivers one again that failed."""
-        sent, plans, clock = Tail(self._here.wake_ups), self._plan.wake_ups(), self._here.clock
+        plans, clock = self._plan.wake_ups(), self._here.clock
         while not self._over.wait(GOES / 4):
-            for line in sent.new():
-                (event, at), calm = json.loads(line), self._calm.is_set()
-                times = next(plans)
-                self._note("wake-up" if calm or times else "wake-up dropped")
-                for off in (0.0,) if calm else times:
-                    after = (at - LEAD + off - clock().timestamp()) / self._plan.speed
-                    self._wake_ups.put({"Records": [{"body": json.dumps(event)}]}, after=max(after, 0.0), again=2)
+            with self._lock:
+                for line in self._sent.new():
+                    (event, at), calm = json.loads(line), self._calm.is_set()
+                    times = next(plans)
+                    self._note("wake-up" if calm or times else "wake-up dropped")
+                    for off in (0.0,) if calm else times:
+                        after = (at - LEAD + off - clock().timestamp()) / self._plan.speed
+                        self._wake_ups.put({"Records": [{"body": json.dumps(event)}]}, after=max(after, 0.0), again=2)
 
     # -- processes -------------------------------------------------------------------------------------------------
 
@@ -201,6 +218,8 @@ class Storm:
                 self._note("sent again")
                 delay = 0.0 if self._calm.is_set() else dice.uniform(0, 20) / self._plan.speed
                 invocations.put(order.event, after=delay, again=order.again - 1)
+            with self._lock:
+                self._stream_idle = False  # it may have written
             invocations.done()
 
     def _deliver(self) -> None:

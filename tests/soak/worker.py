@@ -34,7 +34,8 @@ def main(function: str, seed: str, skew: str) -> None:
     @contextmanager
     def ended_in_time(life: float) -> Iterator[None]:
         """The kernel ends this process when Lambda would, whatever it is doing by then."""
-        signal.setitimer(signal.ITIMER_REAL, life / here.clock.speed)
+        if speed := here.clock.speed:  # by a clock that stands no time goes by
+            signal.setitimer(signal.ITIMER_REAL, life / speed)
         try:
             yield
         finally:
