@@ -19,7 +19,6 @@ from dynatick.client.history import MAX_LIMIT
 from dynatick.client.views import BucketCounter, BucketCounts
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.instants import format_instant
-from dynatick.domain.task import TERMINAL
 
 MAX_BUCKETS = 20_000
 """Buckets in one answer, since the size of a function's answer is limited."""
@@ -111,4 +110,4 @@ class Buckets:
 def _have_ended(counted: tuple[BucketCounts, str | None]) -> bool:
     """Whether there is nothing to wait for: all have ended, or there are too many to count them again and again."""
     counts, following = counted
-    return following is not None or all(status in TERMINAL for status in counts.counts)
+    return following is not None or counts.all_ended

@@ -206,7 +206,7 @@ class AsyncTaskClient(_Threaded):
         none = BucketCounts(bucket=str(bucket), counts={})
         while True:
             counts = await self._threads.run(lambda: next(self.client.bucket_counts(bucket), none))
-            if all(status in TERMINAL for status in counts.counts):
+            if counts.all_ended:
                 return counts
             await _pause(further, of=f"bucket {bucket}")
 

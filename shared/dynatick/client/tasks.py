@@ -180,7 +180,7 @@ class TaskClient(BulkTasks):
         none = BucketCounts(bucket=str(bucket), counts={})
         return wait_until(
             lambda: next(self.bucket_counts(bucket), none),
-            lambda counts: all(status in TERMINAL for status in counts.counts),
+            lambda counts: counts.all_ended,
             of=f"bucket {bucket}",
             timeout=timeout,
             seconds=self._seconds,

@@ -20,7 +20,7 @@ from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.row import RowView
-from dynatick.domain.task import Row, Status
+from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.engine.bucket_record import FAILED, RAN
 from dynatick.errors import InvalidInput, shown
 
@@ -145,6 +145,10 @@ class BucketCounts:
     @property
     def total(self) -> int:
         return sum(self.counts.values())
+
+    @property
+    def all_ended(self) -> bool:
+        return all(status in TERMINAL for status in self.counts)
 
     @property
     def ran(self) -> int:
