@@ -120,6 +120,8 @@ MUTATIONS = (
              'is_terminal(row) or row.get("status") == "running":\n                return row\n            change'),
     Mutation(7, "a move is not checked again", f"{ENGINE}/placement.py",
              "row = self._after(row, result)  # and check", "return self._after(row, result)  # and check"),
+    Mutation(7, "a pass does not check its moves into another shard", f"{ENGINE}/record.py",
+             ".shard == self.shard:", ".shard == self.shard or self.shard is not None:", RECORD),
     Mutation(8, "our own rows pass the stream's filter", "template.yaml",
              '"anything-but":["bucket","cursor","reconcile","settings","tick"]',
              '"anything-but":["reconcile","settings","tick"]', TEMPLATE),

@@ -35,7 +35,7 @@ def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: flo
     placer = Placer(w.store, rules, settings, w.clock, lambda row, error: True)
     return Recorder(
         w.store, w.dead_letters, rules, settings, w.clock, placer=placer,
-        closed_through=lambda: NOON_MINUTE + closed, jitter=lambda: jitter,
+        closed_through=lambda: NOON_MINUTE + closed, shard=HERE.shard, jitter=lambda: jitter,
     )  # fmt: skip
 
 
