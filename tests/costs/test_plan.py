@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.plan import (
+from dynatick.domain.capacity import Wishes, units_of
+from dynatick.domain.plan import plan_burst, plan_schedules
+from dynatick.domain.plan_figures import (
     FURTHER_READS,
     FURTHER_WRITES,
     IDLE_READS,
     IDLE_WRITES,
     READ_UNITS_OF_OCCURRENCE,
     ROW_GROWTH,
-    Wishes,
-    plan_burst,
-    plan_schedules,
-    units_of,
 )
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import ACTION, Installation, dynamodb

@@ -15,7 +15,8 @@ from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.schedules import simulate_schedules
 from tests.simulate.world import Scenario
 
-from dynatick.domain.plan import Wishes, plan_burst, plan_schedules, plan_steady
+from dynatick.domain.capacity import Wishes
+from dynatick.domain.plan import plan_burst, plan_schedules, plan_steady
 
 Found = TypeVar("Found")
 Simulated = tuple[Mapping[str, report.Table], Sequence[str]]

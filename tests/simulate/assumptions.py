@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dynatick.domain import plan
+from dynatick.domain import plan_figures
 
 PARTITION_READ_UNITS = 3000.0
 """A second, of one partition (DynamoDB, best practices for partition keys). The other limits are those of the plan."""
@@ -21,10 +21,10 @@ under sustained load."""
 class Assumptions:
     """Times in seconds. ``…_cpu``: of a whole CPU."""
 
-    concurrency: int = plan.CONCURRENT_EXECUTIONS
-    ramp: float = plan.STARTS / plan.STARTS_SECONDS  # further environments a second of one function
-    ramp_burst: int = plan.STARTS  # environments that start at once
-    statement_cpu: float = plan.CPU_SECONDS / 2  # a claim and a record, with all that a task takes besides
+    concurrency: int = plan_figures.CONCURRENT_EXECUTIONS
+    ramp: float = plan_figures.STARTS / plan_figures.STARTS_SECONDS  # further environments a second of one function
+    ramp_burst: int = plan_figures.STARTS  # environments that start at once
+    statement_cpu: float = plan_figures.CPU_SECONDS / 2  # a claim and a record, with all that a task takes besides
     insert_cpu: float = 1 / 10_797  # docs/benchmark.json has so many inserts a second, of one client
     request_cpu: float = 1e-3  # of a single request, by boto3
     tick_delay: float = 1.0  # from the minute to the invocation of its tick; AWS promises no more than its minute
@@ -38,7 +38,7 @@ class Assumptions:
 
     def cpu_share(self, memory_mb: int) -> float:
         """The part of a CPU that a function of this memory has; one process uses no more than one."""
-        return min(1.0, memory_mb / plan.MB_PER_CPU)
+        return min(1.0, memory_mb / plan_figures.MB_PER_CPU)
 
     def statements_cpu(self, statements: Sequence[Mapping[str, Any]]) -> float:
         """Of a whole batch, whose statements are alike."""

@@ -10,8 +10,9 @@ from tests.simulate.inserting import Inserting
 from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
 
-from dynatick.domain import plan as arithmetic
-from dynatick.domain.plan import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT, Plan
+from dynatick.domain import capacity
+from dynatick.domain.plan import Plan
+from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ def planned_inserting(plan: Plan, found: Inserting) -> float:
     """What the plan's arithmetic says, in seconds, of shards that lie on the index partitions as these did."""
     scenario = found.scenario
     fleet = replace(plan.fleet, shards=scenario.shards, warm=round(scenario.warm))
-    return arithmetic.inserting(plan.load, fleet, scenario.tasks, shards_together=found.shards_together).seconds
+    return capacity.inserting(plan.load, fleet, scenario.tasks, shards_together=found.shards_together).seconds
 
 
 def schedules(found: Schedules) -> Table:

@@ -10,7 +10,8 @@ from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
 from tests.simulate.world import Scenario, id_of, number_of
 
-from dynatick.domain import plan
+from dynatick.domain.capacity import Fleet, Wishes, timing
+from dynatick.domain.plan import plan_burst
 
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
 
@@ -76,32 +77,32 @@ def test_the_document_has_the_table_that_is_written() -> None:
 @pytest.mark.parametrize(
     ("tasks", "seconds", "fleet"),
     [
-        (2400, 0.2, plan.Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
-        (8000, 0.2, plan.Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
-        (16_000, 0.2, plan.Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
-        (5000, 0.5, plan.Fleet(shards=1, workers=3, threads=32, memory_mb=1024, warm=4000)),
-        (6000, 3.0, plan.Fleet(shards=1, workers=7, threads=64, memory_mb=1024, warm=4000)),
+        (2400, 0.2, Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (8000, 0.2, Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
+        (16_000, 0.2, Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (5000, 0.5, Fleet(shards=1, workers=3, threads=32, memory_mb=1024, warm=4000)),
+        (6000, 3.0, Fleet(shards=1, workers=7, threads=64, memory_mb=1024, warm=4000)),
         pytest.param(
             60_000,
             0.2,
-            plan.Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000),
+            Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000),
             marks=[pytest.mark.long, pytest.mark.timeout(900)],
         ),
     ],
 )
-def test_the_plan_names_the_same_last_start(tasks: int, seconds: float, fleet: plan.Fleet) -> None:
-    planned = replace(plan.plan_burst(tasks, 60, plan.Wishes(task_seconds=seconds)), fleet=fleet)
+def test_the_plan_names_the_same_last_start(tasks: int, seconds: float, fleet: Fleet) -> None:
+    planned = replace(plan_burst(tasks, 60, Wishes(task_seconds=seconds)), fleet=fleet)
     scenario = Scenario.of(planned)
     burst = simulate_burst(scenario)
 
     assert burst.problems == []
-    assert burst.last_start == pytest.approx(plan.timing(planned.load, fleet).last_start, rel=0.1)
+    assert burst.last_start == pytest.approx(timing(planned.load, fleet).last_start, rel=0.1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_hundred_thousand_tasks_start_within_a_minute_as_planned() -> None:
-    planned = plan.plan_burst(100_000, 60)
+    planned = plan_burst(100_000, 60)
     scenario = Scenario.of(planned)
     burst = simulate_burst(scenario)
 

@@ -13,7 +13,7 @@ from tests.simulate.capacity import Allowance, Capacity
 from tests.simulate.dynamodb import INDEX, SDK_TRIES, TABLE, SimulatedDynamoDB, SimulatedStore
 
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Lost, Unknown, Written
-from dynatick.domain.plan import PARTITION_WRITE_UNITS
+from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS
 
 
 @dataclass

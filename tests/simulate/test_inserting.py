@@ -12,7 +12,8 @@ from tests.simulate.inserting import simulate_inserting
 from tests.simulate.schedules import MINUTES, simulate_schedules
 from tests.simulate.world import Scenario, World, id_of
 
-from dynatick.domain import plan
+from dynatick.domain.capacity import Fleet
+from dynatick.domain.plan import plan_burst
 
 
 def test_a_row_has_the_size_that_was_asked_for() -> None:
@@ -46,14 +47,14 @@ def test_a_shard_takes_no_more_inserts_than_its_index_partition() -> None:
 @pytest.mark.parametrize(
     ("tasks", "fleet"),
     [
-        (5000, plan.Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
-        (20_000, plan.Fleet(shards=16, workers=0, threads=16, memory_mb=1024, warm=4000)),
-        (40_000, plan.Fleet(shards=64, workers=0, threads=16, memory_mb=1024, warm=10_000)),
+        (5000, Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (20_000, Fleet(shards=16, workers=0, threads=16, memory_mb=1024, warm=4000)),
+        (40_000, Fleet(shards=64, workers=0, threads=16, memory_mb=1024, warm=10_000)),
     ],
 )
-def test_the_plan_names_the_same_time_for_inserting(tasks: int, fleet: plan.Fleet) -> None:
+def test_the_plan_names_the_same_time_for_inserting(tasks: int, fleet: Fleet) -> None:
     """On partitions where the shards fell as they did here: the plan itself reckons with 9 of 10 placements."""
-    planned = replace(plan.plan_burst(tasks, 60), fleet=fleet)
+    planned = replace(plan_burst(tasks, 60), fleet=fleet)
     found = simulate_inserting(Scenario.of(planned), planned.inserting.clients)
 
     assert found.missing == 0

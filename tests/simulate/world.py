@@ -25,7 +25,8 @@ from tests.simulate.lean_items import LeanItems
 
 from dynatick.client import NewTask, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.plan import NEW_TABLE_WRITE_UNITS, Plan
+from dynatick.domain.plan import Plan
+from dynatick.domain.plan_figures import NEW_TABLE_WRITE_UNITS
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dynatick.cli.stack import aws_client
 from dynatick.domain.executions import STREAM_SHARDS, Executions
-from dynatick.domain.plan import PARTITION_WRITE_UNITS
+from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS
 
 if TYPE_CHECKING:
     from dynatick.cli.session import Session

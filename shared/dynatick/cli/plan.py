@@ -10,20 +10,16 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, show_document, show_table
+from dynatick.domain.capacity import Quotas, Wishes
 from dynatick.domain.durations import duration_of
-from dynatick.domain.plan import (
+from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
+from dynatick.domain.plan_figures import (
     CONCURRENT_EXECUTIONS,
     CONFIDENCE,
     NEW_TABLE_WRITE_UNITS,
     RETENTION_DAYS,
     TABLE_WRITE_UNITS,
     TICK_SECONDS,
-    Plan,
-    Quotas,
-    Wishes,
-    plan_burst,
-    plan_schedules,
-    plan_steady,
 )
 from dynatick.engine.rules import Precision
 from dynatick.errors import InvalidInput

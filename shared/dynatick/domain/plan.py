@@ -1,192 +1,55 @@
 """What a load takes: shards, workers, threads, capacity and quotas, its time and its price.
 
-Arithmetic alone. Times are in seconds, sizes in bytes, capacity in write units a second, prices in dollars of
-us-east-1, November 2026. Each constant says where it comes from: *AWS*, from its documentation; *measured*, on the
-engine (docs/performance.md); *assumed*, where nothing was measured.
+Arithmetic alone, over figures (``plan_figures``) that say where they come from.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from functools import lru_cache
+from dataclasses import dataclass, replace
 
+from dynatick.domain.capacity import (
+    Fleet,
+    Inserting,
+    LimitedBy,
+    Load,
+    Timing,
+    Wishes,
+    first_claim,
+    fullest_partition,
+    inserting,
+    process_rate,
+    timing,
+    units_of,
+)
 from dynatick.domain.executions import Executions
+from dynatick.domain.plan_figures import (
+    CPU_SECONDS_OF_OCCURRENCE,
+    MAX_MEMORY_MB,
+    MAX_SHARDS,
+    MAX_THREADS,
+    MAX_TIMEOUT_SECONDS,
+    MAX_WORKERS,
+    MIN_MEMORY_MB,
+    NEW_TABLE_WRITE_UNITS,
+    PREFERRED_THREADS,
+    RETENTION_DAYS,
+    ROW_GROWTH,
+    TICK_SECONDS,
+    USUAL_MEMORY_MB,
+    USUAL_THREADS,
+    USUAL_TIMEOUT_SECONDS,
+    WAKE_UP_CONCURRENCY,
+)
+from dynatick.domain.prices import (
+    Prices,
+    idle_month,
+    prices_of,
+    running_price,
+    warm_price,
+)
 from dynatick.errors import InvalidInput
-
-# -- AWS ---------------------------------------------------------------------------------------------------------------
-
-PARTITION_WRITE_UNITS = 1_000  # a second, of one partition of a table or index
-NEW_TABLE_WRITE_UNITS = 4_000  # a second, of a new on-demand table, and of each of its indexes, without warm throughput
-TABLE_WRITE_UNITS = 40_000  # a second: the default quota of a table, and of each of its indexes
-CONCURRENT_EXECUTIONS = 1_000  # the default quota of an account and region; some new accounts have 10
-STARTS, STARTS_SECONDS = 1_000, 10  # processes of one function that Lambda starts at once, and in as many seconds again
-MB_PER_CPU = 1_769  # of a Lambda function's memory
-WRITE_UNIT_BYTES = 1_024
-
-WRITE_UNIT = 0.625e-6
-READ_UNIT = 0.125e-6
-STORAGE_GB_MONTH = 0.25
-GB_SECOND = 0.0000133334  # Lambda, arm64
-LAMBDA_REQUEST = 0.20e-6
-WARM_WRITE_UNIT = 0.00065  # once, for each write unit a second above what the table or index is warm for
-
-# -- the template's parameters -----------------------------------------------------------------------------------------
-
-MAX_SHARDS = 256
-MAX_WORKERS = 100
-MAX_THREADS = 256
-USUAL_THREADS = 16
-USUAL_MEMORY_MB = 1_024
-MIN_MEMORY_MB, MAX_MEMORY_MB = 256, 10_240
-USUAL_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS = 120, 900
-RETENTION_DAYS = 30
-WAKE_UP_CONCURRENCY = 10
-TICK_SECONDS = 60
-
-# -- the engine --------------------------------------------------------------------------------------------------------
-
-BATCH = 25  # tasks of a claim or record
-CLAIMS_AT_ONCE = 2  # of one process
-IN_FLIGHT_PER_THREAD, MIN_IN_FLIGHT = 4, 100  # tasks of a process that are claimed and not recorded
-CLAIM_AHEAD = 2.0  # with workers: what runs in this time is claimed
-MIN_MEASURED, MAX_MEASURED = 2.0, 5.0  # until a pass knows its rate
-SOON = 10.0  # what a pass can run within this time, it keeps
-OUTLINE_SECONDS = 0.5  # assumed: of reading ahead, before workers are started
-CPU_SECONDS = 114e-6  # measured: of a task, at a whole CPU
-CPU_SECONDS_OF_OCCURRENCE = 3 * CPU_SECONDS  # assumed: it takes three statements instead of two, and a read
-READ_UNITS_OF_TASK = 0.084  # measured
-READ_UNITS_OF_OCCURRENCE = 1.1  # measured: its schedule is read
-ROW_GROWTH = 200  # bytes; measured: 191 from insert to outcome, without a result
-ENTRY_BYTES = 350  # assumed: the entry of the index, with what DynamoDB adds to row and entry
-INSERTS_PER_CLIENT = 8_000  # a second; measured: 10,797 on a CPU of its own, and 8 calls at a time on AWS
-SCHEDULER_PRICE = 0.003e-6  # of an insert; docs/cost.md
-
-IDLE_WRITES, IDLE_READS, IDLE_SECONDS = 2, 3.7, 0.005  # measured, the time assumed: of shard 0's tick, if it is idle
-FURTHER_WRITES, FURTHER_WRITES_TO_THE_SECOND = 0.25, 1.0  # measured: of another idle shard, which is closed seldom
-FURTHER_READS, FURTHER_SECONDS = 2.4, 0.0024  # the same: its polls, many at a time, and its part of their invocation
-IDLE_GB = 1.0
-TICKS_A_MONTH = 365 * 24 * 60 / 12
-
-# -- assumed of AWS ----------------------------------------------------------------------------------------------------
-
-TICK_DELAY = 1.0  # from the minute to the tick's invocation; AWS promises no more than the minute
-CALL_SECONDS = 0.01  # of a batch of claims or records
-COLD_START_SECONDS = 0.9  # of the processor, with its imports; those that poll idle shards each minute are warm
-START_SECONDS = 0.05  # from an asynchronous invocation to its beginning
-POLL_SECONDS = 0.1  # settings, cursor and first page, before the first claim
-GROUP, POLLING_THREADS = 64, 8  # shards that one invocation polls, so many at a time, before their own passes start
-FIND_SECONDS = 0.03  # of one poll, and the start of that shard's pass
-
-CONFIDENCE = 0.9
-"""For so many of all buckets, the placement of shards on index partitions is no worse than planned."""
-
-HEADROOM = 0.04
-"""The part of the time that a plan leaves, if it can."""
-
-PREFERRED_THREADS = 64  # beyond which further workers come first
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Quotas:
-    """What the account allows."""
-
-    concurrent_executions: int = CONCURRENT_EXECUTIONS
-    table_write_units: int = TABLE_WRITE_UNITS  # a second; an index has as many of its own
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
-    """What the caller has decided; None: the plan decides."""
-
-    task_seconds: float = 0.2  # that a task takes, waiting for others
-    row_bytes: int = 700  # of a task as it is inserted
-    memory_mb: int | None = None
-    threads: int | None = None
-    to_the_second: bool = False  # Precision second
-    quotas: Quotas = field(default_factory=Quotas)
-
-
-class LimitedBy(StrEnum):
-    """What decides when the last task begins."""
-
-    PROCESSES = "processes"
-    TABLE = "table"
-    INDEX = "index partition"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Load:
-    """Tasks of one bucket, and what is written while they run."""
-
-    tasks: int
-    within: float  # the last one is to begin so long after they are due
-    wishes: Wishes
-    table_units: int  # of a task, from its claim to its record; of an occurrence, from its making
-    index_units: int  # the same, in its bucket's partition
-    inserts: float = 0.0  # a second, into other buckets, at the same time
-    cpu_seconds: float = CPU_SECONDS
-    workers_help: bool = True  # the occurrences of schedules are made and run by the shard's holder alone
-
-    @property
-    def target(self) -> float:
-        """When the last task is to begin, with some headroom."""
-        return self.within * (1 - HEADROOM)
-
-    @property
-    def insert_units(self) -> int:
-        """Of the table, for an insert; the index takes one more."""
-        return units_of(self.wishes.row_bytes)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fleet:
-    """The parameters that decide how fast a bucket runs."""
-
-    shards: int
-    workers: int  # for each shard
-    threads: int
-    memory_mb: int
-    warm: int  # write units a second of the table, and of the index
-
-    @property
-    def processes(self) -> int:
-        return self.shards * (1 + self.workers)
-
-    @property
-    def partitions(self) -> int:
-        """Of the table, and of the index."""
-        return max(self.warm, NEW_TABLE_WRITE_UNITS) // PARTITION_WRITE_UNITS
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Timing:
-    """When things happen, in seconds after the tasks are due."""
-
-    first_start: float
-    last_start: float
-    limited_by: LimitedBy
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Inserting:
-    """What it takes to put the tasks into the table beforehand, for 9 of 10 buckets."""
-
-    write_units: int  # of table and index together
-    seconds: float  # at the warm throughput, as fast as the fullest index partition allows
-    clients: int  # that insert so fast
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prices:
-    """In dollars. ``load``: of the burst, or of a month of the steady load."""
-
-    load: float
-    warm_once: float
-    idle_month: float  # of ticks that find nothing
-    storage_month: float  # of the ended rows, for RetentionDays
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -324,94 +187,6 @@ def _check(name: str, value: float, minimum: float, maximum: float, expected: st
         raise InvalidInput(name, value, f"expected {expected}")
 
 
-# -- units and placement -----------------------------------------------------------------------------------------------
-
-
-def units_of(size: int) -> int:
-    """Write units of a row of so many bytes."""
-    return max(1, -(-size // WRITE_UNIT_BYTES))
-
-
-@lru_cache(maxsize=4096)
-def fullest_partition(shards: int, partitions: int, confidence: float = CONFIDENCE) -> int:
-    """How many shards of a bucket share an index partition at most, with this probability.
-
-    A shard's name falls on a partition by its hash, anew for each bucket. That no partition has more than k is taken as
-    independent for all of them, which is a little too careful.
-    """
-    if partitions == 1:
-        return shards
-    chance, below = 1 / partitions, 0.0
-    for k in range(shards + 1):
-        below += math.comb(shards, k) * chance**k * (1 - chance) ** (shards - k)
-        if k >= math.ceil(shards / partitions) and min(below, 1.0) ** partitions >= confidence:
-            return k
-    return shards
-
-
-def fullest_shard(tasks: int, shards: int) -> float:
-    """Tasks of the shard that has most: ids fall on shards by their hash."""
-    mean = tasks / shards
-    return mean if shards == 1 else min(tasks, mean + 3 * math.sqrt(mean))
-
-
-def process_rate(load: Load, threads: int, memory_mb: int) -> float:
-    """Tasks a second of one process."""
-    cpu = min(1.0, memory_mb / MB_PER_CPU) / load.cpu_seconds
-    calls = CLAIMS_AT_ONCE * BATCH / CALL_SECONDS
-    waiting = threads / (load.wishes.task_seconds + load.cpu_seconds)
-    return min(cpu, calls, waiting)
-
-
-def in_flight(load: Load, fleet: Fleet) -> float:
-    """Tasks that one process has claimed and not recorded, if there are enough."""
-    whole = max(MIN_IN_FLIGHT, IN_FLIGHT_PER_THREAD * fleet.threads)
-    if not fleet.workers:
-        return whole
-    soon = CLAIM_AHEAD * process_rate(load, fleet.threads, fleet.memory_mb)
-    return min(whole, fleet.threads + max(2 * BATCH, soon))
-
-
-# -- time --------------------------------------------------------------------------------------------------------------
-
-
-def first_claim(shards: int) -> float:
-    """When the last shard has begun to claim. The tick's own invocation serves shard 0; it starts others for groups of
-    shards, and each of these a pass for each shard in which something is due."""
-    begin = TICK_DELAY + START_SECONDS + POLL_SECONDS
-    if shards == 1:
-        return begin
-    to_groups = START_SECONDS + FIND_SECONDS
-    return begin + to_groups + min(shards, GROUP) / POLLING_THREADS * FIND_SECONDS + START_SECONDS + COLD_START_SECONDS
-
-
-def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> Timing:
-    """When the tasks begin. ``shards_together``: on the fullest index partition; None: for 9 of 10 buckets."""
-    together = fullest_partition(fleet.shards, fleet.partitions) if shards_together is None else shards_together
-    begin = first_claim(fleet.shards) + (fleet.processes - 1) // STARTS * STARTS_SECONDS
-    rate = process_rate(load, fleet.threads, fleet.memory_mb)
-    in_shard = fullest_shard(load.tasks, fleet.shards)
-    alone = in_shard / rate
-    handed_out = min(max(load.wishes.task_seconds, MIN_MEASURED), MAX_MEASURED) + OUTLINE_SECONDS
-    if fleet.workers and alone - handed_out > SOON:  # they get equal parts of the rest, and begin them later
-        with_workers = handed_out + (alone - handed_out) / (1 + fleet.workers)
-        alone = min(alone, with_workers + START_SECONDS + COLD_START_SECONDS + POLL_SECONDS)
-    free = max(1.0, max(fleet.warm, NEW_TABLE_WRITE_UNITS) - load.inserts * load.insert_units)
-    of_table = load.tasks * load.table_units / free
-    # What is begun and not recorded has not been written to the index yet.
-    unrecorded = together * (1 + fleet.workers) * in_flight(load, fleet)
-    share = min(1.0, together / fleet.shards)
-    in_partition = max(0.0, load.tasks * share - unrecorded) * load.index_units
-    partition = max(1.0, PARTITION_WRITE_UNITS - load.inserts / fleet.partitions)
-    ends = {
-        LimitedBy.PROCESSES: begin + alone,
-        LimitedBy.TABLE: begin + of_table,
-        LimitedBy.INDEX: begin + in_partition / partition,
-    }
-    slowest = max(ends, key=lambda name: ends[name])
-    return Timing(first_start=begin, last_start=ends[slowest], limited_by=slowest)
-
-
 # -- the plan ----------------------------------------------------------------------------------------------------------
 
 
@@ -451,7 +226,7 @@ def _plan(load: Load, *, loads: float, tasks_kept: float, inserted: int | None =
             ),
         ),
         inserting=inserting(load, fleet, load.tasks if inserted is None else inserted),
-        prices=_prices(load, fleet, worst, loads=loads, tasks_kept=tasks_kept),
+        prices=prices_of(load, fleet, worst, loads=loads, tasks_kept=tasks_kept),
     )
 
 
@@ -468,7 +243,7 @@ def _fleet(load: Load, loads: float) -> Fleet:
     """The cheapest that does it in time, by what it adds to the first month; else the fastest."""
 
     def price(fleet: Fleet) -> float:
-        return _warm_price(fleet) + idle_month(fleet.shards) + loads * _running_price(load, fleet)
+        return warm_price(fleet) + idle_month(fleet.shards) + loads * running_price(load, fleet)
 
     found = [(timing(load, fleet).last_start, fleet) for fleet in _fleets(load)]
     for end in (load.target, load.within):
@@ -548,60 +323,6 @@ def _calm_threads(load: Load, fleet: Fleet) -> int:
 def _timeout(task_seconds: float) -> int:
     """Of the processor: tasks need some seconds less than it has."""
     return max(USUAL_TIMEOUT_SECONDS, min(MAX_TIMEOUT_SECONDS, math.ceil(task_seconds) + 30))
-
-
-def inserting(load: Load, fleet: Fleet, tasks: int, *, shards_together: int | None = None) -> Inserting:
-    """Into one bucket, as its tasks are. ``shards_together``: as for ``timing``."""
-    together = fullest_partition(fleet.shards, fleet.partitions) if shards_together is None else shards_together
-    share = together / fleet.shards
-    warm = max(fleet.warm, NEW_TABLE_WRITE_UNITS)
-    in_bucket = min(tasks, load.tasks)
-    seconds = max(tasks * load.insert_units / warm, in_bucket * share / PARTITION_WRITE_UNITS)
-    rate = tasks / max(seconds, 1.0)
-    return Inserting(
-        write_units=tasks * (load.insert_units + 1),
-        seconds=seconds,
-        clients=max(1, math.ceil(rate / INSERTS_PER_CLIENT)),
-    )
-
-
-# -- prices ------------------------------------------------------------------------------------------------------------
-
-
-def idle_month(shards: int, *, to_the_second: bool = False) -> float:
-    """A month of ticks that find nothing, with TickMinutes 1. Shard 0 has a pass; the others are polled together."""
-    writes = FURTHER_WRITES_TO_THE_SECOND if to_the_second else FURTHER_WRITES
-    first = IDLE_WRITES * WRITE_UNIT + IDLE_READS * READ_UNIT + IDLE_SECONDS * IDLE_GB * GB_SECOND + LAMBDA_REQUEST
-    further = writes * WRITE_UNIT + FURTHER_READS * READ_UNIT + FURTHER_SECONDS * IDLE_GB * GB_SECOND
-    groups = math.ceil((shards - 1) / GROUP)
-    return TICKS_A_MONTH * (first + (shards - 1) * further + groups * LAMBDA_REQUEST)
-
-
-def _warm_price(fleet: Fleet) -> float:
-    """Once, for table and index."""
-    return 2 * max(0, fleet.warm - NEW_TABLE_WRITE_UNITS) * WARM_WRITE_UNIT
-
-
-def _running_price(load: Load, fleet: Fleet) -> float:
-    """Of Lambda, for the tasks of one bucket."""
-    work = load.tasks / process_rate(load, fleet.threads, fleet.memory_mb)  # seconds of processes
-    running = max(work, fleet.processes * load.wishes.task_seconds) + fleet.processes * (START_SECONDS + POLL_SECONDS)
-    return running * fleet.memory_mb / 1024 * GB_SECOND + fleet.processes * LAMBDA_REQUEST
-
-
-def _prices(load: Load, fleet: Fleet, found: Timing, *, loads: float, tasks_kept: float) -> Prices:
-    size = load.wishes.row_bytes + ROW_GROWTH
-    if load.workers_help:
-        units, reads = load.insert_units + 1 + load.table_units + load.index_units, READ_UNITS_OF_TASK
-    else:
-        units, reads = load.table_units + load.index_units + 1, READ_UNITS_OF_OCCURRENCE
-    of_tasks = load.tasks * (units * WRITE_UNIT + reads * READ_UNIT + SCHEDULER_PRICE)
-    return Prices(
-        load=loads * (of_tasks + _running_price(load, fleet)),
-        warm_once=_warm_price(fleet),
-        idle_month=idle_month(fleet.shards, to_the_second=load.wishes.to_the_second),
-        storage_month=tasks_kept * (size + ENTRY_BYTES) / 1e9 * STORAGE_GB_MONTH,
-    )
 
 
 def _thousands(value: float) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynatick.domain.plan import Plan, Wishes, plan_burst, plan_schedules, plan_steady
+from dynatick.domain.capacity import Wishes
+from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 
 MINUTE = 60.0
 BURSTS = (10_000, 100_000, 1_000_000, 10_000_000)

@@ -14,24 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynatick.client import insertion
-from dynatick.domain import plan as plans
-from dynatick.domain.plan import (
+from dynatick.domain import plan_figures as figures
+from dynatick.domain import prices
+from dynatick.domain.capacity import (
     Fleet,
     LimitedBy,
     Load,
-    Plan,
     Quotas,
     Wishes,
     first_claim,
     fullest_partition,
     fullest_shard,
-    plan_burst,
-    plan_schedules,
-    plan_steady,
     process_rate,
     timing,
     units_of,
 )
+from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 from dynatick.engine import claiming, division, execution, fan_out, idle_shards
 from dynatick.engine.rules import Rules
 from dynatick.errors import InvalidInput
@@ -60,8 +58,8 @@ def test_a_feasible_plan_keeps_to_every_limit(tasks: int, seconds: float, within
     assert found.is_feasible == (found.timing.last_start <= within)
     assert found.timing.first_start <= found.timing.last_start
     assert found.expected.last_start <= found.timing.last_start
-    assert 1 <= fleet.shards <= plans.MAX_SHARDS and 1 <= fleet.threads <= plans.MAX_THREADS
-    assert 0 <= fleet.workers <= plans.MAX_WORKERS
+    assert 1 <= fleet.shards <= figures.MAX_SHARDS and 1 <= fleet.threads <= figures.MAX_THREADS
+    assert 0 <= fleet.workers <= figures.MAX_WORKERS
     if found.is_feasible:
         duration = found.timing.last_start - found.timing.first_start
         assert tasks * found.load.table_units / max(duration, 1) <= max(found.table_peak, fleet.warm)
@@ -85,8 +83,9 @@ def test_more_tasks_never_cost_less(tasks: int, more: int, seconds: float) -> No
 @settings(max_examples=25, deadline=None)
 @given(tasks=task_counts, more=st.integers(1, 1_000_000), seconds=task_seconds, shards=st.sampled_from([1, 8, 256]))
 def test_the_same_fleet_takes_longer_for_more(tasks: int, more: int, seconds: float, shards: int) -> None:
+    """Without workers, who help a shard only if it has enough for them, and it then ends sooner than one with less."""
     load = load_of(plan_burst(tasks, 60, Wishes(task_seconds=seconds)))
-    fleet = Fleet(shards=shards, workers=1, threads=16, memory_mb=1024, warm=10_000)
+    fleet = Fleet(shards=shards, workers=0, threads=16, memory_mb=1024, warm=10_000)
     assert timing(load, fleet).last_start <= timing(replace(load, tasks=tasks + more), fleet).last_start
 
 
@@ -111,8 +110,8 @@ def test_a_million_in_a_minute_at_default_quotas() -> None:
     assert found.is_feasible
     assert not any(quota.must_be_raised for quota in found.quotas)
     assert found.parameters["ShardCount"] == "256"
-    assert int(found.parameters["WarmThroughput"]) <= plans.TABLE_WRITE_UNITS
-    assert found.prices.load == pytest.approx(1_000_000 * 5 * plans.WRITE_UNIT, rel=0.1), "writes are nearly all of it"
+    assert int(found.parameters["WarmThroughput"]) <= figures.TABLE_WRITE_UNITS
+    assert found.prices.load == pytest.approx(1_000_000 * 5 * figures.WRITE_UNIT, rel=0.1), "writes are nearly all"
 
 
 def test_ten_million_in_a_minute_are_too_many_for_256_shards() -> None:
@@ -148,13 +147,13 @@ def test_a_task_longer_than_a_process_gets_a_longer_process() -> None:
 def test_precision_second_is_among_the_parameters_and_takes_executions() -> None:
     tick, second = plan_burst(1_000, 60), plan_burst(1_000, 60, Wishes(to_the_second=True))
     assert second.parameters["Precision"] == "second"
-    assert second.executions.total == tick.executions.total + plans.WAKE_UP_CONCURRENCY
+    assert second.executions.total == tick.executions.total + figures.WAKE_UP_CONCURRENCY
 
 
 def test_idle_shards_cost_less_than_the_first() -> None:
-    assert plans.idle_month(1) == pytest.approx(0.10, abs=0.02), "docs/cost.md"
-    assert plans.idle_month(64) < 64 * plans.idle_month(1) / 3
-    assert plans.idle_month(256) < plans.idle_month(256, to_the_second=True) < 256 * plans.idle_month(1)
+    assert prices.idle_month(1) == pytest.approx(0.10, abs=0.02), "docs/cost.md"
+    assert prices.idle_month(64) < 64 * prices.idle_month(1) / 3
+    assert prices.idle_month(256) < prices.idle_month(256, to_the_second=True) < 256 * prices.idle_month(1)
 
 
 def test_an_account_of_ten_executions_must_be_raised() -> None:
@@ -175,7 +174,7 @@ def test_a_hundred_thousand_schedules_each_minute() -> None:
     found = plan_schedules(100_000, 60)
     assert found.load.tasks == 100_000
     assert found.fleet.workers == 0, "a shard's own pass makes the occurrences"
-    writes = 7 * 100_000 * plans.TICKS_A_MONTH * plans.WRITE_UNIT  # tests/costs/test_plan.py counts the seven
+    writes = 7 * 100_000 * figures.TICKS_A_MONTH * figures.WRITE_UNIT  # tests/costs/test_plan.py counts the seven
     assert found.prices.load == pytest.approx(writes, rel=0.15)
     assert plan_schedules(100_000, 3600).load.tasks == math.ceil(100_000 / 60)
 
@@ -254,36 +253,36 @@ def test_a_shard_more_never_starts_sooner() -> None:
 
 
 def test_the_engines_figures_are_the_engines() -> None:
-    assert plans.BATCH == execution.BATCH == insertion.BATCH
-    assert plans.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
-    assert execution.CLAIM_AHEAD.total_seconds() == plans.CLAIM_AHEAD
-    assert (fan_out.GROUP, idle_shards.THREADS) == (plans.GROUP, plans.POLLING_THREADS)
-    assert division.SOON.total_seconds() == plans.SOON
-    assert plans.MIN_IN_FLIGHT == 4 * execution.BATCH
-    assert Rules().threads == plans.USUAL_THREADS
+    assert figures.BATCH == execution.BATCH == insertion.BATCH
+    assert figures.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
+    assert execution.CLAIM_AHEAD.total_seconds() == figures.CLAIM_AHEAD
+    assert (fan_out.GROUP, idle_shards.THREADS) == (figures.GROUP, figures.POLLING_THREADS)
+    assert division.SOON.total_seconds() == figures.SOON
+    assert figures.MIN_IN_FLIGHT == 4 * execution.BATCH
+    assert Rules().threads == figures.USUAL_THREADS
 
 
 def test_the_templates_figures_are_the_templates() -> None:
-    assert PARAMETERS["ShardCount"]["MaxValue"] == plans.MAX_SHARDS
+    assert PARAMETERS["ShardCount"]["MaxValue"] == figures.MAX_SHARDS
     assert (
         PARAMETERS["TaskThreads"]["Default"], PARAMETERS["TaskThreads"]["MaxValue"]
-    ) == (plans.USUAL_THREADS, plans.MAX_THREADS)  # fmt: skip
+    ) == (figures.USUAL_THREADS, figures.MAX_THREADS)  # fmt: skip
     memory = PARAMETERS["ProcessorMemoryMb"]
     assert (
         memory["Default"], memory["MinValue"], memory["MaxValue"]
-    ) == (plans.USUAL_MEMORY_MB, plans.MIN_MEMORY_MB, plans.MAX_MEMORY_MB)  # fmt: skip
-    assert PARAMETERS["MaxWorkers"]["MaxValue"] == plans.MAX_WORKERS
+    ) == (figures.USUAL_MEMORY_MB, figures.MIN_MEMORY_MB, figures.MAX_MEMORY_MB)  # fmt: skip
+    assert PARAMETERS["MaxWorkers"]["MaxValue"] == figures.MAX_WORKERS
     timeout = PARAMETERS["ProcessorTimeoutSeconds"]
-    assert (timeout["Default"], timeout["MaxValue"]) == (plans.USUAL_TIMEOUT_SECONDS, plans.MAX_TIMEOUT_SECONDS)
-    assert PARAMETERS["RetentionDays"]["Default"] == plans.RETENTION_DAYS
-    assert PARAMETERS["WakeUpConcurrency"]["Default"] == plans.WAKE_UP_CONCURRENCY
+    assert (timeout["Default"], timeout["MaxValue"]) == (figures.USUAL_TIMEOUT_SECONDS, figures.MAX_TIMEOUT_SECONDS)
+    assert PARAMETERS["RetentionDays"]["Default"] == figures.RETENTION_DAYS
+    assert PARAMETERS["WakeUpConcurrency"]["Default"] == figures.WAKE_UP_CONCURRENCY
 
 
 def test_the_measured_figures_are_those_of_the_benchmark() -> None:
-    assert pytest.approx(MEASURED["cpu_us_per_task"] * 1e-6, rel=0.05) == plans.CPU_SECONDS
-    assert pytest.approx(MEASURED["rcu_per_task"], rel=0.05) == plans.READ_UNITS_OF_TASK
-    assert MEASURED["insert_many_per_s"] > plans.INSERTS_PER_CLIENT
-    assert MEASURED["idle_tick_writes"] == plans.IDLE_WRITES
+    assert pytest.approx(MEASURED["cpu_us_per_task"] * 1e-6, rel=0.05) == figures.CPU_SECONDS
+    assert pytest.approx(MEASURED["rcu_per_task"], rel=0.05) == figures.READ_UNITS_OF_TASK
+    assert MEASURED["insert_many_per_s"] > figures.INSERTS_PER_CLIENT
+    assert MEASURED["idle_tick_writes"] == figures.IDLE_WRITES
     found = plan_burst(1, 60).load
     assert found.insert_units + 1 + found.table_units + found.index_units == MEASURED["wcu_per_task"]
 
