@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.builders import NOON, FakeClock
 from tests.unit.api.support import Caller
 
+from dynatick.api.waiting import MAX_WAIT_SECONDS
 from dynatick.engine.cursor import read_cursor
 from dynatick_stack.api import Application
 
@@ -49,4 +50,6 @@ SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", application(), headers=
 def test_whatever_is_sent_is_answered_as_the_document_says(case: Case) -> None:
     # Left out: that whatever fits its form is accepted. A form can't say that one of three times may be given, that an
     # instant needs its offset, or that an action must be known.
-    case.call_and_validate(base_url="http://127.0.0.1", excluded_checks=[positive_data_acceptance])
+    case.call_and_validate(
+        base_url="http://127.0.0.1", excluded_checks=[positive_data_acceptance], timeout=3 * MAX_WAIT_SECONDS
+    )
