@@ -7,11 +7,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import repeat
+from itertools import filterfalse, repeat
 from typing import Any
 
 from tests.sandbox.journal import RANDOM, Died, Disturbed, Tail, Ticked
@@ -24,6 +24,8 @@ from tests.soak.schedules import insert_schedules
 from tests.soak.stream import Deliveries
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.lifecycle import is_terminal
+from dynatick.domain.task import Row
 
 TIMEOUT_SECONDS = 60.0  # seconds by the machine's clock beyond an invocation's life
 GOES = 0.1  # seconds after which a thread checks again
@@ -94,17 +96,19 @@ class Storm:
     def settle(self, attempts: Callable[[], int]) -> None:
         """Ticks without faults until every task has ended and every bucket is drained, or nothing goes on any more.
 
-        When nothing is under way the clock is put forward to the next tick. At the last one it stops: however long the
-        verdict takes on this machine, no tick is missing meanwhile. ``attempts``: how many there were so far.
+        When nothing is under way the clock is put forward to the next tick, or to the first bucket with an open row: a
+        failure whose dead letter was refused lies up to an hour ahead. At the last tick the clock stops: however long
+        the verdict takes on this machine, no tick is missing meanwhile. ``attempts``: how many there were so far.
         """
         ticks, before = 0, -1
         while ticks < SETTLING_TICKS:
             with self._idle(attempts):
                 if (now := attempts()) != before:
                     ticks, before = 0, now
-                if self._is_settled():
+                rows = self._rig.rows().values()
+                if self._is_settled(rows):
                     break
-                self._next_tick()
+                self._next_tick(min(map(_minute, filterfalse(is_terminal, rows)), default=0))
             ticks += 1
         with self._idle(attempts):
             self._here.clock.stop()
@@ -139,12 +143,9 @@ class Storm:
     def _queues_are_idle(self) -> bool:
         return self._invocations.idle and self._wake_ups.idle
 
-    def _is_settled(self) -> bool:
-        rows, cursors = self._rig.rows(), self._rig.cursors()
-        if any("outcome" not in row for row in rows.values()):
-            return False
-        last = max((b.minute for row in rows.values() if (b := Bucket.canonical(row.get("taskDateTime")))), default=0)
-        return all(cursor.drained_through >= last for cursor in cursors)
+    def _is_settled(self, rows: Collection[Row]) -> bool:
+        last = max(map(_minute, rows), default=0)
+        return all(map(is_terminal, rows)) and all(cursor.drained_through >= last for cursor in self._rig.cursors())
 
     # -- ticks -----------------------------------------------------------------------------------------------------
 
@@ -154,10 +155,10 @@ class Storm:
         if outcome.what != "returned":
             raise AssertionError(f"the first tick, without any fault: {outcome}")
 
-    def _next_tick(self) -> None:
-        """Puts the clock forward to it. With the lock, while nobody is in the middle of anything."""
+    def _next_tick(self, minute: int = 0) -> None:
+        """Puts the clock forward to it, or to a later minute. Only within ``_idle``."""
         clock = self._here.clock
-        clock.to(instant_of(minute_of(clock()) + 1) + timedelta(seconds=3))
+        clock.to(instant_of(max(minute_of(clock()) + 1, minute)) + timedelta(seconds=3))
         self._stream_idle = False
         self._invocations.put(self._tick_event(minute_of(clock())))
         self._note("while settling")
@@ -349,3 +350,9 @@ class Storm:
 
     def _tail(self) -> str:
         return "\n".join(self._rig.log.read_text(errors="replace").splitlines()[-20:])
+
+
+def _minute(row: Row) -> int:
+    """Of the bucket in which a row lies; 0: in none."""
+    bucket = Bucket.canonical(row.get("taskDateTime"))
+    return 0 if bucket is None else bucket.minute
