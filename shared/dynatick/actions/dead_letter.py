@@ -85,8 +85,10 @@ class QueueDeadLetters:
                     },
                 )
                 continue
+            refused.update((int(entry["Id"]), False) for entry in batch)  # also of which the answer says nothing
             for taken in answer.get("Successful", ()):
                 sent[int(taken["Id"])] = True
+                refused.pop(int(taken["Id"]), None)
             for failed in answer.get("Failed", ()):
                 refused[int(failed["Id"])] = bool(failed.get("SenderFault"))
         return refused
