@@ -69,7 +69,8 @@ class QueueDeadLetters:
     def _send_once(self, entries: Mapping[int, Entry], sent: list[bool]) -> dict[int, bool]:
         """Sets ``sent`` for each confirmed message. Returns, for each refused one, whether it is itself at fault.
 
-        A message whose batch got no answer is in neither: the SDK has already retried it.
+        One that the answer doesn't name counts as refused. A message whose batch got no answer is in neither: the SDK
+        has already retried it.
         """
         refused: dict[int, bool] = {}
         for batch in _batches(entries):
@@ -85,7 +86,7 @@ class QueueDeadLetters:
                     },
                 )
                 continue
-            refused.update((int(entry["Id"]), False) for entry in batch)  # also of which the answer says nothing
+            refused.update((int(entry["Id"]), False) for entry in batch)
             for taken in answer.get("Successful", ()):
                 sent[int(taken["Id"])] = True
                 refused.pop(int(taken["Id"]), None)

@@ -148,6 +148,7 @@ class BucketCounts:
 
     @property
     def all_ended(self) -> bool:
+        """Whether no task is left to wait for, as in an empty bucket."""
         return all(status in TERMINAL for status in self.counts)
 
     @property

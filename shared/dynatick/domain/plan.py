@@ -226,7 +226,7 @@ def _plan(load: Load, *, loads: float, tasks_kept: float, inserted: int | None =
             ),
         ),
         inserting=inserting(load, fleet, load.tasks if inserted is None else inserted),
-        prices=prices_of(load, fleet, worst, loads=loads, tasks_kept=tasks_kept),
+        prices=prices_of(load, fleet, loads=loads, tasks_kept=tasks_kept),
     )
 
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dynatick.domain.capacity import (
-    Fleet,
-    Load,
-    Timing,
-    process_rate,
-)
+from dynatick.domain.capacity import Fleet, Load, process_rate
 from dynatick.domain.plan_figures import (
     ENTRY_BYTES,
     FURTHER_READS,
@@ -70,7 +65,8 @@ def running_price(load: Load, fleet: Fleet) -> float:
     return running * fleet.memory_mb / 1024 * GB_SECOND + fleet.processes * LAMBDA_REQUEST
 
 
-def prices_of(load: Load, fleet: Fleet, found: Timing, *, loads: float, tasks_kept: float) -> Prices:
+def prices_of(load: Load, fleet: Fleet, *, loads: float, tasks_kept: float) -> Prices:
+    """``loads``: how often the load comes in what is priced. ``tasks_kept``: rows at any time, for RetentionDays."""
     size = load.wishes.row_bytes + ROW_GROWTH
     if load.workers_help:
         units, reads = load.insert_units + 1 + load.table_units + load.index_units, READ_UNITS_OF_TASK
