@@ -291,6 +291,11 @@ class Book:
                 until = -math.inf
             if now + MARGIN < until:
                 self.say(f"{life.task_id}: taken over before its lease ended")
+        claim = self.claims.get(str(old.get("lease"))) if state_of(old) == "running" else None
+        excused = claim is None or claim.life is not life or claim.released or claim.process.failed
+        if not excused and not (earlier and earlier.runs):
+            did = "never began it" if earlier is None else f"did not record its {earlier.result}"
+            self.say(f"{life.task_id}: taken over for no reason, the one before {did}")
         attempt = number(new["attempt"])
         run = number(new.get("run"), 1)
         made = sum(c.life is life and c.run == run and not c.released for c in self.claims.values())

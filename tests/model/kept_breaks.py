@@ -166,6 +166,9 @@ KEPT: Mapping[tuple[int, str], Found] = {
         "a: execution 5 of run 1, at most 4",
         [put(RawRow(), "poison"), tick(*[Tick()] * 16)],
     ),
+    (10, "a first attempt is left to its lease when it has ended"): Found(
+        "a: taken over for no reason, the one before did not record its ok", [put(), tick(*[Tick()] * 5)]
+    ),
     (11, "a lease ends before its process does"): Found(
         "a: taken over while it runs",
         [

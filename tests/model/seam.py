@@ -110,6 +110,11 @@ class Actor(Process):
         for actor in self.environment:
             Process.kill(actor)
 
+    @property
+    def failed(self) -> bool:
+        """Whether a fault may be why it did not come to its end."""
+        return self.dead or self.raised or bool(self.plan.faults)
+
     def die(self) -> NoReturn:
         self.kill()
         raise Killed
