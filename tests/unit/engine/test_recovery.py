@@ -262,17 +262,6 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
     assert {w.rigged.peek(task_id)["outcome"] for task_id in together} == {"completed"}  # type: ignore[index]
 
 
-def test_what_a_recovery_gives_back_is_no_expired_lease() -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1))
-    w.rigged.put({**w.row("t"), "status": "running", "lease": "x", "leaseUntil": RELEASED, "attempt": Decimal(1)})
-    order = RecoveryOrder(bucket=bucket_at(1), task_ids=("t",))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle(order.to_event())
-    assert w.outcome("t") == "completed"
-    assert "attempts" not in w.row("t"), "no lease was lost"
-
-
 RUNNING = {
     "taskId": "t", "status": "running", "taskDateTime": str(bucket_at(1)), "action": "log", "attempt": Decimal(1),
     "run": Decimal(1), "dueAt": "2026-12-31T12:01:00Z", "lease": "x", "leaseUntil": "2026-12-31T12:01:00Z",

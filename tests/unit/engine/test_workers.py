@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_cursor, is_record, passed, rules
+from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_record, passed, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
@@ -156,14 +156,6 @@ def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_ar
     assert ran_once(w, 50), "and when the order is over, the pass runs what is left"
 
 
-def test_a_range_that_was_handed_out_for_days_by_hand_is_polled_all_the_same() -> None:
-    w = world_with(30)
-    hand_to(w, an_order(minutes=30 * 24 * 60))
-    w.next_tick()
-    assert ran_once(w, 30)
-    assert w.cursor().handed_out == ()
-
-
 def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w = world_with(50, in_one_thread=True)  # such a pass doesn't wait for workers
     order = an_order("t0009", "t0039", minutes=14)
@@ -175,20 +167,6 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w.next_tick(8)
     assert ran_once(w, 50)
     w.until_drained()
-
-
-def test_ranges_of_earlier_ticks_count_against_max_workers() -> None:
-    w = world_with()
-    hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1 + 2 / 60), bucket=bucket_at(0)) for n in range(2)))
-    w.first_pass()
-    w.run_started()
-    listed = [
-        len(change.set["handedOut"])  # type: ignore[arg-type]
-        for change in w.rigged.writes
-        if is_cursor(change) and isinstance(change.set.get("handedOut"), list)
-    ]
-    assert max(listed) == 3
-    assert ran_once(w)
 
 
 def test_a_worker_that_cannot_be_started_changes_nothing() -> None:
@@ -221,15 +199,6 @@ def test_a_worker_claims_nothing_once_its_order_is_over() -> None:
     worked = work(w, replace(an_order(), until=until))
     assert 0 < worked.completed == worked.claimed < 400
     assert {w.row(task_id)["status"] for task_id in ids(400)} == {"completed", "scheduled"}
-
-
-def test_a_worker_touches_no_cursor() -> None:
-    w = world_with(40)
-    hold_shard(w)
-    before = w.cursor()
-    work(w, an_order(through="t0039"))
-    assert ran_once(w, 40)
-    assert w.cursor() == before
 
 
 def test_a_worker_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
