@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -71,27 +70,6 @@ def test_an_occurrence_is_written_claimed_before_its_schedule_moves_on() -> None
     assert w.cursor().open_until is None, "the pass has closed it for good"
 
 
-def test_it_costs_no_more_than_it_must() -> None:
-    """A run: two reads (the schedule, and the run before it unless they may overlap), its row, its record, the move."""
-    w = with_a_schedule()
-    w.next_tick()
-    w.rigged.forget()
-    w.next_tick()
-    changed = Counter("cursor" if change.task_id.startswith("_") else change.task_id for change in w.rigged.writes)
-    assert changed == {"cursor": 3, "s": 1, "s#1#2026-12-31T12:02:00Z": 1}
-    assert [task_id for task_id in w.rigged.reads if not task_id.startswith("_")] == ["s"]
-
-
-def test_many_schedules_in_one_bucket() -> None:
-    w = world()
-    for n in range(60):
-        put(w, f"s{n:02d}")
-    w.insert(*(f"t{n:02d}" for n in range(60)))
-    report = passed(w.next_tick())
-    assert (report.completed, report.occurrences) == (120, 60)
-    assert all(w.row(f"s{n:02d}")["taskDateTime"] == "2026-12-31#12:02" for n in range(60))
-
-
 def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recurring_module, "MAX_AT_ONCE", 10)
     w = with_a_schedule(catchUp="all")
@@ -101,33 +79,6 @@ def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch
     assert sorted(made) == sorted(f"s#1#2026-12-31T{12 + n // 60}:{n % 60:02d}:00Z" for n in range(1, 96))
     assert w.row("s#1#2026-12-31T12:40:00Z")["taskDateTime"] == "2026-12-31#12:40"  # listed under its own time
     w.until_drained()
-
-
-def test_a_pass_without_time_leaves_schedules_to_the_next() -> None:
-    w = world(life=timedelta(seconds=0))
-    put(w)
-    w.next_tick()
-    assert not w.actions.ran
-    w.life = timedelta(seconds=120)
-    w.next_tick()
-    assert sorted(runs(w)) == [FIRST, SECOND]
-
-
-def test_a_buffered_run_starts_when_the_one_before_has_ended() -> None:
-    w = with_a_schedule(
-        overlap="bufferOne", scheduleExpression="rate(2 minutes)", retryPolicy={"maximumRetryAttempts": 0}
-    )
-    second = "s#1#2026-12-31T12:03:00Z"
-    w.next_tick()
-    # As if it still ran.
-    w.store.write(ConditionalUpdate(task_id=FIRST, remove=("outcome",), set={"status": "running"}))
-    w.ticks(3)
-    assert w.row("s")["bufferedOccurrenceAt"] == "2026-12-31T12:03:00Z"
-    assert runs(w) == [FIRST]
-    w.store.write(ConditionalUpdate(task_id=FIRST, set={"status": "completed", "outcome": "completed"}))
-    w.next_tick()
-    assert runs(w)[1] == second
-    assert w.row(second)["dueAt"] == "2026-12-31T12:03:00Z"
 
 
 @pytest.mark.parametrize("malformed", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
@@ -144,23 +95,6 @@ def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> Non
     assert runs(w) == ["other#1#2026-12-31T12:01:00Z"]
 
 
-def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
-    w = with_a_schedule()
-    w.insert(FIRST, at=bucket_at(60))
-    w.next_tick()
-    assert not w.actions.ran
-    assert w.row(FIRST)["status"] == "scheduled"
-    assert [entry["reason"] for entry in w.row("s")["missed"]] == ["id-taken"]  # type: ignore[attr-defined]
-
-
-def test_a_task_that_names_itself_as_its_schedule_is_a_task() -> None:
-    w = world()
-    w.insert("t", scheduleId="t")
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-    w.until_drained()
-
-
 def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> None:
     """It is claimed, and can't be understood: until it has ended as failed it holds its bucket."""
     w = world()
@@ -173,16 +107,6 @@ def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> N
     assert w.cursor().drained_through < bucket_at(1).minute
     w.ticks(6)
     assert w.outcome("t") == "failed"
-
-
-def test_paused_and_ended_schedules_do_not_hold_buckets_back() -> None:
-    w = world()
-    put(w, "paused", scheduleState="DISABLED")
-    put(w, "once", scheduleExpression="at(2026-12-31T12:02:00)")
-    w.ticks(3)
-    assert runs(w) == ["once#1#2026-12-31T12:02:00Z"]
-    assert (w.outcome("once"), w.row("once")["scheduleState"]) == ("completed", "COMPLETED")
-    w.until_drained()
 
 
 def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> None:
@@ -241,17 +165,6 @@ def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_l
     w.ticks(4)
     assert w.outcome(first) == "completed"
     assert len(runs(w)) == len({*runs(w)})
-
-
-def test_a_run_that_has_ended_keeps_none_from_being_made_although_the_schedule_was_not_moved_on() -> None:
-    w = with_a_schedule(overlap="skip")
-    w.rigged.throttled = is_advance
-    w.next_tick()
-    assert w.outcome(FIRST) == "completed"
-    w.rigged.throttled = lambda change: False
-    w.next_tick()
-    assert sorted(runs(w)) == [FIRST, SECOND]
-    assert "missedOccurrences" not in w.row("s")
 
 
 @pytest.mark.parametrize(
