@@ -13,11 +13,8 @@ from dynatick import Reschedule, RetryableError, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
-from dynatick.domain.due import due_of
 from dynatick.engine.bucket_record import bucket_record_id, count_departures, read_departures
 from dynatick.engine.ports import StoreFailure
-from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.wake_up import WakeUp
 from dynatick.store.memory import MemoryStore
 
 B, LATER = "2026-12-31#12:01", "2026-12-31#13:00"
@@ -142,14 +139,11 @@ def test_retries_and_further_turns(world: InProcess, client: TaskClient) -> None
 
 @pytest.mark.parametrize(
     "redrive",
-    [
-        lambda client: client.redrive("a"),
-        lambda client: client.run_now("a"),
-        lambda client: (list(client.redrive_many(B, dry_run=True)), list(client.redrive_many(B))),
-        lambda client: (list(client.dead_letters.redrive(dry_run=True)), list(client.dead_letters.redrive())),
-    ],
+    [lambda client: client.redrive("a"), lambda client: client.run_now("a"),
+     lambda client: (list(client.redrive_many(B, dry_run=True)), list(client.redrive_many(B))),
+     lambda client: (list(client.dead_letters.redrive(dry_run=True)), list(client.dead_letters.redrive()))],
     ids=["redrive", "run_now", "redrive_many", "dead_letters"],
-)
+)  # fmt: skip
 def test_redrives_are_counted_whichever_way(
     world: InProcess, client: TaskClient, redrive: Callable[[TaskClient], object]
 ) -> None:
@@ -179,17 +173,6 @@ def test_what_waited_in_a_past_bucket_and_was_moved(world: InProcess, client: Ta
     client.reschedule("a", delay_seconds=3600)
     assert len(list(client.reschedule_many(B, delay_seconds=3600))) == 1
     assert counted(client) == ({}, {"moved": 2}, 0, 0)
-
-
-def test_a_wake_up_counts_too(world: InProcess, client: TaskClient) -> None:
-    world.rules = Rules(grid=world.rules.grid, precision=Precision.SECOND)
-    world.actions.behaviour["a"] = fail_for_now
-    insert_due(client, "a")
-    due = due_of("a", world.row("a")["dueAt"], None)
-    assert due is not None
-    world.clock.forward(seconds=2)
-    world.handle(WakeUp(bucket=BUCKET, due=(due,)).to_event())
-    assert client.bucket_departures(B) == {"retried": 1}
 
 
 def test_a_record_that_can_not_be_written_keeps_no_task_from_moving(

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import Once, World, bucket_at, cannot, ids, is_claim, of, world
+from tests.unit.engine.support import Once, World, bucket_at, is_claim, of, raises_for, world
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import RELEASED, cancel, reschedule
@@ -134,15 +134,6 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
     assert w.row("crashed") == rows["crashed"]
 
 
-def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
-    w = world_with(*ids(25))
-    made = claimer(w)
-    w.rigged.forget()
-    verdicts = made.claim([(HERE, task_id) for task_id in ids(25)], lease_until=w.clock())
-    assert kinds(verdicts) == ["Claimed"] * 25
-    assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
-
-
 @pytest.mark.parametrize("lost", ["claims", "every write"])
 def test_answers_that_are_lost_change_nothing(lost: str) -> None:
     w = world_with("waits")
@@ -213,12 +204,7 @@ def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
     w = world_with("a", "b", "c")
     made = claimer(w)
     w.rigged.throttled = lambda change: change.task_id == "b"
-
-    def cannot_read(task_id: str) -> None:
-        if task_id == "b":
-            raise cannot("read")
-
-    w.rigged.before_read = cannot_read
+    w.rigged.before_read = raises_for("b")
     verdicts = made.claim([(HERE, i) for i in ("a", "b", "c")], lease_until=w.clock())
     assert kinds(verdicts) == ["Claimed", "Contended", "Claimed"]
     with pytest.raises(StoreError):  # but if nothing was claimed, the error is raised

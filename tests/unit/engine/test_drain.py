@@ -5,19 +5,15 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
-from typing import Any
 
 import pytest
-from tests.builders import NOON, FakeClock, scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
     PacedClock,
-    RiggedStore,
     World,
     bucket_at,
     cannot,
@@ -26,8 +22,8 @@ from tests.unit.engine.support import (
     is_claim,
     is_cursor,
     is_record,
-    of,
     passed,
+    raises_for,
     reports,
     rules,
     takes,
@@ -40,7 +36,6 @@ from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
-from dynatick.engine.cursor import save
 from dynatick.engine.execution import Execution
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.report import PassReport
@@ -219,12 +214,7 @@ def is_not_passed(w: World) -> None:
 
 def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
     w = before_its_final_poll()
-
-    def breaks_off(bucket: Bucket) -> None:
-        if bucket == bucket_at(3):
-            raise cannot("query_bucket")
-
-    w.rigged.before_poll = breaks_off
+    w.rigged.before_poll = raises_for(bucket_at(3))
     with pytest.raises(StoreError):
         w.next_tick()
     assert w.cursor().lease is None, "the end was written"
@@ -275,28 +265,6 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
     assert [o.leased_elsewhere for o in other] == [True]
     assert (report.tick, report.closed_through, report.completed) == (NOON_MINUTE + 1, NOON_MINUTE + 2, 2)
     all_once(w, ["first", "second"])
-
-
-def test_a_pass_that_loses_its_shard_records_what_it_has_in_flight() -> None:
-    w = world(rules=rules(threads=1))
-    w.insert(*ids(200))
-    once, noticed = threading.Lock(), threading.Event()
-
-    def loses_the_shard(task: Task, context: ActionContext) -> None:
-        if once.acquire(blocking=False):
-            cursor = w.cursor()
-            assert save(w.store, cursor, replace(cursor, lease="another's", lease_until=w.clock()))
-            w.rigged.before_write = lambda change: noticed.set() if is_cursor(change) else None
-            w.clock.forward(seconds=11)  # time to renew the lease
-        assert noticed.wait(30)  # the others are not done before the pass knows
-
-    w.actions.behaviour = dict.fromkeys(ids(200), loses_the_shard)
-    report = passed(w.next_tick())
-    assert 0 < report.completed < 200
-    assert report.completed == len(w.actions.ran)
-    assert report.continued is False, "the pass that has the shard goes on"
-    w.ticks(3)
-    all_once(w, ids(200))
 
 
 # -- what is in flight -----------------------------------------------------------------------------------------------
@@ -391,14 +359,6 @@ def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record() -> 
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-def broken_poll(w: World, error: Exception) -> None:
-    def before(bucket: Bucket) -> None:
-        if bucket == bucket_at(4):
-            raise error
-
-    w.rigged.before_poll = before
-
-
 def broken_claim(w: World) -> None:
     w.rigged.batch_fails = lambda changes: any(
         is_claim(change) and change.set.get("attempt") and change.task_id > "t0060" for change in changes
@@ -411,8 +371,8 @@ def broken_cursor(w: World) -> None:
 
 
 FAULTS: dict[str, Callable[[World], None]] = {
-    "poll": lambda w: broken_poll(w, cannot("query_bucket")),
-    "bug": lambda w: broken_poll(w, KeyError("a bug")),
+    "poll": lambda w: setattr(w.rigged, "before_poll", raises_for(bucket_at(4))),
+    "bug": lambda w: setattr(w.rigged, "before_poll", raises_for(bucket_at(4), error=KeyError("a bug"))),
     "claim": broken_claim,
     "cursor": broken_cursor,
 }
@@ -478,19 +438,6 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
     assert sum(count - 1 for count in again.values()) == unrecorded, "executed again, with the same key"
 
 
-def test_the_lost_answer_of_an_end_write_leaves_no_shard_leased() -> None:
-    w = world()
-    w.insert("t")
-    ends = Once(lambda change: is_cursor(change) and change.set["lease"] is None)
-    w.rigged.unanswered = ends
-    with pytest.raises(StoreError, match="cannot write the cursor"):
-        w.next_tick()
-    assert w.cursor().lease is None
-    w.ticks(2)
-    all_once(w, ["t"])
-    assert of(w.rigged.peek("t"))["outcome"] == "completed"
-
-
 # -- tasks that change while they are in flight ----------------------------------------------------------------------
 
 
@@ -523,46 +470,13 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
 # -- long gaps -------------------------------------------------------------------------------------------------------
 
 
-class SlowTable(RiggedStore):
-    """Each poll takes a while by the clock."""
-
-    def __init__(self, clock: FakeClock, seconds: float) -> None:
-        super().__init__()
-        self._clock, self._seconds = clock, seconds
-
-    def query_bucket(self, bucket: Bucket, **rest: Any) -> Page:  # type: ignore[override]
-        self._clock.forward(seconds=self._seconds)
-        return super().query_bucket(bucket, **rest)
-
-
-def with_slow_polls(seconds: float) -> World:
-    clock = FakeClock()
-    return world(clock=clock, store=SlowTable(clock, seconds))
-
-
-def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
-    """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    w = with_slow_polls(0.1)
-    w.insert("due", at=bucket_at(3 * 1440 - 1))
-    w.insert("early", at=bucket_at(5))
-    w.clock.to(NOON + timedelta(days=3))
-    met: list[datetime] = []
-    # The rule fires on; the pass that has the shard must not lose it.
-    w.rigged.before_write = lambda change: met.append(w.clock()) if is_cursor(change) else None
-    done = reports(w.tick())
-    assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
-    assert len(done) > 3, "in several invocations"
-    assert len(w.rigged.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
-    gaps = [later - earlier for earlier, later in pairwise(met)]
-    assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
-
-
 class Dies(BaseException):
     """The end of a process."""
 
 
 def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = with_slow_polls(0.1)
+    w = world()
+    w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
     w.clock.to(NOON + timedelta(days=1))
     renew = ShardLease.renew
 

@@ -66,12 +66,9 @@ def test_the_last_shard_is_served_after_a_few_starts_one_after_another(
 
 @pytest.mark.parametrize(
     ("number", "started"),
-    [
-        (2, [{"shard": 1, "continuation": 0}]),
-        (64, [{"shards": [1, 63]}]),
-        (256, [{"shards": [1, 63]}, {"shards": [64, 127]}, {"shards": [128, 191]}, {"shards": [192, 255]}]),
-    ],
-)
+    [(2, [{"shard": 1, "continuation": 0}]), (64, [{"shards": [1, 63]}]),
+     (256, [{"shards": [1, 63]}, {"shards": [64, 127]}, {"shards": [128, 191]}, {"shards": [192, 255]}])],
+)  # fmt: skip
 def test_a_tick_starts_a_pass_for_a_second_shard_and_an_invocation_a_group_for_more(
     number: int, started: list[dict[str, object]]
 ) -> None:

@@ -91,18 +91,6 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_i
     assert len(of_group) == ticks * (CLOSE_EVERY - 1) / CLOSE_EVERY
 
 
-def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
-    w = idle_world()
-    w.ticks(5 * CLOSE_EVERY)
-    polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
-    drained = w.cursor(5).drained_through
-    for closed in range(drained - 2 * CLOSE_EVERY + 1, drained + 1):
-        # Until its closing write; the newest closed one a tick later; and finally.
-        ticks_until_closed = 1 + (w.cursor(5).closed_through - closed) % CLOSE_EVERY
-        assert polls.count(closed) == ticks_until_closed + (ticks_until_closed == 1) + 1
-    assert len(polls) <= 4 * 5 * CLOSE_EVERY
-
-
 def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_busy_one_starts_at_once() -> None:
     w = idle_world()
     w.next_tick()

@@ -10,7 +10,6 @@ import pytest
 from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import World, bucket_at, fails, world
 
-from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.task import Task
@@ -87,16 +86,6 @@ def test_later_attempts_and_turns_keep_what_the_first_attempt_wrote(again: Excep
     w.ticks(3)
     assert w.outcome("t") == "completed"
     assert late(w, "t") == first
-
-
-def test_each_run_says_how_late_it_began() -> None:
-    w = begun_7_seconds_late()
-    assert late(w, "t") >= 7000
-    TaskClient(w.store, clock=w.clock).run_now("t")
-    assert "lateMilliseconds" not in w.row("t")
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-    assert late(w, "t") < 7000
 
 
 def test_a_failure_whose_dead_letter_was_refused_says_how_late_the_task_began() -> None:

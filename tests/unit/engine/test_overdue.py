@@ -73,11 +73,9 @@ def test_one_that_completes_in_time_is_looked_at_once_and_no_more() -> None:
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [
-        (PermanentError("no such mailbox"), "failed: no such mailbox"),
-        (RetryableError("no answer"), "waits for attempt 2, at 2026-12-31T1"),
-    ],
-)
+    [(PermanentError("no such mailbox"), "failed: no such mailbox"),
+     (RetryableError("no answer"), "waits for attempt 2, at 2026-12-31T1")],
+)  # fmt: skip
 def test_one_that_fails_or_waits_for_a_retry_is_reported_at_its_deadline(error: Exception, reason: str) -> None:
     w = whose_first_run_raised(error, **RETRIES_IN_AN_HOUR)
     w.ticks(2)
@@ -153,11 +151,9 @@ ALL_PAUSED = "all was paused since 2026-12-31T12:00:00Z until 2026-12-31T12:09:0
 
 @pytest.mark.parametrize(
     ("row", "reason", "kept"),
-    [
-        ({**EVERY_MINUTE, "catchUp": "none"}, f"missed: {ALL_PAUSED}", ["all-paused"]),
-        ({}, f"begins only now: {ALL_PAUSED}", []),
-    ],
-)
+    [({**EVERY_MINUTE, "catchUp": "none"}, f"missed: {ALL_PAUSED}", ["all-paused"]),
+     ({}, f"begins only now: {ALL_PAUSED}", [])],
+)  # fmt: skip
 def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
     row: dict[str, Any], reason: str, kept: list[str]
 ) -> None:
@@ -207,13 +203,10 @@ def test_a_paused_schedule_awaits_what_was_made_before() -> None:
 
 @pytest.mark.parametrize(
     ("edits", "bucket"),
-    [
-        ({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
-        ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
-        ({"expected_within_seconds": None}, "2026-12-31#12:04"),
-        ({"expected_within_seconds": 3600}, "2026-12-31#12:04"),
-    ],
-)
+    [({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
+     ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
+     ({"expected_within_seconds": None}, "2026-12-31#12:04"), ({"expected_within_seconds": 3600}, "2026-12-31#12:04")],
+)  # fmt: skip
 def test_an_edit_keeps_the_deadlines_of_what_was_made(edits: dict[str, Any], bucket: str) -> None:
     w = whose_first_run_raised()
     TaskClient(w.store, clock=w.clock).schedules.update("s", **edits)

@@ -201,14 +201,9 @@ def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
 
 @pytest.mark.parametrize(
     ("edit", "moved"),
-    [
-        ({"dueAt": "2026-12-31T12:07:00Z"}, True),
-        ({"delaySeconds": Decimal(9)}, True),
-        (RUNNING, True),
-        ({"taskDateTime": NEXT}, False),
-        ({"outcome": "completed", "status": "completed"}, False),
-    ],
-)
+    [({"dueAt": "2026-12-31T12:07:00Z"}, True), ({"delaySeconds": Decimal(9)}, True), (RUNNING, True),
+     ({"taskDateTime": NEXT}, False), ({"outcome": "completed", "status": "completed"}, False)],
+)  # fmt: skip
 def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_that_has_ended(
     edit: dict[str, object], moved: bool
 ) -> None:

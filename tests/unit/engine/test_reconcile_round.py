@@ -19,7 +19,7 @@ from dynatick.engine import reconcile_round
 from dynatick.engine.ports import ScanPage
 from dynatick.engine.processor import Invoked
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
+from dynatick.engine.reconcile_round import RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.memory import MemoryStore
@@ -331,19 +331,6 @@ def test_the_first_of_all_is_acquired_by_one(w: ReconcileWorld) -> None:
     w.rigged.create = other_first  # type: ignore[method-assign]
     got.append(acquire(w.store, token="one", now=w.clock()))
     assert [one is not None for one in got] == [True, False]
-
-
-def test_the_round_of_a_dead_chain_goes_on_once_its_lease_has_expired(w: ReconcileWorld) -> None:
-    w.lose(30)
-
-    w.scanned.before_scan = lambda segment, after: after and w.scanned.die()
-    w.killed()
-    assert w.reconcile().leased_elsewhere, "it may still run"
-    w.clock.forward(seconds=LEASE.total_seconds())
-    assert w.reconcile().leased_elsewhere, "clocks may differ"
-    w.clock.forward(seconds=10)
-    assert w.reconcile().complete
-    assert w.lost() == []
 
 
 @pytest.mark.usefixtures("one_segment")

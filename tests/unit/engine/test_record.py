@@ -232,17 +232,6 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_
     assert once.done
 
 
-def test_a_batch_is_one_call_and_needs_no_read() -> None:
-    w = world()
-    attempts = [attempt(w, f"t{n}", Done()) for n in range(25)]
-    calls: list[int] = []
-    w.rigged.batch_fails = lambda changes: calls.append(len(changes))
-    w.rigged.forget()
-    recorder(w).record(attempts)
-    assert calls == [25]
-    assert w.rigged.reads == []
-
-
 # -- size ------------------------------------------------------------------------------------------------------------
 
 FULL = 400 * 1024

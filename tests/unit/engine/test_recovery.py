@@ -112,19 +112,6 @@ def test_orders_are_bounded_in_number_and_in_bytes() -> None:
 # -- handing out -----------------------------------------------------------------------------------------------------
 
 
-def test_expired_leases_do_not_wait_behind_a_backlog() -> None:
-    """The pass has work for longer than its time; the recovery starts while it is at it."""
-    w = world(clock=PacedClock(), rules=rules(threads=1))
-    crashed(w, "a-crashed")
-    w.insert(*ids(60), at=bucket_at(1))
-    w.actions.behaviour = dict.fromkeys(ids(60), takes(w, seconds=4))
-    assert w.first_pass().resume is not None, "there is more than one invocation can do"
-    (order,) = recoveries(w)
-    w.handle(order.to_event())
-    assert w.outcome("a-crashed") == "completed"
-    assert w.row("a-crashed")["attempt"] == 2
-
-
 def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
     monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.builders import NOON, FakeClock
-from tests.unit.engine.support import LaggingStore, RiggedStore, World, bucket_at, of, passed, world
+from tests.builders import NOON
+from tests.unit.engine.support import RiggedStore, World, bucket_at, of, passed, world
 
 from dynatick import TaskClient
-from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine import recurring as recurring_module
@@ -123,29 +123,13 @@ def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> 
     assert (made.verdict, len(made.claimed)) == (Ineligible() if moved_on else Contended(), 1)
 
 
-def test_a_bucket_is_not_drained_before_a_dead_tick_can_have_written_into_it() -> None:
+def test_no_poll_is_final_before_a_dead_tick_can_have_written_into_its_bucket_and_the_index_shows_it() -> None:
     """The occurrence is written long after its bucket was closed; then the process dies, and the index shows the
     occurrence late."""
-    clock, lag = FakeClock(), [timedelta(0)]
-    w = world(store=LaggingStore(clock, lambda: lag[0]), clock=clock)
-    w.ticks(5)
-    checkpoint, checkpoint_at = w.cursor().checkpoint, w.cursor().checkpoint_at
-    assert w.cursor().drained_through < checkpoint
-    put(w, scheduleExpression="at(2026-12-31T13:00:00)")
-    late = {"taskDateTime": str(Bucket(checkpoint)), "nextOccurrenceAt": format_instant(instant_of(checkpoint))}
-    w.store.write(ConditionalUpdate(task_id="s", set=late))
-    clock.to(checkpoint_at + timedelta(seconds=120))
-    lag[0] = timedelta(seconds=119)
-    die_holding_an_occurrence(w, minute_of(clock()))
-    clock.to(checkpoint_at + timedelta(seconds=160))  # by now a poll of it would be the final one, and shows nothing
-    w.tick()
-    assert not w.actions.ran
-    assert w.cursor().drained_through < checkpoint
-    w.ticks(5)
-    assert [(task_id, attempt) for task_id, _, attempt in w.actions.ran] == [
-        (f"s#1#{format_instant(instant_of(checkpoint))}", 2)
-    ]
-    w.until_drained()
+    w = world()
+    until = w.clock() + timedelta(minutes=5)
+    dead = replace(w.cursor(), open_until=until)
+    assert Window(dead, w.rules, closed_at=w.clock()).final_from == until + w.rules.index_settled_after
 
 
 @pytest.mark.parametrize(("catch_up", "ticks_later"), [("latest", 5), ("none", 5), ("latest", 2)])
@@ -169,12 +153,10 @@ def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_l
 
 @pytest.mark.parametrize(
     ("edit", "then"),
-    [
-        (lambda schedules: schedules.pause("s"), []),
-        (lambda schedules: schedules.update("s", expression="cron(0/5 * * * ? *)"), ["s#1#2026-12-31T12:05:00Z"]),
-    ],
+    [(lambda schedules: schedules.pause("s"), []),
+     (lambda schedules: schedules.update("s", expression="cron(0/5 * * * ? *)"), ["s#1#2026-12-31T12:05:00Z"])],
     ids=["paused", "updated"],
-)
+)  # fmt: skip
 def test_an_edit_between_a_run_and_the_move_stands(edit: Callable[[Any], object], then: list[str]) -> None:
     """Anyone who moves a schedule on has read it some time before."""
     w = with_a_schedule()
@@ -214,21 +196,6 @@ def test_an_occurrence_whose_write_got_no_answer_runs_at_once(taken: int) -> Non
     assert set(runs(w)) >= set(first)
     assert len(runs(w)) == len({*runs(w)})
     assert {w.outcome(task_id) for task_id in first} == {"completed"}
-
-
-def test_what_a_client_has_made_up_meanwhile_is_not_noted_as_missed() -> None:
-    w = with_a_schedule(catchUp="none")
-    w.clock.to(NOON + timedelta(minutes=10))
-    client = TaskClient(w.store, clock=w.clock)
-    made = list(client.schedules.backfill("s", start=NOON + timedelta(minutes=3), end=NOON + timedelta(minutes=4)))
-    assert len(made) == 2
-    w.tick()
-    row = w.row("s")
-    assert row["missedOccurrences"] == 8 - 2
-    assert [(note["from"], note["until"]) for note in row["missed"]] == [  # type: ignore[attr-defined]
-        ("2026-12-31T12:01:00Z", "2026-12-31T12:02:00Z"),
-        ("2026-12-31T12:05:00Z", "2026-12-31T12:08:00Z"),
-    ]
 
 
 def test_a_schedule_that_could_not_be_normalised_holds_its_bucket_back() -> None:

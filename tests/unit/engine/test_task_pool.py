@@ -235,16 +235,6 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
     assert max(maximum) <= 3
 
 
-def test_a_slow_task_delays_no_other() -> None:
-    made = Pool(threads=2)
-    go = made.submit_blocked(claimed("slow"))
-    for n in range(10):
-        made.pool.submit(claimed(f"t{n}"))
-    assert "slow" not in made.next_ids(10)
-    go.set()
-    assert made.next_ids(1) == ["slow"]
-
-
 @pytest.mark.parametrize("are_large", [False, True], ids=["for a thread", "for memory"])
 def test_tasks_that_wait_can_be_removed(are_large: bool) -> None:
     made = Pool(threads=4 if are_large else 1)

@@ -16,12 +16,11 @@ from tests.unit.engine.support import (
     RiggedStore,
     World,
     bucket_at,
-    cannot,
     fails,
-    ids,
     is_record,
     of,
     passed,
+    raises_for,
     rules,
 )
 
@@ -33,9 +32,7 @@ from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Assigned
-from dynatick.engine.bucket_record import bucket_record_id
-from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
 from dynatick.engine.report import PassReport
@@ -256,12 +253,7 @@ def test_a_held_shard_is_planned_all_the_same() -> None:
 def test_planning_that_fails_harms_nothing() -> None:
     w = world()
     w.insert_due("a", 150)
-
-    def fails_for_the_plan(bucket: object) -> None:
-        if bucket == bucket_at(3):
-            raise cannot("read")
-
-    w.rigged.before_poll = fails_for_the_plan
+    w.rigged.before_poll = raises_for(bucket_at(3))
     assert passed(w.next_tick()).planning_failed == "cannot read: the table is not there"
     w.rigged.before_poll = None
     w.queue.refuses = True
@@ -426,18 +418,9 @@ def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_t
     w = world()
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.ticks(2)
-    begun, had_begun = threading.Event(), []
-
-    def run(task: Task, context: ActionContext) -> object:
-        begun.set()
-        return None
-
-    def send(wake_ups: Sequence[Message]) -> int:
-        had_begun.append(begun.wait(60))
-        return 0
-
-    monkeypatch.setattr(w.actions, "run", run)
-    monkeypatch.setattr(w.queue, "send", send)
+    begun, had_begun = threading.Event(), list[bool]()
+    monkeypatch.setattr(w.actions, "run", lambda task, context: begun.set())
+    monkeypatch.setattr(w.queue, "send", lambda wake_ups: had_begun.append(begun.wait(60)) or 0)
     w.next_tick()
     assert had_begun == [True]
 
@@ -516,21 +499,6 @@ def test_a_retry_or_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is
     assert (w.outcome("t"), len(w.began)) == (None, 1)
     w.deliver()
     assert len(w.began) == times
-
-
-def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
-    w = world(rules=rules(in_one_thread=True))
-    for task_id in ids(10):
-        w.actions.behaviour[task_id] = fails
-        w.insert_due(task_id, 130)
-    w.next_tick()
-    (planned,) = w.queue.take()
-    w.rigged.forget()
-    w.deliver(planned)
-    bucket_record = bucket_record_id(bucket_at(3))
-    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0), bucket_record]
-    assert all(w.row(task_id)["attempt"] == 1 for task_id in ids(10))
-    assert sum(len(event["dynatick"]["wakeUp"]["tasks"]) for event, _ in w.queue.take()) == 10  # type: ignore[index]
 
 
 def test_no_task_with_a_rate_limit_is_woken() -> None:

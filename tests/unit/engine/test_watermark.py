@@ -12,14 +12,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import (
-    NOON_MINUTE,
-    World,
-    bucket_at,
-    cannot,
-    is_record,
-    world,
-)
+from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, is_record, raises_for, world
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.task import Task
@@ -97,13 +90,8 @@ def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
 def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark() -> None:
     w = world()
     w.insert("t", at=bucket_at(1))
-
-    def unreadable(task_id: str) -> None:
-        if task_id == "t":
-            raise cannot("read")
-
     w.rigged.throttled = lambda change: change.task_id == "t"
-    w.rigged.before_read = unreadable
+    w.rigged.before_read = raises_for("t")
     ticks(w, 12)
     w.rigged.throttled = lambda change: False
     w.rigged.before_read = None
