@@ -172,6 +172,33 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
     all_once(w, ids(number))
 
 
+@pytest.mark.parametrize("in_the_last_seconds", [False, True])
+def test_tasks_claimed_without_time_to_begin_them_are_released(
+    in_the_last_seconds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim took long. Begun now, a task would be cut off in the middle, and lose an attempt; kept until the last
+    seconds, it would wait for the end of its lease as well."""
+    w = world()
+    w.insert(*ids(10))
+    last_seconds, finish = threading.Event(), Execution.finish
+
+    def noted(self: Execution) -> None:
+        last_seconds.set()
+        finish(self)
+
+    def takes_long() -> None:
+        w.clock.to(NOON + timedelta(minutes=1, seconds=117.2 if in_the_last_seconds else 102))
+        assert not in_the_last_seconds or last_seconds.wait(30)
+
+    monkeypatch.setattr(Execution, "finish", noted)
+    w.rigged.meanwhile(is_claim, takes_long)
+    report = w.first_pass()
+    assert (report.claimed, report.released, report.completed, report.unfinished) == (10, 10, 0, 0)
+    assert w.actions.ran == []
+    w.ticks(3)
+    all_once(w, ids(10))
+
+
 def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What came too late is released after the last wait."""
     w = world()

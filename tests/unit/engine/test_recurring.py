@@ -95,6 +95,15 @@ def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> Non
     assert runs(w) == ["other#1#2026-12-31T12:01:00Z"]
 
 
+def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
+    w = with_a_schedule()
+    w.insert(FIRST, at=bucket_at(60))
+    w.next_tick()
+    assert not w.actions.ran
+    assert w.row(FIRST)["status"] == "scheduled"
+    assert [entry["reason"] for entry in w.row("s")["missed"]] == ["id-taken"]  # type: ignore[attr-defined]
+
+
 def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> None:
     """It is claimed, and can't be understood: until it has ended as failed it holds its bucket."""
     w = world()

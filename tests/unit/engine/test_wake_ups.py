@@ -267,6 +267,17 @@ def test_planning_that_fails_harms_nothing() -> None:
 # -- received --------------------------------------------------------------------------------------------------------
 
 
+def test_a_task_begins_at_its_instant_and_never_before_it() -> None:
+    w = with_planned(150.3, 151.2)
+    woken = w.woken(early=0.2)
+    for task_id, seconds in (("t0", 150.3), ("t1", 151.2)):
+        (at,) = w.began_at(task_id)
+        assert timedelta() <= at - after_noon(seconds) < SOON
+        assert w.outcome(task_id) == "completed"
+    assert (woken.due, woken.claimed, woken.completed) == (2, 2, 2)
+    assert 0 <= woken.lateness.max < SOON / timedelta(milliseconds=1)
+
+
 def test_the_tick_runs_and_counts_what_no_wake_up_ran_and_nothing_runs_twice() -> None:
     w = with_planned(150, 152, 154, 156, 158, 160, 180)
     first, second, *lost = w.queue.take()

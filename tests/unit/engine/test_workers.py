@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_record, passed, rules
+from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_cursor, is_record, passed, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
@@ -167,6 +167,20 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w.next_tick(8)
     assert ran_once(w, 50)
     w.until_drained()
+
+
+def test_ranges_of_earlier_ticks_count_against_max_workers() -> None:
+    w = world_with()
+    hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1 + 2 / 60), bucket=bucket_at(0)) for n in range(2)))
+    w.first_pass()
+    w.run_started()
+    listed = [
+        len(change.set["handedOut"])  # type: ignore[arg-type]
+        for change in w.rigged.writes
+        if is_cursor(change) and isinstance(change.set.get("handedOut"), list)
+    ]
+    assert max(listed) == 3
+    assert ran_once(w)
 
 
 def test_a_worker_that_cannot_be_started_changes_nothing() -> None:
