@@ -12,7 +12,7 @@ from typing import Any
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
@@ -133,71 +133,6 @@ class Once:
             return False
         self.done = True
         return True
-
-
-@dataclass
-class Version:
-    visible_at: datetime
-    row: Row | None
-
-
-class LaggingStore(MemoryStore):
-    """A table whose index follows with a delay: ``lag`` says how long, for each write; a row keeps its order."""
-
-    def __init__(self, clock: FakeClock, lag: Callable[[], timedelta]) -> None:
-        super().__init__()
-        self._clock = clock
-        self._lag = lag
-        self._index: dict[str, list[Version]] = {}
-
-    def put(self, row: Row) -> None:
-        with self._lock:
-            super().put(row)
-            self._follow(str(row["taskId"]))
-
-    def create(self, row: Row) -> bool:
-        with self._lock:
-            created = super().create(row)
-            if created:
-                self._follow(str(row["taskId"]))
-            return created
-
-    def write(self, change: ConditionalUpdate) -> Result:
-        with self._lock:
-            result = super().write(change)
-            self._follow(change.task_id)
-            return result
-
-    def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
-        with self._lock:
-            deleted = super().delete(task_id, conditions)
-            self._follow(task_id)
-            return deleted
-
-    def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
-        now = self._clock()
-        shown = MemoryStore()
-        with self._lock:
-            for versions in self._index.values():
-                visible = [version for version in versions if version.visible_at <= now]
-                if visible and visible[-1].row is not None:
-                    shown.put(visible[-1].row)
-        return shown.query_bucket(bucket, **options)
-
-    def _follow(self, task_id: str) -> None:
-        if is_own_row(task_id):
-            return
-        row = MemoryStore.get(self, task_id)
-        versions = self._index.setdefault(task_id, [])
-        latest = versions[-1].row if versions else None
-        if _as_indexed(row) == _as_indexed(latest):
-            return
-        at = self._clock() + self._lag()
-        versions.append(Version(max([at, *(v.visible_at for v in versions[-1:])]), row))
-
-
-def _as_indexed(row: Row | None) -> tuple[object, object]:
-    return (None, None) if row is None else (row.get("taskDateTime"), row.get("outcome"))
 
 
 # -- worlds ----------------------------------------------------------------------------------------------------------
@@ -321,6 +256,16 @@ def takes(w: World, **delta: float) -> Callable[[Task, ActionContext], None]:
 
 def cannot(what: str) -> StoreError:
     return StoreError(f"cannot {what}: the table is not there")
+
+
+def raises_for(*wanted: object, error: Exception | None = None) -> Callable[[object], None]:
+    """For ``before_poll`` and ``before_read``: raises where one of these is asked for."""
+
+    def before(asked: object) -> None:
+        if asked in wanted:
+            raise error or cannot("read")
+
+    return before
 
 
 def instant(at: datetime) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 from tests.builders import key_of, scheduled_row
-from tests.unit.engine.support import Once, World, bucket_at, cannot, fails, is_move, rules, world
+from tests.unit.engine.support import World, bucket_at, cannot, is_move, world
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Written
-from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.errors import StoreError
@@ -94,18 +91,6 @@ def test_a_time_that_was_changed_by_hand_moves_the_task(values: dict[str, object
     assert (w.row("t")["taskDateTime"], w.row("t")["dueAt"]) == (bucket, due)
 
 
-def test_a_retrys_own_move_is_left_alone() -> None:
-    w = world()
-    w.insert("t")
-    w.actions.behaviour["t"] = fails
-    old = w.row("t")
-    w.next_tick()
-    new = w.row("t")
-    assert new["status"] == "scheduled"
-    arrive(w, (new, {**old, "status": "running"}))
-    assert w.row("t") == new
-
-
 # -- put over an existing id -----------------------------------------------------------------------------------------
 
 
@@ -157,27 +142,6 @@ def test_a_schedule_put_over_a_task_does_not_repeat_the_ids_of_a_schedule_before
     assert int(str(two)) > int(str(one)) > 1
 
 
-def test_a_schedule_that_was_edited_before_it_was_seen_begins_at_the_first_revision() -> None:
-    w = world()
-    first = put(w, RECURRING)
-    second = edit(w, "s", payload={"n": Decimal(1)})
-    arrive(w, first, second)
-    assert w.row("s")["revision"] == 1
-
-
-@pytest.mark.parametrize("made_by", ["one tick", "another"])
-def test_an_occurrence_has_the_same_key_from_every_maker(made_by: str) -> None:
-    """Its id follows from schedule and nominal instant, and so does its key."""
-    w = world()
-    arrive(w, put(w, RECURRING))
-    if made_by == "another":
-        w.clock.forward(seconds=30)
-        w.tick()
-    w.next_tick()
-    w.next_tick()
-    assert w.actions.keys[-1] == "s#1#2026-12-31T12:02:00Z#1"
-
-
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 MALFORMED: list[dict[str, object]] = [
@@ -206,12 +170,6 @@ def test_an_odd_row_neither_raises_nor_delays_another(odd: dict[str, object], ou
     assert (w.row("t")["status"], w.row("u")["status"]) == ("scheduled", "scheduled")
     w.next_tick()
     assert (w.outcome("t"), w.outcome("odd"), w.outcome("u")) == ("completed", outcome, "completed")
-
-
-def test_a_policy_that_fails_costs_its_own_task_only() -> None:
-    w = world(rules=rules(defaults=Defaults(assign=lambda task, now, grid: datetime.max.replace(tzinfo=UTC))))
-    done = arrive(w, put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(AHEAD)}))
-    assert (list(done.failed), w.outcome("t"), w.row("u")["status"]) == ([], "failed", "scheduled")
 
 
 def test_the_whole_batch_is_written_in_batches() -> None:
@@ -247,21 +205,6 @@ def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str
     assert row.get("payload") == edits[1].get("payload")
 
 
-def test_records_that_come_late_undo_nothing() -> None:
-    """Of an insert before an edit, and of tasks that have run or were deleted since."""
-    w = world()
-    edited, ran_since = put(w, {"taskId": "t"}), put(w, {"taskId": "u", "taskDateTime": str(NEXT)})
-    deleted = put(w, {"taskId": "v"})
-    w.rigged.delete("v")
-    arrive(w, edited)
-    arrive(w, edit(w, "t", taskDateTime=str(bucket_at(30))))
-    w.next_tick()
-    before = w.row("t"), w.row("u")
-    assert (before[0]["taskDateTime"], before[1]["outcome"]) == (str(bucket_at(30)), "completed")
-    done = arrive(w, edited, ran_since, (None, deleted[0]), deleted)
-    assert (list(done.failed), (w.row("t"), w.row("u")), w.rigged.peek("v")) == ([], before, None)
-
-
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
@@ -276,14 +219,6 @@ def test_only_records_whose_rows_could_not_be_placed_fail() -> None:
     w.rigged.throttled = lambda change: False
     assert list(arrive(w, records[1]).failed) == []
     assert w.row("t1")["taskDateTime"] == str(NEXT)
-
-
-def test_a_row_whose_write_got_no_answer_is_read_again() -> None:
-    w = world()
-    record = put(w, {"taskId": "t", "taskDateTime": str(AHEAD)})
-    w.rigged.unanswered = Once(lambda change: change.task_id == "t")
-    assert list(arrive(w, record).failed) == []
-    assert (w.row("t")["status"], w.row("t")["run"]) == ("scheduled", 1)
 
 
 @pytest.mark.parametrize("malformed", MALFORMED, ids=[str(row)[:60] for row in MALFORMED])
@@ -305,38 +240,6 @@ def test_a_dead_letter_queue_that_refuses_fails_no_record(malformed: dict[str, o
     assert letter.error == row.get("error", "its status was set to failed by hand")
     w.ticks(3)
     assert w.actions.times("bad") == 0
-
-
-def test_a_row_that_the_index_cannot_hold_waits_for_the_reconcile_while_the_dead_letter_queue_refuses() -> None:
-    w, long = refusing(), "x" * 1025
-    done = arrive(w, put(w, {"taskId": long}))
-    assert (list(done.failed), done.undelivered, w.row(long)) == ([], 1, {"taskId": long})
-    w.dead_letters = MemoryDeadLetters()
-    w.handle({"dynatick": {"reconcile": True}})
-    assert (w.outcome(long), len(w.dead_letters.letters)) == ("failed", 1)
-
-
-@pytest.mark.parametrize("edited", ["dueAt", "delaySeconds", "taskDateTime"])
-def test_an_edit_into_nonsense_is_no_less_the_end_of_a_task_while_the_queue_refuses(edited: str) -> None:
-    w = with_a_task()
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    done = arrive(w, edit(w, "t", **{edited: "soon"}))
-    assert (list(done.failed), done.undelivered, w.outcome("t")) == ([], 1, None)
-    w.dead_letters = MemoryDeadLetters()
-    w.next_tick()
-    assert (w.outcome("t"), w.actions.ran) == ("failed", [])
-    assert "'soon'" in str(w.row("t")["error"])
-    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["t"]
-
-
-def test_a_new_time_is_a_new_start_for_a_row_that_waits_for_the_dead_letter_queue() -> None:
-    w = refusing()
-    arrive(w, put(w, {"taskId": "t", "taskDateTime": "soon"}))
-    TaskClient(w.store, clock=w.clock).reschedule("t", task_date_time=str(bucket_at(3)))
-    arrive(w, (w.row("t"), None))
-    assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
-    w.ticks(3)
-    assert w.outcome("t") == "completed"
 
 
 def test_what_no_row_can_be_placed_without_fails_each_record_or_the_batch() -> None:
@@ -377,24 +280,3 @@ def test_the_first_put_does_not_cost_the_second_one(mistake: dict[str, object]) 
     assert w.dead_letters.letters == []
     w.next_tick()
     assert w.outcome("t") == "completed"
-
-
-def test_not_even_if_it_comes_between_reading_the_first_one_and_marking_it_failed() -> None:
-    w = world()
-    first = {**PUT, "payload": "not a map"}
-    w.rigged.put(first)
-    corrected = w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.rigged.put(PUT))
-    w.stream(first)
-    assert corrected.done
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-
-
-def test_a_mistake_that_stays_sends_one_dead_letter_with_the_present_row() -> None:
-    w = world()
-    first = {"taskId": "t", "payload": "not a map", "number": 1}
-    w.rigged.put({**first, "number": 2})
-    w.stream(first)
-    w.stream(w.row("t"), first)
-    assert w.outcome("t") == "failed"
-    assert [letter.row["number"] for letter in w.dead_letters.letters] == [2]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -11,14 +10,11 @@ from tests.builders import NOON, InProcess
 from tests.unit.client.support import fail
 
 from dynatick import Reschedule, RetryableError, StoreError, TaskClient
-from dynatick.actions.testing import MemoryDeadLetterQueue, MemoryDeadLetters
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
-from dynatick.domain.due import due_of
 from dynatick.engine.bucket_record import bucket_record_id, count_departures, read_departures
 from dynatick.engine.ports import StoreFailure
-from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.wake_up import WakeUp
 from dynatick.store.memory import MemoryStore
 
 B, LATER = "2026-12-31#12:01", "2026-12-31#13:00"
@@ -39,21 +35,6 @@ def test_the_record_of_a_bucket() -> None:
         "expiresAt": int((NOON + timedelta(days=30)).timestamp()),
     }  # fmt: skip
     assert read_departures(store, [BUCKET, Bucket.parse(LATER)]) == {"retried": 3, "redrivenFailed": 2}
-
-
-def test_nothing_is_read_or_written_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore()
-    monkeypatch.setattr(store, "get_many", None)
-    count_departures(store, {BUCKET: {}}, token="t", now=NOON, retention_days=30)
-    assert store.get(bucket_record_id(BUCKET)) is None
-
-
-def test_many_at_once_lose_nothing() -> None:
-    store = MemoryStore()
-    with ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(count, store, 1, f"t{n}") for n in range(60)]:
-            done.result()
-    assert read_departures(store, [BUCKET]) == {"retried": 60}
 
 
 class AnswersLost(MemoryStore):
@@ -158,14 +139,11 @@ def test_retries_and_further_turns(world: InProcess, client: TaskClient) -> None
 
 @pytest.mark.parametrize(
     "redrive",
-    [
-        lambda client: client.redrive("a"),
-        lambda client: client.run_now("a"),
-        lambda client: (list(client.redrive_many(B, dry_run=True)), list(client.redrive_many(B))),
-        lambda client: (list(client.dead_letters.redrive(dry_run=True)), list(client.dead_letters.redrive())),
-    ],
+    [lambda client: client.redrive("a"), lambda client: client.run_now("a"),
+     lambda client: (list(client.redrive_many(B, dry_run=True)), list(client.redrive_many(B))),
+     lambda client: (list(client.dead_letters.redrive(dry_run=True)), list(client.dead_letters.redrive()))],
     ids=["redrive", "run_now", "redrive_many", "dead_letters"],
-)
+)  # fmt: skip
 def test_redrives_are_counted_whichever_way(
     world: InProcess, client: TaskClient, redrive: Callable[[TaskClient], object]
 ) -> None:
@@ -189,54 +167,12 @@ def test_every_task_may_have_left_and_the_record_is_no_task(world: InProcess, cl
     assert world.row(bucket_record_id(BUCKET))["status"] == "bucket"
 
 
-def test_what_leaves_a_bucket_that_is_to_come_is_not_counted(world: InProcess, client: TaskClient) -> None:
-    client.insert("a", task_date_time=LATER)
-    client.reschedule("a", delay_seconds=60)
-    client.insert("b", task_date_time=LATER)
-    client.cancel("b")
-    client.redrive("b")
-    assert client.bucket_departures(LATER) == {}
-
-
 def test_what_waited_in_a_past_bucket_and_was_moved(world: InProcess, client: TaskClient) -> None:
     insert_due(client, "a", "b")
     world.clock.forward(minutes=3)  # and no tick came
     client.reschedule("a", delay_seconds=3600)
     assert len(list(client.reschedule_many(B, delay_seconds=3600))) == 1
     assert counted(client) == ({}, {"moved": 2}, 0, 0)
-
-
-def test_what_the_dead_letter_queue_refuses(world: InProcess, client: TaskClient) -> None:
-    world.dead_letters = MemoryDeadLetters(lambda letter: True)
-    world.actions.behaviour["a"] = fail
-    insert_due(client, "a")
-    world.next_tick()
-    assert counted(client) == ({}, {"deferred": 1}, 1, 1)
-
-
-def test_each_shard_has_a_record(client: TaskClient, world: InProcess) -> None:
-    world.reconfigure(shard_count=3)
-    world.next_tick()
-    client = TaskClient(world.store, clock=world.clock)
-    tasks = [f"t{n}" for n in range(12)]
-    world.actions.behaviour = dict.fromkeys(tasks, fail_for_now)
-    insert_due(client, *tasks)
-    world.next_tick()
-    bucket = "2026-12-31#12:02"
-    assert client.bucket_departures(bucket) == {"retried": 12}
-    of_shards = [client.bucket_departures(Bucket.parse(bucket)._replace(shard=shard)) for shard in (1, 2)]
-    assert 0 < sum(one.get("retried", 0) for one in of_shards) < 12
-
-
-def test_a_wake_up_counts_too(world: InProcess, client: TaskClient) -> None:
-    world.rules = Rules(grid=world.rules.grid, precision=Precision.SECOND)
-    world.actions.behaviour["a"] = fail_for_now
-    insert_due(client, "a")
-    due = due_of("a", world.row("a")["dueAt"], None)
-    assert due is not None
-    world.clock.forward(seconds=2)
-    world.handle(WakeUp(bucket=BUCKET, due=(due,)).to_event())
-    assert client.bucket_departures(B) == {"retried": 1}
 
 
 def test_a_record_that_can_not_be_written_keeps_no_task_from_moving(

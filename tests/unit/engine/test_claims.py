@@ -8,12 +8,10 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import Once, World, bucket_at, cannot, ids, is_claim, of, world
+from tests.unit.engine.support import Once, World, bucket_at, is_claim, of, raises_for, world
 
-from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import Lost, Written
-from dynatick.domain.lifecycle import RELEASED, cancel, complete, release, reschedule
+from dynatick.domain.lifecycle import RELEASED, cancel, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import (
     Claimed,
@@ -25,7 +23,6 @@ from dynatick.engine.claims import (
     Verdict,
     judge,
     lease_is_over,
-    understand,
 )
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
@@ -73,15 +70,6 @@ def test_a_claim_on_ones_own_token_is_won_after_all(bucket: Bucket) -> None:
     """Only the answer was lost; and the row may have been moved since."""
     row = {**RUNNING, "lease": "mine", "taskDateTime": str(bucket)}
     assert judge(row, HERE, token="mine", now=NOW) == Claimed(Task.from_row(row), row)
-
-
-def test_a_claimed_row_that_is_malformed() -> None:
-    row = {**RUNNING, "lease": "mine", "action": Decimal(7)}
-    found = understand(row)
-    assert isinstance(found, Malformed)
-    assert found.row == row
-    assert found.reason.startswith("action: 7 is not accepted")
-    assert isinstance(judge(row, HERE, token="mine", now=NOW), Malformed)
 
 
 @pytest.mark.parametrize(
@@ -146,15 +134,6 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
     assert w.row("crashed") == rows["crashed"]
 
 
-def test_a_claim_of_what_waits_is_one_write_and_no_read() -> None:
-    w = world_with(*ids(25))
-    made = claimer(w)
-    w.rigged.forget()
-    verdicts = made.claim([(HERE, task_id) for task_id in ids(25)], lease_until=w.clock())
-    assert kinds(verdicts) == ["Claimed"] * 25
-    assert (len(w.rigged.writes), w.rigged.reads) == (25, [])
-
-
 @pytest.mark.parametrize("lost", ["claims", "every write"])
 def test_answers_that_are_lost_change_nothing(lost: str) -> None:
     w = world_with("waits")
@@ -211,17 +190,6 @@ def test_a_change_between_poll_and_claim_wins(wish: str) -> None:
     assert first.done
 
 
-def test_a_change_before_the_second_claim_wins() -> None:
-    """Normalised on the spot, and claimed by another before we come to it."""
-    w = world()
-    w.rigged.put({"taskId": "t", "taskDateTime": str(HERE)})
-    w.rigged.meanwhile(
-        lambda change: is_claim(change) and w.row("t").get("status") == "scheduled", lambda: w.claim("t", at=HERE)
-    )
-    assert kinds(claim(w, "t")) == ["Contended"]
-    assert str(w.row("t")["lease"]).startswith("another's")
-
-
 def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
     w = world()
     w.reconfigure(tick_minutes=5)
@@ -231,45 +199,13 @@ def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
     assert w.row("off")["taskDateTime"] == str(bucket_at(10)), "12:05 is closed already"
 
 
-def test_a_rejection_that_the_dead_letter_queue_refuses_holds_its_bucket_back() -> None:
-    w = world()
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    w.rigged.put({"taskId": "bad", "taskDateTime": str(HERE), "action": Decimal(7)})
-    assert kinds(claim(w, "bad")) == ["Contended"]
-
-
 def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
     """To give up what was claimed would cost each of the batch an attempt, and wait for its lease to expire."""
     w = world_with("a", "b", "c")
     made = claimer(w)
     w.rigged.throttled = lambda change: change.task_id == "b"
-
-    def cannot_read(task_id: str) -> None:
-        if task_id == "b":
-            raise cannot("read")
-
-    w.rigged.before_read = cannot_read
+    w.rigged.before_read = raises_for("b")
     verdicts = made.claim([(HERE, i) for i in ("a", "b", "c")], lease_until=w.clock())
     assert kinds(verdicts) == ["Claimed", "Contended", "Claimed"]
     with pytest.raises(StoreError):  # but if nothing was claimed, the error is raised
         made.claim([(HERE, "b")], lease_until=w.clock())
-
-
-def test_a_table_that_is_not_there_is_a_fault() -> None:
-    w = world()
-    made = claimer(w)
-    w.rigged.batch_fails = lambda changes: True
-    with pytest.raises(StoreError):
-        made.claim([(HERE, "t")], lease_until=w.clock())
-
-
-def test_what_is_released_is_claimed_at_once_and_the_old_token_opens_nothing_then() -> None:
-    """To go on at once it is taken with the batch, and has not expired."""
-    w = world_with("t")
-    (first,) = claim(w, "t")
-    assert isinstance(first, Claimed)
-    assert isinstance(w.store.write(release(first.task)), Written)
-    (second,) = claimer(w, "second").claim([(HERE, "t")], lease_until=w.clock())
-    assert isinstance(second, Claimed)
-    assert second.task.attempt == 1
-    assert isinstance(w.store.write(complete(first.task, now=w.clock(), retention_days=1)), Lost)

@@ -9,13 +9,12 @@ import pytest
 from tests.builders import NOON, InProcess, defaults, scheduled_row
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Unknown
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
-from dynatick.engine.ports import ScanPage
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.rules import Rules
 from dynatick.errors import InvalidInput
@@ -176,42 +175,6 @@ def test_what_is_deleted_meanwhile_is_not_found(world: InProcess) -> None:
     assert scan(world, pause=lambda seconds: world.store.delete("x"))[0].found == 0
 
 
-def test_one_that_cannot_be_repaired_does_not_keep_the_others_from_it(world: InProcess) -> None:
-    for name in ("a", "b", "c"):
-        put(world, {}, name)
-    write = world.store.write
-    world.store.write = lambda change: Unknown("throttled") if change.task_id == "b" else write(change)  # type: ignore[method-assign]
-    report, reported = scan(world)
-    assert (report.found, report.repaired, report.failed) == (3, 2, 1)
-    assert {finding.task_id: finding.left for finding in reported} == {"a": None, "b": "throttled", "c": None}
-
-
-def test_tasks_in_a_retired_shard_are_reported_and_are_no_fault(world: InProcess) -> None:
-    for n in range(3):
-        put(world, scheduled_row("", AHEAD._replace(shard=n)), f"in-{n}")
-    world.reconfigure(shard_count=1)
-    world.next_tick()
-    report, reported = scan(world)
-    assert (reported, report.found, report.retired) == ([], 0, {1: 1, 2: 1})
-
-
-def test_pages_are_reported_as_they_are_read(world: InProcess) -> None:
-    for n in range(1500):
-        put(world, scheduled_row("", AHEAD), f"t{n}")
-    seen: list[tuple[int, int]] = []
-    scan(world, page_read=lambda report: seen.append((report.pages, report.scanned)))
-    assert seen == [(1, 1000 - 4), (2, 1500)]
-
-
-def test_a_page_without_open_rows_is_read_on(world: InProcess) -> None:
-    """A filtered scan may answer with nothing, and go on."""
-    put(world, {})
-    pages = [ScanPage((), "a"), ScanPage((), "b"), ScanPage([world.row("x")], None)]
-    world.store.scan = lambda **given: pages.pop(0)  # type: ignore[method-assign, assignment]
-    report, _ = scan(world)
-    assert (report.pages, report.found) == (3, 1)
-
-
 # -- cursors ---------------------------------------------------------------------------------------------------------
 
 
@@ -263,33 +226,6 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(world: InProc
     assert [finding.task_id for finding in scan(world)[1]] == ["not to be judged"]
     world.next_tick()
     assert world.outcome("not to be judged") == "completed"
-
-
-def test_a_scan_without_repair_makes_no_cursor(world: InProcess) -> None:
-    world.store.delete(cursor_id(2))
-    put(world, scheduled_row("", Bucket(NOON_MINUTE - 600, 2)))
-    _, reported = scan(world, repair=False)
-    assert [finding.kind for finding in reported] == [Kind.NO_TICK, Kind.BEHIND_CURSOR]
-    assert world.store.get(cursor_id(2)) is None
-    scan(world)
-    assert world.store.get(cursor_id(2)) is not None
-
-
-def test_outages_are_found_by_their_cursor(world: InProcess) -> None:
-    world.clock.forward(hours=2)
-    report, reported = scan(world)
-    assert report.kinds == {"cursor-behind": 3}
-    assert reported[0].why == "shard 0: no tick has come since 2026-12-31#12:00"
-    world.next_tick()
-    assert scan(world)[0].found == 0
-
-
-def test_a_task_that_holds_its_bucket_back_for_long_is_found(world: InProcess) -> None:
-    put(world, running("x", Bucket(NOON_MINUTE)) | {"leaseUntil": "2026-12-31T18:00:00Z"})
-    for _ in range(4):
-        world.next_tick(20)
-        _, (finding,) = scan(world, repair=False)
-        assert finding.kind is Kind.ENDLESS_LEASE, "and it keeps no bucket from being drained"
 
 
 def test_every_kind_has_its_remedy() -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
-from typing import Any
 
 import pytest
-from tests.builders import NOON, FakeClock, scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
     PacedClock,
-    RiggedStore,
     World,
     bucket_at,
     cannot,
@@ -26,25 +22,23 @@ from tests.unit.engine.support import (
     is_claim,
     is_cursor,
     is_record,
-    of,
     passed,
+    raises_for,
     reports,
     rules,
     takes,
     world,
 )
 
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
-from dynatick.engine import claiming as claiming_module
 from dynatick.engine import execution as execution_module
 from dynatick.engine.budget import Budget
-from dynatick.engine.cursor import save
 from dynatick.engine.execution import Execution
-from dynatick.engine.ports import ActionContext, Entry, Page
-from dynatick.engine.report import PassReport, Resume
+from dynatick.engine.ports import ActionContext, Page
+from dynatick.engine.report import PassReport
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
@@ -101,27 +95,6 @@ def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetit
     assert [row["continued"] for row in records] == [True] * (len(records) - 1) + [False]
 
 
-def test_a_released_task_can_be_claimed_at_once() -> None:
-    w = with_slow_tasks(50, seconds=10, max_continuations=0)
-    report = passed(w.next_tick())
-    given_back = [task_id for task_id in ids(50) if w.row(task_id)["status"] == "running"]
-    assert 30 < report.released == len(given_back)
-    assert {w.row(task_id)["attempt"] for task_id in given_back} == {0}
-    w.actions.behaviour = {}
-    report = passed(w.tick())
-    assert (report.recovered, report.completed) == (0, len(given_back))
-    all_once(w, ids(50))
-
-
-def test_tasks_released_at_the_end_continue_at_once_too() -> None:
-    """All was claimed in time, and then the work took longer: with a tick a day that would be a day."""
-    w = with_slow_tasks(50, seconds=10, at=bucket_at(720), grid=Grid(tick_minutes=1440))
-    done = reports(w.next_tick(720))
-    assert len(done) > 3
-    assert done[0].resume == Resume(NOON_MINUTE + 720)
-    all_once(w, ids(50))
-
-
 def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of a million would be read from its beginning in every continuation, for released tasks too."""
     monkeypatch.setattr(memory, "PAGE", 50)
@@ -132,29 +105,18 @@ def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.Mo
     assert (report.resume.minute, report.resume.after is None) == (NOON_MINUTE + 1, False)
     first = min(task_id for task_id in ids(400) if not w.outcome(task_id))
     assert f"t{int(first[1:]) - 26:04d}" <= str(report.resume.after) < first
-    pages: list[object] = []
+    pages: list[tuple[Bucket, object]] = []
     poll = w.rigged.query_bucket
 
     def noted(bucket: Bucket, **options: object) -> Page:
-        if bucket == bucket_at(1):
-            pages.append(options.get("after"))
+        pages.append((bucket, options.get("after")))
         return poll(bucket, **options)
 
     w.rigged.query_bucket = noted
     w.handle(w.started.pop(0))
-    assert pages[0] == report.resume.after
+    assert next(after for bucket, after in pages if bucket == bucket_at(1)) == report.resume.after
     w.run_started()
     all_once(w, ids(400))
-
-
-def test_continuations_are_bounded_and_the_next_tick_goes_on() -> None:
-    w = with_slow_tasks(600, seconds=1, max_continuations=2)
-    done = reports(w.next_tick())
-    assert [report.continuation for report in done] == [0, 1, 2]
-    assert 200 < len(w.actions.ran) < 600
-    w.actions.behaviour = {}
-    w.ticks(2)
-    all_once(w, ids(600))
 
 
 def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> None:
@@ -165,44 +127,6 @@ def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> Non
     w.life = timedelta(seconds=60)
     w.next_tick()
     all_once(w, ["t"])
-
-
-def test_tasks_that_still_run_at_the_end_are_reported() -> None:
-    """The process must end then: a frozen thread would go on after its lease (rule 11)."""
-    w = world()
-    w.insert("endless", "quick")
-    quick, go = threading.Event(), threading.Event()
-
-    def endless(task: Task, context: ActionContext) -> None:
-        assert quick.wait(30)
-        w.clock.forward(seconds=118)
-        assert go.wait(30)
-
-    w.actions.behaviour = {"endless": endless, "quick": lambda task, context: quick.set()}
-    report = passed(w.next_tick())
-    go.set()
-    assert (report.unfinished, report.completed) == (1, 1), "and what has ended is recorded"
-    assert (w.outcome("endless"), w.row("endless")["status"]) == (None, "running")
-    assert w.row("endless")["attempt"] == 1
-
-
-def test_entries_that_are_being_claimed_at_the_end_are_reported() -> None:
-    """Its thread would claim it in a later invocation, under a lease that is over: it might have no other attempt."""
-    w = world()
-    w.insert("a")
-    go, gone = threading.Event(), threading.Event()
-
-    def hangs(change: ConditionalUpdate) -> None:
-        if is_claim(change):
-            w.clock.forward(seconds=120)
-            assert go.wait(30)
-            gone.set()
-
-    w.rigged.before_write = hangs
-    report = passed(w.next_tick())
-    go.set()
-    assert gone.wait(30)
-    assert (report.unfinished, report.claimed) == (1, 0)
 
 
 @pytest.mark.parametrize("schedule", [False, True], ids=["a task", "a schedule"])
@@ -292,18 +216,6 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
     assert max(ends) == hard_end - timedelta(seconds=0.5)
 
 
-def shows_too(w: World, task_id: str, minutes: int, *, until: datetime) -> None:
-    """The index lists a task in a further bucket, for a while."""
-    poll = w.rigged.query_bucket
-
-    def both(bucket: Bucket, **options: object) -> Page:
-        page = poll(bucket, **options)
-        is_listed = bucket == bucket_at(minutes) and w.clock() < until
-        return Page([*page.entries, Entry(task_id, str(bucket))], page.after) if is_listed else page
-
-    w.rigged.query_bucket = both
-
-
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
@@ -329,22 +241,10 @@ def is_not_passed(w: World) -> None:
 
 def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
     w = before_its_final_poll()
-
-    def breaks_off(bucket: Bucket) -> None:
-        if bucket == bucket_at(3):
-            raise cannot("query_bucket")
-
-    w.rigged.before_poll = breaks_off
+    w.rigged.before_poll = raises_for(bucket_at(3))
     with pytest.raises(StoreError):
         w.next_tick()
     assert w.cursor().lease is None, "the end was written"
-    is_not_passed(w)
-
-
-def test_the_watermark_waits_for_a_task_that_the_index_lists_in_two_buckets() -> None:
-    w = before_its_final_poll()
-    shows_too(w, "late", 2, until=NOON + timedelta(minutes=7))
-    w.next_tick()
     is_not_passed(w)
 
 
@@ -394,45 +294,6 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
     all_once(w, ["first", "second"])
 
 
-def test_a_continuation_does_the_work_of_a_tick_that_comes_when_time_is_up() -> None:
-    """It found the shard held and left; with a tick an hour its tasks would wait for an hour."""
-    w = world()
-    w.insert("first", at=bucket_at(1))
-    w.insert("second", at=bucket_at(2))
-
-    def another_tick() -> None:
-        w.clock.to(NOON + timedelta(minutes=1, seconds=102))
-        assert save(w.store, w.cursor(), replace(w.cursor(), closed_through=NOON_MINUTE + 2))
-
-    w.rigged.meanwhile(is_record, another_tick)
-    done = reports(w.next_tick())
-    assert [report.completed for report in done] == [1, 1]
-    assert done[0].resume == Resume(NOON_MINUTE + 2)
-    all_once(w, ["first", "second"])
-
-
-def test_a_pass_that_loses_its_shard_records_what_it_has_in_flight() -> None:
-    w = world(rules=rules(threads=1))
-    w.insert(*ids(200))
-    once, noticed = threading.Lock(), threading.Event()
-
-    def loses_the_shard(task: Task, context: ActionContext) -> None:
-        if once.acquire(blocking=False):
-            cursor = w.cursor()
-            assert save(w.store, cursor, replace(cursor, lease="another's", lease_until=w.clock()))
-            w.rigged.before_write = lambda change: noticed.set() if is_cursor(change) else None
-            w.clock.forward(seconds=11)  # time to renew the lease
-        assert noticed.wait(30)  # the others are not done before the pass knows
-
-    w.actions.behaviour = dict.fromkeys(ids(200), loses_the_shard)
-    report = passed(w.next_tick())
-    assert 0 < report.completed < 200
-    assert report.completed == len(w.actions.ran)
-    assert report.continued is False, "the pass that has the shard goes on"
-    w.ticks(3)
-    all_once(w, ids(200))
-
-
 # -- what is in flight -----------------------------------------------------------------------------------------------
 
 
@@ -451,29 +312,6 @@ def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
     w.next_tick()
     all_once(w, ids(1500))
     assert 25 < max(maximum) <= max(100, 4 * threads)
-
-
-def test_a_row_of_our_own_in_a_bucket_does_not_hold_it_back() -> None:
-    """No interface takes such an id, but a user can write to the table."""
-    w = world()
-    w.rigged.put({"taskId": "_dynatick#mine", "taskDateTime": str(bucket_at(1))})
-    w.insert("t")
-    w.next_tick()
-    all_once(w, ["t"])
-    w.until_drained()
-
-
-@pytest.mark.parametrize(("real", "stale"), [(1, 2), (2, 1)])
-def test_an_index_that_shows_a_task_in_two_buckets_loses_nothing(real: int, stale: int) -> None:
-    """It was moved, and both places are shown for a while."""
-    w = world()
-    w.insert("t", at=bucket_at(real))
-    shows_too(w, "t", stale, until=NOON + timedelta(minutes=4))
-    w.clock.forward(minutes=1)
-    w.next_tick()
-    w.ticks(4)
-    all_once(w, ["t"])
-    w.until_drained()
 
 
 def fills_its_row(row: Row) -> Row:
@@ -496,12 +334,6 @@ def test_a_row_whose_lease_expired_and_that_cannot_be_reclaimed_fails(by_now: Ca
     assert (w.actions.ran, w.outcome("t")) == ([], "failed")
     assert len(w.dead_letters.letters) == 1
     w.until_drained()
-
-
-def test_nothing_continues_when_nothing_is_left() -> None:
-    """The time was up just when everything had been claimed."""
-    (report,) = reports(with_slow_tasks(1, seconds=101).next_tick())
-    assert (report.completed, report.resume, report.continued) == (1, None, False)
 
 
 # -- what is reported ------------------------------------------------------------------------------------------------
@@ -551,27 +383,7 @@ def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record() -> 
     assert "idleBefore" not in w.row("_dynatick#tick#2026-12-31#12:06#0#0")
 
 
-def test_a_tick_that_fires_twice_loses_no_record() -> None:
-    """The second time there may be something to do as well: its figures must be seen."""
-    w = world(life=timedelta(seconds=30))
-    w.insert("one")
-    w.next_tick()
-    w.insert("two", at=bucket_at(2))
-    w.rigged.put(scheduled_row("late", bucket_at(1)))
-    w.tick()
-    kept = [row for i in w.rigged._items if i.startswith("_dynatick#tick") and (row := w.row(i))]
-    assert sum(int(str(row["completed"])) for row in kept) == 2
-
-
 # -- faults ----------------------------------------------------------------------------------------------------------
-
-
-def broken_poll(w: World, error: Exception) -> None:
-    def before(bucket: Bucket) -> None:
-        if bucket == bucket_at(4):
-            raise error
-
-    w.rigged.before_poll = before
 
 
 def broken_claim(w: World) -> None:
@@ -586,8 +398,8 @@ def broken_cursor(w: World) -> None:
 
 
 FAULTS: dict[str, Callable[[World], None]] = {
-    "poll": lambda w: broken_poll(w, cannot("query_bucket")),
-    "bug": lambda w: broken_poll(w, KeyError("a bug")),
+    "poll": lambda w: setattr(w.rigged, "before_poll", raises_for(bucket_at(4))),
+    "bug": lambda w: setattr(w.rigged, "before_poll", raises_for(bucket_at(4), error=KeyError("a bug"))),
     "claim": broken_claim,
     "cursor": broken_cursor,
 }
@@ -653,49 +465,6 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
     assert sum(count - 1 for count in again.values()) == unrecorded, "executed again, with the same key"
 
 
-def test_after_a_fault_nothing_is_begun_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ended pass must not go on executing in its threads."""
-    monkeypatch.setattr(claiming_module, "MAX_CLAIMS", 1)  # so that the first of them all is the first to begin
-    w = world(rules=rules(threads=1))
-    w.insert(*ids(75))
-    first, go = threading.Event(), threading.Event()
-
-    def waits(task: Task, context: ActionContext) -> None:
-        first.set()
-        assert go.wait(30)
-
-    w.actions.behaviour["t0000"] = waits
-
-    def broken(changes: Sequence[ConditionalUpdate]) -> bool:
-        if not any(is_claim(change) and change.task_id == "t0050" for change in changes):
-            return False
-        assert first.wait(30)
-        w.clock.forward(seconds=119)
-        return True
-
-    w.rigged.batch_fails = broken
-    with pytest.raises(StoreError, match="cannot write"):
-        w.next_tick()
-    go.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("dynatick-") and thread.daemon:
-            thread.join(30)
-    assert [task_id for task_id, _, _ in w.actions.ran] == ["t0000"]
-
-
-def test_the_lost_answer_of_an_end_write_leaves_no_shard_leased() -> None:
-    w = world()
-    w.insert("t")
-    ends = Once(lambda change: is_cursor(change) and change.set["lease"] is None)
-    w.rigged.unanswered = ends
-    with pytest.raises(StoreError, match="cannot write the cursor"):
-        w.next_tick()
-    assert w.cursor().lease is None
-    w.ticks(2)
-    all_once(w, ["t"])
-    assert of(w.rigged.peek("t"))["outcome"] == "completed"
-
-
 # -- tasks that change while they are in flight ----------------------------------------------------------------------
 
 
@@ -728,46 +497,13 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
 # -- long gaps -------------------------------------------------------------------------------------------------------
 
 
-class SlowTable(RiggedStore):
-    """Each poll takes a while by the clock."""
-
-    def __init__(self, clock: FakeClock, seconds: float) -> None:
-        super().__init__()
-        self._clock, self._seconds = clock, seconds
-
-    def query_bucket(self, bucket: Bucket, **rest: Any) -> Page:  # type: ignore[override]
-        self._clock.forward(seconds=self._seconds)
-        return super().query_bucket(bucket, **rest)
-
-
-def with_slow_polls(seconds: float) -> World:
-    clock = FakeClock()
-    return world(clock=clock, store=SlowTable(clock, seconds))
-
-
-def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
-    """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    w = with_slow_polls(0.1)
-    w.insert("due", at=bucket_at(3 * 1440 - 1))
-    w.insert("early", at=bucket_at(5))
-    w.clock.to(NOON + timedelta(days=3))
-    met: list[datetime] = []
-    # The rule fires on; the pass that has the shard must not lose it.
-    w.rigged.before_write = lambda change: met.append(w.clock()) if is_cursor(change) else None
-    done = reports(w.tick())
-    assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
-    assert len(done) > 3, "in several invocations"
-    assert len(w.rigged.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
-    gaps = [later - earlier for earlier, later in pairwise(met)]
-    assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
-
-
 class Dies(BaseException):
     """The end of a process."""
 
 
 def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = with_slow_polls(0.1)
+    w = world()
+    w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
     w.clock.to(NOON + timedelta(days=1))
     renew = ShardLease.renew
 
@@ -785,36 +521,3 @@ def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.Monke
     w.clock.forward(minutes=1)
     w.tick()
     assert min(bucket.minute for bucket in w.rigged.polls) > cursor.polled_through - 1
-
-
-def test_a_pass_that_has_lost_its_shard_stops_polling() -> None:
-    w = with_slow_polls(1.0)
-    w.clock.to(NOON + timedelta(hours=12))
-
-    def taken(bucket: Bucket) -> None:
-        if len(w.rigged.polls) == 20:
-            until = w.clock() + timedelta(hours=1)
-            assert save(w.store, w.cursor(), replace(w.cursor(), lease="another's", lease_until=until))
-
-    w.rigged.before_poll = taken
-    report = passed(w.tick())
-    assert len(w.rigged.polls) < 60
-    assert not report.continued
-    assert w.cursor().lease == "another's"
-
-
-def test_a_gap_of_a_year_takes_no_memory_for_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world()
-    w.clock.to(NOON + timedelta(days=20))
-    pass_windows: list[int] = []
-    renew = ShardLease.renew
-
-    def noted(self: ShardLease) -> None:
-        self.renew_at = min(self.renew_at, self.clock())  # each time
-        renew(self)
-        pass_windows.append(len(self.window.polls))
-
-    monkeypatch.setattr(ShardLease, "renew", noted)
-    w.tick()
-    assert max(pass_windows) < 1000
-    assert w.cursor().polled_through >= NOON_MINUTE + 20 * 1440

@@ -15,8 +15,7 @@ from tests.builders import NOON
 from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, is_cursor, rules, world
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import IdleTicks, MissedTicks, TickView
-from dynatick.domain.buckets import Bucket, Grid, instant_of
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
@@ -92,18 +91,6 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_i
     assert len(of_group) == ticks * (CLOSE_EVERY - 1) / CLOSE_EVERY
 
 
-def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
-    w = idle_world()
-    w.ticks(5 * CLOSE_EVERY)
-    polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
-    drained = w.cursor(5).drained_through
-    for closed in range(drained - 2 * CLOSE_EVERY + 1, drained + 1):
-        # Until its closing write; the newest closed one a tick later; and finally.
-        ticks_until_closed = 1 + (w.cursor(5).closed_through - closed) % CLOSE_EVERY
-        assert polls.count(closed) == ticks_until_closed + (ticks_until_closed == 1) + 1
-    assert len(polls) <= 4 * 5 * CLOSE_EVERY
-
-
 def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_busy_one_starts_at_once() -> None:
     w = idle_world()
     w.next_tick()
@@ -138,14 +125,6 @@ def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first() -> None:
     assert group_of(done).groups[0].busy == [], "that pass found nothing"
 
 
-@pytest.mark.parametrize("tick_minutes", [3, 5, 60])
-def test_a_slow_tick_writes_the_cursor_each_time_it_is_far_enough_behind(tick_minutes: int) -> None:
-    w = world(rules=rules(grid=Grid(shard_count=3, tick_minutes=tick_minutes), in_one_thread=True))
-    for _ in range(6):
-        w.next_tick(tick_minutes)
-        assert NOON_MINUTE + minute(w) - w.cursor(1).closed_through < max(CLOSE_EVERY, 1)
-
-
 # -- what is due in an idle shard ------------------------------------------------------------------------------------
 
 
@@ -168,40 +147,6 @@ def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs
     assert closing.done and w.outcome("t") is None
     assert w.row("t")["taskDateTime"] == str(bucket_at(minute(w), 4)), "the scheduler saw it before it was closed"
     w.next_tick()
-    assert w.outcome("t") == "completed"
-
-
-def test_a_task_that_the_index_shows_late_holds_back_the_drained_watermark_and_runs() -> None:
-    w = idle_world()
-    now = insert_for_next_tick(w, 4)
-    until = w.clock() + timedelta(seconds=110)
-    w.rigged.hidden = lambda entry: w.clock() < until
-    for _ in range(3 * CLOSE_EVERY):
-        w.next_tick()
-        if w.outcome("t") is not None:
-            break
-        assert w.cursor(4).drained_through < NOON_MINUTE + now
-    assert w.outcome("t") == "completed"
-
-
-def test_after_an_outage_an_idle_shard_gets_a_pass_of_its_own() -> None:
-    w = idle_world()
-    w.insert("t", at=bucket_at(minute(w) + 300, 3))
-    done = w.next_tick(1_000)
-    assert group_of(done).groups[0].busy == list(range(1, SHARDS)), "thousands of polls are no leaf's work"
-    assert w.outcome("t") == "completed"
-
-
-def test_an_unfinished_task_gets_a_pass_at_each_tick() -> None:
-    """Another process runs it: it holds its shard back, and is reclaimed once its lease expires."""
-    w = idle_world()
-    insert_for_next_tick(w, 3)
-    w.claim("t", until=w.clock() + timedelta(minutes=3))
-    for _ in range(2):
-        done = w.next_tick()
-        assert group_of(done).groups[0].busy == [3]
-        assert w.outcome("t") is None
-    w.ticks(4)
     assert w.outcome("t") == "completed"
 
 
@@ -295,33 +240,6 @@ def test_rule_16_whoever_has_written_a_cursor_meanwhile_serves_its_shard() -> No
     assert group_of(done).fault is None
     w.ticks(6)
     assert w.outcome("t") == "completed"
-
-
-def test_a_leased_shard_gets_a_pass_and_its_holder_learns_of_the_closing() -> None:
-    w = idle_world()
-    holder = acquire_shard(w.store, 4, NOON_MINUTE + minute(w), token="holder", now=w.clock()).cursor
-    assert holder is not None
-    w.handle(order_at(minute(w)))
-    assert [event["dynatick"]["shard"] for event in w.started] == [4]  # type: ignore[index]
-
-
-def test_a_late_answer_of_the_table_costs_polls_and_writes_nothing() -> None:
-    """The cursors are read eventually consistently."""
-    w = idle_world()
-    old = {shard: w.store.get(cursor_id(shard)) for shard in range(1, SHARDS)}
-    w.ticks(2 * CLOSE_EVERY)
-    now = {shard: w.cursor(shard) for shard in range(1, SHARDS)}
-    get_many = w.rigged.get_many
-
-    def late(ids: Any, **more: Any) -> Mapping[str, Any]:
-        found = dict(get_many(ids, **more))
-        return found | {cursor_id(shard): row for shard, row in old.items() if cursor_id(shard) in found}
-
-    w.rigged.get_many = late  # type: ignore[method-assign]
-    assert_serves(w, 4)
-    assert {shard: w.cursor(shard) for shard in range(1, SHARDS) if shard != 4} == {
-        shard: cursor for shard, cursor in now.items() if shard != 4
-    }
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -442,58 +360,6 @@ def test_while_paused_no_shard_is_polled() -> None:
 
 
 # -- what operators read ---------------------------------------------------------------------------------------------
-
-
-def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> None:
-    w = idle_world(settled=0)
-    client = TaskClient(w.store, clock=w.clock)
-    for ticks in range(2, 3 * CLOSE_EVERY):
-        w.next_tick()
-        idle = [entry for entry in client.ticks() if isinstance(entry, IdleTicks)]
-        last = instant_of(NOON_MINUTE + minute(w)).strftime("%H:%M")
-        assert [(one.shard, one.since[-5:], one.until[-5:], one.ticks) for one in idle] == [
-            (shard, "12:00", last, ticks) for shard in range(SHARDS)
-        ]
-
-
-def test_a_pass_after_idle_ticks_says_how_many_they_were() -> None:
-    for idle in range(CLOSE_EVERY, 3 * CLOSE_EVERY):
-        w = idle_world(settled=idle)
-        assert_serves(w, 3)
-        entries = [one for one in TaskClient(w.store, clock=w.clock).ticks() if one.shard == 3]
-        before, ran = entries
-        assert isinstance(before, IdleTicks) and before.ticks == idle + 1, idle
-        assert isinstance(ran, TickView) and ran.claimed == 1
-
-
-def test_ticks_that_did_not_come_are_missing_and_others_are_not() -> None:
-    w = idle_world(settled=6)
-    client = TaskClient(w.store, clock=w.clock)
-    for _ in range(2 * CLOSE_EVERY):
-        w.next_tick()
-        assert (client.health().missing_ticks, client.health().findings) == (0, ())
-        assert client.health().last_tick == instant_of(NOON_MINUTE + minute(w))
-        w.clock.forward(seconds=59)
-        assert client.health().missing_ticks == 0
-    w.clock.forward(minutes=6)
-    assert client.health().missing_ticks == 4
-    w.tick()
-    w.next_tick(4)
-    assert not any(isinstance(entry, MissedTicks) for entry in client.ticks())
-    idle = [entry for entry in client.ticks() if isinstance(entry, IdleTicks)]
-    assert len({(one.since, one.until, one.ticks) for one in idle}) == 1, "all shards had the same ticks"
-
-
-def test_a_group_that_is_not_served_shows() -> None:
-    """Its invocations don't start, and so do those of shard 0."""
-    w = idle_world()
-    client = TaskClient(w.store, clock=w.clock)
-    for _ in range(8):
-        w.clock.to(instant_of(NOON_MINUTE + minute(w) + 1))
-        w.handle({"time": w.clock().strftime("%Y-%m-%dT%H:%M:00Z")})
-        w.started.clear()
-    assert client.health().last_tick == instant_of(NOON_MINUTE + minute(w) - 8)
-    assert {finding.kind for finding in client.health().findings} == {"cursor-behind"}
 
 
 @pytest.mark.parametrize("served", ["soon", [{"tick": "noon"}, 7], [{"tick": "2026-12-31#12:00", "notIdle": "x"}]])

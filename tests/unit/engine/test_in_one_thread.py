@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-from tests.unit.engine.support import bucket_at, cannot, fails, ids, passed, rules, world
+from tests.unit.engine.support import ids, passed, rules, world
 
 from dynatick.domain.task import Task
 from dynatick.engine.io_pool import IoPool
 from dynatick.engine.ports import ActionContext
-from dynatick.errors import StoreError
 
 IN_ONE_THREAD = rules(in_one_thread=True)
 
@@ -29,28 +27,6 @@ def test_a_pass_starts_no_thread_and_runs_tasks_in_order_of_their_ids() -> None:
     assert report.completed == 130
     assert set(threading.enumerate()) <= before
     assert seen == [(name, threading.get_ident()) for name in names]
-
-
-def test_a_task_that_fails_is_retried_and_others_run() -> None:
-    w = world(rules=IN_ONE_THREAD)
-    w.insert("a", "b")
-    w.actions.behaviour["a"] = fails
-    report = passed(w.next_tick())
-    assert (report.completed, report.retried) == (1, 1)
-    assert w.row("a")["status"] == "scheduled"
-
-
-def test_what_a_poll_raises_ends_the_pass() -> None:
-    w = world(rules=IN_ONE_THREAD)
-    w.insert("a")
-
-    def broken(bucket: object) -> None:
-        if bucket == bucket_at(1):
-            raise cannot("poll")
-
-    w.rigged.before_poll = broken
-    with pytest.raises(StoreError, match="cannot poll"):
-        w.next_tick()
 
 
 def test_the_io_pool_reports_a_job_before_submit_returns() -> None:

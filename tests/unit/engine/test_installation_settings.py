@@ -94,12 +94,6 @@ def test_a_race_that_never_ends_is_a_fault() -> None:
         publish_settings(store, Grid(shard_count=3), now=NOON)
 
 
-def test_a_row_of_an_older_version_is_understood() -> None:
-    store = RiggedStore()
-    store.put({"taskId": SETTINGS_ID, "tickMinutes": Decimal(5), "shardCount": Decimal(2), "shardsEver": Decimal(4)})
-    assert read_settings(store) == InstallationSettings(grid=Grid(tick_minutes=5, shard_count=2), shards_ever=4)
-
-
 def test_a_row_without_a_version_is_of_version_1_and_is_not_written_for_that() -> None:
     store = published(actions=["log"], defaults=Defaults())
     row = dict(of(store.peek(SETTINGS_ID)))
@@ -143,12 +137,6 @@ def test_the_scheduler_keeps_the_payload_schemas() -> None:
     store.forget()
     publish_settings(store, Grid(tick_minutes=5), now=NOON, payload_schemas=SCHEMAS)
     assert store.writes == []
-
-
-def test_payload_schemas_that_no_longer_exist_are_removed() -> None:
-    store = published(payload_schemas=SCHEMAS)
-    assert publish_settings(store, Grid(), now=NOON, payload_schemas={}).payload_schemas == {}
-    assert not of(store.peek(SETTINGS_ID)).keys() & {"payloadSchemas", "payloadSchemaForm"}
 
 
 @pytest.mark.parametrize(

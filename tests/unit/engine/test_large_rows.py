@@ -48,14 +48,16 @@ def noting(w: World, *ids: str, fail: bool = False) -> list[tuple[str, object, o
     return seen
 
 
-def test_an_action_gets_all_of_its_row() -> None:
+def test_an_action_gets_all_of_its_row_whether_it_was_raw_or_its_process_has_died() -> None:
     w = world()
-    seen = noting(w, "t", "raw")
-    w.insert("t", payload=PAYLOAD, mine=[1, 2])
+    seen = noting(w, "crashed", "raw", "t")
+    w.insert("crashed", "t", payload=PAYLOAD, mine=[1, 2])
     w.put(taskId="raw", payload=PAYLOAD)
+    w.claim("crashed", until=w.clock())
     w.until_drained()
-    assert sorted(seen) == [("raw", PAYLOAD, {}), ("t", PAYLOAD, {"mine": [1, 2]})]
-    assert (w.outcome("t"), w.outcome("raw")) == ("completed", "completed")
+    of_row = {"mine": [1, 2]}
+    assert sorted(seen) == [("crashed", PAYLOAD, of_row), ("raw", PAYLOAD, {}), ("t", PAYLOAD, of_row)]
+    assert {w.outcome(task_id) for task_id in ("crashed", "raw", "t")} == {"completed"}
     assert w.row("t")["payload"] == PAYLOAD
 
 
@@ -67,16 +69,6 @@ def test_a_dead_letter_has_the_payload() -> None:
     assert w.outcome("t") == "failed"
     (letter,) = w.dead_letters.letters
     assert orjson.loads(message_of(letter))["payload"] == PAYLOAD
-
-
-def test_a_reclaimed_task_has_its_payload() -> None:
-    w = world()
-    seen = noting(w, "t")
-    w.insert("t", payload=PAYLOAD)
-    w.claim("t")
-    w.clock.forward(seconds=300)
-    w.until_drained()
-    assert seen == [("t", PAYLOAD, {})]
 
 
 def test_an_occurrence_takes_its_schedules_payload_as_it_stands() -> None:

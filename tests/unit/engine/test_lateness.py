@@ -10,7 +10,6 @@ import pytest
 from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import World, bucket_at, fails, world
 
-from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.task import Task
@@ -87,38 +86,6 @@ def test_later_attempts_and_turns_keep_what_the_first_attempt_wrote(again: Excep
     w.ticks(3)
     assert w.outcome("t") == "completed"
     assert late(w, "t") == first
-
-
-def test_a_task_whose_process_died_at_the_first_attempt_is_late_by_its_next_one() -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1))
-    w.claim("t", until=NOON + timedelta(seconds=90))
-    w.clock.to(NOON + timedelta(minutes=3))
-    w.tick()
-    w.ticks(1)
-    assert w.outcome("t") == "completed"
-    assert 120_000 <= late(w, "t") < 190_000
-
-
-def test_each_run_says_how_late_it_began() -> None:
-    w = begun_7_seconds_late()
-    assert late(w, "t") >= 7000
-    TaskClient(w.store, clock=w.clock).run_now("t")
-    assert "lateMilliseconds" not in w.row("t")
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-    assert late(w, "t") < 7000
-
-
-def test_a_task_that_was_not_begun_says_nothing() -> None:
-    w = world()
-    w.put(taskId="bad", action=Decimal(7), lateMilliseconds=Decimal(3))
-    w.insert("cancelled", at=bucket_at(1))
-    TaskClient(w.store, clock=w.clock).cancel("cancelled")
-    w.ticks(2)
-    assert (w.outcome("cancelled"), w.outcome("bad")) == ("cancelled", "failed")
-    assert "lateMilliseconds" not in w.row("cancelled")
-    assert "lateMilliseconds" not in w.row("bad")
 
 
 def test_a_failure_whose_dead_letter_was_refused_says_how_late_the_task_began() -> None:

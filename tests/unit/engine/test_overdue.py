@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -73,28 +72,10 @@ def test_one_that_completes_in_time_is_looked_at_once_and_no_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "writes"),
-    [
-        ({"scheduleExpression": "rate(1 minute)"}, 3),  # each run comes before the deadline of the one before it
-        ({"expectedWithinSeconds": None}, 1),
-    ],
-)
-def test_in_three_ticks_a_schedule_is_written_only_for_its_runs(row: dict[str, Any], writes: int) -> None:
-    w = with_a_schedule(**row)
-    w.rigged.forget()
-    w.ticks(3)
-    assert Counter(change.task_id for change in w.rigged.writes)["s"] == writes
-    assert w.overdue == []
-    assert ("awaited" in w.row("s")) == (writes > 1)
-
-
-@pytest.mark.parametrize(
     ("error", "reason"),
-    [
-        (PermanentError("no such mailbox"), "failed: no such mailbox"),
-        (RetryableError("no answer"), "waits for attempt 2, at 2026-12-31T1"),
-    ],
-)
+    [(PermanentError("no such mailbox"), "failed: no such mailbox"),
+     (RetryableError("no answer"), "waits for attempt 2, at 2026-12-31T1")],
+)  # fmt: skip
 def test_one_that_fails_or_waits_for_a_retry_is_reported_at_its_deadline(error: Exception, reason: str) -> None:
     w = whose_first_run_raised(error, **RETRIES_IN_AN_HOUR)
     w.ticks(2)
@@ -143,15 +124,6 @@ def test_one_that_a_person_calls_off_is_not_reported(does: str) -> None:
     assert "awaited" not in w.row("s")
 
 
-def test_one_that_a_person_redrives_in_time_is_not_reported() -> None:
-    w = whose_first_run_raised()
-    del w.actions.behaviour[FIRST]
-    TaskClient(w.store, clock=w.clock).redrive(FIRST)
-    w.ticks(5)
-    assert w.outcome(FIRST) == "completed"
-    assert w.overdue == []
-
-
 @pytest.mark.parametrize(
     ("row", "occurrences", "reason"),
     [
@@ -179,11 +151,9 @@ ALL_PAUSED = "all was paused since 2026-12-31T12:00:00Z until 2026-12-31T12:09:0
 
 @pytest.mark.parametrize(
     ("row", "reason", "kept"),
-    [
-        ({**EVERY_MINUTE, "catchUp": "none"}, f"missed: {ALL_PAUSED}", ["all-paused"]),
-        ({}, f"begins only now: {ALL_PAUSED}", []),
-    ],
-)
+    [({**EVERY_MINUTE, "catchUp": "none"}, f"missed: {ALL_PAUSED}", ["all-paused"]),
+     ({}, f"begins only now: {ALL_PAUSED}", [])],
+)  # fmt: skip
 def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
     row: dict[str, Any], reason: str, kept: list[str]
 ) -> None:
@@ -197,60 +167,6 @@ def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
     assert [one.reason for one in missed] == kept
     w.ticks(3)
     assert len(w.overdue) == 1
-
-
-def test_a_pause_that_ended_before_the_ticks_stayed_away_is_not_the_reason() -> None:
-    w = with_a_schedule(**EVERY_MINUTE, catchUp="none")
-    w.next_tick()
-    pause(w.store, now=w.clock() + timedelta(seconds=10), by="ada", reason=None)
-    resume(w.store, now=w.clock() + timedelta(seconds=20))
-    w.next_tick(9)
-    assert reported(w) == [("12:02:00Z", "missed: no tick ran")]
-
-
-def test_a_pause_and_an_outage_after_it_are_two_reasons() -> None:
-    w = with_a_schedule(**EVERY_MINUTE, catchUp="none")
-    pause(w.store, now=w.clock(), by="ada", reason=None)
-    w.ticks(4)
-    resume(w.store, now=w.clock())
-    w.next_tick(6)
-    assert [(one.reason[:18], one.occurrences) for one in w.overdue] == [
-        ("missed: all was pa", 4),
-        ("missed: no tick ra", 4),
-    ]
-
-
-def test_what_overlap_leaves_out_is_overdue_only_where_it_was_expected() -> None:
-    """Else ``skip`` was asked for, and an interval shorter than a tick would report at each tick."""
-    w = world()
-    slow = {"scheduleExpression": "rate(1 minute)", "retryPolicy": {"minBackoffSeconds": 3600}}
-    put(w, "asked", **slow, expectedWithinSeconds=None)
-    put(w, "expected", **slow, expectedWithinSeconds=600)
-    for schedule_id in ("asked", "expected"):
-        w.actions.behaviour[f"{schedule_id}#1#2026-12-31T12:01:00Z"] = raises(RetryableError("no answer"))
-    w.ticks(3)
-    assert {(one.schedule_id, one.reason) for one in w.overdue} == {
-        ("expected", "missed: the occurrence before it had not ended")
-    }
-    assert w.row("asked")["missedOccurrences"] == 2
-
-
-def test_one_that_is_buffered_beyond_its_deadline_is_reported_once() -> None:
-    w = with_a_schedule(overlap="bufferOne", scheduleExpression="rate(2 minutes)", expectedWithinSeconds=90)
-    w.next_tick()
-    w.store.write(ConditionalUpdate(task_id=FIRST, remove=("outcome", "finishedAt"), set={"status": "scheduled"}))
-    w.store.write(ConditionalUpdate(task_id=FIRST, set={"taskDateTime": "2026-12-31#18:00"}))
-    w.ticks(4)
-    assert reported(w) == [
-        ("12:01:00Z", "waits for attempt 2"),
-        ("12:05:00Z", "missed: the occurrence before it had not ended"),
-        ("12:03:00Z", "waits for the occurrence before it to end"),
-    ]
-    w.store.write(ConditionalUpdate(task_id=FIRST, set={"status": "completed", "outcome": "completed"}))
-    w.next_tick()
-    assert w.outcome("s#1#2026-12-31T12:03:00Z") == "completed"
-    assert ("12:03:00Z", "waits for the occurrence before it to end") in reported(w)
-    assert [at for at, _ in reported(w)].count("12:03:00Z") == 1
 
 
 def test_a_task_in_its_place_is_reported_as_missed() -> None:
@@ -287,13 +203,10 @@ def test_a_paused_schedule_awaits_what_was_made_before() -> None:
 
 @pytest.mark.parametrize(
     ("edits", "bucket"),
-    [
-        ({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
-        ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
-        ({"expected_within_seconds": None}, "2026-12-31#12:04"),
-        ({"expected_within_seconds": 3600}, "2026-12-31#12:04"),
-    ],
-)
+    [({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
+     ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
+     ({"expected_within_seconds": None}, "2026-12-31#12:04"), ({"expected_within_seconds": 3600}, "2026-12-31#12:04")],
+)  # fmt: skip
 def test_an_edit_keeps_the_deadlines_of_what_was_made(edits: dict[str, Any], bucket: str) -> None:
     w = whose_first_run_raised()
     TaskClient(w.store, clock=w.clock).schedules.update("s", **edits)
@@ -333,30 +246,6 @@ def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.Monke
         f"not awaited: {awaited_occurrence.MAX_AWAITED} occurrences before it have not completed"
     }
     assert len(w.row("s")["awaited"]) == 3  # type: ignore[arg-type]
-
-
-def test_a_deadline_within_a_pause_of_everything_is_reported_after_it() -> None:
-    w = whose_first_run_raised()
-    pause(w.store, now=w.clock(), by="ada", reason=None)
-    w.ticks(6)
-    assert w.overdue == []
-    resume(w.store, now=w.clock())
-    w.next_tick()
-    assert reported(w) == FIRST_FAILED
-
-
-@pytest.mark.parametrize(("tick_minutes", "shard_count"), [(5, 1), (1, 3), (5, 3), (60, 2)])
-def test_another_grid_meanwhile_changes_nothing(tick_minutes: int, shard_count: int) -> None:
-    w = world()
-    for n in range(6):
-        put(w, f"s{n}", **RETRIES_IN_AN_HOUR)
-        w.actions.behaviour[f"s{n}#1#2026-12-31T12:01:00Z"] = raises(RetryableError("no answer"))
-    w.next_tick()
-    w.reconfigure(tick_minutes=tick_minutes, shard_count=shard_count)
-    w.next_tick(tick_minutes - 1 if tick_minutes > 1 else 1)
-    for _ in range(4):
-        w.next_tick(tick_minutes)
-    assert sorted(one.schedule_id for one in w.overdue) == [f"s{n}" for n in range(6)]
 
 
 # -- processes that die, and answers that are lost ---------------------------------------------------------------------

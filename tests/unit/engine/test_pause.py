@@ -121,14 +121,6 @@ def test_pausing_twice_keeps_the_first_and_resuming_twice_does_nothing() -> None
     assert (found.pause, found.pauses) == (None, (ended,))
 
 
-def test_the_last_twenty_pauses_are_kept() -> None:
-    w = world()
-    for number in range(25):
-        paused(w, f"pause {number}")
-        resume(w.store, now=w.clock())
-    assert [one.reason for one in of(read_settings(w.store)).pauses] == [f"pause {n}" for n in range(5, 25)]
-
-
 def test_a_pause_is_not_undone_by_functions_that_publish_their_settings() -> None:
     w = world()
     read = Once(lambda change: change.task_id == SETTINGS_ID)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, scheduled_row
+from tests.builders import scheduled_row
 from tests.unit.engine.support import Once, World, bucket_at, is_move, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
@@ -64,17 +63,6 @@ def test_the_bucket_of_a_row_that_is_placed(name: str, row: Row, bucket: str) ->
     assert w.row("t") == done, "and stays there"
 
 
-def test_what_has_ended_is_left_alone() -> None:
-    w = world()
-    cancelled = scheduled_row("t", CLOSED, status="cancelled", outcome="cancelled")
-    for row in (cancelled, {"taskId": "t", "status": "failed", "outcome": "failed"}, {"taskId": "t", "outcome": "x"}):
-        assert placed(w, row) == row
-
-
-def test_a_row_that_is_gone_is_no_fault() -> None:
-    assert world().placer().place("nobody") is None
-
-
 ENDED_BY_HAND = [
     ({"status": "completed"}, "completed"), ({"status": "cancelled"}, "cancelled"), ({"status": "failed"}, "failed"),
     ({"status": "no such status"}, "failed"), ({"status": Decimal(7)}, "failed"), ({"status": ["scheduled"]}, "failed"),
@@ -119,41 +107,11 @@ def test_a_waiting_retry_with_a_malformed_bucket_gets_another_and_keeps_its_atte
     assert placed(world(), row) == {**scheduled_row("t", AHEAD), **PAST, "dueAt": due}
 
 
-def test_a_waiting_retry_whose_bucket_is_garbage_ends_with_the_reason() -> None:
-    done = placed(world(), {**scheduled_row("t", AHEAD), **PAST, "taskDateTime": "garbage"})
-    assert (done["outcome"], done["run"]) == ("failed", 2)
-    assert str(done["error"]).startswith("taskDateTime: 'garbage' is not accepted")
-
-
-def test_the_first_tick_after_now_and_after_c() -> None:
-    w = world(rules=rules(grid=Grid(tick_minutes=5)))
-    w.next_tick(10)  # closed through 12:10
-    assert placed(w, {"taskId": "a", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(15))
-    w.clock.forward(minutes=37)  # no tick comes
-    assert placed(w, {"taskId": "b", "taskDateTime": str(CLOSED)})["taskDateTime"] == str(bucket_at(50))
-
-
 def test_a_move_goes_to_the_tasks_own_shard() -> None:
     w = world(rules=rules(grid=Grid(shard_count=4)))
     assert Grid(shard_count=4).shard_of("task-1") == 3
     assert placed(w, scheduled_row("task-1", CLOSED))["taskDateTime"] == f"{NEXT}#3"
     assert placed(w, scheduled_row("task-1", AHEAD))["taskDateTime"] == str(AHEAD), "named plainly, and open: it stays"
-
-
-def test_a_task_in_an_unknown_shard_and_off_the_grid_goes_to_the_tick_after_its_time() -> None:
-    w = world()
-    w.reconfigure(tick_minutes=30)
-    row = placed(w, {"taskId": "t", "taskDateTime": "2026-12-31#18:07#77"})
-    assert row["taskDateTime"] == "2026-12-31#18:30"
-
-
-def test_what_is_counted() -> None:
-    w = world()
-    placer = w.placer()
-    for task_id, row in {"a": {}, "b": {"taskDateTime": str(CLOSED)}, "c": {"action": Decimal(7)}}.items():
-        w.rigged.put({"taskId": task_id, **row})
-        placer.place(task_id)
-    assert (placer.normalised, placer.moved, placer.failed) == (2, 1, 1)
 
 
 # -- rejections ------------------------------------------------------------------------------------------------------
@@ -243,14 +201,9 @@ def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
 
 @pytest.mark.parametrize(
     ("edit", "moved"),
-    [
-        ({"dueAt": "2026-12-31T12:07:00Z"}, True),
-        ({"delaySeconds": Decimal(9)}, True),
-        (RUNNING, True),
-        ({"taskDateTime": NEXT}, False),
-        ({"outcome": "completed", "status": "completed"}, False),
-    ],
-)
+    [({"dueAt": "2026-12-31T12:07:00Z"}, True), ({"delaySeconds": Decimal(9)}, True), (RUNNING, True),
+     ({"taskDateTime": NEXT}, False), ({"outcome": "completed", "status": "completed"}, False)],
+)  # fmt: skip
 def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_that_has_ended(
     edit: dict[str, object], moved: bool
 ) -> None:
@@ -305,15 +258,6 @@ def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
     assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
 
 
-def test_cursors_that_were_read_once_are_not_read_again() -> None:
-    w = world()
-    placer, closed = w.placer(), dict[int, int]()
-    w.rigged.forget()
-    for _ in range(5):
-        assert placer.is_ahead(scheduled_row("t", AHEAD), closed)
-    assert len(w.rigged.reads) == 1
-
-
 def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
     """Every insert comes by here: the image of the stream and one read of the cursor must do."""
     w = world()
@@ -324,17 +268,3 @@ def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
     assert placer.place("t", image) == image
     assert w.rigged.reads == ["_dynatick#cursor#0"]
     assert w.rigged.writes == []
-
-
-def test_a_row_is_placed_although_time_passes_meanwhile() -> None:
-    """The clock is read again for each move: a minute may have begun since."""
-    w = world()
-    w.rigged.put(scheduled_row("t", CLOSED))
-
-    def a_slow_write() -> None:
-        w.clock.to(NOON + timedelta(minutes=3, seconds=30))
-        MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"delaySeconds": Decimal(1)}))
-
-    w.rigged.meanwhile(is_move, a_slow_write)
-    w.placer().place("t")
-    assert w.row("t")["taskDateTime"] == str(bucket_at(4))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import datetime, timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import NOON_MINUTE, bucket_at, is_cursor, rules, world
+from tests.unit.engine.support import NOON_MINUTE, rules, world
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.task import Task
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.poll_window import Window
-from dynatick.engine.ports import ActionContext
 
 FINAL = timedelta(seconds=124)  # L and the margin
 
@@ -131,54 +127,3 @@ def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
         w.next_tick(n)
         assert len(w.rigged.polls) + len(w.rigged.reads) <= reads
         assert len(w.rigged.writes) == 2
-
-
-def test_every_bucket_is_polled_in_each_of_the_two_ticks_after_it_and_a_last_time() -> None:
-    w = world()
-    w.ticks(20)
-    all_polls = [bucket.minute - NOON_MINUTE for bucket in w.rigged.polls]
-    for minute in range(1, 15):
-        assert 3 <= all_polls.count(minute) <= 5
-
-
-def test_a_slow_task_does_not_keep_later_buckets_from_being_polled() -> None:
-    """A lease that lasts holds S back, and must hold back nothing else."""
-    w = world()
-    w.insert("slow", at=bucket_at(1))
-    w.claim("slow", until=NOON + timedelta(minutes=30))
-    w.next_tick(4)
-    w.insert("crashed", at=bucket_at(5))
-    w.claim("crashed", until=NOON + timedelta(minutes=9))
-    w.ticks(6)
-    assert w.cursor().drained_through < bucket_at(1).minute
-    assert w.outcome("crashed") == "completed", "its bucket lies after the mark, and the lease ended long ago"
-
-
-def test_a_task_in_flight_at_the_final_poll_holds_the_watermark_back() -> None:
-    """Its process may still die: then the row must be found where it is."""
-    w = world()
-    w.rigged.create({"taskId": "late", "taskDateTime": str(bucket_at(1))})
-    w.rigged.hidden = lambda entry: entry.task_id == "late"
-    w.ticks(5)
-    assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.hidden = lambda entry: False
-    met: list[Cursor] = []
-    ended = threading.Event()
-
-    def note_the_end(change: ConditionalUpdate) -> bool:
-        if is_cursor(change) and change.set["lease"] is None:
-            ended.set()
-        return False
-
-    def outlasts_the_look(task: Task, context: ActionContext) -> None:
-        w.clock.forward(seconds=3)  # longer than the pass waits before it ends its look
-        assert ended.wait(30)
-        met.append(w.cursor())
-
-    w.rigged.unanswered = note_the_end
-    w.actions.behaviour["late"] = outlasts_the_look
-    w.next_tick()
-    assert w.outcome("late") == "completed"
-    (during,) = met
-    assert during.lease is None
-    assert during.drained_through < bucket_at(1).minute

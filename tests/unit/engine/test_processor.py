@@ -11,7 +11,6 @@ from tests.unit.domain.support import refusal
 from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, world
 
 from dynatick.domain.buckets import Grid
-from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import SETTINGS_ID, read_settings
 from dynatick.engine.processor import Order, PassOrder, ReconcileOrder, ShardsOrder, parse_event
 from dynatick.engine.recovery import RecoveryOrder
@@ -128,24 +127,6 @@ def test_an_order_is_read_from_its_event_as_it_was_written(order: Order) -> None
 # -- ticks -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_tick_drains_shard_0_and_starts_an_invocation_for_the_others() -> None:
-    w = world(rules=rules(grid=Grid(shard_count=3)))
-    w.insert("t0", at=bucket_at(1))
-    report = w.first_pass()
-    assert (report.shard, report.completed) == (0, 1)
-    assert w.started == [{"dynatick": {"tick": "2026-12-31#12:01", "shards": [1, 2]}}]
-
-
-def test_an_installation_of_one_shard_pays_for_no_other() -> None:
-    w = world()
-    w.ticks(8)
-    w.rigged.forget()
-    (done,) = w.next_tick()
-    assert (done.groups, done.not_started, done.shards) == ([], [], 1)
-    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0)]
-    assert [change.task_id for change in w.rigged.writes] == [cursor_id(0)] * 2
-
-
 def test_a_shards_own_pass_starts_no_others() -> None:
     w = world(rules=rules(grid=Grid(shard_count=3)))
     done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shard": 2}})
@@ -199,13 +180,3 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     w.store.throttled = lambda change: False
     (done,) = w.next_tick()
     assert (done.schemas_not_published, published(w)) == (None, SCHEMAS)
-
-
-def test_every_invocation_makes_the_deployed_settings_those_in_force() -> None:
-    w = world()
-    w.reconfigure(tick_minutes=5, shard_count=2)
-    w.tick()
-    found = read_settings(w.store)
-    assert found is not None
-    assert (found.grid, found.shards_ever, found.actions) == (Grid(tick_minutes=5, shard_count=2), 2, ("log",))
-    assert (found.default_action, found.retention_days) == ("log", 30)

@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime, timedelta
 
-import pytest
 from tests.builders import FakeActions
 from tests.unit.engine.support import World, bucket_at, ids, passed, rules, world
 
-from dynatick import TaskClient
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
@@ -95,28 +93,3 @@ def test_a_task_whose_rate_limit_is_far_off_goes_to_a_later_tick() -> None:
     assert {(w.row(i)["status"], w.row(i)["attempt"]) for i in waiting} == {("scheduled", 0)}
     w.ticks(8)
     assert_each_ran_once(w, actions, *ids(7))
-
-
-def test_deferrals_by_a_rate_limit_survive_their_process() -> None:
-    w, actions = a_world("log=3/m", horizon=0.5)
-    w.insert(*ids(12))
-    w.next_tick()
-    ran = list(actions.ran)
-    w.actions = fresh = Paced("log=3/m", clock=w.clock, horizon=0.5)
-    w.ticks(12)
-    fresh.ran += ran
-    assert_each_ran_once(w, fresh, *ids(12))
-
-
-@pytest.mark.parametrize("change", ["cancel", "delete"])
-def test_a_task_that_waits_for_its_rate_limit_can_be_cancelled(change: str) -> None:
-    w, actions = a_world("log=1/m", horizon=0.5)
-    w.insert(*ids(3))
-    w.next_tick()
-    for task_id in w.open_rows():
-        if change == "cancel":
-            TaskClient(w.store, clock=w.clock).cancel(task_id)
-        else:
-            w.store.delete(task_id)
-    w.ticks(5)
-    assert len(actions.ran) == 1

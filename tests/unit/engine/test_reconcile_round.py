@@ -19,7 +19,7 @@ from dynatick.engine import reconcile_round
 from dynatick.engine.ports import ScanPage
 from dynatick.engine.processor import Invoked
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile_round import LEASE, RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
+from dynatick.engine.reconcile_round import RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.memory import MemoryStore
@@ -209,18 +209,6 @@ def test_a_table_larger_than_one_invocation_is_continued_where_the_last_one_stop
     assert sum(one.found for one in chain) == 40
 
 
-def test_what_was_found_is_summed_over_the_round(w: ReconcileWorld) -> None:
-    w.lose(40)
-    w.rigged.throttled = lambda change: change.task_id == "t005"
-    last = w.chain()[-1].round
-    assert last is not None
-    assert (last.scanned, last.found, last.repaired, last.failed) == (40, 40, 39, 1)
-    assert w.lost() == ["t005"], "one that cannot be repaired keeps no other from it"
-    w.rigged.throttled = lambda change: False
-    w.reconcile()
-    assert (w.kept.found, w.kept.repaired, w.kept.failed) == (1, 1, 0), "a new round counts anew"
-
-
 def test_a_round_of_a_few_pages_a_day_reads_the_whole_table_and_is_overdue_after_three_days(w: ReconcileWorld) -> None:
     """The table takes longer than a day, and each day's chain dies."""
     w.lose(60)
@@ -303,19 +291,6 @@ def test_a_row_that_cannot_be_understood_begins_a_new_round(w: ReconcileWorld) -
     assert w.lost() == []
 
 
-def test_the_doctor_leaves_the_saved_position_alone(w: ReconcileWorld) -> None:
-    from dynatick.client.doctor import examine
-    from dynatick.engine.installation_settings import read_settings
-
-    w.lose(40)
-    w.one_page_a_segment()
-    before = w.row(RECONCILE_ID)
-    w.scanned.scans.clear()
-    found = examine(w.store, read_settings(w.store), clock=w.clock, repair=True, pause=lambda seconds: None)
-    assert found.repaired + int(str(before["found"])) == 40
-    assert w.row(RECONCILE_ID) == before
-
-
 # -- one chain at a time ---------------------------------------------------------------------------------------------
 
 
@@ -358,34 +333,6 @@ def test_the_first_of_all_is_acquired_by_one(w: ReconcileWorld) -> None:
     assert [one is not None for one in got] == [True, False]
 
 
-def test_the_round_of_a_dead_chain_goes_on_once_its_lease_has_expired(w: ReconcileWorld) -> None:
-    w.lose(30)
-
-    w.scanned.before_scan = lambda segment, after: after and w.scanned.die()
-    w.killed()
-    assert w.reconcile().leased_elsewhere, "it may still run"
-    w.clock.forward(seconds=LEASE.total_seconds())
-    assert w.reconcile().leased_elsewhere, "clocks may differ"
-    w.clock.forward(seconds=10)
-    assert w.reconcile().complete
-    assert w.lost() == []
-
-
-@pytest.mark.usefixtures("one_segment")
-def test_a_chain_at_work_keeps_its_lease(w: ReconcileWorld) -> None:
-    w.lose(120)
-    answers: list[bool] = []
-
-    def slow(segment: int, after: str | None) -> None:
-        w.clock.forward(seconds=4)
-        answers.append(acquire(w.store, token="other", now=w.clock()) is None)
-
-    w.scanned.before_scan = slow
-    assert w.reconcile().complete
-    assert len(answers) > 20
-    assert all(answers)
-
-
 @pytest.mark.usefixtures("one_segment")
 def test_an_invocation_that_lost_its_lease_stops_and_saves_nothing(w: ReconcileWorld) -> None:
     w.lose(120)
@@ -418,12 +365,6 @@ def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> N
     assert w.reconcile(event).leased_elsewhere, "the round that it belongs to is over"
 
 
-def test_a_continuation_of_the_version_before_goes_on_with_the_round(w: ReconcileWorld) -> None:
-    """One that was under way as the functions were deployed."""
-    w.lose(12)
-    assert w.reconcile({"dynatick": {"reconcile": True, "after": "t003", "continuation": 7}}).repaired == 12
-
-
 # -- what can go wrong -----------------------------------------------------------------------------------------------
 
 
@@ -448,32 +389,6 @@ def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) ->
     w.scanned.scans.clear()
     assert w.reconcile(event).repaired == len(left)
     assert {segment for segment, _, _ in w.scanned.scans} == {2}
-
-
-def test_rows_that_cannot_be_read_again_are_judged_by_the_next_invocation(w: ReconcileWorld) -> None:
-    w.lose(40)
-
-    def fails(ids: Sequence[str]) -> None:
-        if "t007" in ids:
-            raise StoreError("cannot read rows")
-
-    w.scanned.before_get_many = fails
-    found = w.reconcile()
-    assert (found.complete, found.problem) == (False, "cannot read rows")
-    w.no_trouble()
-    w.run_started()
-    assert w.lost() == []
-
-
-@pytest.mark.usefixtures("one_segment")
-def test_a_save_that_fails_on_the_way_is_made_up_for_at_the_end(w: ReconcileWorld) -> None:
-    w.lose(60)
-    failures = iter([True] * 3)
-    w.rigged.throttled = lambda change: change.task_id == RECONCILE_ID and next(failures, False)
-    w.takes_a_page(3)
-    assert w.reconcile().complete
-    assert not next(failures, False), "all of them have happened"
-    assert w.kept.is_done
 
 
 def test_a_last_save_that_fails_raises_and_the_next_event_goes_on(w: ReconcileWorld) -> None:
@@ -506,10 +421,3 @@ def test_a_save_that_takes_effect_late_is_overwritten_by_the_next(w: ReconcileWo
     assert isinstance(MemoryStore.write(w.rigged, under_way[0]), Written)
     assert save(w.store, replace(first, found=2)) is not None
     assert w.kept.found == 2
-
-
-def test_a_cursor_is_reported_once_in_a_chain(w: ReconcileWorld) -> None:
-    w.lose(40)
-    w.clock.forward(hours=2)  # no tick has come
-    kinds = sum((one.kinds for one in w.chain()), Counter[str]())
-    assert kinds["cursor-behind"] == 1

@@ -15,14 +15,12 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
-from dynatick.engine.claims import Malformed
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import DeadLetter
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Recorder, RecordResult, Rescheduled
 from dynatick.engine.rules import Rules
-from dynatick.errors import StoreError
 from dynatick.store.codec import item_bytes
 from dynatick.store.memory import MemoryStore
 
@@ -134,14 +132,6 @@ def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
     assert list(results) == [RecordResult.RETRIED, RecordResult.FAILED, RecordResult.RETRIED]
 
 
-def test_jitter_spreads_the_retries() -> None:
-    w = world()
-    w.clock.to(NOON + timedelta(seconds=56))
-    for jitter, bucket in ((0.0, "2026-12-31#12:02"), (0.9, "2026-12-31#12:01")):
-        recorder(w, jitter=jitter).record([attempt(w, "t", FAILED)])
-        assert w.row("t")["taskDateTime"] == bucket
-
-
 # -- dead letters ----------------------------------------------------------------------------------------------------
 
 
@@ -242,24 +232,6 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_
     assert once.done
 
 
-def test_a_batch_is_one_call_and_needs_no_read() -> None:
-    w = world()
-    attempts = [attempt(w, f"t{n}", Done()) for n in range(25)]
-    calls: list[int] = []
-    w.rigged.batch_fails = lambda changes: calls.append(len(changes))
-    w.rigged.forget()
-    recorder(w).record(attempts)
-    assert calls == [25]
-    assert w.rigged.reads == []
-
-
-def test_a_table_that_is_not_there_is_a_fault() -> None:
-    w = world()
-    w.rigged.batch_fails = lambda changes: True
-    with pytest.raises(StoreError):
-        recorder(w).record([attempt(w, "t", Done())])
-
-
 # -- size ------------------------------------------------------------------------------------------------------------
 
 FULL = 400 * 1024
@@ -295,14 +267,6 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 # -- rows that are not executed --------------------------------------------------------------------------------------
 
 
-def test_a_malformed_row_fails_with_the_reason() -> None:
-    w, reason = world(), "payload: 'x' is not accepted"
-    row = attempt(w, "t", Done()).row
-    assert recorder(w).fail_malformed(Malformed(row, reason)) is RecordResult.FAILED
-    assert (w.outcome("t"), w.row("t")["error"]) == ("failed", reason)
-    assert [(letter.attempt, letter.error) for letter in w.dead_letters.letters] == [(0, reason)]
-
-
 def test_a_row_that_another_process_has_claimed_is_left_alone() -> None:
     w = world()
     row = attempt(w, "t", Done()).row
@@ -320,10 +284,3 @@ def test_a_failure_without_an_answer_counts_as_unrecorded() -> None:
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
     assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.DEFERRED
     assert (w.outcome("t"), w.row("t")["error"]) == (None, "x")
-
-
-def test_a_full_row_that_is_not_executed_ends_all_the_same() -> None:
-    w = world()
-    row = full(w, Done(), 10, bulk="blob").row
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.FAILED
-    assert w.outcome("t") == "failed"

@@ -112,19 +112,6 @@ def test_orders_are_bounded_in_number_and_in_bytes() -> None:
 # -- handing out -----------------------------------------------------------------------------------------------------
 
 
-def test_expired_leases_do_not_wait_behind_a_backlog() -> None:
-    """The pass has work for longer than its time; the recovery starts while it is at it."""
-    w = world(clock=PacedClock(), rules=rules(threads=1))
-    crashed(w, "a-crashed")
-    w.insert(*ids(60), at=bucket_at(1))
-    w.actions.behaviour = dict.fromkeys(ids(60), takes(w, seconds=4))
-    assert w.first_pass().resume is not None, "there is more than one invocation can do"
-    (order,) = recoveries(w)
-    w.handle(order.to_event())
-    assert w.outcome("a-crashed") == "completed"
-    assert w.row("a-crashed")["attempt"] == 2
-
-
 def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
     monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
@@ -260,17 +247,6 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
         processor.handle(order.to_event(), hard_end=w.clock() + w.life)
     assert processor.running == 0
     assert {w.rigged.peek(task_id)["outcome"] for task_id in together} == {"completed"}  # type: ignore[index]
-
-
-def test_what_a_recovery_gives_back_is_no_expired_lease() -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1))
-    w.rigged.put({**w.row("t"), "status": "running", "lease": "x", "leaseUntil": RELEASED, "attempt": Decimal(1)})
-    order = RecoveryOrder(bucket=bucket_at(1), task_ids=("t",))
-    w.clock.to(NOON + timedelta(minutes=1, seconds=1))
-    w.handle(order.to_event())
-    assert w.outcome("t") == "completed"
-    assert "attempts" not in w.row("t"), "no lease was lost"
 
 
 RUNNING = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.unit.engine.support import World, passed, world
 
-from dynatick import TaskClient
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import Reschedule
@@ -57,25 +56,3 @@ def test_each_turn_has_all_the_attempts_of_the_policy() -> None:
     assert [(entry["attempt"], entry["error"]) for entry in row["attempts"]] == [
         (1, "ValueError: no connection"), (2, "ValueError: no connection")
     ]  # fmt: skip
-
-
-def test_a_redriven_task_begins_with_its_first_turn() -> None:
-    w = world()
-    calls = polls(w, "job", Reschedule(after=1), "done", Reschedule(after=1), "done again")
-    w.insert("job")
-    w.ticks(3)
-    TaskClient(w.store, clock=w.clock).run_now("job")
-    w.ticks(3)
-    assert [(turn, key.rpartition("-")[2]) for turn, _, key in calls] == [(0, "1"), (1, "1.1"), (0, "2"), (1, "2.1")]
-    assert w.row("job")["result"] == "done again"
-
-
-def test_a_task_that_waits_for_its_next_turn_can_be_cancelled() -> None:
-    w = world()
-    calls = polls(w, "job", Reschedule(after=20))
-    w.insert("job")
-    w.next_tick()
-    TaskClient(w.store, clock=w.clock).cancel("job")
-    w.ticks(3)
-    assert len(calls) == 1
-    assert w.outcome("job") == "cancelled"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.unit.engine.support import World, bucket_at, cannot, world
+from tests.unit.engine.support import World, bucket_at, raises_for, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.task import Row
@@ -40,14 +40,8 @@ def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none() -> Non
 
 def test_a_record_that_fails_is_named_by_its_sequence_number() -> None:
     w = world()
-    rows = [{"taskId": task_id, "taskDateTime": str(bucket_at(5))} for task_id in ("ok", "bad")]
-    records = put(w, *rows)
-
-    def unreadable(task_id: str) -> None:
-        if task_id == "bad":
-            raise cannot("read")
-
-    w.rigged.before_read = unreadable
+    records = put(w, *({"taskId": task_id, "taskDateTime": str(bucket_at(5))} for task_id in ("ok", "bad")))
+    w.rigged.before_read = raises_for("bad")
     w.rigged.throttled = lambda change: change.task_id == "bad"
     assert [key for key, _ in scheduler(w).handle(records).failed] == ["1"]
 

@@ -19,7 +19,7 @@ from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error, Rescheduled
 from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
-from dynatick.errors import ActionError, PermanentError, RateLimited, Reschedule, RetryableError
+from dynatick.errors import ActionError, PermanentError, Reschedule, RetryableError
 
 
 def claimed(task_id: str, **more: object) -> Claimed:
@@ -198,21 +198,6 @@ def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> 
     assert made.actions.times("t") == 0
 
 
-def test_a_rate_limited_task_with_too_little_time_left_is_not_begun() -> None:
-    made = Pool()
-    given = claimed("t", timeoutSeconds=60)
-
-    def too_early(task: Task, context: ActionContext) -> None:
-        made.clock.forward(seconds=100)
-        raise RateLimited(0.01)
-
-    made.actions.behaviour["t"] = too_early
-    made.pool.submit(given)
-    assert made.unbegun.get(timeout=10) is given
-    assert made.actions.times("t") == 1
-    assert made.pool.overrunning() == [], "it waited, and did not run"
-
-
 def test_an_attempt_that_overran_says_so_once() -> None:
     made = Pool()
     go = made.submit_blocked(claimed("found", timeoutSeconds=30))
@@ -248,23 +233,6 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
     go.set()
     assert sorted(made.next_ids(7)) == [f"t{n}" for n in range(7)]
     assert max(maximum) <= 3
-
-
-def test_one_after_another_needs_one_thread() -> None:
-    made, names = Pool(threads=16), set()
-    for _ in range(20):
-        made.outcome(lambda task, context: names.add(threading.current_thread().name))
-    assert len(names) <= 2
-
-
-def test_a_slow_task_delays_no_other() -> None:
-    made = Pool(threads=2)
-    go = made.submit_blocked(claimed("slow"))
-    for n in range(10):
-        made.pool.submit(claimed(f"t{n}"))
-    assert "slow" not in made.next_ids(10)
-    go.set()
-    assert made.next_ids(1) == ["slow"]
 
 
 @pytest.mark.parametrize("are_large", [False, True], ids=["for a thread", "for memory"])
@@ -318,22 +286,6 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     assert {one.task.payload == {} for one in ended} == {True}  # records need it no more
     assert all(number <= MAX_LARGE_BYTES or number == MAX_LARGE_BYTES * 2 for number in maximum)
     assert MAX_LARGE_BYTES * 2 in maximum
-
-
-def test_a_large_task_that_waits_for_a_rate_limit_leaves_its_room_to_others() -> None:
-    made = Pool(threads=4)
-    calls: list[str] = []
-
-    def early(task: Task, context: ActionContext) -> None:
-        calls.append(task.task_id)
-        if calls.count(task.task_id) == 1:
-            raise RateLimited(0.05)
-
-    for task_id in ("t0", "t1", "t2"):
-        made.actions.behaviour[task_id] = early
-        made.pool.submit(large(task_id, MAX_LARGE_BYTES))
-    assert sorted(made.next_ids(3)) == ["t0", "t1", "t2"]
-    assert sorted(calls) == ["t0", "t0", "t1", "t1", "t2", "t2"]
 
 
 def test_a_large_payload_that_is_no_map_fails_for_good() -> None:

@@ -16,8 +16,7 @@ from tests.unit.engine.support import PacedClock, World, bucket_at, ids, passed,
 from dynatick.domain.task import Task
 from dynatick.engine import claiming
 from dynatick.engine import execution as execution_module
-from dynatick.engine.budget import Budget, max_timeout_seconds
-from dynatick.engine.installation_settings import publish_settings, read_settings
+from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
@@ -76,39 +75,6 @@ def test_the_longest_timeout_leaves_time_to_begin_and_to_record(life: int, longe
     assert max_timeout_seconds(timedelta(seconds=life)) == longest
 
 
-@pytest.mark.parametrize("life", [30, 45, 60, 120, 300, 900])
-def test_a_task_of_the_longest_timeout_fits_an_invocation_that_begins_it_first(life: int) -> None:
-    budget = Budget.until(NOON + timedelta(seconds=life), NOON)
-    begun_by = budget.stop_waiting - timedelta(seconds=max_timeout_seconds(timedelta(seconds=life)))
-    assert begun_by - NOON >= timedelta(seconds=3)
-    assert begun_by < budget.stop_claiming, "so the claim of such a task comes early enough, too"
-
-
-def test_the_processor_tells_clients_the_longest_timeout_and_the_scheduler_leaves_it() -> None:
-    w = world(rules=rules(max_timeout_seconds=112))
-    known = read_settings(w.store)
-    assert known is not None
-    assert known.max_timeout_seconds == 112
-    assert publish_settings(w.store, w.rules.grid, now=w.clock(), defaults=w.rules.defaults) == known
-    assert w.row("_dynatick#settings")["maxTimeoutSeconds"] == 112
-
-
-def test_a_task_whose_timeout_can_never_fit_fails_at_once_and_has_its_dead_letter() -> None:
-    w = world(rules=rules(max_timeout_seconds=112))
-    w.insert("t", "other", timeoutSeconds=Decimal(113))
-    w.insert("fits", timeoutSeconds=Decimal(112))
-    report = passed(w.next_tick())
-    assert (report.failed, report.released, report.completed) == (2, 0, 1)
-    assert w.actions.times("t") == 0
-    row = w.row("t")
-    assert (row["outcome"], row["attempt"]) == ("failed", 1)
-    assert row["error"] == (
-        "timeoutSeconds: 113 is not accepted; expected at most 112, as long as an attempt can take here "
-        "(the parameter ProcessorTimeoutSeconds)"
-    )
-    assert sorted(str(letter.row["taskId"]) for letter in w.dead_letters.letters) == ["other", "t"]
-
-
 # -- not begun with less time left -----------------------------------------------------------------------------------
 
 
@@ -125,30 +91,6 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
     assert (second.completed, second.continuation) == (1, 1)
     assert dict(made.left)["long"] > 110, "it was the first of a new invocation"
     made.assert_each_ran_once(*ids(7, "a"), "long")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "own"),
-    [(10, {}), (1, {"timeoutSeconds": Decimal(1)})],
-    ids=["it declares nothing", "a second"],
-)
-def test_a_task_that_fits_is_begun_in_the_last_seconds(seconds: float, own: dict[str, object]) -> None:
-    made = Worked()
-    made.insert(*ids(7, "a"), seconds=10)
-    made.insert("last", seconds=seconds, **own)
-    (report,) = reports(made.w.next_tick())
-    assert (report.completed, report.released) == (8, 0)
-
-
-def test_tasks_behind_one_that_takes_too_long_run_in_the_time_that_is_left() -> None:
-    made = Worked()
-    made.insert(*ids(6, "a"), seconds=10)
-    made.insert("long", seconds=60, timeoutSeconds=Decimal(60))
-    made.insert(*ids(300, "z"), seconds=0.001)
-    made.w.next_tick()
-    made.assert_each_ran_once(*ids(6, "a"), "long", *ids(300, "z"))
-    assert dict(made.left)["long"] > 110
-    assert made.begun.index("long") > 6 + 150, "most of those behind it did not wait for it"
 
 
 def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_for_ever() -> None:
@@ -171,18 +113,6 @@ def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeyp
     assert report.claimed < 300, "not a claim and a release for each of the thousand"
 
 
-def test_a_long_task_runs_although_every_tick_brings_others_for_more_than_half_of_its_time() -> None:
-    made = Worked()
-    for minute in range(1, 12, 2):
-        made.insert(*(f"a{minute:02d}-{n}" for n in range(9)), seconds=10, at=minute)
-    made.insert("zslow", seconds=60, at=1, timeoutSeconds=Decimal(60))
-    for _ in range(3):
-        made.w.next_tick(2)
-    assert dict(made.left)["zslow"] > 110
-    assert made.w.row("zslow")["attempt"] == 1
-    assert made.w.outcome("zslow") == "completed"
-
-
 def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
     """Invocations are shorter than is known: it waits, is tried at each tick, and delays no other."""
     made = Worked(life=60, known=False)
@@ -200,18 +130,6 @@ def test_a_long_task_that_does_not_fit_makes_no_chain_of_invocations() -> None:
     assert made.w.cursor().drained_through < bucket_at(1).minute, "its bucket is not passed"
 
 
-def test_a_task_whose_process_died_is_not_reclaimed_with_too_little_time_left() -> None:
-    made = Worked()
-    made.insert(*ids(7, "a"), seconds=10, at=3)
-    made.insert("long", seconds=60, at=1, timeoutSeconds=Decimal(60))
-    made.w.claim("long", until=NOON + timedelta(seconds=30))
-    done = made.w.next_tick(3)
-    assert [report.expired for report in reports(done)] == [1]
-    assert [report.recovered for report in recoveries(done)] == [1]
-    assert dict(made.left)["long"] > 110
-    assert (made.w.row("long")["attempt"], made.w.outcome("long")) == (2, "completed")
-
-
 def test_a_task_whose_process_died_and_that_does_not_fit_makes_no_chain_of_invocations() -> None:
     made = Worked(life=60, known=False)
     made.insert("long", seconds=100, at=1, timeoutSeconds=Decimal(100))
@@ -223,15 +141,6 @@ def test_a_task_whose_process_died_and_that_does_not_fit_makes_no_chain_of_invoc
         assert len(done) == 2, "the pass and the recovery, which does not continue"
     assert (made.w.row("long")["attempt"], made.w.actions.times("long")) == (1, 0)
     assert made.w.cursor().drained_through < bucket_at(1).minute
-
-
-def test_a_task_whose_process_died_and_that_can_never_fit_fails() -> None:
-    made = Worked()
-    made.insert("long", seconds=60, timeoutSeconds=Decimal(600))
-    made.w.claim("long", until=NOON + timedelta(seconds=30))
-    (report,) = recoveries(made.w.next_tick(3))
-    assert (report.recovered, report.failed, made.w.outcome("long")) == (1, 1, "failed")
-    assert made.w.actions.times("long") == 0
 
 
 # -- longer than declared --------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,27 +16,23 @@ from tests.unit.engine.support import (
     RiggedStore,
     World,
     bucket_at,
-    cannot,
     fails,
-    ids,
     is_record,
     of,
     passed,
+    raises_for,
     rules,
 )
 
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Grid, instant_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Written
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
-from dynatick.domain.task import Row, Task, is_own_row
+from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Assigned
-from dynatick.engine.bucket_record import bucket_record_id
-from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
 from dynatick.engine.report import PassReport
@@ -45,7 +40,7 @@ from dynatick.engine.rules import Precision
 from dynatick.engine.scheduler import Scheduler
 from dynatick.engine.wake_up import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE
-from dynatick.errors import InvalidInput, RateLimited, Reschedule
+from dynatick.errors import InvalidInput
 from dynatick.store.codec import decode, encode
 
 Message = tuple[Mapping[str, object], datetime]
@@ -258,12 +253,7 @@ def test_a_held_shard_is_planned_all_the_same() -> None:
 def test_planning_that_fails_harms_nothing() -> None:
     w = world()
     w.insert_due("a", 150)
-
-    def fails_for_the_plan(bucket: object) -> None:
-        if bucket == bucket_at(3):
-            raise cannot("read")
-
-    w.rigged.before_poll = fails_for_the_plan
+    w.rigged.before_poll = raises_for(bucket_at(3))
     assert passed(w.next_tick()).planning_failed == "cannot read: the table is not there"
     w.rigged.before_poll = None
     w.queue.refuses = True
@@ -272,18 +262,6 @@ def test_planning_that_fails_harms_nothing() -> None:
     assert (report.planned, report.unsent) == (1, 1)
     w.ticks(2)
     assert [task_id for task_id, _ in w.began] == ["a", "b"]
-
-
-def test_without_precision_second_nothing_is_planned_and_no_task_is_woken_late() -> None:
-    w = world()
-    w.rules, w.wake_ups = replace(w.rules, precision=Precision.TICK), None
-    w.insert_due("t", 130)
-    planned = w.cursor().planned_through
-    w.clock.to(after_noon(180.2))
-    report = passed(w.tick())
-    assert (report.completed, report.woken_late) == (1, 0)
-    assert w.queue.take() == []
-    assert w.cursor().planned_through == planned
 
 
 # -- received --------------------------------------------------------------------------------------------------------
@@ -374,24 +352,6 @@ def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: 
     assert world().message(body).malformed_wake_up is not None
 
 
-def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
-    w = world(rules=rules(threads=2))
-    together = 0
-
-    def run(task: Task, context: ActionContext) -> None:
-        nonlocal together
-        running = [row for row in w.open_rows().values() if row["status"] == "running"]
-        together = max(together, len(running))
-
-    for task_id in ids(9):
-        w.insert_due(task_id, 150)
-        w.actions.behaviour[task_id] = run
-    w.next_tick()
-    w.deliver()
-    assert [w.outcome(task_id) for task_id in ids(9)] == ["completed"] * 9
-    assert 0 < together <= 2
-
-
 def test_a_malformed_row_fails_with_its_reason() -> None:
     w = with_planned(150, payload="no map")
     w.deliver()
@@ -469,31 +429,11 @@ def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_t
     w = world()
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.ticks(2)
-    begun, had_begun = threading.Event(), []
-
-    def run(task: Task, context: ActionContext) -> object:
-        begun.set()
-        return None
-
-    def send(wake_ups: Sequence[Message]) -> int:
-        had_begun.append(begun.wait(60))
-        return 0
-
-    monkeypatch.setattr(w.actions, "run", run)
-    monkeypatch.setattr(w.queue, "send", send)
+    begun, had_begun = threading.Event(), list[bool]()
+    monkeypatch.setattr(w.actions, "run", lambda task, context: begun.set())
+    monkeypatch.setattr(w.queue, "send", lambda wake_ups: had_begun.append(begun.wait(60)) or 0)
     w.next_tick()
     assert had_begun == [True]
-
-
-def test_a_schedule_that_is_written_into_a_planned_bucket_begins_on_time() -> None:
-    w = world()
-    w.rigged.put({"taskId": "s", "scheduleExpression": "rate(1 minute)", "startDate": "2026-12-31T12:02:00Z"})
-    w.inserted("s")
-    assert on_time(w) == [2]
-    before = w.row("s")
-    w.rigged.put({**before, "lastOccurrenceAt": "2026-12-31T12:00:00Z"})
-    w.scheduled([(w.row("s"), before)])
-    assert on_time(w) == [], "the pass that moves a schedule sends its own"
 
 
 def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass() -> None:
@@ -518,42 +458,10 @@ def always_fails(w: Second) -> None:
     w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
 
 
-def is_deferred_by_its_target(w: Second) -> None:
-    def defers(task: Task, context: ActionContext) -> None:
-        raise RateLimited(20, defer=True)
-
-    w.actions.behaviour["t"] = defers
-    w.insert_due("t", 130)
-
-
-def is_limited(w: Second) -> None:
-    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
-    is_deferred_by_its_target(w)
-
-
 def has_a_letter_that_is_refused(w: Second) -> None:
     w.actions.behaviour["t"] = fails
     w.dead_letters = MemoryDeadLetters(lambda letter: True)
     w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
-
-
-def is_claimed_by_a_process_that_hangs(w: Second) -> None:
-    w.insert_due("t", 130)
-    w.claim("t", until=NOON + timedelta(minutes=50))
-
-
-def polls_for_an_hour(w: Second) -> None:
-    def polls(task: Task, context: ActionContext) -> None:
-        raise Reschedule(after=30)
-
-    w.actions.behaviour["t"] = polls
-    w.insert_due("t", 130)
-
-
-def is_paused(w: Second) -> None:
-    w.put(taskId="t", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
-    w.next_tick()
-    TaskClient(w.store, clock=w.clock).schedules.pause("t")
 
 
 def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
@@ -573,22 +481,6 @@ def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
     _, second, third = w.began_at("t0")
     assert second >= next_attempt
     assert timedelta(seconds=2) <= third - second < timedelta(seconds=6)
-
-
-def test_a_handler_that_polls_begins_its_turns_on_time() -> None:
-    w = with_planned(130)
-
-    def polls(task: Task, context: ActionContext) -> None:
-        if context.turn < 2:
-            raise Reschedule(after=20)
-
-    w.actions.behaviour["t0"] = polls
-    for _ in range(3):
-        w.deliver()
-    assert w.outcome("t0") == "completed"
-    first, second, third = w.began_at("t0")
-    for earlier, later in ((first, second), (second, third)):
-        assert timedelta(seconds=20) <= later - earlier < timedelta(seconds=21)
 
 
 def is_retry(change: ConditionalUpdate) -> bool:
@@ -618,33 +510,6 @@ def test_a_retry_or_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is
     assert (w.outcome("t"), len(w.began)) == (None, 1)
     w.deliver()
     assert len(w.began) == times
-
-
-def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
-    w = world(rules=rules(in_one_thread=True))
-    for task_id in ids(10):
-        w.actions.behaviour[task_id] = fails
-        w.insert_due(task_id, 130)
-    w.next_tick()
-    (planned,) = w.queue.take()
-    w.rigged.forget()
-    w.deliver(planned)
-    bucket_record = bucket_record_id(bucket_at(3))
-    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0), bucket_record]
-    assert all(w.row(task_id)["attempt"] == 1 for task_id in ids(10))
-    assert sum(len(event["dynatick"]["wakeUp"]["tasks"]) for event, _ in w.queue.take()) == 10  # type: ignore[index]
-
-
-def test_a_retry_beyond_what_is_planned_is_left_to_the_planning() -> None:
-    w = with_planned(130, retryPolicy={"minBackoffSeconds": 600, "maxBackoffSeconds": 600})
-    w.actions.behaviour["t0"] = fails
-    w.deliver()
-    assert w.queue.take() == []
-    next_attempt = parse_instant(w.row("t0")["nextAttemptAt"], "nextAttemptAt")
-    while not w.queue.sent:
-        w.next_tick()
-    assert w.sent_for() == [next_attempt]
-    assert timedelta(minutes=1) < next_attempt - w.clock() <= timedelta(minutes=2)
 
 
 def test_no_task_with_a_rate_limit_is_woken() -> None:
@@ -724,95 +589,6 @@ def test_no_wake_up_makes_another_for_ever() -> None:
     assert w.queue.take() == []
 
 
-class Streamed(RiggedStore):
-    """A table whose stream shows each change of a task: the row after it, and before."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[tuple[Row, Row | None]] = []
-
-    def _shown(self, task_id: str, old: Row | None) -> None:
-        """The template's filter lets inserts pass, and what waits."""
-        new = self.peek(task_id)
-        if new is not None and not is_own_row(task_id) and (old is None or new.get("status") in (None, "scheduled")):
-            self.records.append((new, old))
-
-    def put(self, row: Row) -> None:
-        old = self.peek(str(row["taskId"]))
-        super().put(row)
-        self._shown(str(row["taskId"]), old)
-
-    def create(self, row: Row) -> bool:
-        created = super().create(row)
-        if created:
-            self._shown(str(row["taskId"]), None)
-        return created
-
-    def write(self, change: ConditionalUpdate) -> Result:
-        old = self.peek(change.task_id)
-        result = super().write(change)
-        if isinstance(result, Written):
-            self._shown(change.task_id, old)
-        return result
-
-
-def an_hour(w: Second, store: Streamed) -> Counter[str]:
-    """An hour of ticks, with each wake-up at its time, and a stream that shows each batch twice and the very first one
-    every minute. Counts wake-ups, and how often an instant of the task's clients was shown."""
-    counted: Counter[str] = Counter()
-    first, waiting = list(store.records), list[Message]()
-
-    def passes(*, repeated: bool = False) -> None:
-        records, store.records = store.records, []
-        for batch in (records, records, first if repeated else []):
-            if batch:
-                w.scheduled(batch)
-            counted["shown"] += sum(old is None for _, old in batch)
-        taken = w.queue.take()
-        counted["sent"] += len(taken)
-        waiting.extend(taken)
-        waiting.sort(key=lambda one: one[1])
-        assert counted["sent"] < 2000, "wake-ups breed"
-
-    for minute in range(1, 61):
-        passes(repeated=True)
-        while waiting and waiting[0][1] < after_noon(60 * minute):
-            event, at = waiting.pop(0)
-            w.clock.to(at)
-            w.message(json.dumps(event))
-            w.run_started()
-            passes()
-        w.clock.to(after_noon(60 * minute))
-        w.tick()
-    return counted
-
-
-@pytest.mark.parametrize(
-    ("task", "maximum"),
-    [
-        (always_fails, lambda shown, began: 1 + shown + began),
-        (polls_for_an_hour, lambda shown, began: 1 + shown + began),
-        (is_deferred_by_its_target, lambda shown, began: 1 + shown),
-        (has_a_letter_that_is_refused, lambda shown, began: 1 + shown),
-        (is_claimed_by_a_process_that_hangs, lambda shown, began: 1 + shown),
-        (is_limited, lambda shown, began: 0),
-        (is_paused, lambda shown, began: 1),
-    ],
-    ids=lambda one: one.__name__.strip("<>"),
-)
-def test_in_an_hour_each_instant_is_sent_once(
-    task: Callable[[Second], None], maximum: Callable[[int, int], int]
-) -> None:
-    """By the plan of its bucket; by the stream, each time that it shows the insert of a task that waits; and that of a
-    retry or a further turn by its record, or else by the plan of its bucket. A deferral sends none."""
-    store = Streamed()
-    w = world(store=store)
-    task(w)
-    counted = an_hour(w, store)
-    assert counted["sent"] <= maximum(counted["shown"], len(w.began))
-    assert len(w.began) > 50 or task not in (always_fails, polls_for_an_hour, is_deferred_by_its_target, is_limited)
-
-
 def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
     w = world()
     for n in range(4):
@@ -829,13 +605,3 @@ def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
 
 
 # -- other grids -----------------------------------------------------------------------------------------------------
-
-
-def test_with_ticks_five_minutes_apart_each_second_is_planned() -> None:
-    w = world(rules=rules(grid=Grid(tick_minutes=5)))
-    seconds = [605, 777.5, 899]
-    for n, due in enumerate(seconds):
-        w.insert_due(f"t{n}", due)
-    w.clock.to(instant_of(bucket_at(5).minute))
-    w.tick()
-    assert w.sent_for() == [after_noon(due) for due in seconds]

@@ -12,15 +12,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import (
-    NOON_MINUTE,
-    World,
-    bucket_at,
-    cannot,
-    ids,
-    is_record,
-    world,
-)
+from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, is_record, raises_for, world
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.task import Task
@@ -42,20 +34,6 @@ def ticks(w: World, number: int) -> None:
             w.next_tick()
         except StoreError:
             continue
-
-
-@pytest.mark.parametrize("shown", [2, 3, 6])  # ticks that poll its bucket
-def test_an_attempt_that_could_not_be_recorded_holds_the_watermark(shown: int) -> None:
-    w = world()
-    w.insert("t", at=bucket_at(1))
-    w.rigged.hidden = lambda entry: minute_of(w.clock()) < NOON_MINUTE + shown  # the index lags
-    w.rigged.throttled = is_record
-    ticks(w, shown)
-    assert w.actions.times("t") == 1
-    assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.throttled = lambda change: False
-    ticks(w, 12)
-    assert w.outcome("t") == "completed"
 
 
 def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
@@ -112,13 +90,8 @@ def test_an_attempt_whose_record_fails_after_the_last_poll_holds_the_watermark(
 def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark() -> None:
     w = world()
     w.insert("t", at=bucket_at(1))
-
-    def unreadable(task_id: str) -> None:
-        if task_id == "t":
-            raise cannot("read")
-
     w.rigged.throttled = lambda change: change.task_id == "t"
-    w.rigged.before_read = unreadable
+    w.rigged.before_read = raises_for("t")
     ticks(w, 12)
     w.rigged.throttled = lambda change: False
     w.rigged.before_read = None
@@ -226,23 +199,3 @@ def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: p
     monkeypatch.setattr(Recurring, "make_occurrences", elsewhere)
     w.ticks(8)
     assert w.cursor().drained_through < minute
-
-
-def test_progress_in_the_middle_of_a_pass_does_not_pass_what_is_still_to_be_claimed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The progress is kept at each renewal: entries that were polled and not yet claimed must hold it."""
-    w = world()
-    w.insert(*ids(60))
-    reached: list[int] = []
-    renew = ShardLease.renew
-
-    def noted(self: ShardLease) -> None:
-        self.renew_at = self.clock()
-        renew(self)
-        if any(row["status"] != "completed" for row in w.open_rows().values()):
-            reached.append(self.window.cursor.polled_through)
-
-    monkeypatch.setattr(ShardLease, "renew", noted)
-    w.next_tick()
-    assert max(reached) < bucket_at(1).minute

@@ -156,14 +156,6 @@ def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_ar
     assert ran_once(w, 50), "and when the order is over, the pass runs what is left"
 
 
-def test_a_range_that_was_handed_out_for_days_by_hand_is_polled_all_the_same() -> None:
-    w = world_with(30)
-    hand_to(w, an_order(minutes=30 * 24 * 60))
-    w.next_tick()
-    assert ran_once(w, 30)
-    assert w.cursor().handed_out == ()
-
-
 def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w = world_with(50, in_one_thread=True)  # such a pass doesn't wait for workers
     order = an_order("t0009", "t0039", minutes=14)
@@ -221,15 +213,6 @@ def test_a_worker_claims_nothing_once_its_order_is_over() -> None:
     worked = work(w, replace(an_order(), until=until))
     assert 0 < worked.completed == worked.claimed < 400
     assert {w.row(task_id)["status"] for task_id in ids(400)} == {"completed", "scheduled"}
-
-
-def test_a_worker_touches_no_cursor() -> None:
-    w = world_with(40)
-    hold_shard(w)
-    before = w.cursor()
-    work(w, an_order(through="t0039"))
-    assert ran_once(w, 40)
-    assert w.cursor() == before
 
 
 def test_a_worker_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
