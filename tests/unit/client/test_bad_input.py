@@ -9,7 +9,6 @@ import base64
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, InProcess
@@ -33,9 +32,6 @@ INSERTS: list[tuple[dict[str, object], str]] = [
     ({}, "taskId: None is not accepted; expected a text that is not empty"),
     ({"taskId": ""}, "taskId: '' is not accepted; expected a text that is not empty"),
     ({"taskId": "_dynatick#x"}, f"taskId: '_dynatick#x' is not accepted; {RESERVED}"),
-    ({"taskId": "i" * 1025}, f"taskId: '{'i' * 119}… (1027 characters) is not accepted; expected at most 1024 bytes in "
-                             "UTF-8, this has 1025"),
-    ({"taskId": "\ud800"}, "taskId: '\\ud800' is not accepted; expected text that UTF-8 can hold (no lone surrogates)"),
     # the time
     ({"taskDateTime": "12:07"}, f"taskDateTime: '12:07' is not accepted; {TIME}"),
     ({"dueAt": "tomorrow"}, f"dueAt: 'tomorrow' is not accepted; {TIME}"),
@@ -43,24 +39,14 @@ INSERTS: list[tuple[dict[str, object], str]] = [
                        "zone, for instance datetime.now(UTC)"),
     ({"taskDateTime": "2026-12-31#13:00#9"},
      "taskDateTime: '#9' is not accepted; there is no such shard; expected a bucket without a shard"),
-    ({"dueAt": Decimal("NaN")}, "dueAt: NaN is not accepted; expected a finite number"),
     ({"delaySeconds": -1}, f"delaySeconds: -1 is not accepted; {SECONDS}"),
-    ({"delaySeconds": float("inf")}, f"delaySeconds: inf is not accepted; {SECONDS}"),
-    ({"delaySeconds": timedelta(5)}, f"delaySeconds: datetime.timedelta(days=5) is not accepted; {SECONDS}"),
     ({"dueAt": 5, "delaySeconds": 5},
      "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too"),
-    ({"taskDateTime": "2026-12-31#12:00", "dueAt": "2026-12-31T12:00:00Z"},
-     "dueAt: '2026-12-31T12:00:00Z' is not accepted; expected one time only, and there is taskDateTime too"),
     # what it does, and how
     ({"action": " "}, "action: ' ' is not accepted; expected the name of an action as text, such as log or webhook"),
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map of names to values"),
     ({"payload": {"a": ["\udfff"]}},
      "payload.a[0]: '\\udfff' is not accepted; expected text that UTF-8 can hold (no lone surrogates)"),
-    ({"payload": {"a": {1: 2}}}, "payload.a: 1 is not accepted; expected names that are text"),
-    ({"payload": {"": 2}}, "payload: '' is not accepted; expected names that are not empty"),
-    ({"payload": json.loads('{"in": ' * 32 + "1" + "}" * 32)},
-     f"payload{'.in' * 32}: 'a deeper value' is not accepted; expected at most 31 lists and maps, one in another"),
-    ({"payload": {"a": set()}}, "payload.a: set() is not accepted; expected a set that is not empty"),
     ({"payload": {"text": "x" * 400_000}}, "payload: '400022 bytes in all' is not accepted; expected an item of at "
                                            "most 393216 bytes; store the data in S3 and put its key here"),
     ({"retryPolicy": {"maximumRetryAttempts": 186}},
@@ -71,7 +57,6 @@ INSERTS: list[tuple[dict[str, object], str]] = [
     ({"scheduleExpression": "rate(1 hour)"}, "scheduleExpression: 'rate(1 hour)' is not accepted; a task runs once: "
                                              "leave it out, or insert it as a schedule"),
     ({"": 1}, "attributes: '' is not accepted; expected names that are text and not empty"),
-    ({5: 1}, "attributes: 5 is not accepted; expected names that are text and not empty"),  # type: ignore[dict-item]
 ]  # fmt: skip
 
 
@@ -92,7 +77,6 @@ def test_what_an_insert_refuses(row: dict[str, object], message: str, ticks: int
     ("task", "message"),
     [
         (5, "task: 5 is not accepted; expected a NewTask, or a map with taskId"),
-        (None, "task: None is not accepted; expected a NewTask, or a map with taskId"),
         (
             NewTask(task_id="x", attributes={"payload": {}}),
             "payload: {} is not accepted; it has an argument of its own",
@@ -109,18 +93,10 @@ def test_what_is_no_task(task: object, message: str) -> None:
 CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     (lambda c: c.get(""), "taskId: '' is not accepted; expected a text that is not empty"),
     (lambda c: c.get("_dynatick#settings"), f"taskId: '_dynatick#settings' is not accepted; {RESERVED}"),
-    (lambda c: c.cancel("_dynatick#cursor#0"), f"taskId: '_dynatick#cursor#0' is not accepted; {RESERVED}"),
     (lambda c: c.cancel("x"), "taskId: there is no task 'x'"),
-    (lambda c: c.redrive("x"), "taskId: there is no task 'x'"),
-    (lambda c: c.run_now("x"), "taskId: there is no task 'x'"),
     (lambda c: c.get("x"), "taskId: there is no task 'x'"),
-    (lambda c: c.reschedule("x", delay_seconds=5), "taskId: there is no task 'x'"),
     (lambda c: c.reschedule("x"),
      "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds"),
-    (lambda c: c.reschedule("x", due_at=NAIVE), "dueAt: datetime.datetime(2026, 12, 31, 12, 7) is not accepted; "
-     "expected a datetime with a time zone, for instance datetime.now(UTC)"),
-    (lambda c: c.reschedule("x", due_at=5, delay_seconds=5),
-     "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too"),
     (lambda c: c.reschedule("x", task_date_time="2026-12-31#12:30#1"),
      "taskDateTime: '#1' is not accepted; there is no such shard; expected a bucket without a shard"),
     (lambda c: c.update("t"),
@@ -128,47 +104,33 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     (lambda c: c.update("t", due_at="noon"), f"dueAt: 'noon' is not accepted; {TIME}"),
     (lambda c: c.update("t", due_at=NOON, delay_seconds=3),
      "delaySeconds: 3 is not accepted; expected one time only, and there is dueAt too"),
-    (lambda c: c.update("t", payload=[1]), "payload: 'a list' is not accepted; expected a map of names to values"),
     (lambda c: c.update("t", payload={"deep": {"": 1}}),
      "payload.deep: '' is not accepted; expected names that are not empty"),
     (lambda c: c.redrive_many(WAITING, status="running"),
      "status: 'running' is not accepted; expected one of failed, cancelled"),
-    (lambda c: c.redrive_many(), BUCKET_OR_RANGE),
     (lambda c: c.cancel_many(WAITING, start=NOON, end=NOON + timedelta(hours=1)),
      f"bucket: '{WAITING}' is not accepted; expected either a bucket or a range, not both"),
     *((lambda c, limit=limit: c.cancel_many(WAITING, limit=limit),
-       f"limit: {limit!r} is not accepted; expected a number of at least 1") for limit in (0, -1, True, 1.5, "10")),
-    (lambda c: c.redrive_many(WAITING, limit=0), "limit: 0 is not accepted; expected a number of at least 1"),
+       f"limit: {limit!r} is not accepted; expected a number of at least 1") for limit in (0, True, 1.5)),
     (lambda c: c.reschedule_many(WAITING),
      "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds"),
     (lambda c: c.reschedule_many(WAITING, shift=timedelta()), f"shift: '0:00:00' is not accepted; {SHIFT}"),
     (lambda c: c.reschedule_many(WAITING, shift=timedelta(hours=1), due_at=NOON),
      f"shift: '1:00:00' is not accepted; {SHIFT}"),
-    (lambda c: c.reschedule_many(WAITING, due_at="12:07"), f"dueAt: '12:07' is not accepted; {TIME}"),
     (lambda c: c.reschedule_many(WAITING, due_at=NOON, status="failed"),
      "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
-    (lambda c: c.iter_history(), BUCKET_OR_RANGE),
-    (lambda c: c.iter_history(start="soon", end="later"), f"start: 'soon' is not accepted; {TIME}"),
-    (lambda c: c.iter_history(WAITING, status="done"), "status: 'done' is not accepted; expected one of "
-     "scheduled, running, completed, failed, cancelled, unscheduled"),
     (lambda c: c.history(start=5), BUCKET_OR_RANGE),
-    (lambda c: c.history("2026-12-31#12:00", start=5),
-     "bucket: '2026-12-31#12:00' is not accepted; expected either a bucket or a range, not both"),
     (lambda c: c.history(start="2026-12-31T12:00:00Z", end="2026-12-31T12:00:00Z"),
      "end: '2026-12-31T12:00:00Z' is not accepted; expected a time later than start, 2026-12-31T12:00:00Z"),
     (lambda c: c.history(start="2026-12-01#00:00", end="2027-01-01#00:01"),
      "end: '2027-01-01#00:01' is not accepted; expected a range of at most 31 days: split it"),
-    (lambda c: c.history(start="now", end="then"), f"start: 'now' is not accepted; {TIME}"),
     (lambda c: c.history("2026-12-31#12:00", status="done"), "status: 'done' is not accepted; expected one of "
      "scheduled, running, completed, failed, cancelled, unscheduled"),
     (lambda c: c.history("2026-12-31#12:00", limit=0), "limit: 0 is not accepted; expected a number from 1 to 1000"),
-    (lambda c: c.history("2026-12-31#12:00", limit=1001),
-     "limit: 1001 is not accepted; expected a number from 1 to 1000"),
     (lambda c: c.bucket_counts("12:00"),
      "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"),
     (lambda c: c.ticks(timedelta(days=8)),
      "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7 days"),
-    (lambda c: c.ticks(timedelta()), "last: '0:00:00' is not accepted; expected a duration of at most 7 days"),
     (lambda c: c.ticks(start="2026-12-01T00:00:00Z"),
      "end: '2026-12-31 12:01:00+00:00' is not accepted; expected a range of at most 7 days"),
     (lambda c: c.ticks(end=5), "start: None is not accepted; expected a start with the end"),
