@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, InProcess
@@ -39,6 +40,7 @@ INSERTS: list[tuple[dict[str, object], str]] = [
                        "zone, for instance datetime.now(UTC)"),
     ({"taskDateTime": "2026-12-31#13:00#9"},
      "taskDateTime: '#9' is not accepted; there is no such shard; expected a bucket without a shard"),
+    ({"dueAt": Decimal("NaN")}, "dueAt: NaN is not accepted; expected a finite number"),
     ({"delaySeconds": -1}, f"delaySeconds: -1 is not accepted; {SECONDS}"),
     ({"dueAt": 5, "delaySeconds": 5},
      "delaySeconds: 5 is not accepted; expected one time only, and there is dueAt too"),
@@ -97,6 +99,9 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     (lambda c: c.get("x"), "taskId: there is no task 'x'"),
     (lambda c: c.reschedule("x"),
      "taskDateTime: None is not accepted; expected a time: one of taskDateTime, dueAt, delaySeconds"),
+    (lambda c: c.reschedule("x", due_at=NAIVE), "dueAt: datetime.datetime(2026, 12, 31, 12, 7) is not accepted; "
+     "expected a datetime with a time zone, for instance datetime.now(UTC)"),
+    (lambda c: c.cancel("_dynatick#cursor#0"), f"taskId: '_dynatick#cursor#0' is not accepted; {RESERVED}"),
     (lambda c: c.reschedule("x", task_date_time="2026-12-31#12:30#1"),
      "taskDateTime: '#1' is not accepted; there is no such shard; expected a bucket without a shard"),
     (lambda c: c.update("t"),
@@ -120,6 +125,8 @@ CALLS: list[tuple[Callable[[TaskClient], object], str]] = [
     (lambda c: c.reschedule_many(WAITING, due_at=NOON, status="failed"),
      "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
     (lambda c: c.history(start=5), BUCKET_OR_RANGE),
+    (lambda c: c.iter_history(WAITING, status="done"), "status: 'done' is not accepted; expected one of "
+     "scheduled, running, completed, failed, cancelled, unscheduled"),
     (lambda c: c.history(start="2026-12-31T12:00:00Z", end="2026-12-31T12:00:00Z"),
      "end: '2026-12-31T12:00:00Z' is not accepted; expected a time later than start, 2026-12-31T12:00:00Z"),
     (lambda c: c.history(start="2026-12-01#00:00", end="2027-01-01#00:01"),

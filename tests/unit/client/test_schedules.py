@@ -227,6 +227,10 @@ def test_what_may_surprise_is_said(
 # -- get and list ----------------------------------------------------------------------------------------------------
 
 
+def test_get_refuses_an_id_of_ours(world: World) -> None:
+    assert "taskId: '_dynatick#settings' is not accepted" in refusal(lambda: world.schedules.get("_dynatick#settings"))
+
+
 def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
     world.put(taskId="s", cronExpression="whenever")
     view = world.schedules.get("s")
@@ -357,6 +361,7 @@ def test_text_that_no_table_takes_is_refused(world: World) -> None:
     row = {"taskId": "x", "scheduleExpression": HOURLY, "scheduleState": "DISABLED", "stateReason": "\ud800"}
     expected = "'\\ud800' is not accepted; expected text that UTF-8 can hold (no lone surrogates)"
     assert refusal(lambda: client.schedules.pause("s", "\ud800")) == f"stateReason: {expected}"
+    assert refusal(lambda: client.schedules.insert("t", HOURLY, reason="\ud800")) == f"stateReason: {expected}"
     assert refusal(lambda: client.schedules.compose(row)) == f"stateReason: {expected}"
     assert refusal(lambda: client.schedules.update("s", action="\ud800")) == f"action: {expected}"
     assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: client.schedules.pause("s", 7))
