@@ -174,26 +174,16 @@ NULLS: Mapping[str, dict[str, object]] = {
     "one that waits": {"outcome": None, "status": "scheduled", "attempt": 0},
     "one that waits, and may expire": {"outcome": None, "status": "scheduled", "attempt": 0, "expiresAt": 4102444800},
     "one whose lease is over": {
-        "outcome": None,
-        "status": "running",
-        "attempt": 1,
-        "leaseUntil": "2020-01-01T00:00:00Z",
+        "outcome": None, "status": "running", "attempt": 1, "leaseUntil": "2020-01-01T00:00:00Z",
     },
     "one that runs, and may expire": {"outcome": None, "status": "running", "attempt": 1, "expiresAt": 4102444800},
     "one that was given back": {
-        "outcome": None,
-        "status": "running",
-        "attempt": 0,
-        "leaseUntil": RELEASED,
-        "lease": "x",
+        "outcome": None, "status": "running", "attempt": 0, "leaseUntil": RELEASED, "lease": "x",
     },
     "one that is in no bucket": {
-        "outcome": None,
-        "status": "scheduled",
-        "attempt": 0,
-        "taskDateTime": "2026-12-31T12:00:00Z",
+        "outcome": None, "status": "scheduled", "attempt": 0, "taskDateTime": "2026-12-31T12:00:00Z",
     },
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["the scheduler sees it", "a tick sees it first"])

@@ -11,19 +11,12 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.session import Session
 from dynatick.cli.stack import TABLE, resource
 
-TEMPLATE = {
-    "Resources": {
-        "TasksTable": {
-            "Type": "AWS::DynamoDB::Table",
-            "Properties": {
-                "TableName": "found-by-its-stack",
-                "BillingMode": "PAY_PER_REQUEST",
-                "KeySchema": [{"AttributeName": "taskId", "KeyType": "HASH"}],
-                "AttributeDefinitions": [{"AttributeName": "taskId", "AttributeType": "S"}],
-            },
-        }
-    }
-}
+PROPERTIES = {
+    "TableName": "found-by-its-stack", "BillingMode": "PAY_PER_REQUEST",
+    "KeySchema": [{"AttributeName": "taskId", "KeyType": "HASH"}],
+    "AttributeDefinitions": [{"AttributeName": "taskId", "AttributeType": "S"}],
+}  # fmt: skip
+TEMPLATE = {"Resources": {"TasksTable": {"Type": "AWS::DynamoDB::Table", "Properties": PROPERTIES}}}
 
 
 def test_a_stack_is_looked_up(emulator_endpoint: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 
-import pytest
 from tests.builders import NOON
 from tests.unit.api.support import Caller
 from tests.unit.api.test_tasks import end
@@ -40,25 +39,15 @@ def test_one_result_a_task(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/tasks/d")["own"] == {"n": 0.5}
 
 
-def test_a_dry_run_changes_nothing_and_counts_all(caller: Caller) -> None:
-    fill(caller, 5)
-    answer = caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET, "dryRun": True, "limit": 2})
-    assert answer == {
-        "results": [{"taskId": "t0", "result": "wouldChange"}, {"taskId": "t1", "result": "wouldChange"}],
-        "counts": {"wouldChange": 5},
-        "more": False,
-        "nextStart": None,
-    }
-    assert caller.ask("GET", "/v1/buckets/2026-12-31%2313:00")["counts"] == {"scheduled": 5}
-
-
-def test_a_bucket_is_cancelled_bit_by_bit(caller: Caller) -> None:
+def test_a_dry_run_changes_nothing_and_counts_all_and_a_bucket_is_cancelled_bit_by_bit(caller: Caller) -> None:
     fill(caller, 5)
     ask = {"bucket": BUCKET, "limit": 2}
+    dry = caller.ask("POST", "/v1/tasks/cancel", {**ask, "dryRun": True})
+    would = [{"taskId": task_id, "result": "wouldChange"} for task_id in ("t0", "t1")]
+    assert dry == {"results": would, "counts": {"wouldChange": 5}, "more": False, "nextStart": None}
+    assert caller.ask("GET", "/v1/buckets/2026-12-31%2313:00")["counts"] == {"scheduled": 5}
     answers = [caller.ask("POST", "/v1/tasks/cancel", ask) for _ in range(3)]
-    assert [(one["counts"], one["more"]) for one in answers] == [
-        ({"changed": 2}, True), ({"changed": 2}, True), ({"changed": 1}, False)
-    ]  # fmt: skip
+    assert [(one["counts"]["changed"], one["more"]) for one in answers] == [(2, True), (2, True), (1, False)]
     assert caller.ask("GET", "/v1/buckets/2026-12-31%2313:00")["counts"] == {"cancelled": 5}
 
 
@@ -75,16 +64,16 @@ def test_a_range_is_cancelled_bit_by_bit(caller: Caller) -> None:
 
 
 def test_failed_ones_get_another_run(caller: Caller) -> None:
-    fill(caller, 4)
-    for task_id, error in (("t0", "HTTP 503"), ("t1", "HTTP 404"), ("t2", "HTTP 503")):
+    fill(caller, 3)
+    for task_id, error in (("t0", "HTTP 503"), ("t1", "HTTP 404")):
         end(caller, task_id, Status.FAILED, error)
     caller.clock.forward(hours=2)
-    answer = caller.ask("POST", "/v1/tasks/redrive", {"bucket": BUCKET, "error": "503"})
-    assert {one["taskId"]: one["result"] for one in answer["results"]} == {"t0": "changed", "t2": "changed"}
+    (changed,) = caller.ask("POST", "/v1/tasks/redrive", {"bucket": BUCKET, "error": "503"})["results"]
+    assert (changed["taskId"], changed["result"]) == ("t0", "changed")
     assert caller.ask("GET", "/v1/tasks/t0")["run"] == 2
-    caller.ask("POST", "/v1/tasks/t3/cancel")
+    caller.ask("POST", "/v1/tasks/t2/cancel")
     again = caller.ask("POST", "/v1/tasks/redrive", {**RANGE, "status": "cancelled"})
-    assert [one["taskId"] for one in again["results"]] == ["t3"]
+    assert [one["taskId"] for one in again["results"]] == ["t2"]
 
 
 # -- buckets, ticks --------------------------------------------------------------------------------------------------
@@ -105,16 +94,6 @@ def test_buckets_of_a_range(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/buckets/2026-12-31%2314:00") == {
         "bucket": "2026-12-31#14:00", "counts": {}, "total": 0, "nextPageToken": None,
     }  # fmt: skip
-
-
-def test_no_bucket_is_left_out_or_counted_twice_where_a_range_is_read_in_parts(caller: Caller) -> None:
-    caller.publish_settings(shard_count=100)
-    minutes = [1, 4, 5, 6, 59, 60, 61]
-    for minute in minutes:
-        caller.client.insert(f"m{minute}", due_at=NOON + timedelta(minutes=minute))
-    answer = caller.ask("GET", "/v1/buckets", query="start=2026-12-31T12:01:00Z&end=2026-12-31T13:01:00Z")
-    named = [one["bucket"] for one in answer["buckets"]]
-    assert named == [str(Bucket(Bucket.parse("2026-12-31#12:00").minute + minute)) for minute in minutes[:-1]]
 
 
 def in_a_hurry(caller: Caller, polls: int) -> Caller:
@@ -150,7 +129,6 @@ def test_a_bucket_with_very_many_tasks_is_counted_in_parts(caller: Caller) -> No
         query = f"pageToken={answer['nextPageToken']}"
     assert (counts, parts) == ({"scheduled": 1699, "cancelled": 1}, 2)
     assert caller.ask("GET", path)["counts"] == counts
-    assert caller.refused("invalid-input", "GET", path, query="pageToken=x")["errors"][0]["parameter"] == "pageToken"
 
 
 def test_a_dry_run_counts_as_far_as_it_comes(caller: Caller) -> None:
@@ -163,33 +141,20 @@ def test_a_dry_run_counts_as_far_as_it_comes(caller: Caller) -> None:
 
 
 def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
-    fill(caller, 2)
-    fill(caller, 2, "2027-01-05#00:00", "u")
-    patient = Caller(store=caller.store, clock=caller.clock, seconds=lambda: 0.0)  # a busy machine takes its time
-    first = in_a_hurry(caller, 1).ask("GET", "/v1/buckets", query=f"start={RANGE['start']}&end={RANGE['end']}")
-    assert [one["bucket"] for one in first["buckets"]] == [BUCKET]
-    rest = patient.ask("GET", "/v1/buckets", query=f"start={first['nextStart']}&end={RANGE['end']}")
-    assert ([one["bucket"] for one in rest["buckets"]], rest["nextStart"]) == (["2027-01-05#00:00"], None)
-    stopped = in_a_hurry(caller, 1).ask("POST", "/v1/tasks/cancel", RANGE)
-    assert (stopped["counts"], stopped["more"]) == ({"changed": 2}, True)
-    rest = patient.ask("POST", "/v1/tasks/cancel", {**RANGE, "start": stopped["nextStart"]})
-    assert (rest["counts"], rest["more"]) == ({"changed": 2}, False)
-
-
-@pytest.mark.parametrize(
-    ("path", "query", "parameters"),
-    [
-        ("ticks", "minutes=0", ["minutes"]),
-        ("ticks", "minutes=1441", ["minutes"]),
-        ("ticks", "end=2026-12-31T12:00:00Z", ["start"]),
-        ("ticks", "start=2026-12-01T12:00:00Z&end=2026-12-31T12:00:00Z", ["end"]),
-        ("buckets", f"start={RANGE['start']}", ["end"]),
-        ("buckets/noon", "", ["bucket"]),
-    ],
-)
-def test_buckets_and_ticks_of_what(caller: Caller, path: str, query: str, parameters: list[str]) -> None:
-    assert caller.refused_fields("GET", f"/v1/{path}", query=query) == parameters
-
-
-def test_before_the_first_tick_there_are_none(caller: Caller) -> None:
-    assert caller.ask("GET", "/v1/ticks") == {"ticks": [], "nextStart": None}
+    """Also where a range is read in parts, because it is long or the installation has many shards."""
+    caller.publish_settings(shard_count=100)
+    minutes = [1, 4, 5, 6, 59, 60, 61]
+    for minute in minutes:
+        caller.client.insert(f"m{minute}", due_at=NOON + timedelta(minutes=minute))
+    start, end = "2026-12-31T12:01:00Z", "2026-12-31T13:01:00Z"
+    stopped = in_a_hurry(caller, 1).ask("POST", "/v1/tasks/cancel", {"start": start, "end": end})
+    assert stopped["more"]
+    rest = caller.ask("POST", "/v1/tasks/cancel", {"start": stopped["nextStart"], "end": end})
+    assert (stopped["counts"]["changed"] + rest["counts"]["changed"], rest["more"]) == (len(minutes) - 1, False)
+    found, answers = [], 0
+    while start:
+        answer = in_a_hurry(caller, 3).ask("GET", "/v1/buckets", query=f"start={start}&end={end}")
+        found += [Bucket.parse(one["bucket"]).instant for one in answer["buckets"]]
+        start, answers = answer["nextStart"], answers + 1
+    assert found == [NOON + timedelta(minutes=minute) for minute in minutes[:-1]], "none is left out or comes twice"
+    assert answers > 2

@@ -18,30 +18,19 @@ LARGE = {"text": "x" * 400_000}
 HOOK = {"action": "webhook", "payload": {"url": "https://example.com/hook"}}
 NIGHTLY = {"taskId": "nightly", "scheduleExpression": "rate(1 day)", "action": "log", "payload": {"n": 1}}
 TASK: dict[str, Any] = {
-    "taskId": "",
-    "dueAt": "noon",
-    "action": "nope",
-    "payload": {"text": "\udfff"},
-    "retryPolicy": {"maximumRetryAttempts": -1},
-    "timeoutSeconds": 0,
-    "status": "completed",
+    "taskId": "", "dueAt": "noon", "action": "nope", "payload": {"text": "\udfff"},
+    "retryPolicy": {"maximumRetryAttempts": -1}, "timeoutSeconds": 0, "status": "completed",
     "scheduleExpression": "rate(1 day)",
-}
+}  # fmt: skip
 OF_TASK = {
     "#/taskId", "#/dueAt", "#/action", "#/payload/text", "#/retryPolicy/maximumRetryAttempts", "#/timeoutSeconds",
     "#/status", "#/scheduleExpression",
 }  # fmt: skip
 SCHEDULE: dict[str, Any] = {
-    "scheduleExpression": "cron(0 3 * *)",
-    "scheduleExpressionTimezone": "Europe/Nowhere",
-    "startDate": "soon",
-    "flexibleTimeWindow": -1,
-    "action": "nope",
-    "timeoutSeconds": 0,
-    "expectedWithinSeconds": 0,
-    "catchUp": "some",
+    "scheduleExpression": "cron(0 3 * *)", "scheduleExpressionTimezone": "Europe/Nowhere", "startDate": "soon",
+    "flexibleTimeWindow": -1, "action": "nope", "timeoutSeconds": 0, "expectedWithinSeconds": 0, "catchUp": "some",
     "overlap": "never",
-}
+}  # fmt: skip
 OF_SCHEDULE = {f"#/{name}" for name in SCHEDULE}
 
 
@@ -69,14 +58,6 @@ def test_what_is_right_is_not_among_them(caller: Caller, left_out: str) -> None:
     row = {**TASK, left_out: "fine"} if left_out == "taskId" else {k: v for k, v in TASK.items() if k != left_out}
     pointers = caller.refused_fields("POST", "/v1/tasks", row)
     assert set(pointers) == {one for one in OF_TASK if one.split("/")[1] != left_out}
-
-
-def test_of_each_task_of_many(caller: Caller) -> None:
-    body = {"tasks": [{"taskId": "fine"}, TASK, {"taskId": "b", "dueAt": "noon"}]}
-    _, first, second = caller.ask("POST", "/v1/tasks/bulk", json.dumps(body))["results"]
-    assert {error["pointer"] for error in first["errors"]} == {one.replace("#", "#/tasks/1") for one in OF_TASK}
-    assert (first["pointer"], first["detail"]) == (first["errors"][0]["pointer"], first["errors"][0]["detail"])
-    assert [error["pointer"] for error in second["errors"]] == ["#/tasks/2/dueAt"]
 
 
 def test_of_a_handlers_payload(caller: Caller) -> None:
@@ -116,10 +97,7 @@ BEGUN: dict[str, dict[str, Any]] = {
 SPAN = {"start": "soon", "end": "later"}
 REFUSED: list[tuple[str, object, list[str]]] = [
     ("POST /v1/tasks", {"taskId": "_dynatick#settings"}, ["#/taskId"]),
-    ("POST /v1/tasks", {"dueAt": "2026-12-31T15:00:00"}, ["#/dueAt"]),
     ("POST /v1/tasks", {"dueAt": LATER, "delaySeconds": 1}, ["#/delaySeconds"]),
-    ("POST /v1/tasks", {"delaySeconds": -1}, ["#/delaySeconds"]),
-    ("POST /v1/tasks", HOOK | {"payload": {"url": "https://example.com", "method": 7}}, ["#/payload/method"]),
     ("POST /v1/tasks", HOOK | {"payload": {"url": 7, "timeoutSeconds": 61}},
      ["#/payload/url", "#/payload/timeoutSeconds"]),
     ("POST /v1/tasks", {"payload": {"a": [{"": 1}]}}, ["#/payload/a/0"]),
@@ -130,14 +108,9 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("PATCH /v1/tasks/t", {"status": "cancelled"}, ["#/status"]),
     ("PATCH /v1/tasks/t", {"dueAt": "noon", "payload": {}}, ["#/dueAt", "#/payload/url"]),
     ("PATCH /v1/tasks/t", {"dueAt": "noon", "payload": {"": 1}}, ["#/dueAt", "#/payload"]),
-    ("PATCH /v1/tasks/none", {"dueAt": "noon", "payload": {"": 1}}, ["#/dueAt", "#/payload"]),
-    ("PATCH /v1/tasks/t", {"dueAt": LATER, "delaySeconds": 3}, ["#/delaySeconds"]),
-    ("PATCH /v1/tasks/t", {"payload": 3}, ["#/payload"]),
     ("PATCH /v1/tasks/t", {"payload": LARGE}, ["#/payload"]),
-    ("POST /schedule-task", {"run_at": "2027-05-17T15:00:00"}, ["#/run_at"]),
     ("POST /schedule-task", {"run_at": None}, ["#/run_at"]),
     ("POST /schedule-task", {"action": ""}, ["#/action"]),
-    ("POST /schedule-task", {"action": "unheard-of"}, ["#/action"]),
     ("POST /schedule-task", {"payload": []}, ["#/payload"]),
     ("POST /schedule-task", {"when": "now"}, ["#/when"]),
     ("POST /schedule-task", {"action": "webhook", "payload": {"method": "TRACE"}, "run_at": "noon"},
@@ -148,7 +121,6 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("POST /v1/tasks/cancel", SPAN, ["#/start", "#/end"]),
     ("POST /v1/tasks/cancel", {}, ["#/bucket"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "start": LATER}, ["#/bucket"]),
-    ("POST /v1/tasks/cancel", {"start": LATER, "end": "2026-12-31T12:00:00Z"}, ["#/end"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "status": "failed"}, ["#/status"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "limit": 0}, ["#/limit"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "dryRun": "yes"}, ["#/dryRun"]),
@@ -157,28 +129,28 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("GET /v1/tasks?limit=0&status=done", None, ["status", "limit"]),
     ("GET /v1/tasks?bucket=noon", None, ["bucket"]),
     (f"GET /v1/tasks?{IN_BUCKET}&start=2026-12-31T12:00:00Z", None, ["bucket"]),
-    ("GET /v1/tasks?start=2026-12-31T12:00:00Z&end=2026-12-31T12:00:00Z", None, ["end"]),
     (f"GET /v1/tasks?{IN_BUCKET}&pageToken=x", None, ["pageToken"]),
     (f"GET /v1/tasks?{IN_BUCKET}&bucket=2026-12-31%2314:00", None, ["bucket"]),
     ("GET /v1/buckets?start=soon&end=later", None, ["start", "end"]),
+    ("GET /v1/buckets?start=2026-12-31T12:00:00Z", None, ["end"]),
+    ("GET /v1/buckets/noon", None, ["bucket"]),
+    (f"GET /v1/buckets/{BUCKET.replace('#', '%23')}?pageToken=x", None, ["pageToken"]),
     ("GET /v1/ticks?start=soon&end=later", None, ["start", "end"]),
+    ("GET /v1/ticks?minutes=0", None, ["minutes"]),
+    ("GET /v1/ticks?minutes=1441", None, ["minutes"]),
+    ("GET /v1/ticks?end=2026-12-31T12:00:00Z", None, ["start"]),
+    ("GET /v1/ticks?start=2026-12-01T12:00:00Z&end=2026-12-31T12:00:00Z", None, ["end"]),
     ("POST /v1/schedules", {"taskId": "_dynatick#x"}, ["#/taskId"]),
-    ("POST /v1/schedules", {"scheduleExpression": None}, ["#/scheduleExpression"]),
     ("POST /v1/schedules", {"scheduleState": "COMPLETED"}, ["#/scheduleState"]),
-    ("POST /v1/schedules", HOOK | {"payload": {"url": 7}}, ["#/payload/url"]),
     ("POST /v1/schedules", {"nextOccurrenceAt": "2027-01-01T00:00:00Z"}, ["#/nextOccurrenceAt"]),
     ("PATCH /v1/schedules/nightly", {"scheduleExpression": None}, ["#/scheduleExpression"]),
     ("PATCH /v1/schedules/nightly", {"scheduleState": "ENABLED"}, ["#/scheduleState"]),
-    ("PATCH /v1/schedules/nightly", {"retryPolicy": {"maximumRetryAttempts": -1}},
-     ["#/retryPolicy/maximumRetryAttempts"]),
     ("PATCH /v1/schedules/nightly", {"taskId": "other"}, ["#/taskId"]),
     ("PATCH /v1/schedules/nightly", {}, ["#"]),
     ("GET /v1/schedules?scheduleState=ON&limit=x", None, ["scheduleState", "limit"]),
-    ("GET /v1/schedules?limit=0", None, ["limit"]),
     ("GET /v1/schedules?pageToken=x", None, ["pageToken"]),
     ("GET /v1/schedules/nightly/history?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/dead-letters?limit=0", None, ["limit"]),
-    ("GET /v1/dead-letters?limit=1001", None, ["limit"]),
     ("POST /v1/dead-letters/redrive", {"limit": 0}, ["#/limit"]),
     ("POST /v1/dead-letters/redrive", {"obsolete": True}, ["#/obsolete"]),
     ("POST /v1/dead-letters/purge", {"obsolete": 1}, ["#/obsolete"]),

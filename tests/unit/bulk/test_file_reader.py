@@ -109,18 +109,14 @@ def test_ndjson_skips_empty_lines() -> None:
     [
         (b'{"taskId": "\xff\xfe"}', "expected UTF-8: invalid start byte"),
         (b'{"taskId": "\xc3', "expected UTF-8: invalid continuation byte"),
-        (b"\xff\xfe{\x00", "expected UTF-8"),  # UTF-16
         (b'{"taskId": "a"', "expected JSON: Expecting ',' delimiter"),
         (b'{"taskId": "a"} {"taskId": "b"}', "expected JSON: Extra data"),
         (b'{"taskId": "a", "n": NaN}', "NaN is not a number that a table can hold"),
         (b'{"taskId": "a", "taskId": "b"}', "the name 'taskId' is there twice"),
-        (b'{"taskId": "a", "payload": {"x": 1, "x": 2}}', "the name 'x' is there twice"),
         (b'{"taskId": "a", "n": ' + b"9" * 5000 + b"}", "expected JSON: Exceeds the limit"),
         (b"[" * 100_000, "nested too deeply"),
         (b'[{"taskId": "a"}]', "put each element of a list"),
         (b'"text"', "expected a JSON object"),
-        (b"null", "expected a JSON object"),
-        (b"\x00\x00\x00", "expected JSON"),
         ("\ufeff".encode() + b"{}", "Unexpected UTF-8 BOM"),  # not at the beginning of the file
     ],
 )
@@ -139,10 +135,8 @@ def test_a_malformed_line_is_refused_alone(line: bytes, why: str) -> None:
     [
         ('{\n  "taskId": "a",\n  "payload": {}\n}\n', [{"taskId": "a", "payload": {}}]),
         ('\ufeff\n\n{"taskId":\n "a"}', [{"taskId": "a"}]),
-        ('{"taskId": "a"}', [{"taskId": "a"}]),
         ('{"taskId": "a"}\n{"taskId": "b"}\n', [{"taskId": "a"}, {"taskId": "b"}]),
         ("", []),
-        ("\n \r\n", []),
     ],
 )
 def test_a_json_file_is_one_object_or_one_in_each_line(text: str, expected: list[object]) -> None:
@@ -200,12 +194,10 @@ def test_csv_cells_become_values() -> None:
     ("line", "why"),
     [
         (b"a", "expected 2 cells, as the heading has; found 1"),
-        (b"a,b,c", "found 3"),
         (b'"a"b,{}', "expected a row of CSV: ',' expected after '\"'"),
         (b"a,{", "payload: '{' is not accepted; expected JSON"),
         (b"a,[]", "payload: [] is not accepted; expected a JSON object"),
         (b"\xff,{}", "taskId: '\\udcff' is not accepted; expected UTF-8"),
-        (b"=HYPERLINK(1),2", "expected a JSON object"),
     ],
 )
 def test_a_malformed_row_is_refused_alone(line: bytes, why: str) -> None:
@@ -218,12 +210,10 @@ def test_a_malformed_row_is_refused_alone(line: bytes, why: str) -> None:
     ("heading", "why"),
     [
         ("taskId,taskId", "expected each attribute once"),
-        ("taskId,payload.a,payload", "expected each attribute once"),
         ("taskId,payload,payload.a", "expected each attribute once"),
         ("taskId,", "expected the name of an attribute in each column"),
         ("taskId,payload.", "expected the name of an attribute"),
         ("taskId;dueAt", "expected columns separated by commas"),
-        ("taskId\tdueAt", "expected columns separated by commas"),
         ('taskId,"due', "expected a row of CSV: unexpected end of data"),
     ],
 )
@@ -247,11 +237,6 @@ def test_an_open_quote_ends_the_file() -> None:
     good, bad = records('taskId,action\na,log\nb,"log\nc,log\n', FileFormat.CSV)
     assert (bad.line, bad.is_last) == (3, True)
     assert str(bad.error).endswith("unexpected end of data; nothing after it can be read")
-
-
-def test_a_cell_may_be_large() -> None:
-    (record,) = records("taskId,payload.x\na," + "x" * 300_000 + "\n", FileFormat.CSV)
-    assert record.row == {"taskId": "a", "payload": {"x": "x" * 300_000}}
 
 
 @given(st.binary(max_size=300), st.sampled_from(FileFormat))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 from tests.builders import InProcess
@@ -14,9 +13,8 @@ from dynatick.bulk.derived_id import with_id
 from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.file_reader import read
 from dynatick.bulk.importing import Import, LineError
-from dynatick.client.insertion import InsertCounts, InsertResult
+from dynatick.client.insertion import InsertCounts
 from dynatick.engine.ports import StoreFailure
-from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
 TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
@@ -83,13 +81,6 @@ def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
     assert "'tomorrow' is not accepted" in error.message and "\n" not in error.to_json()
 
 
-def test_the_first_of_two_lines_with_the_same_id_wins(world: InProcess) -> None:
-    line = '{"taskId": "a", "dueAt": "2026-12-31T12:30:00Z", "payload": {"n": %d}}\n'
-    done, _ = run(world, "".join(line % n for n in range(60)))
-    assert done.tally == InsertCounts(inserted=1, exists=59)
-    assert world.row("a")["payload"] == {"n": 0}
-
-
 def test_a_failed_line_keeps_the_offset_before_it(world: InProcess, store: Moody) -> None:
     text = "".join(TASK % n for n in range(1000))
     store.away = True
@@ -107,28 +98,6 @@ def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(world: InP
     done, (error,) = run(world, "".join(TASK % n for n in range(3)))
     assert done.tally == InsertCounts(inserted=2, refused=1) and done.complete
     assert (error.line, done.line) == (2, 4)
-
-
-def test_a_stopped_import_continues_after_the_last_result(world: InProcess) -> None:
-    text = "".join(TASK % n if n % 5 else "bad\n" for n in range(500))
-    asked = iter(range(10**6))
-    first, errors = run(world, text, should_stop=lambda: next(asked) > 120)
-    assert not first.complete and not first.gave_up
-    assert 100 < first.line < 200 and first.tally.total == first.line - 1
-    second, more = run(world, text, offset=first.offset, line=first.line, tally=first.tally)
-    assert second.complete and second.tally == InsertCounts(inserted=400, refused=100)
-    assert [error.line for error in errors + more] == [n + 1 for n in range(500) if not n % 5]
-
-
-def test_errors_of_the_table_pass_to_the_caller(world: InProcess) -> None:
-    def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        yield from client(world).insert_lazily([row for row, _ in zip(rows, range(30), strict=False)])
-        raise StoreError("no answer")
-
-    going = Import(insert_rows=insert_lazily, report=lambda error: None)
-    with pytest.raises(StoreError, match="no answer"):
-        run(world, "".join(TASK % n for n in range(60)), going)
-    assert (going.line, going.complete) == (31, False)
 
 
 def test_ids_are_derived_from_attributes(world: InProcess) -> None:

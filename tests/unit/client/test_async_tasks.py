@@ -130,7 +130,10 @@ def test_a_task_from_insert_to_its_end(client: TaskClient) -> None:
 
 
 def test_schedules_and_dead_letters(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock, dead_letter_queue=MemoryDeadLetterQueue())
+    client = TaskClient(world.store, clock=world.clock)
+    with pytest.raises(ConfigurationError, match="DYNATICK_DEAD_LETTER_QUEUE_URL: it is not set"):
+        _ = AsyncTaskClient(client).dead_letters
+    client.dead_letter_queue = MemoryDeadLetterQueue()
 
     async def use() -> None:
         async with AsyncTaskClient(client) as tasks:
@@ -143,11 +146,6 @@ def test_schedules_and_dead_letters(world: InProcess) -> None:
             assert letters.complete is True
 
     asyncio.run(use())
-
-
-def test_without_a_queue_there_are_no_dead_letters(client: TaskClient) -> None:
-    with pytest.raises(ConfigurationError, match="DYNATICK_DEAD_LETTER_QUEUE_URL"):
-        _ = AsyncTaskClient(client).dead_letters
 
 
 def test_results_are_fetched_as_they_are_asked_for(client: TaskClient) -> None:
@@ -170,36 +168,24 @@ def test_results_are_fetched_as_they_are_asked_for(client: TaskClient) -> None:
 
 
 def test_the_event_loop_goes_on_while_calls_wait(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a call sees the context variables of its caller."""
     together = threading.Barrier(5)
-    read = client.get
+    request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
 
-    def slow(self: TaskClient, task_id: str) -> object:
+    def slow(self: TaskClient, task_id: str) -> str:
         together.wait(SOON)  # four calls, and this test
-        return read(task_id)
+        return request.get() + task_id
 
     monkeypatch.setattr(AsyncTaskClient, "get", async_tasks._awaited(slow))
-    for n in range(4):
-        client.insert(f"t-{n}")
 
     async def use() -> list[Any]:
         async with AsyncTaskClient(client, max_threads=4) as tasks:
+            request.set("mine: ")
             calls = asyncio.gather(*(tasks.get(f"t-{n}") for n in range(4)))
             await asyncio.to_thread(together.wait, SOON)
             return list(await calls)
 
-    assert [task.task_id for task in asyncio.run(use())] == [f"t-{n}" for n in range(4)]
-
-
-def test_a_call_sees_the_context_variables_of_its_caller(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
-    monkeypatch.setattr(AsyncTaskClient, "get", async_tasks._awaited(lambda self, task_id: request.get()))
-
-    async def use() -> None:
-        async with AsyncTaskClient(client) as tasks:
-            request.set("mine")
-            assert await tasks.get("t") == "mine"  # type: ignore[comparison-overlap]
-
-    asyncio.run(use())
+    assert asyncio.run(use()) == [f"mine: t-{n}" for n in range(4)]
 
 
 def test_waiting_takes_no_thread_and_ends_in_time(client: TaskClient) -> None:

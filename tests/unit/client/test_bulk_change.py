@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
-from tests.unit.client.support import be_first, client_of, world_of
+from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.normalise import Defaults
@@ -23,6 +22,7 @@ from dynatick.engine.installation_settings import publish_settings
 from dynatick.errors import StoreError
 
 BUCKET = "2026-12-31#12:01"
+MOVE = ConditionalUpdate(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})
 
 
 def fail_with(text: str) -> Callable[..., object]:
@@ -53,26 +53,10 @@ def ids(results: object, kind: type[ManyResult]) -> list[str]:
     return sorted(result.task_id for result in found)
 
 
-def test_all_that_failed_in_a_bucket_run_again(world: World, client: TaskClient) -> None:
-    results = list(client.redrive_many(BUCKET))
-    assert ids(results, Changed) == ["a", "b", "c"]
-    for result in results:
-        assert isinstance(result, Changed)
-        assert result.task == client.get(result.task_id)
-        assert (result.task.status, result.task.run, result.task.bucket is not None) == ("scheduled", 2, True)
-        assert str(result.task.bucket)[:16] == "2026-12-31#12:02"
-    world.actions.behaviour.clear()
-    world.next_tick()
-    assert {world.outcome(name) for name in "abc"} == {"completed"}
-    assert world.outcome("off") == "cancelled"
-    assert list(client.redrive_many(BUCKET)) == []
-
-
 @pytest.mark.parametrize(
     ("filters", "meant"),
     [
-        ({}, ["a", "b", "c"]), ({"error": "SMTP"}, ["a", "b"]), ({"error": "refused"}, ["a"]),
-        ({"error": lambda error: error.islower()}, ["b", "c"]), ({"error": lambda error: False}, []),
+        ({}, ["a", "b", "c"]), ({"error": "SMTP"}, ["a", "b"]), ({"error": lambda error: error.islower()}, ["b", "c"]),
         ({"error": "nothing of the kind"}, []), ({"action": "log"}, ["a", "b", "c"]), ({"action": "webhook"}, []),
         ({"status": "cancelled"}, []),
     ],
@@ -82,13 +66,9 @@ def test_filters(world: World, client: TaskClient, filters: dict[str, str], mean
     assert ids(client.redrive_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
     assert {name: world.row(name) for name in "abc"} == before, "a dry run writes nothing"
     assert ids(client.redrive_many(BUCKET, **filters), Changed) == meant  # type: ignore[arg-type]
+    assert [(world.row(name)["status"], world.row(name)["run"]) for name in meant] == [("scheduled", 2)] * len(meant)
     assert [name for name in "abc" if world.outcome(name) is None] == meant
-
-
-def test_a_range_and_cancelled_tasks(client: TaskClient) -> None:
-    span = {"start": NOON, "end": NOON + timedelta(hours=2)}
-    assert ids(client.redrive_many(**span, status="cancelled"), Changed) == ["off"]  # type: ignore[arg-type]
-    assert ids(client.redrive_many(**span), Changed) == ["a", "b", "c"]  # type: ignore[arg-type]
+    assert list(client.redrive_many(BUCKET, **filters)) == []  # type: ignore[arg-type]
 
 
 def test_all_that_wait_are_cancelled(world: World, client: TaskClient) -> None:
@@ -109,12 +89,7 @@ def test_all_that_wait_are_cancelled(world: World, client: TaskClient) -> None:
     [
         (lambda client, world: client.redrive("a"), "it is scheduled now"),
         (lambda client, world: client.store.delete("a"), "it was deleted"),
-        (
-            lambda client, world: client.store.write(
-                ConditionalUpdate(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})
-            ),
-            "it is in another bucket now, 2026-12-31#12:00",
-        ),
+        (lambda client, world: client.store.write(MOVE), "it is in another bucket now, 2026-12-31#12:00"),
     ],
 )
 @pytest.mark.parametrize("dry_run", [False, True])
@@ -135,18 +110,6 @@ def test_another_client_was_faster_than_the_list(
     results = {result.task_id: result for result in client.redrive_many(BUCKET, dry_run=dry_run)}
     assert results["a"] == Skipped("a", reason)
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
-
-
-def test_another_client_is_faster_than_the_write(world: World, client: TaskClient) -> None:
-    def other() -> None:
-        world.clock.forward(seconds=1)
-        client.run_now("a")
-        world.clock.forward(seconds=1)
-
-    be_first(world, other)
-    (skipped,) = [result for result in client.redrive_many(BUCKET) if isinstance(result, Skipped)]
-    assert skipped == Skipped("a", "it is scheduled now")
-    assert world.row("a")["run"] == 2, "redriven once, not twice"
 
 
 def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world: World, client: TaskClient) -> None:
@@ -264,11 +227,8 @@ def test_a_batch_whose_answer_got_lost(readable: bool) -> None:
     client, batches = waiting(30)
     batches.unanswered, batches.then_unreadable = True, not readable
     found = list(client.cancel_many("2026-12-31#13:00"))
-    if readable:
-        assert {type(result) for result in found} == {Changed}, "the rows show it"
-    else:
-        assert {type(result) for result in found} == {ChangeUnknown}
-        assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, ChangeUnknown))
+    assert {type(result) for result in found} == {Changed if readable else ChangeUnknown}, "as the rows show it"
+    assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, ChangeUnknown))
     assert (len(found), batches.single) == (30, [])
 
 
@@ -287,21 +247,3 @@ def test_a_batch_that_was_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(unchanged) <= 25
     assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)
     assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
-
-
-def test_memory_does_not_grow_with_the_number_of_tasks(world: World, client: TaskClient) -> None:
-    bucket = Bucket(minute_of(world.clock()) - 10)
-    for n in range(6000):
-        world.rigged.put(
-            scheduled_row(f"t{n:05d}", bucket, status="failed", outcome="failed", payload={"x": "y" * 300})
-        )
-    results = client.redrive_many(str(bucket), dry_run=True)
-    for _ in range(1500):
-        next(results)
-    tracemalloc.start()
-    for _ in range(4000):
-        next(results)
-    _, maximum = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert maximum < 6_000_000
-    assert sum(1 for _ in results) == 500

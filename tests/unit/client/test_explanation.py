@@ -92,32 +92,29 @@ def test_one_that_was_cancelled(client: TaskClient) -> None:
 
 def test_one_that_is_due_later(client: TaskClient) -> None:
     client.insert("t", due_at=NOON + timedelta(days=3, minutes=1))
-    found = client.explain("t")
-    assert said(found) == "t is due at 2027-01-03T12:01:00Z, in 3 days; nothing holds it up"
+    assert client.explain("t").sentence == "t is due at 2027-01-03T12:01:00Z, in 3 days; nothing holds it up"
     client.insert("between", due_at=NOON + timedelta(days=3, seconds=10))
     assert "in 3 days; the tick of 2027-01-03#12:01 runs it; nothing" in client.explain("between").sentence
-    client.pause(reason="a release")
-    expected = r"t is due at 2027-01-03T12:01:00Z, in 3 days; but all is paused since \S+Z \(a release\)"
-    assert re.fullmatch(expected, client.explain("t").sentence)
 
 
-def test_one_between_its_due_time_and_its_tick(world: World, client: TaskClient) -> None:
+def test_one_between_its_due_time_and_its_tick_and_one_that_waits_for_the_next(
+    world: World, client: TaskClient
+) -> None:
     client.insert("t", due_at=SOON)
+    client.insert("u", due_at=NOON + timedelta(minutes=1))
     world.clock.to(NOON + timedelta(seconds=55))
     assert client.explain("t").sentence == "t is due since 2026-12-31T12:00:50Z: the tick of 2026-12-31#12:01 runs it"
-
-
-def test_one_that_is_due_and_waits_for_a_tick(world: World, client: TaskClient) -> None:
-    client.insert("t", due_at=NOON + timedelta(minutes=1))
     world.clock.to(NOON + timedelta(seconds=61))
-    assert client.explain("t").sentence == (
-        "t is due since 2026-12-31T12:01:00Z: the next tick runs it, at 2026-12-31T12:02:00Z"
+    assert client.explain("u").sentence == (
+        "u is due since 2026-12-31T12:01:00Z: the next tick runs it, at 2026-12-31T12:02:00Z"
     )
 
 
 def test_one_that_waits_because_all_is_paused(world: World, client: TaskClient) -> None:
     client.insert("t", due_at=SOON)
     client.pause(reason="a release", by="ada")
+    expected = r"t is due at 2026-12-31T12:00:50Z, .*; but all is paused since \S+Z \(a release\)"
+    assert re.fullmatch(expected, client.explain("t").sentence)
     world.ticks(2)
     expected = r"t is due since 2026-12-31T12:00:50Z, and waits because all is paused since \S+Z \(a release\)"
     assert re.fullmatch(expected, client.explain("t").sentence)
@@ -130,14 +127,12 @@ def test_one_that_waits_because_the_processor_cannot_start(world: World, client:
     assert client.explain("t").sentence.endswith("and waits because the processor can't start: HandlersModule: no")
 
 
-def test_one_that_waits_for_a_pass_at_work(client: TaskClient, world: World) -> None:
+def test_one_that_runs(client: TaskClient, world: World) -> None:
     client.insert("t", due_at=SOON)
     found: list[str] = []
-    client.insert("first", due_at=SOON)
-    world.actions.behaviour["first"] = lambda task, context: found.append(client.explain("t").sentence)
     world.actions.behaviour["t"] = lambda task, context: found.append(client.explain("t").sentence)
     world.next_tick()
-    assert any("t is running since" in one and "attempt 1 of 4; its lease ends at" in one for one in found)
+    assert "t is running since" in found[0] and "attempt 1 of 4; its lease ends at" in found[0]
 
 
 def test_one_whose_bucket_was_drained_without_it(world: World, client: TaskClient) -> None:
@@ -155,19 +150,23 @@ def test_one_whose_process_died(world: World, client: TaskClient) -> None:
     assert "t waits for a tick to make the next attempt: its process died" in client.explain("t").sentence
 
 
-def test_one_that_its_handler_rescheduled_or_its_limit_deferred(world: World, client: TaskClient) -> None:
-    def again(task: Task, context: ActionContext) -> None:
-        raise Reschedule(after=600)
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Reschedule(after=600), "t waits for its 2nd turn, as its handler asked, at 2026-12-31T12:1"),
+        (RateLimited(600, defer=True), "t waits for its rate limit, which allows it at"),
+    ],
+)
+def test_one_that_its_handler_rescheduled_or_its_limit_deferred(
+    world: World, client: TaskClient, error: Exception, expected: str
+) -> None:
+    def ends(task: Task, context: ActionContext) -> None:
+        raise error
 
-    def limited(task: Task, context: ActionContext) -> None:
-        raise RateLimited(600, defer=True)
-
-    world.actions.behaviour = {"turns": again, "limited": limited}
-    client.insert("turns", due_at=SOON)
-    client.insert("limited", due_at=SOON)
+    world.actions.behaviour["t"] = ends
+    client.insert("t", due_at=SOON)
     world.next_tick()
-    assert "turns waits for its 2nd turn, as its handler asked, at 2026-12-31T12:1" in client.explain("turns").sentence
-    assert "limited waits for its rate limit, which allows it at" in client.explain("limited").sentence
+    assert expected in client.explain("t").sentence
 
 
 def test_one_that_nobody_has_read_and_one_that_does_not_exist(world: World, client: TaskClient) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import pytest
-from tests.builders import FakeClock
 from tests.unit.client.support import client_of, fail, started, world_of
 from tests.unit.engine.support import World
 
@@ -57,50 +56,36 @@ def ids(pages: list[HistoryPage]) -> list[str]:
     return [entry.task_id for page in pages for entry in page.entries]
 
 
-def test_a_bucket_is_all_its_shards(mixed: TaskClient) -> None:
+def test_a_bucket_is_all_its_shards_and_a_shard_that_is_named_only_that_one(mixed: TaskClient) -> None:
     page = mixed.history(BUCKET)
     assert page.next_page_token is None
     assert sorted(ids([page])) == sorted(f"{status}-{n}" for status in STATUSES[2:] for n in range(2))
     shards = [entry.bucket for entry in page.entries]
     assert shards == sorted(shards) and len(set(shards)) > 1
-
-
-def test_a_shard_that_is_named_is_only_that_one(mixed: TaskClient) -> None:
     by_shard = [ids([mixed.history(f"{BUCKET}{shard}")]) for shard in ("#1", "#2", "#3")]
-    whole = ids([mixed.history(Bucket.parse(BUCKET))])
-    assert {i for shard in by_shard for i in shard} < set(whole)
+    assert {i for shard in by_shard for i in shard} < set(ids([mixed.history(Bucket.parse(BUCKET))]))
     assert mixed.history(f"{BUCKET}#9").entries == ()
 
 
-@pytest.mark.parametrize("status", STATUSES)
-@pytest.mark.parametrize("limit", [1, 2, 3, 100])
-def test_a_status_is_filtered_for(mixed: TaskClient, status: str, limit: int) -> None:
-    pages = all_pages(mixed, status=status, limit=limit, **RANGE)
-    assert sorted(ids(pages)) == [f"{status}-0", f"{status}-1"]
-    assert {entry.status for page in pages for entry in page.entries} == {status}
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 7, 9, 10, 11, 1000])
+@pytest.mark.parametrize("limit", [1, 2, 3, 9, 10, 1000])
 def test_pages_add_up_whatever_their_size(mixed: TaskClient, limit: int) -> None:
     pages = all_pages(mixed, limit=limit, **RANGE)
     assert ids(pages) == ids(all_pages(mixed, limit=1000, **RANGE))
     assert len(ids(pages)) == len(set(ids(pages))) == 10
     assert all(len(page.entries) == limit for page in pages[:-1])
+    for status in STATUSES:
+        filtered = all_pages(mixed, status=status, limit=limit, **RANGE)
+        assert sorted(ids(filtered)) == [f"{status}-0", f"{status}-1"]
+        assert {entry.status for page in filtered for entry in page.entries} == {status}
 
 
 def test_an_entry_says_what_is_known(mixed: TaskClient) -> None:
     entries = {entry.task_id: entry for entry in mixed.history(**RANGE).entries}
-    failed = entries["failed-0"]
+    failed, view = entries["failed-0"], mixed.get("failed-0")
     assert failed == TaskEntry(
-        task_id="failed-0",
-        bucket=str(mixed.get("failed-0").bucket),
-        status="failed",
-        action="log",
-        due_at=Bucket.parse(BUCKET).instant,
-        finished_at=failed.finished_at,
-        error="it broke",
-        late_milliseconds=mixed.get("failed-0").row["lateMilliseconds"],
-    )
+        task_id="failed-0", bucket=str(view.bucket), status="failed", action="log", due_at=Bucket.parse(BUCKET).instant,
+        finished_at=failed.finished_at, error="it broke", late_milliseconds=view.row["lateMilliseconds"],
+    )  # fmt: skip
     assert failed.finished_at is not None
     assert [entries[task_id].late_milliseconds for task_id in ("running-0", "cancelled-0")] == [None, None]
     assert entries["running-0"].attempt == 1
@@ -167,17 +152,6 @@ def test_a_range_begins_with_its_start_and_ends_before_its_end(client: TaskClien
     assert [i for part in parts for i in part] == ["t1", "t2", "t3", "t4", "t5"]
 
 
-def test_what_lies_in_the_buckets_of_another_grid_is_still_found() -> None:
-    world = world_of(shard_count=4)
-    client = client_of(world)
-    for n in range(20):
-        client.insert(f"t{n}", due_at="2026-12-31T12:07:00Z")
-    world.reconfigure(shard_count=1, tick_minutes=30)
-    world.next_tick()
-    assert len(client.history("2026-12-31#12:07").entries) == 20
-    assert len(client.history(start="2026-12-31T12:00:00Z", end="2026-12-31T13:00:00Z").entries) == 20
-
-
 def test_a_page_costs_no_more_looks_than_it_needs(world: World, client: TaskClient) -> None:
     for n in range(50):
         client.insert(f"t{n:02}", due_at="2026-12-31T12:30:00Z")
@@ -206,17 +180,6 @@ def test_a_long_empty_range_ends_in_several_pages(
     assert [page.next_page_token for page in empty] == [None]
 
 
-def test_a_page_that_was_begun_goes_on_when_tasks_come_and_go(world: World, client: TaskClient) -> None:
-    for i in "bdfh":
-        client.insert(i, due_at="2026-12-31T12:30:00Z")
-    first = client.history(BUCKET, limit=2)
-    world.store.delete("d")  # the page ended with it
-    for i in "aceg":
-        client.insert(i, due_at="2026-12-31T12:30:00Z")
-    rest = client.history(BUCKET, limit=100, page_token=first.next_page_token)
-    assert ids([first, rest]) == ["b", "d", "e", "f", "g", "h"]
-
-
 def test_what_the_index_shows_late_is_put_right() -> None:
     """The index lags: the row has moved, ended or gone, and the entry does not say so yet."""
 
@@ -236,10 +199,8 @@ def test_what_the_index_shows_late_is_put_right() -> None:
     world.store.delete("gone")
     client.reschedule("moved", due_at="2026-12-31T13:00:00Z")
     client.cancel("ended")
-    assert [(e.task_id, e.status) for e in client.history(BUCKET).entries] == [
-        ("ended", "cancelled"),
-        ("waits", "scheduled"),
-    ]
+    shown = {entry.task_id: entry.status for entry in client.history(BUCKET).entries}
+    assert shown == {"ended": "cancelled", "waits": "scheduled"}
     assert [e.task_id for e in client.history(BUCKET, status="scheduled").entries] == ["waits"]
 
 
@@ -307,57 +268,34 @@ def test_attempts_of_ended_tasks_are_read_where_they_are_asked_for(several: Task
     assert shown == {task_id: int(task_id[2:]) % 4 for task_id in shown} and len(shown) == 30
 
 
-def test_a_bulk_change_takes_the_same_filters(several: TaskClient) -> None:
-    for asked, expected in (
-        ({"prefix": "a-"}, ["a-00", "a-02", "a-04", "a-06", "a-08"]),
-        ({"schedule_id": "s3"}, ["a-08", "b-03"]),
-        ({"prefix": "b-", "action": "mail", "status": "scheduled"}, ["b-03", "b-09"]),
-        ({"status": "unscheduled"}, []),
-    ):
-        would = several.cancel_many(BUCKET, dry_run=True, **asked)  # type: ignore[arg-type]
-        assert sorted(one.task_id for one in would) == expected
-
-
 # -- types -----------------------------------------------------------------------------------------------------------
 
 
-def test_all_pages_of_a_history_are_read_as_they_are_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
-    store, clock = MemoryStore(), FakeClock()
-    client = TaskClient(store, clock=clock)
+def test_all_pages_of_a_history_are_read_as_they_are_consumed(world: World, client: TaskClient) -> None:
     for n in range(450):
         client.insert(f"t{n:03}", task_date_time=f"2026-12-31#13:{n % 5:02}")
-    read: list[str] = []
-    poll = store.query_bucket
-    monkeypatch.setattr(store, "query_bucket", lambda bucket, **how: read.append(str(bucket)) or poll(bucket, **how))
+    world.rigged.forget()
     how = {"start": "2026-12-31T13:00:00Z", "end": "2026-12-31T14:00:00Z"}
     entries = client.iter_history(**how)
-    assert read == [], "nothing before the first is asked for"
+    assert world.rigged.polls == [], "nothing before the first is asked for"
     first = next(entries)
-    assert len(set(read)) < 20, "not the whole hour for the first"
+    assert len(set(world.rigged.polls)) < 20, "not the whole hour for the first"
     found = [first, *entries]
     assert [entry.task_id for entry in found] == sorted(
         (f"t{n:03}" for n in range(450)), key=lambda task_id: (int(task_id[1:]) % 5, task_id)
     )
     client.cancel("t007")
     assert [entry.task_id for entry in client.iter_history(**how, status=Status.CANCELLED)] == ["t007"]
-    assert [entry.task_id for entry in client.iter_history("2026-12-31#13:02", status="cancelled")] == ["t007"]
 
 
-def test_a_status_is_an_enum_and_text() -> None:
-    client = TaskClient(MemoryStore())
-    client.insert("t")
-    view = client.get("t")
-    assert view.status is Status.UNSCHEDULED
-    assert view.status == "unscheduled"
-    assert type(view.to_row()["status"]) is str
+def test_a_status_is_an_enum_and_text(client: TaskClient) -> None:
+    view = client.insert("t", task_date_time=BUCKET)
+    (entry,) = client.history(BUCKET).entries
+    assert view.status is entry.status is Status.SCHEDULED
+    assert view.status == "scheduled"
+    assert type(view.to_row()["status"]) is type(entry.to_row()["status"]) is str
     client.store.create({"taskId": "odd", "status": "paused"})
     assert client.get("odd").status == "paused"
-    client.insert("u", task_date_time="2026-12-31#13:00", action="log")
-    client.store.delete("u")
-    client.store.create({"taskId": "u", "taskDateTime": "2026-12-31#13:00", "status": "scheduled", "attempt": 0})
-    (entry,) = client.history("2026-12-31#13:00").entries
-    assert entry.status is Status.SCHEDULED
-    assert type(entry.to_row()["status"]) is str
 
 
 def test_a_map_of_a_task_has_the_names_that_insert_many_takes() -> None:

@@ -14,14 +14,9 @@ from dynatick import InvalidInput, Refused, cli
 
 SOON = "2026-12-31T12:30:00Z"
 NAMES = {
-    "due_at": "dueAt",
-    "DueAt": "dueAt",
-    "run_at": "dueAt",
-    "scheduledFor": "dueAt",
-    "taskdatetime": "taskDateTime",
-    "delay_seconds": "delaySeconds",
+    "due_at": "dueAt", "scheduledFor": "dueAt", "taskdatetime": "taskDateTime", "delay_seconds": "delaySeconds",
     "ScheduleExpression": "scheduleExpression",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -68,9 +68,8 @@ def test_what_an_interface_takes_is_a_task_and_never_early(
         publish_settings(store, grid, now=NOW, defaults=Defaults())
     client = TaskClient(store, clock=lambda: NOW)
     try:
-        composed = compose(
-            NewTask.from_row({"taskId": "x", **row}), client._settings_cache, now=NOW, check_actions=True
-        )
+        task = NewTask.from_row({"taskId": "x", **row})
+        composed = compose(task, client._settings_cache, now=NOW, check_actions=True)
     except InvalidInput as error:
         assert str(error)
         assert len(str(error)) < 2000
@@ -82,10 +81,10 @@ def test_what_an_interface_takes_is_a_task_and_never_early(
         change = normalise(stored, now=NOW, grid=grid, defaults=Defaults())
         assert "outcome" not in change.set, change.set.get("error")
         return
-    task = Task.from_row(stored)
-    assert task.bucket.minute > minute_of(NOW)
-    assert task.bucket.minute % tick_minutes == 0
-    assert task.bucket.instant >= task.due_at
+    placed = Task.from_row(stored)
+    assert placed.bucket.minute > minute_of(NOW)
+    assert placed.bucket.minute % tick_minutes == 0
+    assert placed.bucket.instant >= placed.due_at
     assert stored.keys() <= OWN_ATTRIBUTES | {*row}
 
 

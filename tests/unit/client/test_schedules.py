@@ -106,6 +106,9 @@ def test_insert_may_begin_paused(world: World) -> None:
     assert (made.state, made.next_occurrence_at, world.row("s").get("taskDateTime")) == ("DISABLED", None, None)
     world.next_tick(120)
     assert world.actions.ran == []
+    asked = world.schedules.run_now("s")
+    world.ticks(1)
+    assert world.actions.ran == [(asked.task_id, 1, 1)], "run now is possible while it is paused"
     resumed = world.schedules.resume("s")
     assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(180))
 
@@ -140,21 +143,16 @@ REFUSED = [
     ({"schedule_id": "x" * 985}, "expected at most 984 bytes for a schedule, this has 985"),
     ({"expression": None}, "scheduleExpression: None is not accepted; expected"),
     ({"expression": "every day"}, "scheduleExpression: 'every day' is not accepted; expected"),
-    ({"expression": "rate(0 minutes)"}, "scheduleExpression: 'rate(0 minutes)' is not accepted"),
-    ({"expression": "0 9 * * 1"}, "that is Unix cron; write cron(0 9 ? * MON *)"),
     ({"expression": "at(2026-12-31T11:00:00)"}, "it never runs after 2026-12-31T12:00:0"),
     ({"timezone": "Mars/Olympus"}, "scheduleExpressionTimezone: 'Mars/Olympus' is not accepted; expected"),
-    ({"start_date": datetime(2027, 1, 1)}, "startDate: "),  # noqa: DTZ001
     ({"start_date": "tomorrow"}, "startDate: 'tomorrow' is not accepted; expected"),
-    ({"end_date": "2026-12-31T11:00:00Z"}, "endDate: '2026-12-31T11:00:00Z' is not accepted; it never runs"),
     ({"start_date": "2027-01-02T00:00:00Z", "end_date": "2027-01-01T00:00:00Z"},
      "endDate: '2027-01-01T00:00:00Z' is not accepted; expected it not to be before startDate, 2027-01-02T00:00:00Z"),
     ({"flexible_time_window": 1441}, "flexibleTimeWindow: 1441 is not accepted"),
     ({"catch_up": "some"}, "catchUp: 'some' is not accepted; expected one of latest, all, none"),
     ({"overlap": "never"}, "overlap: 'never' is not accepted; expected one of skip, allow, bufferOne"),
-    *(({"expected_within_seconds": wrong},
-       f"expectedWithinSeconds: {wrong} is not accepted; expected a whole number of seconds from 1 to 86400")
-      for wrong in (0, 86_401, 1.5, True)),
+    ({"expected_within_seconds": 0},
+     "expectedWithinSeconds: 0 is not accepted; expected a whole number of seconds from 1 to 86400"),
     ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted; expected one of"),
     ({"action": "webhook", "payload": {"url": 7}}, "payload.url: 'a number' is not accepted; "),
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map"),
@@ -189,7 +187,6 @@ OVERLAP_LEAVES_OUT = (
 WARNED: list[tuple[str, dict[str, Any], list[str]]] = [
     ("rate(2 minutes)", {}, [OFTEN + "overlap decides which are made"]),
     ("rate(2 minutes)", {"overlap": "allow"}, [OFTEN + "each of them is made"]),
-    ("cron(0/2 * * * ? *)", {}, [OFTEN + "overlap decides which are made"]),
     ("rate(7 minutes)", {}, ["its interval of 7 min is not a multiple of the tick interval, 5 min: "
                              "each occurrence starts at the first tick after its time"]),
     ("cron(7 * * * ? *)", {}, [BETWEEN.format(5, "2026-12-31T12:07:00Z")]),
@@ -201,11 +198,10 @@ WARNED: list[tuple[str, dict[str, Any], list[str]]] = [
      ["01:30 comes twice on 2027-11-07: runs once, at the first 01:30 (America/Los_Angeles)"]),
     (HOURLY, {"catch_up": "all"},
      ["catchUp all with overlap skip: of several late occurrences only the first is made; set overlap allow"]),
-    # a deadline shorter than a tick; as long as one; and of occurrences that overlap leaves out
+    # a deadline shorter than a tick, and one of occurrences that overlap leaves out
     (HOURLY, {"expected_within_seconds": 120},
      ["its expectedWithinSeconds, 120, is shorter than the tick interval, 5 min: "
       "an occurrence between ticks may be overdue before it begins"]),
-    (HOURLY, {"expected_within_seconds": 300}, []),
     ("rate(2 minutes)", {"expected_within_seconds": 600},
      [OFTEN + "overlap decides which are made", OVERLAP_LEAVES_OUT]),
     ("rate(2 minutes)", {"expected_within_seconds": 600, "overlap": "allow"}, [OFTEN + "each of them is made"]),
@@ -231,13 +227,8 @@ def test_what_may_surprise_is_said(
 # -- get and list ----------------------------------------------------------------------------------------------------
 
 
-def test_get_knows_schedules_only(world: World) -> None:
-    world.client.insert("task")
-    for schedule_id in ("task", "none"):
-        with pytest.raises(ScheduleNotFound, match=f"taskId: there is no schedule '{schedule_id}'"):
-            world.schedules.get(schedule_id)
-    with pytest.raises(InvalidInput, match="taskId"):
-        world.schedules.get("_dynatick#settings")
+def test_get_refuses_an_id_of_ours(world: World) -> None:
+    assert "taskId: '_dynatick#settings' is not accepted" in refusal(lambda: world.schedules.get("_dynatick#settings"))
 
 
 def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
@@ -249,18 +240,16 @@ def test_get_shows_one_that_cannot_be_understood(world: World) -> None:
     assert world.reported() == []
 
 
-@pytest.mark.parametrize("catch_up", [7, True, ["all"], {"a": 1}, None, "sometimes"])
-def test_get_shows_whatever_a_row_holds(world: World, catch_up: object) -> None:
+def test_get_shows_whatever_a_row_holds(world: World) -> None:
     world.put(taskId="s", scheduleExpression=HOURLY)
     row = {
-        **world.row("s"), "catchUp": catch_up, "missed": "?", "earlier": 5, "ranNow": "x", "backfilled": [{}, 7],
+        **world.row("s"), "catchUp": ["all"], "missed": "?", "earlier": 5, "ranNow": "x", "backfilled": [{}, 7],
         "missedOccurrences": "many",
     }  # fmt: skip
     assert isinstance(world.store, MemoryStore)
     world.store.put(row)
     view = world.schedules.get("s")
-    assert view.row == row
-    assert view.missed_occurrences == 0
+    assert (view.row, view.missed_occurrences) == (row, 0)
 
 
 def test_list_by_state_and_page(world: World) -> None:
@@ -290,22 +279,20 @@ def test_list_by_state_and_page(world: World) -> None:
 def test_update_changes_what_is_given(world: World) -> None:
     before = world.schedules.insert("s", "rate(1 hour)", payload={"n": 1}, overlap="allow", attributes={"team": "blue"})
     after = world.schedules.update(
-        "s", payload={"n": 2}, flexible_time_window=10, retry_policy={"minBackoffSeconds": 9}
+        "s",
+        payload={"n": 2},
+        flexible_time_window=10,
+        retry_policy={"minBackoffSeconds": 9},
+        expected_within_seconds=60,
     )
     assert (after.payload, after.flexible_time_window, after.expression) == ({"n": 2}, 10, "rate(1 hour)")
     assert (after.overlap, after.attributes, after.row["revision"]) == ("allow", {"team": "blue"}, 1)
     assert (after.start_date, after.row["createdAt"]) == (before.start_date, before.row["createdAt"])
-    less = world.schedules.update("s", payload=None, flexible_time_window=None, overlap=None, retry_policy=None)
-    assert (less.payload, less.flexible_time_window, less.overlap, "retryPolicy" in less.row) == ({}, 0, "skip", False)
-
-
-def test_update_leaves_made_occurrences_alone(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)", payload={"n": 1}, overlap="allow")
-    asked = world.schedules.run_now("s")
-    world.schedules.update("s", payload={"n": 2})
-    assert world.row(asked.task_id)["payload"] == {"n": 1}
-    world.next_tick()
-    assert world.row("s#1#2026-12-31T12:01:00Z")["payload"] == {"n": 2}
+    assert after.expected_within_seconds == 60
+    removed = ("payload", "flexible_time_window", "overlap", "retry_policy", "expected_within_seconds")
+    less = world.schedules.update("s", **dict.fromkeys(removed))
+    assert (less.payload, less.flexible_time_window, less.overlap) == ({}, 0, "skip")
+    assert less.row.keys().isdisjoint({"retryPolicy", "expectedWithinSeconds"})
 
 
 def test_update_in_a_version(world: World) -> None:
@@ -316,20 +303,17 @@ def test_update_in_a_version(world: World) -> None:
         world.schedules.update("s", payload={"n": 2}, version=seen)
 
 
+# What an insert refuses, too, is tested there.
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
         ({"colour": "red"}, "colour: 'red' is not accepted; expected any of expression, timezone, start_date"),
         ({"expression": None}, "scheduleExpression: None is not accepted; a schedule has one; delete the schedule to"),
-        ({"expression": "rate(soon)"}, "scheduleExpression: 'rate(soon)' is not accepted"),
         ({"end_date": "2026-12-31T12:00:00Z"}, "endDate: '2026-12-31T12:00:00Z' is not accepted; it never runs"),
         ({"start_date": 1.5e300}, "startDate: 1.5e+300 is not accepted"),
         ({"payload": "x"}, "payload: 'a str' is not accepted; expected a map"),
-        ({"action": "unheard-of"}, "action: 'unheard-of' is not accepted"),
         ({"action": "webhook"}, "payload.url: "),
         ({"retry_policy": []}, "retryPolicy: [] is not accepted"),
-        ({"overlap": "x"}, "overlap: 'x' is not accepted"),
-        ({"expected_within_seconds": -1}, "expectedWithinSeconds: -1 is not accepted"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -349,18 +333,14 @@ def test_pause_and_resume(world: World) -> None:
     assert (paused.state, paused.state_reason, paused.next_occurrence_at) == ("DISABLED", "stocktaking", None)
     assert "taskDateTime" not in world.row("s")
     world.ticks(3)
-    assert world.reported() == [
-        ("12:01", "completed"), ("12:02", "completed"),
-        ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
-    ]  # fmt: skip
+    until = [("12:01", "completed"), ("12:02", "completed")]
+    until += [(minute, "missed (paused)") for minute in ("12:03", "12:04", "12:05")]
+    assert world.reported() == until
     assert [run.instant for run in world.schedules.preview("s", 1)] == [at(6)]  # as if it were resumed
     resumed = world.schedules.resume("s")
     assert (resumed.state, resumed.state_reason, resumed.next_occurrence_at) == ("ENABLED", None, at(6))
     world.ticks(1)
-    assert world.reported()[2:] == [
-        ("12:03", "missed (paused)"), ("12:04", "missed (paused)"), ("12:05", "missed (paused)"),
-        ("12:06", "completed"),
-    ]  # fmt: skip
+    assert world.reported() == [*until, ("12:06", "completed")]
 
 
 def test_pausing_again_changes_the_reason_only(world: World) -> None:
@@ -380,12 +360,9 @@ def test_text_that_no_table_takes_is_refused(world: World) -> None:
     client.schedules.insert("s", HOURLY)
     row = {"taskId": "x", "scheduleExpression": HOURLY, "scheduleState": "DISABLED", "stateReason": "\ud800"}
     expected = "'\\ud800' is not accepted; expected text that UTF-8 can hold (no lone surrogates)"
-    calls: dict[str, Callable[[], object]] = {
-        "pause": lambda: client.schedules.pause("s", "\ud800"),
-        "insert": lambda: client.schedules.insert("t", HOURLY, enabled=False, reason="\ud800"),
-        "compose": lambda: client.schedules.compose(row),
-    }
-    assert {name: refusal(call) for name, call in calls.items()} == dict.fromkeys(calls, f"stateReason: {expected}")
+    assert refusal(lambda: client.schedules.pause("s", "\ud800")) == f"stateReason: {expected}"
+    assert refusal(lambda: client.schedules.insert("t", HOURLY, reason="\ud800")) == f"stateReason: {expected}"
+    assert refusal(lambda: client.schedules.compose(row)) == f"stateReason: {expected}"
     assert refusal(lambda: client.schedules.update("s", action="\ud800")) == f"action: {expected}"
     assert "stateReason: 7 is not accepted; expected text" in refusal(lambda: client.schedules.pause("s", 7))
     (refused,) = client.insert_rows([row])
@@ -431,12 +408,6 @@ def test_delete_ends_it_and_leaves_what_was_made(world: World) -> None:
     world.schedules.delete("s")
     world.ticks(3)
     assert world.actions.ran == [("s#1#2026-12-31T12:01:00Z", 1, 1)]
-    with pytest.raises(ScheduleNotFound):
-        world.schedules.delete("s")
-    world.client.insert("task")
-    with pytest.raises(ScheduleNotFound):
-        world.schedules.delete("task")
-    assert world.client.get("task").task_id == "task"
 
 
 # -- run now ---------------------------------------------------------------------------------------------------------
@@ -456,13 +427,6 @@ def test_run_now_is_beside_the_expression(world: World) -> None:
     assert world.schedules.get("s").next_occurrence_at == at(60)
 
 
-def test_run_now_is_possible_while_it_is_paused(world: World) -> None:
-    world.schedules.insert("s", HOURLY, enabled=False)
-    world.schedules.run_now("s")
-    world.ticks(1)
-    assert world.reported() == [("12:00", "completed")]
-
-
 def test_a_run_due_when_it_was_created_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock shows the same millisecond."""
     world = World()
@@ -472,22 +436,6 @@ def test_a_run_due_when_it_was_created_is_none_of_it(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     world.clock.to(at(61))
     assert world.reported() == world.reported(start=NOON) == []
-
-
-def test_run_now_counts_for_no_overlap(world: World) -> None:
-    """The run of the expression is made though the other has not ended; each is its own task."""
-    world.schedules.insert("s", "rate(1 minute)")
-    world.schedules.run_now("s")
-    world.ticks(1)
-    assert sorted(world.actions.ran) == [("s#1#2026-12-31T12:00:00Z#now", 1, 1), ("s#1#2026-12-31T12:01:00Z", 1, 1)]
-
-
-# -- preview ---------------------------------------------------------------------------------------------------------
-
-
-def test_preview_ends_where_the_schedule_does(world: World) -> None:
-    world.schedules.insert("s", "rate(1 hour)", end_date=at(121))
-    assert len(world.schedules.preview("s", 1000)) == 3
 
 
 # -- backfill --------------------------------------------------------------------------------------------------------
@@ -572,14 +520,6 @@ def test_history_of_a_range(world: World) -> None:
     assert [when for when, _ in world.reported(start=Bucket.parse("2026-12-31#12:05"))] == ["12:05", "12:06"]
 
 
-def test_history_knows_earlier_definitions(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)")
-    world.ticks(2)
-    world.schedules.update("s", expression="cron(0/5 * * * ? *)")
-    world.ticks(8)
-    assert world.reported() == [(when, "completed") for when in ("12:01", "12:02", "12:05", "12:10")]
-
-
 def test_history_knows_what_was_changed_by_hand(world: World) -> None:
     def by_hand(**values: object) -> None:
         world.put(**{**world.row("s"), **values})
@@ -608,19 +548,16 @@ def test_history_of_what_is_gone_and_what_is_due(world: World) -> None:
     assert [run.instant for run in world.schedules.preview("s", 2)] == [at(3), at(4)], "it begins with what is due"
 
 
-def test_history_of_one_that_has_ended(world: World) -> None:
+def test_history_and_preview_of_one_that_ends(world: World) -> None:
     world.schedules.insert("s", "rate(1 minute)", end_date=at(2))
+    assert len(world.schedules.preview("s", 1000)) == 2
     world.ticks(5)
     assert world.schedules.get("s").state == "COMPLETED"
     assert world.reported() == [("12:01", "completed"), ("12:02", "completed")]
     assert world.schedules.preview("s") == []
 
 
-@pytest.mark.parametrize("malformed", [
-    {"scheduleExpression": "rate(5 parsecs)"}, {"cronExpression": 5}, {"scheduleExpressionTimezone": "Mars/Olympus"},
-    {"startDate": "soon"}, {"overlap": "perhaps"},
-    {"endDate": "1990-01-01T00:00:00Z", "startDate": "1991-01-01T00:00:00Z"},
-])  # fmt: skip
+@pytest.mark.parametrize("malformed", [{"scheduleExpression": "rate(5 parsecs)"}, {"startDate": "soon"}])
 def test_history_of_one_that_was_edited_by_hand_into_a_malformed_row(world: World, malformed: dict[str, Any]) -> None:
     world.put(taskId="s", scheduleExpression="rate(1 minute)")
     world.ticks(2)
@@ -640,15 +577,14 @@ def backfill(start: object, end: object) -> Callable[[Any], object]:
         (lambda s: s.list("on"), "scheduleState: 'on' is not accepted; expected one of ENABLED, DISABLED, COMPLETED, "),
         (lambda s: s.list(limit=0), "limit: 0 is not accepted; expected a number from 1 to 1000"),
         (lambda s: s.list(page_token="x"), "pageToken: 'x' is not accepted; expected the token of the page before"),
-        (lambda s: s.list(page_token=7), "pageToken: 7 is not accepted"),
         (lambda s: s.list("ENABLED", page_token="DISABLED:a"), "pageToken: 'DISABLED:a' is not accepted"),
         (lambda s: s.list(page_token="ENABLED:" + "x" * 3000), "pageToken: "),
-        *((lambda s, count=count: s.preview("s", count), "count: ") for count in (0, 1001, "3", True)),
+        (lambda s: s.preview("s", 0), "count: "),
+        (lambda s: s.preview("s", 1001), "count: "),
         (backfill(at(60), at(120)), "end: '2026-12-31 14:00:00+00:00' is not accepted; expected a time not"),
         (backfill(at(-60), at(-120)), "end: '2026-12-31 10:00:00+00:00' is not accepted; expected a time not"),
         (backfill(at(-31 * 1440), NOON), "expected at most 1000 occurrences in the range: split it"),
         (backfill("yesterday", NOON), "start: 'yesterday' is not accepted"),
-        (backfill(datetime(2026, 1, 1), NOON), "start: "),  # noqa: DTZ001
         (backfill(NOON, None), "end: None is not accepted"),
         (lambda s: s.history("s", start=at(60)), "expected a time not before start, 2026-12-31 13:00:00+00:00"),
         (lambda s: s.history("s", start="x"), "start: 'x' is not accepted"),
@@ -662,25 +598,30 @@ def test_reads_and_backfill_refuse_by_name(world: World, call: Callable[[Any], o
 
 # -- all of them -----------------------------------------------------------------------------------------------------
 
-VERBS: dict[str, Callable[[Any], object]] = {
+Call = Callable[[Any], object]
+VERBS: dict[str, Call] = {
     "update": lambda schedules: schedules.update("s", payload={}),
     "pause": lambda schedules: schedules.pause("s"),
     "resume": lambda schedules: schedules.resume("s"),
     "run": lambda schedules: schedules.run_now("s"),
     "backfill": lambda schedules: list(schedules.backfill("s", start=NOON, end=at(1))),
 }
-POLLS: dict[str, Callable[[Any], object]] = {
+IN_ANY_STATE: dict[str, Call] = {
     "get": lambda schedules: schedules.get("s"),
     "preview": lambda schedules: schedules.preview("s"),
     "history": lambda schedules: schedules.history("s"),
+    "delete": lambda schedules: schedules.delete("s"),
 }
 
 
-@pytest.mark.parametrize("verb", [*VERBS, *POLLS, "delete"])
-def test_a_schedule_that_is_not_there(world: World, verb: str) -> None:
-    call = {**VERBS, **POLLS, "delete": lambda schedules: schedules.delete("s")}[verb]
+@pytest.mark.parametrize("call", [*VERBS.values(), *IN_ANY_STATE.values()], ids=[*VERBS, *IN_ANY_STATE])
+@pytest.mark.parametrize("there", [None, "a task"])
+def test_a_schedule_that_is_not_there(world: World, call: Call, there: str | None) -> None:
+    if there:
+        world.client.insert("s")
     with pytest.raises(ScheduleNotFound, match="taskId: there is no schedule 's'"):
         call(world.schedules)
+    assert (world.store.get("s") is not None) is (there is not None)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -723,45 +664,23 @@ def test_what_is_for_tasks_is_not_for_schedules(world: World, verb: str, state: 
     assert world.row("s") == before
 
 
-def test_what_counts_tasks_counts_no_schedules(world: World) -> None:
+def test_what_lists_or_changes_tasks_of_a_bucket_leaves_schedules_alone(world: World) -> None:
+    bucket = "2026-12-31#12:01"
     world.schedules.insert("s", "rate(1 minute)")
-    world.client.insert("task", delay_seconds=1)
-    assert (world.client.get("s").status, world.client.get("s").bucket) == ("recurring", "2026-12-31#12:01")
-    assert [entry.task_id for entry in world.client.history("2026-12-31#12:01").entries] == ["task"]
-    (counts,) = world.client.bucket_counts("2026-12-31#12:01")
-    assert counts.counts == {"scheduled": 1}
+    for task_id in ("off", "task"):
+        world.client.insert(task_id, delay_seconds=1)
+    assert (world.client.get("s").status, world.client.get("s").bucket) == ("recurring", bucket)
+    assert [one.task_id for one in world.client.cancel_many(bucket, prefix="off")] == ["off"]
+    assert [one.task_id for one in world.client.cancel_many(bucket, dry_run=True)] == ["task"]
+    (counts,) = world.client.bucket_counts(bucket)
+    assert counts.counts == {"scheduled": 1, "cancelled": 1}
     world.ticks(1)
-    entries = world.client.history("2026-12-31#12:01").entries
-    assert [(entry.task_id, entry.schedule_id) for entry in entries] == [
-        ("s#1#2026-12-31T12:01:00Z", "s"), ("task", None),
+    assert [(entry.task_id, entry.schedule_id) for entry in world.client.history(bucket).entries] == [
+        ("off", None), ("s#1#2026-12-31T12:01:00Z", "s"), ("task", None),
     ]  # fmt: skip
 
 
-def test_many_changes_of_a_bucket_leave_schedules_alone(world: World) -> None:
-    world.schedules.insert("s", "rate(1 minute)")
-    world.client.insert("task", delay_seconds=1)
-    changed = list(world.client.cancel_many("2026-12-31#12:01"))
-    assert [one.task_id for one in changed] == ["task"]
-    assert world.schedules.get("s").state == "ENABLED"
-
-
 # -- occurrences that must complete in time ----------------------------------------------------------------------------
-
-
-def test_expected_within_seconds_is_inserted_updated_and_removed(world: World) -> None:
-    made = world.schedules.insert("s", HOURLY, action="log", expected_within_seconds=600)
-    assert made.expected_within_seconds == 600
-    assert made.row["expectedWithinSeconds"] == 600
-    assert world.schedules.update("s", expected_within_seconds=60).expected_within_seconds == 60
-    less = world.schedules.update("s", expected_within_seconds=None)
-    assert (less.expected_within_seconds, "expectedWithinSeconds" in less.row) == (None, False)
-
-
-def test_a_raw_row_with_a_malformed_one_is_refused_with_the_reason(world: World) -> None:
-    world.put(taskId="s", scheduleExpression=HOURLY, expectedWithinSeconds="soon")
-    row = world.row("s")
-    assert (row["outcome"], row["scheduleState"]) == ("failed", "FAILED")
-    assert str(row["error"]).startswith("expectedWithinSeconds: 'soon' is not accepted; expected a whole number")
 
 
 def test_the_history_says_whether_each_was_in_time(world: World) -> None:

@@ -82,8 +82,3 @@ def test_it_reads_no_more_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     world.next_tick()
     found = client_of(world).status()
     assert (found.completed, found.until - found.since) == (5, timedelta(hours=5)), "one hour of the past was enough"
-
-
-def test_its_document(client: TaskClient) -> None:
-    row = client.status().to_row()
-    assert {"state", "health", "nextTick", "since", "until", "dueNow", "waiting", "failures", "latenessMs"} <= set(row)

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World
 
 from dynatick import MemoryStore, TaskClient
@@ -43,6 +42,7 @@ def test_ticks_with_work_and_idle_ones_in_between(world: World, client: TaskClie
     assert reported(client.ticks()) == [
         "idle 12:00 to 12:03: 4", "pass 12:04 claimed 2", "idle 12:05 to 12:07: 3", "pass 12:08 claimed 1",
     ]  # fmt: skip
+    assert reported(client.ticks(timedelta(minutes=1))) == ["pass 12:08 claimed 1"], "of the last minute"
     (view,) = [entry for entry in client.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
     assert (view.shard, view.continuation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
     assert view.started_at == NOON + timedelta(minutes=4, milliseconds=200)
@@ -104,19 +104,6 @@ def test_a_cursor_that_is_malformed_hides_no_pass(world: World, client: TaskClie
     assert client.doctor().missed_ticks == 0
 
 
-def test_each_shard_has_its_own_line() -> None:
-    world = world_of(shard_count=2)
-    client = client_of(world)
-    for shard, task_id in enumerate(("t0", "t2")):
-        client.insert(task_id, task_date_time=f"2026-12-31#12:01{'#1' if shard else ''}")
-    world.next_tick()
-    passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
-    assert [(view.tick, view.shard, view.claimed) for view in passes] == [
-        ("2026-12-31#12:01", 0, 1),
-        ("2026-12-31#12:01", 1, 1),
-    ]
-
-
 def test_a_pass_that_went_on_is_told_in_its_parts(world: World, client: TaskClient) -> None:
     world.life = timedelta(seconds=20)
     # Whichever is the first: nothing is claimed after it, though there is time to record what ends.
@@ -131,19 +118,3 @@ def test_a_pass_that_went_on_is_told_in_its_parts(world: World, client: TaskClie
     # The last part may have found nothing left to do; then it has no record.
     assert all(view.continued for view in passes[:-1])
     assert sum(view.claimed - view.released for view in passes) == 60
-
-
-def test_ticks_of_another_grid_are_found(world: World, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=1)
-    world.next_tick()
-    world.reconfigure(tick_minutes=30)
-    world.clock.forward(minutes=29, seconds=5)
-    world.tick()
-    assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:30 to 12:30: 1"]
-
-
-def test_the_latest_are_those_of_the_last_minutes(world: World, client: TaskClient) -> None:
-    for n in range(10):
-        client.insert(f"t{n}", delay_seconds=1)
-        world.ticks(1)
-    assert reported(client.ticks(timedelta(minutes=3))) == [f"pass 12:{n:02} claimed 1" for n in (8, 9, 10)]

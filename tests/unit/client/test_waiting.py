@@ -37,12 +37,6 @@ def test_a_task_is_waited_for_until_it_has_ended(w: World, client: TaskClient) -
     assert client.wait("t", pause=lambda seconds: pytest.fail("it has ended")).status == "completed"
 
 
-def test_one_that_fails_is_returned(w: World, client: TaskClient) -> None:
-    w.actions.behaviour["t"] = fails
-    client.insert("t", due_at=NOON + MINUTE, retry_policy={"maximumRetryAttempts": 0})
-    assert client.wait("t", pause=lambda seconds: w.next_tick() and None).error == "ValueError: no"
-
-
 def test_time_is_up(w: World, client: TaskClient) -> None:
     client.insert("t", due_at=NOON + timedelta(hours=1))
     waited: list[float] = []

@@ -89,14 +89,6 @@ def test_updates_with_several_removes_are_sent_singly_to_an_engine_that_accepts_
     assert alone == ["two", "three"]
 
 
-def test_an_update_with_too_long_a_statement_is_sent_singly(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = DynamoStore("tasks", region="us-east-1")
-    monkeypatch.setattr(store, "write", lambda change: Written())
-    long = ConditionalUpdate(task_id="long", set={"n": 1}, remove=tuple(f"{'x' * 900}{n}" for n in range(10)))
-    assert store.write_many([long, ConditionalUpdate(task_id="short", set={"n": 1})]) == [Written()] * 2
-    assert service.batches == [1]
-
-
 @pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])
 def test_a_statement_fits_up_to_the_maximum_length(letters: int, fits: bool) -> None:
     statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
