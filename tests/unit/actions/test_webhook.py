@@ -63,7 +63,7 @@ def test_the_data_is_sent_as_json_with_dynaticks_headers(webhook, server):
 
 @pytest.mark.parametrize(
     ("data", "body"),
-    [({}, b"{}"), ({"data": None}, b"null"), ({"data": []}, b"[]"), ({"data": "é"}, b'"\\u00e9"'),
+    [({}, b"{}"), ({"data": None}, b"null"), ({"data": "é"}, b'"\\u00e9"'),
      ({"data": Decimal("12345678901234567890")}, b"12345678901234567890")],
 )  # fmt: skip
 def test_any_data_can_be_sent(webhook, server, data, body):
@@ -73,28 +73,22 @@ def test_any_data_can_be_sent(webhook, server, data, body):
 
 @pytest.mark.parametrize(
     ("task_id", "sent"),
-    [("plain-1", "plain-1"), ("a b", "a%20b"), ("100%", "100%25"), ("größe", "gr%C3%B6%C3%9Fe"),
-     ("a\r\nX-Injected: 1", "a%0D%0AX-Injected:%201"), ("\x00\x7f", "%00%7F"), ("🕛" * 256, "%F0%9F%95%9B" * 256)],
+    [("a b", "a%20b"), ("100%", "100%25"), ("a\r\nX-Injected: 1", "a%0D%0AX-Injected:%201"), ("\x00\x7f", "%00%7F"),
+     ("🕛" * 256, "%F0%9F%95%9B" * 256)],
 )  # fmt: skip
 def test_a_task_id_is_percent_encoded_in_headers(webhook, server, task_id, sent):
     payload = {"url": server.url}
     call(webhook, payload, a_task(payload, task_id=task_id))
     headers = server.requests[0].headers
-    assert headers["x-dynatick-task-id"] == sent
-    assert headers["idempotency-key"] == f"{sent}#1"
+    assert (headers["x-dynatick-task-id"], headers["idempotency-key"]) == (sent, f"{sent}#1")
     assert "x-injected" not in headers
 
 
 def test_dynaticks_headers_override_the_users(webhook, server):
-    theirs = {
-        "Authorization": "Bearer a b", "X-Empty": "", "content-TYPE": "text/plain", "IDEMPOTENCY-KEY": "mine",
-        "X-Dynatick-Attempt": "99",
-    }  # fmt: skip
-    call(webhook, {"url": server.url, "headers": theirs})
-    sent = {
-        "authorization": "Bearer a b", "x-empty": "", "content-type": "application/json", "idempotency-key": "t-1#1",
-        "x-dynatick-attempt": "1",
-    }  # fmt: skip
+    theirs = {"Authorization": "Bearer a b", "X-Empty": "", "content-TYPE": "text/plain", "X-Dynatick-Attempt": "99"}
+    call(webhook, {"url": server.url, "headers": {**theirs, "IDEMPOTENCY-KEY": "mine"}})
+    sent = {"authorization": "Bearer a b", "x-empty": "", "content-type": "application/json",
+            "idempotency-key": "t-1#1", "x-dynatick-attempt": "1"}  # fmt: skip
     assert sent.items() <= server.requests[0].headers.items()
 
 
@@ -105,35 +99,26 @@ def test_dynaticks_headers_override_the_users(webhook, server):
     ("more", "message"),
     [
         ({"dta": 1}, "payload: unknown 'dta'; expected any of body, data, expectedStatuses, headers, method,"),
-        ({"methods": "GET", "bdy": 1}, "payload: unknown 'bdy', 'methods'; expected any of"),
         ({"method": "get"}, "payload.method: Input should be 'POST', 'PUT', 'PATCH', 'DELETE' or 'GET'"),
         ({"method": "GET", "data": {}}, "payload.data: a GET sends no body; leave it out"),
-        ({"method": "GET", "body": ""}, "payload.body: a GET sends no body; leave it out"),
         ({"body": "a", "data": None}, "payload.body: expected data or body, not both"),
-        ({"body": Binary(b"x")}, "payload.body: Input should be a valid string"),
         ({"body": "\ud800"}, "payload.body: expected text that UTF-8 can hold"),
         ({"expectedStatuses": []}, "payload.expectedStatuses: List should have at least 1 item"),
         ({"expectedStatuses": [199]}, "payload.expectedStatuses.0: expected a status from 200 to 599"),
         ({"expectedStatuses": [True]}, "payload.expectedStatuses.0: expected a status from 200 to 599"),
-        ({"expectedStatuses": 200}, "payload.expectedStatuses: Input should be a valid list"),
         ({"signingSecret": SECRET}, "payload.signingSecret: Input should be"),
-        ({"signingSecret": {"ssm": "a b"}}, "payload.signingSecret.ssm: String should match pattern"),
         ({"signingSecret": {"ssm": "a", "key": "b"}}, "payload.signingSecret.key: Unexpected keyword argument"),
         ({"headers": {"A": {"secret": SECRET}}}, "payload.headers.A.secret: Input should be"),
-        ({"headers": {"A": {"value": SECRET}}}, "payload.headers.A.secret: Field required"),
         ({"data": {"a": object()}}, "payload.data: a object is not a value that a row can hold"),
         ({"data": float("nan")}, "payload.data: Out of range float values"),
         ({"headers": "x"}, "payload.headers: expected a map of at most 32 headers"),
         ({"headers": {f"a{n}": "" for n in range(33)}}, "payload.headers: expected a map of at"),
         ({"headers": {"a b": "x"}}, "payload.headers: 'a b' is not the name of a header"),
-        ({"headers": {"ü": "x"}}, "payload.headers: '\\xfc' is not the name of a header"),
         ({"headers": {"a\n": "x"}}, "payload.headers: 'a\\n' is not the name of a header"),
         ({"headers": {"a": f"{SECRET}\r\nb: c"}}, "payload.headers.a: expected text in printable"),
         ({"headers": {"a": f"{SECRET} "}}, "payload.headers.a: expected text in printable"),
-        ({"headers": {"a": "é"}}, "payload.headers.a: expected text in printable"),
         ({"headers": {"a": Decimal(1)}}, "payload.headers.a: expected text in printable"),
         ({"headers": {"Host": "x"}}, "payload.headers: 'Host' can't be set"),
-        ({"headers": {"content-length": "1"}}, "payload.headers: 'content-length' can't be set"),
         ({"headers": {"Transfer-Encoding": "chunked"}}, "payload.headers: 'Transfer-Encoding'"),
         ({"headers": {"Proxy-Authorization": "x"}}, "payload.headers: 'Proxy-Authorization' can"),
         ({"headers": {"a": "x", "A": "y"}}, "payload.headers: 'A' is there twice"),
@@ -141,7 +126,6 @@ def test_dynaticks_headers_override_the_users(webhook, server):
         ({"timeoutSeconds": 0}, "payload.timeoutSeconds: expected a number of seconds, more than"),
         ({"timeoutSeconds": 61}, "payload.timeoutSeconds: expected"),
         ({"timeoutSeconds": True}, "payload.timeoutSeconds: expected"),
-        ({"timeoutSeconds": "10"}, "payload.timeoutSeconds: expected"),
         ({"url": "http://example.com/"}, "payload.url: expected https"),
         ({"url": None}, "payload.url: Input should be a valid string"),
     ],
@@ -161,13 +145,9 @@ REDIRECT = ", a redirect, and redirects are not followed; give the URL that it l
 
 @pytest.mark.parametrize(
     ("statuses", "error", "message"),
-    [
-        ((200, 204, 299), None, ""),
-        ((408, 425, 429, 500, 503, 599), RetryableError, ""),
-        ((400, 401, 403, 404, 422, 499), PermanentError, ""),
-        ((300, 301, 302, 308), PermanentError, REDIRECT),
-    ],
-)
+    [((200, 204, 299), None, ""), ((408, 425, 429, 500, 599), RetryableError, ""),
+     ((400, 401, 403, 404, 499), PermanentError, ""), ((300, 301, 302, 308), PermanentError, REDIRECT)],
+)  # fmt: skip
 def test_the_status_decides_between_success_retry_and_failure(webhook, server, statuses, error, message):
     server.body = b"" if error is None else SECRET.encode()
     with a_server() as elsewhere:
@@ -181,6 +161,7 @@ def test_the_status_decides_between_success_retry_and_failure(webhook, server, s
             assert str(caught.value) == f"the target answered {status}{message}"
             assert getattr(caught.value, "retry_after", None) is None
         assert elsewhere.requests == []
+    assert len(server.connections) == 1, "no status closes it"
 
 
 @pytest.mark.parametrize(
@@ -257,12 +238,12 @@ SLOW = {
 @pytest.mark.parametrize("behave", SLOW.values(), ids=SLOW)
 def test_a_timeout_is_retryable(webhook, behave):
     began = time.monotonic()
-    with a_rude_server(behave) as url:
-        with pytest.raises(RetryableError) as caught:
-            call(webhook, {"url": url, "timeoutSeconds": Decimal("0.3")})
-        took = time.monotonic() - began
-    assert str(caught.value) == "the target did not answer within 0.3 s"
-    assert took < 5
+    with (
+        a_rude_server(behave) as url,
+        pytest.raises(RetryableError, match=r"^the target did not answer within 0\.3 s$"),
+    ):
+        call(webhook, {"url": url, "timeoutSeconds": Decimal("0.3")})
+    assert time.monotonic() - began < 5
 
 
 def flood(connection):
@@ -289,11 +270,12 @@ def test_only_the_status_counts_and_not_the_body(webhook, behave):
         assert time.monotonic() - began < 5
 
 
-def test_a_refused_connection_is_retryable(webhook):
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_a_refused_connection_is_retryable(clock, host):
     with socket.create_server(("127.0.0.1", 0)) as gone:
         port = gone.getsockname()[1]
     with pytest.raises(RetryableError) as caught:
-        call(webhook, {"url": f"http://127.0.0.1:{port}/"})
+        call(a_webhook(clock=clock, hosts=Hosts(private=[host])), {"url": f"http://{host}:{port}/"})
     assert str(caught.value) == "the target could not be connected to"
 
 
@@ -343,10 +325,8 @@ def test_the_deadline_limits_the_timeout(webhook):
 
 @pytest.mark.parametrize(
     "addresses",
-    [
-        ["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"], ["::1"], ["::ffff:127.0.0.1"], ["1.1.1.1", "127.0.0.1"],
-        ["127.0.0.1", "1.1.1.1"],
-    ],
+    [["127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"], ["::ffff:127.0.0.1"], ["1.1.1.1", "127.0.0.1"],
+     ["127.0.0.1", "1.1.1.1"]],
 )  # fmt: skip
 @pytest.mark.parametrize("scheme", ["https", "http"])
 def test_a_name_with_a_private_address_is_refused(clock, monkeypatch, addresses, scheme):
@@ -423,9 +403,6 @@ def only_literals(original):
 
 
 def test_the_next_address_is_tried_after_a_failed_one(clock, server):
-    with socket.create_server(("127.0.0.3", 0)) as elsewhere:
-        taken = elsewhere.getsockname()[1]
-    assert taken != server.port
     webhook = connecting(clock, private_hosts=["hooks.example"], resolve=lambda host, port: ["127.0.0.3", "127.0.0.1"])
     assert call(webhook, {"url": f"http://hooks.example:{server.port}/"}) == {"status": 200}
 
@@ -434,12 +411,6 @@ def test_the_proxy_of_the_environment_is_not_used(webhook, server, monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9/")
     assert call(webhook, {"url": server.url}) == {"status": 200}
-
-
-def test_ipv6(clock):
-    webhook = a_webhook(clock=clock, hosts=Hosts(private=["::1"]))
-    with pytest.raises(RetryableError, match="could not be connected to"):
-        call(webhook, {"url": "http://[::1]:9/"})
 
 
 # TLS
@@ -508,29 +479,16 @@ def test_slow_headers_over_tls_time_out(clock, certificate):
 
 def test_threads_share_connections(webhook, server, caplog):
     caplog.set_level(logging.WARNING)
-    payload = {"url": server.url, "data": {"a": 1}}
     with ThreadPoolExecutor(8) as threads:
-        results = list(threads.map(lambda _: call(webhook, payload), range(200)))
-    assert results == [{"status": 200}] * 200
-    assert len(server.requests) == 200
+        results = list(threads.map(lambda _: call(webhook, {"url": server.url}), range(200)))
+    assert results == [{"status": 200}] * len(server.requests) == [{"status": 200}] * 200
     assert len(server.connections) <= 8
     assert caplog.records == []
 
 
-@pytest.mark.parametrize("status", [404, 500])
-def test_an_error_status_keeps_the_connection(webhook, server, status):
-    server.status = status
-    for _ in range(3):
-        with pytest.raises((PermanentError, RetryableError)):
-            call(webhook, {"url": server.url})
-    assert len(server.connections) == 1
-
-
 def test_a_long_answer_closes_the_connection(webhook, server):
-    server.body = b"x" * 1_000_000
-    assert call(webhook, {"url": server.url}) == {"status": 200}
-    server.body = b""
-    assert call(webhook, {"url": server.url}) == {"status": 200}
+    for server.body in (b"x" * 1_000_000, b""):
+        assert call(webhook, {"url": server.url}) == {"status": 200}
     assert len(server.connections) == 2
 
 

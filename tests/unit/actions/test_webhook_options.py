@@ -17,7 +17,7 @@ from tests.unit.actions.support import NOW, Server, a_context, a_task, a_webhook
 from dynatick.actions.secret import Secrets
 from dynatick.actions.signing import signature
 from dynatick.actions.webhook_url import Hosts
-from dynatick.errors import ActionError, ConfigurationError, PermanentError, RetryableError
+from dynatick.errors import ActionError, PermanentError, RetryableError
 
 SECRET = "hunter2"
 KEY = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -58,18 +58,15 @@ def ssm(name: str, **more: str) -> dict[str, Any]:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 def test_a_method_with_data(server: Server, method: str) -> None:
     assert call(server, method=method, data={"n": 1}) == {"status": 200}
-    (request,) = server.requests
-    assert (request.method, request.body) == (method, b'{"n":1}')
-    assert request.headers["content-type"] == "application/json"
-    assert request.headers["idempotency-key"] == "t-1#1"
+    assert [(request.method, request.body) for request in server.requests] == [(method, b'{"n":1}')]
 
 
-def test_a_get_has_no_body(server: Server) -> None:
-    call(server, method="GET", headers={"Accept": "text/plain"})
+def test_a_get_has_no_body_and_can_be_signed(server: Server) -> None:
+    call(server, Parameters(key=KEY), now=datetime.now(UTC), method="GET", signingSecret={"ssm": "/dynatick/key"})
     (request,) = server.requests
-    assert (request.method, request.body, request.headers["accept"]) == ("GET", b"", "text/plain")
+    assert (request.method, request.body) == ("GET", b"")
     assert not {"content-type", "content-length"} & set(request.headers)
-    assert request.headers["x-dynatick-task-id"] == "t-1"
+    Verifier(KEY).verify(request.body, request.headers, json_parse=False)
 
 
 @pytest.mark.parametrize(
@@ -82,18 +79,20 @@ def test_a_body_is_sent_unchanged(server: Server, headers: dict[str, str], conte
     assert server.requests[0].headers["content-type"] == content_type
 
 
-@pytest.mark.parametrize("status", [200, 304, 404, 500])
+@pytest.mark.parametrize("status", [200, 304, 500])
 def test_an_expected_status_is_success(server: Server, status: int) -> None:
     server.status, server.body = status, b""
     assert call(server, expectedStatuses=[status]) == {"status": status}
 
 
-def test_any_other_status_fails_if_statuses_are_expected(server: Server) -> None:
-    server.status = 202
-    with pytest.raises(PermanentError, match=r"^the target answered 202; expected 200, 204$"):
-        call(server, expectedStatuses=[200, 204])
-    server.status = 503
-    with pytest.raises(RetryableError, match=r"^the target answered 503$"):
+@pytest.mark.parametrize(
+    ("status", "error", "message"), [(202, PermanentError, "; expected 200, 204"), (503, RetryableError, "")]
+)
+def test_any_other_status_fails_if_statuses_are_expected(
+    server: Server, status: int, error: type[ActionError], message: str
+) -> None:
+    server.status = status
+    with pytest.raises(error, match=f"^the target answered {status}{message}$"):
         call(server, expectedStatuses=[200, 204])
 
 
@@ -106,33 +105,12 @@ def test_the_request_of_an_occurrence_names_its_schedule(server: Server) -> None
 # --- Hosts --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("allowed", "hosts", "others"),
-    [
-        ((), ["anything.example"], []),
-        (("*",), ["anything.example"], []),
-        (("hooks.example.com",), ["hooks.example.com", "HOOKS.example.com."], ["example.com", "a.hooks.example.com"]),
-        (("*.example.com",), ["a.b.example.com"], ["example.com", "badexample.com"]),
-        (("*.example.com", "other.org"), ["other.org"], ["other.net"]),
-    ],
-)
-def test_allowed_hosts(allowed: tuple[str, ...], hosts: list[str], others: list[str]) -> None:
-    known = Hosts(allowed=allowed)
-    assert [host for host in hosts + others if known.allows(host)] == hosts
-
-
 def test_a_host_that_is_not_allowed_gets_no_call(server: Server) -> None:
     webhook = a_webhook(hosts=Hosts(private=["127.0.0.1"], allowed=["example.com"]))
     task = a_task({"url": server.url})
     with pytest.raises(PermanentError, match=r"^payload\.url: its host is not among AllowedWebhookHosts$"):
         webhook.run(task, a_context(task))
     assert server.requests == []
-
-
-@pytest.mark.parametrize("hosts", [["https://a"], ["*."], ["a b"], ["*.*.example.com"], ["*", "example.com"]])
-def test_an_allowed_host_that_is_not_a_host_is_refused(hosts: list[str]) -> None:
-    with pytest.raises(ConfigurationError, match=r"AllowedWebhookHosts: .* is not a host"):
-        Hosts(allowed=hosts)
 
 
 # --- Secrets ------------------------------------------------------------------
@@ -231,11 +209,6 @@ def test_an_id_with_dots_signs_no_other_message() -> None:
     for rest in (f"{{}}#1-1.{headers['webhook-timestamp']}.{{}}", f"{{}}%231-1.{headers['webhook-timestamp']}.{{}}"):
         with pytest.raises(WebhookVerificationError):
             Verifier(KEY).verify(rest.encode(), forged, json_parse=False)
-
-
-def test_a_signature_of_a_request_without_a_body(server: Server) -> None:
-    call(server, Parameters(key=KEY), now=datetime.now(UTC), method="GET", signingSecret={"ssm": "/dynatick/key"})
-    Verifier(KEY).verify(server.requests[0].body, server.requests[0].headers, json_parse=False)
 
 
 def test_a_secret_with_two_keys_signs_with_both(server: Server) -> None:

@@ -2,17 +2,16 @@
 
 import pytest
 
-from dynatick.actions.webhook_url import EXPECTED_URL, Hosts, PrivateHosts, Target, is_public, parse_target
+from dynatick.actions.webhook_url import EXPECTED_URL, Hosts, PrivateHosts, is_public, parse_target
 from dynatick.errors import ConfigurationError, PermanentError
 
 
 @pytest.mark.parametrize(
     "address",
     [
-        "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.0", "52.94.236.248", "100.63.255.255", "100.128.0.0",
-        "126.255.255.255", "128.0.0.0", "169.253.255.255", "172.15.255.255", "172.32.0.0", "192.0.1.0",
-        "192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255", "2600:1f18::1",
-        "2606:4700:4700::1111", "2a00:1450:4001:81b::200e",
+        "1.1.1.1", "9.255.255.255", "11.0.0.0", "52.94.236.248", "100.63.255.255", "100.128.0.0", "126.255.255.255",
+        "128.0.0.0", "169.253.255.255", "172.15.255.255", "172.32.0.0", "192.0.1.0", "192.167.255.255", "192.169.0.0",
+        "198.17.255.255", "198.20.0.0", "223.255.255.255", "2600:1f18::1", "2a00:1450:4001:81b::200e",
     ],
 )  # fmt: skip
 def test_public(address):
@@ -50,30 +49,26 @@ def test_not_public(address):
 
 
 @pytest.mark.parametrize(
-    ("url", "scheme", "host", "port", "path"),
+    ("url", "target"),
     [
-        ("https://example.com", "https", "example.com", 443, "/"),
-        ("https://example.com/", "https", "example.com", 443, "/"),
-        ("HTTPS://Example.COM:8443/A/b?c=D", "https", "example.com", 8443, "/A/b?c=D"),
-        ("https://example.com?q=1", "https", "example.com", 443, "/?q=1"),
-        ("https://example.com/a#part", "https", "example.com", 443, "/a"),
-        ("https://example.com#part", "https", "example.com", 443, "/"),
-        ("https://example.com/a?b#c?d#e", "https", "example.com", 443, "/a?b"),
-        ("https://example.com//a/../b", "https", "example.com", 443, "//a/../b"),
-        ("https://example.com/@a:b%20c", "https", "example.com", 443, "/@a:b%20c"),
-        ("https://example.com.", "https", "example.com.", 443, "/"),
-        ("https://my_host-1.example:1/", "https", "my_host-1.example", 1, "/"),
-        ("https://xn--bcher-kva.example/", "https", "xn--bcher-kva.example", 443, "/"),
-        ("https://[2606:4700::1]:65535/x", "https", "[2606:4700::1]", 65535, "/x"),
-        ("http://LocalHost:80/x", "http", "localhost", 80, "/x"),
-        ("http://localhost./", "http", "localhost.", 80, "/"),
-        ("http://[0:0::1]/", "http", "[0:0::1]", 80, "/"),
-        ("https://localhost:4443/", "https", "localhost", 4443, "/"),
+        ("https://example.com", ("https", "example.com", 443, "/")),
+        ("HTTPS://Example.COM:8443/A/b?c=D", ("https", "example.com", 8443, "/A/b?c=D")),
+        ("https://example.com?q=1", ("https", "example.com", 443, "/?q=1")),
+        ("https://example.com#part", ("https", "example.com", 443, "/")),
+        ("https://example.com/a?b#c?d#e", ("https", "example.com", 443, "/a?b")),
+        ("https://example.com//a/../b", ("https", "example.com", 443, "//a/../b")),
+        ("https://example.com/@a:b%20c", ("https", "example.com", 443, "/@a:b%20c")),
+        ("https://my_host-1.example.:1/", ("https", "my_host-1.example.", 1, "/")),
+        ("https://xn--bcher-kva.example/", ("https", "xn--bcher-kva.example", 443, "/")),
+        ("https://[2606:4700::1]:65535/x", ("https", "[2606:4700::1]", 65535, "/x")),
+        ("http://LocalHost:80/x", ("http", "localhost", 80, "/x")),
+        ("http://localhost./", ("http", "localhost.", 80, "/")),
+        ("http://[0:0::1]/", ("http", "[0:0::1]", 80, "/")),
     ],
 )
-def test_urls(url, scheme, host, port, path):
+def test_urls(url, target):
     found = parse_target(url, Hosts(private=["localhost", "::1"]))
-    assert found == Target(scheme=scheme, host=host, port=port, path=path)
+    assert (found.scheme, found.host, found.port, found.path) == target
 
 
 FORM = "payload.url: expected https://host"
@@ -127,7 +122,30 @@ def test_private_hosts(listed, host):
     assert f"x{host}" not in PrivateHosts([listed])
 
 
-@pytest.mark.parametrize("host", ["", "http://a", "a:80", "*", "10.0.0.0/8", "a b", "[::1]:80", "."])
-def test_private_hosts_that_are_refused(host):
-    with pytest.raises(ConfigurationError, match=r"WebhookPrivateHosts: .* is not a host"):
-        PrivateHosts([host])
+@pytest.mark.parametrize(
+    ("allowed", "hosts", "others"),
+    [
+        ((), ["anything.example"], []),
+        (("*",), ["anything.example"], []),
+        (("hooks.example.com",), ["hooks.example.com", "HOOKS.example.com."], ["example.com", "a.hooks.example.com"]),
+        (("*.example.com",), ["a.b.example.com"], ["example.com", "badexample.com"]),
+        (("*.example.com", "other.org"), ["other.org"], ["other.net"]),
+    ],
+)
+def test_allowed_hosts(allowed, hosts, others):
+    known = Hosts(allowed=allowed)
+    assert [host for host in hosts + others if known.allows(host)] == hosts
+
+
+NO_HOSTS = [
+    *(("WebhookPrivateHosts", {"private": [host]})
+      for host in ("", "http://a", "a:80", "*", "10.0.0.0/8", "a b", "[::1]:80", ".")),
+    *(("AllowedWebhookHosts", {"allowed": hosts})
+      for hosts in (["https://a"], ["*."], ["a b"], ["*.*.example.com"], ["*", "example.com"])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parameter", "hosts"), NO_HOSTS)
+def test_what_is_no_host_is_refused(parameter, hosts):
+    with pytest.raises(ConfigurationError, match=f"{parameter}: .* is not a host"):
+        Hosts(**hosts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -37,8 +38,7 @@ def test_the_minute_of_an_instant(instant: str, minute: int) -> None:
 TICKS = [
     # N, an instant, the first tick at or after it
     (1, "2026-12-31T12:00:00", "2026-12-31#12:00"), (1, "2026-12-31T12:00:00.000001", "2026-12-31#12:01"),
-    (1, "2026-12-31T23:59:30", "2027-01-01#00:00"), (5, "2026-12-31T12:00:01", "2026-12-31#12:05"),
-    (12, "2026-12-31T12:13:00", "2026-12-31#12:24"), (480, "2026-12-31T16:00:01", "2027-01-01#00:00"),
+    (5, "2026-12-31T12:00:01", "2026-12-31#12:05"), (480, "2026-12-31T16:00:01", "2027-01-01#00:00"),
     (720, "2028-02-28T12:00:01", "2028-02-29#00:00"), (720, "2027-02-28T12:00:01", "2027-03-01#00:00"),
     (1440, "2026-12-31T00:00:00", "2026-12-31#00:00"), (1440, "2026-12-31T00:00:01", "2027-01-01#00:00"),
 ]  # fmt: skip
@@ -75,10 +75,9 @@ def test_the_intervals_are_all_divisors_of_a_day_that_cron_can_express() -> None
 
 @pytest.mark.parametrize(
     ("tick_minutes", "shard_count", "message"),
-    [(0, 1, "tickMinutes: 0 is not accepted; expected one of 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, "
+    [(7, 1, "tickMinutes: 7 is not accepted; expected one of 1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, "
          "240, 360, 480, 720, 1440"),
-     (7, 1, "tickMinutes: 7 is not accepted; expected one of 1, 2,"),
-     (90, 1, "tickMinutes: 90 is not accepted"), (-5, 1, "tickMinutes: -5 is not accepted"),
+     (0, 1, "tickMinutes: 0 is not accepted"), (-5, 1, "tickMinutes: -5 is not accepted"),
      (1, 0, "shardCount: 0 is not accepted; expected a number from 1 to 256"),
      (1, 257, "shardCount: 257 is not accepted; expected a number from 1 to 256")],
 )  # fmt: skip
@@ -109,9 +108,7 @@ def test_the_bucket_of_every_accepted_instant_can_be_read_again(grid: Grid, inst
 
 @pytest.mark.parametrize("n", TICK_MINUTES)
 def test_the_last_instant_has_a_bucket_that_can_be_read_again(n: int) -> None:
-    last = parse_time("9998-12-31T23:59:59Z")
-    assert isinstance(last, datetime)
-    bucket = Grid(tick_minutes=n).bucket_of("x", last)
+    bucket = Grid(tick_minutes=n).bucket_of("x", at("9998-12-31T23:59:59Z"))
     assert str(bucket) == "9999-01-01#00:00"
     assert Bucket.parse(str(bucket)) == bucket
 
@@ -123,24 +120,17 @@ def test_the_order_of_names_is_the_order_of_time(one: int, other: int) -> None:
 
 NO_NAMES: dict[str, list[object]] = {
     f"there is no such time ({no_such_time(2026, 12, 31, 24)})": ["2026-12-31#24:00"],
-    f"there is no such time ({no_such_time(2026, 12, 31, 12, 60)})": ["2026-12-31#12:60"],
-    f"there is no such time ({no_such_time(2027, 2, 31)})": ["2027-02-31#12:00"],
-    f"there is no such time ({no_such_time(2026, 13, 1)})": ["2026-13-01#12:00"],
-    f"there is no such time ({no_such_time(0, 1, 1)})": ["0000-01-01#00:00"],
-    "expected a time between 1970 and 9998": ["1969-12-31#23:59", "9999-01-01#00:01", "9999-12-31#23:59"],
+    f"there is no such time ({no_such_time(2027, 2, 29)})": ["2027-02-29#12:00"],
+    "expected a time between 1970 and 9998": ["1969-12-31#23:59", "9999-01-01#00:01"],
     "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3": [
-        "2026-12-31#12:00#0", "2026-12-31#12:00#03", "2026-12-31#12:00#-1", "2026-12-31#12:00#",
-        "2026-12-31#12:00#1#2", "2026-12-31 12:00", "2026-12-31#12:00 ", "2026-12-31#12:00\n", "2026-12-31#12:00:30",
-        "26-12-31#12:00", "2026-1-1#1:00", "", None, 7, ["2026-12-31#12:00"], {"a": 1}, b"2026-12-31#12:00",
-        "٢٠٢٦-12-31#12:00",  # digits, but not ASCII's
+        "2026-12-31#12:00#0", "2026-12-31#12:00#03", "2026-12-31#12:00#-1", "2026-12-31#12:00#", "2026-12-31 12:00",
+        "2026-12-31#12:00#1#2", "2026-12-31#12:00 ", "2026-12-31#12:00\n", "2026-12-31#12:00:30", "2026-1-1#1:00", "",
+        None, 7, ["2026-12-31#12:00"], b"2026-12-31#12:00", "٢٠٢٦-12-31#12:00",  # digits, but not ASCII's
     ],
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("reason", "value"), [
-    *((reason, value) for reason in NO_NAMES for value in NO_NAMES[reason]),
-    (f"there is no such time ({no_such_time(2027, 2, 29)})", "2027-02-29#12:00"),
-])  # fmt: skip
+@pytest.mark.parametrize(("reason", "value"), [(reason, value) for reason in NO_NAMES for value in NO_NAMES[reason]])
 def test_a_value_that_is_not_a_buckets_name_is_refused(reason: str, value: object) -> None:
     field, expected = refusal(Bucket.parse, value)
     assert field == "taskDateTime"
@@ -166,18 +156,12 @@ def test_the_shard_of_a_task_never_changes(task_id: str, of_2: int, of_3: int, o
     assert [Grid(shard_count=n).shard_of(task_id) for n in (1, 2, 3, 4, 256)] == [0, of_2, of_3, of_4, of_256]
 
 
-@pytest.mark.parametrize("shards", [2, 3, 4, 16, MAX_SHARDS])
+@pytest.mark.parametrize("shards", [2, 3, MAX_SHARDS])
 def test_tasks_are_spread_evenly_over_shards(shards: int) -> None:
-    grid = Grid(shard_count=shards)
-    counts = [0] * shards
-    for n in range(400 * shards):
-        counts[grid.shard_of(f"order-{n:06d}")] += 1
-    assert max(counts) < 1.4 * 400
-    assert min(counts) > 0.6 * 400
-
-
-def test_an_id_that_utf_8_cannot_hold_still_has_a_shard() -> None:
-    assert 0 <= Grid(shard_count=4).shard_of("\ud800") < 4
+    counts = Counter(Grid(shard_count=shards).shard_of(f"order-{n:06d}") for n in range(400 * shards))
+    assert len(counts) == shards
+    assert max(counts.values()) < 1.4 * 400
+    assert min(counts.values()) > 0.6 * 400
 
 
 # -- times in any notation -------------------------------------------------------------------------------------------
@@ -201,12 +185,10 @@ def test_a_time_is_a_bucket_or_an_instant(value: object, found: object) -> None:
          "offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, or epoch seconds as a number"),
      ("2026-12-31T12:07:00",
          "dueAt: '2026-12-31T12:07:00' is not accepted; its offset from UTC is missing; expected a bucket such as"),
-     ("2026-12-31#1207", "dueAt: '2026-12-31#1207' is not accepted; expected a bucket such as 2026-12-31#12:00 or"),
      ("2027-02-31#12:00",
          f"dueAt: '2027-02-31#12:00' is not accepted; there is no such time ({no_such_time(2027, 2, 31)}); "
          "expected a bucket such as"),
-     (None, "dueAt: None is not accepted; expected a bucket such as"),
-     (True, "dueAt: True is not accepted; expected a bucket such as")],
+     (None, "dueAt: None is not accepted; expected a bucket such as")],
 )  # fmt: skip
 def test_a_value_that_is_not_a_time_is_refused(value: object, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:

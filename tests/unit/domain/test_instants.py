@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import no_such_time
-from tests.unit.domain.strategies import instants, near_instants
+from tests.unit.domain.strategies import instants
 
 from dynatick.domain.instants import EXPECTED_INSTANT, format_instant, parse_instant, require_aware
 from dynatick.errors import InvalidInput
@@ -18,30 +18,21 @@ NOON = datetime(2026, 12, 31, 12, 7, tzinfo=UTC)
 BERLIN = timezone(timedelta(hours=1))
 
 ACCEPTED = [
-    # RFC 3339
-    ("2026-12-31T12:07:00Z", NOON),
-    ("2026-12-31t12:07:00z", NOON),  # lower case
-    ("2026-12-31 12:07:00Z", NOON),  # a space for the T, which the RFC allows
-    ("2026-12-31T12:07Z", NOON),  # seconds missing
+    # RFC 3339; lower case; a space for the T, which the RFC allows; seconds missing; spaces around
+    ("2026-12-31T12:07:00Z", NOON), ("2026-12-31t12:07:00z", NOON), ("2026-12-31 12:07:00Z", NOON),
+    ("2026-12-31T12:07Z", NOON), ("  2026-12-31T12:07:00Z\n", NOON),
     ("2026-12-31T13:07:00+01:00", NOON), ("2026-12-31T13:07+01:00", NOON), ("2026-12-31T04:07:00-08:00", NOON),
-    ("2026-12-31T17:52:00+05:45", NOON), ("2027-01-01T11:06:00+22:59", NOON), ("2026-12-31T12:07:00+00:00", NOON),
+    ("2026-12-31T17:52:00+05:45", NOON), ("2027-01-01T11:06:00+22:59", NOON),
     ("2026-12-31T12:07:00-00:00", NOON),  # "the offset is not known", says the RFC; the instant is
-    ("  2026-12-31T12:07:00Z\n", NOON),  # spaces around
     ("2026-12-31T12:07:00.5Z", NOON + timedelta(microseconds=500_000)),
-    ("2026-12-31T12:07:00.250Z", NOON + timedelta(microseconds=250_000)),
-    ("2026-12-31T12:07:00.000001Z", NOON + timedelta(microseconds=1)),
     ("2026-12-31T12:07:00.123456789Z", NOON + timedelta(microseconds=123_456)),  # finer than we count: cut off
-    ("2028-02-29T00:00:00Z", datetime(2028, 2, 29, tzinfo=UTC)),  # a leap day
     ("2027-01-01T00:30:00+01:00", datetime(2026, 12, 31, 23, 30, tzinfo=UTC)),  # another day, and year, in UTC
-    ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)),
+    ("1970-01-01T00:00:00Z", datetime(1970, 1, 1, tzinfo=UTC)), (0, datetime(1970, 1, 1, tzinfo=UTC)),
     ("9998-12-31T23:59:59Z", datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC)),
     # epoch seconds
-    (1_798_718_820, NOON), (1_798_718_820.0, NOON),
-    (1_798_718_820.5, NOON + timedelta(microseconds=500_000)),
+    (1_798_718_820, NOON), (1_798_718_820.0, NOON), (Decimal(1_798_718_820), NOON), (Decimal("1.79871882E+9"), NOON),
     (1_798_718_820.1, NOON + timedelta(microseconds=100_000)),  # and not a binary fraction less
-    (Decimal(1_798_718_820), NOON),
     (Decimal("1798718820.123"), NOON + timedelta(microseconds=123_000)),
-    (Decimal("1.79871882E+9"), NOON), (0, datetime(1970, 1, 1, tzinfo=UTC)),
     # datetimes
     (NOON, NOON), (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), NOON),
 ]  # fmt: skip
@@ -72,11 +63,8 @@ REASONS: dict[str, list[object]] = {
     AWARE: [NOON.replace(tzinfo=None), NOON.replace(tzinfo=Vague())],
     # no such time
     NO_SUCH.format(no_such_time(2026, 12, 31, 24)): ["2026-12-31T24:00:00Z"],
-    NO_SUCH.format(no_such_time(2026, 12, 31, 12, 60)): ["2026-12-31T12:60:00Z"],
-    NO_SUCH.format(no_such_time(2027, 2, 31)): ["2027-02-31T12:00:00Z"],
-    NO_SUCH.format(no_such_time(2026, 0, 10)): ["2026-00-10T12:00:00Z"],
+    NO_SUCH.format(no_such_time(2027, 2, 29)): ["2027-02-29T12:00:00Z"],
     NO_SUCH.format(no_such_time(2016, 12, 31, 23, 59, 60)): ["2016-12-31T23:59:60Z"],  # a real leap second, even so
-    NO_SUCH.format(no_such_time(0, 1, 1)): ["0000-01-01T00:00:00Z"],
     NO_SUCH.format("an offset is at most 23:59"): [
         "2026-12-31T12:07:00+25:00", "2026-12-31T12:07:00+24:00", "2026-12-31T12:07:00-01:60",
     ],
@@ -102,43 +90,26 @@ REASONS: dict[str, list[object]] = {
         {"2026-12-31T12:07:00Z"}, NOON.date(),
     ],
 }  # fmt: skip
-REFUSED = [
-    *((value, reason) for reason, values in REASONS.items() for value in values),
-    ("2027-02-29T12:00:00Z", NO_SUCH.format(no_such_time(2027, 2, 29))),
-    ("2026-04-31T12:00:00Z", NO_SUCH.format(no_such_time(2026, 4, 31))),
-]
 
 
-@pytest.mark.parametrize(("value", "expected"), REFUSED)
+@pytest.mark.parametrize(
+    ("value", "expected"), [(value, reason) for reason, values in REASONS.items() for value in values]
+)
 def test_any_other_form_is_refused_with_the_reason(value: object, expected: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_instant(value, "dueAt")
-    assert caught.value.field == "dueAt"
-    assert caught.value.expected == expected
+    assert (caught.value.field, caught.value.expected) == ("dueAt", expected)
     assert str(caught.value).startswith("dueAt: ")
-
-
-def test_a_message_is_one_line() -> None:
-    with pytest.raises(InvalidInput) as caught:
-        parse_instant("x\n" * 100_000, "dueAt")
-    text = str(caught.value)
-    assert len(text) < 500
-    assert "\n" not in text
 
 
 @pytest.mark.parametrize(
     ("instant", "text"),
-    [
-        (NOON, "2026-12-31T12:07:00Z"),
-        (datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), "2026-12-31T12:07:00Z"),
-        (NOON + timedelta(microseconds=250_000), "2026-12-31T12:07:00.250Z"),
-        (NOON + timedelta(microseconds=1_999), "2026-12-31T12:07:00.001Z"),
-        (NOON + timedelta(microseconds=999), "2026-12-31T12:07:00Z"),
-        (datetime(1970, 1, 1, tzinfo=UTC), "1970-01-01T00:00:00Z"),
-        (datetime(9998, 12, 31, 23, 59, 59, tzinfo=UTC), "9998-12-31T23:59:59Z"),
-        (datetime(7, 1, 1, tzinfo=UTC), "0007-01-01T00:00:00Z"),
-    ],
-)
+    [(datetime(2026, 12, 31, 13, 7, tzinfo=BERLIN), "2026-12-31T12:07:00Z"),
+     (NOON + timedelta(microseconds=250_000), "2026-12-31T12:07:00.250Z"),
+     (NOON + timedelta(microseconds=1_999), "2026-12-31T12:07:00.001Z"),
+     (NOON + timedelta(microseconds=999), "2026-12-31T12:07:00Z"),
+     (datetime(7, 1, 1, tzinfo=UTC), "0007-01-01T00:00:00Z")],
+)  # fmt: skip
 def test_an_instant_as_text(instant: datetime, text: str) -> None:
     assert format_instant(instant) == text
 
@@ -155,18 +126,6 @@ def test_text_is_read_as_it_was_written_to_the_millisecond(instant: datetime) ->
     text = format_instant(instant)
     assert parse_instant(text, "x") == instant.replace(microsecond=instant.microsecond // 1000 * 1000)
     assert format_instant(parse_instant(text, "x")) == text
-
-
-@given(near_instants, near_instants)
-def test_the_order_of_texts_is_the_order_of_seconds(one: datetime, other: datetime) -> None:
-    one, other = one.replace(microsecond=0), other.replace(microsecond=0)
-    assert (format_instant(one) < format_instant(other)) == (one < other)
-
-
-@given(st.integers(0, 250_000_000_000))
-def test_whole_epoch_seconds_mean_the_same_in_every_type(seconds: int) -> None:
-    assert parse_instant(seconds, "x") == parse_instant(Decimal(seconds), "x") == parse_instant(float(seconds), "x")
-    assert parse_instant(seconds, "x").timestamp() == seconds
 
 
 @given(

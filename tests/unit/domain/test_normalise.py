@@ -9,8 +9,9 @@ import pytest
 from boto3.dynamodb.types import Binary
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import no_such_time, scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.domain.strategies import grids, near_instants, task_ids
+from tests.unit.domain.support import written
 
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Lost, Unknown, Written
@@ -37,14 +38,8 @@ MINUTE, FIVE = Grid(), Grid(tick_minutes=5)
 
 def after(row: Row, *, grid: Grid = MINUTE, defaults: Defaults | None = None) -> Row:
     """The row after a put and normalising."""
-    store = MemoryStore()
-    store.put(row)
-    put = store.get(str(row["taskId"]))
-    assert put is not None
-    result = store.write(normalise(put, now=NOW, grid=grid, defaults=defaults or Defaults()))
-    assert isinstance(result, Written)
-    assert result.row is not None
-    return result.row
+    put = decode(encode(row))
+    return written(normalise(put, now=NOW, grid=grid, defaults=defaults or Defaults()), put)
 
 
 # -- the rows that people put (scenarios/raw-items.json, with its instants spelt out) --------------------------------
@@ -56,24 +51,15 @@ RAW = [
         "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
     ("ISO time with offset in taskDateTime", {"taskDateTime": "2026-12-31T13:01:20+01:00", "action": "log"},
         "2026-12-31#12:02", "2026-12-31T12:01:20Z"),
-    ("due instant, seconds kept", {"dueAt": "2026-12-31T12:01:15Z", "action": "log"}, "2026-12-31#12:02",
+    ("due instant, seconds kept", {"dueAt": "2026-12-31T12:01:15Z", "action": "no-such-action"}, "2026-12-31#12:02",
         "2026-12-31T12:01:15Z"),
-    ("due instant as epoch seconds",
-        {"dueAt": Decimal(1_798_718_475), "payload": {"target": "subscription", "args": {"subscriptionID": "XYZ123"}}},
-        "2026-12-31#12:02", "2026-12-31T12:01:15Z"),
+    ("due instant as epoch seconds", {"dueAt": Decimal(1_798_718_475)}, "2026-12-31#12:02", "2026-12-31T12:01:15Z"),
     ("delay", {"delaySeconds": Decimal(30), "action": "log"}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
     # What is past stays where it is; settling moves it (protocol 5).
     ("in the past", {"taskDateTime": "2026-12-30#12:00"}, "2026-12-30#12:00", "2026-12-30T12:00:00Z"),
-    ("far in the past", {"taskDateTime": "2021-12-31#03:00"}, "2021-12-31#03:00", "2021-12-31T03:00:00Z"),
-    ("unknown action: the processor knows which there are",
-        {"taskDateTime": "2026-12-31#12:01", "action": "no-such-action"}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
-    ("binary and nested payload", {"taskDateTime": "2026-12-31#12:01",
-        "payload": {"b": Binary(b"\x00\x01\x02\xff"), "n": None, "s": {"a", "b"},
-        "deep": {"x": [Decimal("1.50"), False]}}}, "2026-12-31#12:01", "2026-12-31T12:01:00Z"),
-    # and some more
+    ("binary and nested payload", {"payload": {"b": Binary(b"\x00\x01\x02\xff"), "n": None, "s": {"a", "b"},
+        "deep": {"x": [Decimal("1.50"), False]}}}, "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
     ("a bucket in dueAt", {"dueAt": "2026-12-31#12:30"}, "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
-    ("a fraction of a second", {"dueAt": "2026-12-31T12:01:00.001Z"}, "2026-12-31#12:02", "2026-12-31T12:01:00.001Z"),
-    ("no delay at all", {"delaySeconds": Decimal(0)}, "2026-12-31#12:01", "2026-12-31T12:00:30Z"),
     ("half a second's delay", {"delaySeconds": Decimal("30.5")}, "2026-12-31#12:02", "2026-12-31T12:01:00.500Z"),
     ("a time, and a delay too", {"dueAt": "2026-12-31T12:05:00Z", "delaySeconds": Decimal(3600)}, "2026-12-31#12:05",
         "2026-12-31T12:05:00Z"),
@@ -100,17 +86,11 @@ def test_a_raw_row_becomes_a_scheduled_task(name: str, row: dict[str, object], b
 
 REFUSED = [
     # name, row, what the error begins with
-    ("not a time", {"taskDateTime": "tomorrow"},
-        "taskDateTime: 'tomorrow' is not accepted; expected a bucket such as"),
-    ("31 February", {"taskDateTime": "2027-02-31#12:00"},
-        f"taskDateTime: '2027-02-31#12:00' is not accepted; there is no such time ({no_such_time(2027, 2, 31)})"),
+    ("not a time", {"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted; expected a bucket such as"),
     ("no offset", {"dueAt": "2027-01-01T12:00:00"},
         "dueAt: '2027-01-01T12:00:00' is not accepted; its offset from UTC is missing"),
     ("wrong types", {"action": Decimal(7), "payload": "not a map"}, "action: 7 is not accepted; expected the name"),
     ("payload is no map", {"payload": "not a map"}, "payload: 'a str' is not accepted; expected a map"),
-    ("24:00", {"taskDateTime": "2026-12-31#24:00"},
-        "taskDateTime: '2026-12-31#24:00' is not accepted; there is no such"),
-    ("an empty time", {"dueAt": ""}, "dueAt: '' is not accepted; expected a bucket such as"),
     ("a garbled dueAt beside a bucket", {"taskDateTime": "2026-12-31#12:05", "dueAt": "soon"},
         "dueAt: 'soon' is not accepted; expected a bucket such as"),
     ("a negative delay", {"delaySeconds": Decimal(-1)},
@@ -128,7 +108,6 @@ REFUSED = [
         "scheduleExpression: 'rate(5 minutes)' is not accepted; a task runs once: leave it out"),
     ("a cron", {"cronExpression": "0 12 * * ? *"}, "cronExpression: '0 12 * * ? *' is not accepted; a task runs once"),
     ("a status of one's own", {"status": "waiting"}, "status: 'waiting' is not accepted; leave it out"),
-    ("a status that is a list", {"status": ["scheduled"]}, "status: ['scheduled'] is not accepted; leave it out"),
 ]  # fmt: skip
 
 
@@ -153,7 +132,6 @@ def test_a_malformed_row_is_marked_failed_with_the_reason(name: str, row: dict[s
         ("2026-12-31#12:06", "2026-12-31#12:10", "2026-12-31T12:06:00Z"),  # off the grid: never early
         ("2026-12-31#23:58", "2027-01-01#00:00", "2026-12-31T23:58:00Z"),
         ("2026-12-31T12:05:00.001Z", "2026-12-31#12:10", "2026-12-31T12:05:00.001Z"),
-        ("2026-12-31T12:05:00Z", "2026-12-31#12:05", "2026-12-31T12:05:00Z"),
     ],
 )
 def test_a_time_off_the_grid_is_rounded_up(given_: str, bucket: str, due: str) -> None:
@@ -162,14 +140,10 @@ def test_a_time_off_the_grid_is_rounded_up(given_: str, bucket: str, due: str) -
 
 
 def test_a_task_without_a_time_is_placed_into_the_next_tick() -> None:
+    """And never into one that is just now: at noon sharp the tick of noon may have ended before the row is seen."""
     assert after({"taskId": "raw"}, grid=FIVE)["taskDateTime"] == "2026-12-31#12:05"
     assert after({"taskId": "raw"}, grid=Grid(tick_minutes=1440))["taskDateTime"] == "2027-01-01#00:00"
-
-
-def test_a_task_without_a_time_never_goes_to_a_tick_that_is_just_now() -> None:
-    """At noon sharp the tick of noon may have ended before the row is normalised."""
-    noon = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
-    when = task_time({"taskId": "raw"}, now=noon, grid=MINUTE, defaults=Defaults())
+    when = task_time({"taskId": "raw"}, now=NOON, grid=MINUTE, defaults=Defaults())
     assert str(when.bucket) == "2026-12-31#12:01"
 
 
@@ -225,9 +199,6 @@ def test_a_task_with_any_other_time_is_placed_into_its_shard(row: dict[str, obje
 # -- the assignment policy -------------------------------------------------------------------------------------------
 
 
-NAIVE = datetime(2027, 1, 1)  # noqa: DTZ001
-
-
 def assigned(answer: object) -> Defaults:
     def policy(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
         if isinstance(answer, Exception):
@@ -239,13 +210,10 @@ def assigned(answer: object) -> Defaults:
 
 @pytest.mark.parametrize(
     ("answer", "bucket", "due"),
-    [
-        (None, "2026-12-31#12:05", "2026-12-31T12:00:30Z"),
-        (NOW + timedelta(minutes=10), "2026-12-31#12:15", "2026-12-31T12:10:30Z"),
-        (NOW - timedelta(hours=2), "2026-12-31#10:05", "2026-12-31T10:00:30Z"),  # settling moves it
-        ("2026-12-31T13:12:00+01:00", "2026-12-31#12:15", "2026-12-31T12:12:00Z"),  # generous
-    ],
-)
+    [(None, "2026-12-31#12:05", "2026-12-31T12:00:30Z"),
+     (NOW - timedelta(hours=2), "2026-12-31#10:05", "2026-12-31T10:00:30Z"),  # settling moves it
+     ("2026-12-31T13:12:00+01:00", "2026-12-31#12:15", "2026-12-31T12:12:00Z")],  # generous
+)  # fmt: skip
 def test_the_assignment_policy_sets_the_due_instant(answer: object, bucket: str, due: str) -> None:
     done = after({"taskId": "raw"}, grid=FIVE, defaults=assigned(answer))
     assert (done["taskDateTime"], done["dueAt"], done["status"]) == (bucket, due, "scheduled")
@@ -255,16 +223,11 @@ def test_the_assignment_policy_sets_the_due_instant(answer: object, bucket: str,
     ("answer", "error"),
     [(ValueError("no quota left"),
          "taskDateTime: None is not accepted; the assignment policy raised ValueError: no quota left"),
-     (KeyError("plan"), "taskDateTime: None is not accepted; the assignment policy raised KeyError: 'plan'"),
-     (NAIVE, "the assignment policy's answer: datetime.datetime(2027, 1, 1, 0, 0) is not accepted; expected a "
-         "datetime with a time zone"),
-     (datetime.max.replace(tzinfo=UTC),
-         "the assignment policy's answer: datetime.datetime(9999, 12, 31, 23, 59, 59, 999999, "
-         "tzinfo=datetime.timezone.utc) is not accepted; expected a time between 1970 and 9998"),
-     (datetime.min.replace(tzinfo=UTC), "the assignment policy's answer: "),
+     (datetime(2027, 1, 1), "the assignment policy's answer: datetime.datetime(2027, 1, 1, 0, 0) is not accepted; "  # noqa: DTZ001
+         "expected a datetime with a time zone"),
+     (datetime.max.replace(tzinfo=UTC), "the assignment policy's answer: "),
      ("soon", "the assignment policy's answer: 'soon' is not accepted"),
-     (timedelta(minutes=5), "the assignment policy's answer: datetime.timedelta(seconds=300) is not accepted"),
-     (True, "the assignment policy's answer: True is not accepted")],
+     (timedelta(minutes=5), "the assignment policy's answer: datetime.timedelta(seconds=300) is not accepted")],
 )  # fmt: skip
 def test_a_failing_assignment_policy_fails_only_its_task(answer: object, error: str) -> None:
     done = after({"taskId": "raw"}, defaults=assigned(answer))
@@ -291,10 +254,6 @@ def test_the_assignment_policy_is_not_called_for_a_task_with_a_time(row: dict[st
 # -- what else is filled in, kept and taken away ---------------------------------------------------------------------
 
 
-def test_a_task_without_an_action_gets_the_default() -> None:
-    assert after({"taskId": "raw"}, defaults=Defaults(action="mail"))["action"] == "mail"
-
-
 def test_normalising_removes_the_attributes_of_a_past_run() -> None:
     past = {
         "expiresAt": Decimal(1_700_000_000), "finishedAt": "2026-12-01T00:00:00Z", "lease": "x", "leaseUntil": "x",
@@ -310,6 +269,8 @@ def test_normalising_does_not_rewrite_values_that_are_right() -> None:
     change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
     assert set(change.set) == {"status", "attempt", "run", "createdAt"}
     assert change.remove == ()
+    of_the_client = scheduled_row("raw", Bucket.parse("2026-12-31#12:05"))
+    assert normalise(of_the_client, now=NOW, grid=MINUTE, defaults=Defaults()).set == {}
 
 
 @pytest.mark.parametrize(
@@ -324,7 +285,7 @@ def test_a_task_keeps_its_run_and_a_raw_row_begins_at_1(status: str | None, give
 
 
 @pytest.mark.parametrize("status", [{}, {"status": "scheduled"}])
-@pytest.mark.parametrize("value", ["2026-12-30T00:00:00+01:00", Decimal(1_798_718_475), "yesterday", None, {"a": "b"}])
+@pytest.mark.parametrize("value", ["2026-12-30T00:00:00+01:00", "yesterday", {"a": "b"}])
 def test_created_at_is_the_instant_of_normalising(value: object, status: dict[str, object]) -> None:
     """The idempotency key contains it: a copy of a row must get another one."""
     done = after({"taskId": "raw", "createdAt": value, **status})
@@ -344,10 +305,8 @@ def test_created_at_is_the_instant_of_normalising(value: object, status: dict[st
         *(({"status": "scheduled", "attempt": attempt}, True)
           for attempt in ("0", None, False, Decimal(-1), Decimal("0.5"), Decimal("1E+125"))),
         # an outcome that says nothing; the index, and the condition of a claim, take it for an end
-        ({"outcome": None}, True),
-        ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, False),
-        ({"outcome": "failed"}, False), ({"status": "running"}, False), ({"status": "failed"}, False),
-        ({"status": "waiting"}, False), ({"status": ["scheduled"]}, False),
+        ({"outcome": None}, True), ({"status": "scheduled", "attempt": Decimal(0), "outcome": None}, False),
+        ({"outcome": "failed"}, False), ({"status": "running"}, False), ({"status": ["scheduled"]}, False),
     ],
 )  # fmt: skip
 def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> None:
@@ -358,25 +317,18 @@ def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    "edit",
-    [{"status": "running"}, {"outcome": "cancelled"}, {"action": "other"}, {"taskDateTime": "2026-12-31#13:00"},
-     {"dueAt": "2026-12-31T13:00:00Z"}, {"delaySeconds": Decimal(1)}],
+    ("row", "edit"),
+    [*(({}, edit) for edit in ({"status": "running"}, {"outcome": "cancelled"}, {"action": "other"},
+        {"taskDateTime": "2026-12-31#13:00"}, {"dueAt": "2026-12-31T13:00:00Z"}, {"delaySeconds": Decimal(1)})),
+     ({"payload": "not a map"}, {"action": "other"}),
+     ({"timeoutSeconds": Decimal(0)}, {"timeoutSeconds": Decimal(60)})],  # a correction of what was refused
 )  # fmt: skip
-@pytest.mark.parametrize("bad", [False, True])
-def test_a_row_that_was_changed_meanwhile_is_not_overwritten(edit: dict[str, object], bad: bool) -> None:
-    row = {"taskId": "raw"} | ({"payload": "not a map"} if bad else {})
-    change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
+def test_a_row_that_was_changed_meanwhile_is_not_overwritten(row: Row, edit: Row) -> None:
+    change = normalise({"taskId": "raw", **row}, now=NOW, grid=MINUTE, defaults=Defaults())
     store = MemoryStore()
     assert isinstance(store.write(change), Lost), "a row that was deleted meanwhile stays deleted"
-    store.put({**row, **edit})
+    store.put({"taskId": "raw", **row, **edit})
     assert isinstance(store.write(change), Lost)
-
-
-def test_a_correction_of_what_was_refused_is_not_overwritten() -> None:
-    store = MemoryStore()
-    store.put({"taskId": "raw", "timeoutSeconds": Decimal(60)})
-    row = {"taskId": "raw", "timeoutSeconds": Decimal(0)}
-    assert isinstance(store.write(normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())), Lost)
 
 
 # -- rejections ------------------------------------------------------------------------------------------------------
@@ -394,9 +346,8 @@ def test_a_row_with_an_id_too_long_for_the_index_fails_without_a_bucket() -> Non
 def test_the_rejection_of_a_long_id_removes_its_bucket() -> None:
     row = {**scheduled_row("x" * 1025, Bucket(0)), "payload": {"k": "x" * 400_000}}
     rejection = reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1)
-    assert "taskDateTime" in rejection.remove
     bare = without_large_values(rejection, row)
-    assert bare.remove == ("payload", "taskDateTime")
+    assert ("taskDateTime" in rejection.remove, bare.remove) == (True, ("payload", "taskDateTime"))
     assert "taskDateTime" not in {*rejection.set, *bare.set}
 
 
@@ -421,17 +372,15 @@ BULK = [
 def test_a_rejection_without_large_values_fits_a_full_row(name: str, bulk: dict[str, object]) -> None:
     """A raw row of the maximum size is marked failed too, without its large values."""
     store = MemoryStore()
-    store.put({"taskId": "raw", "colour": "blue", **bulk})
-    row = store.get("raw")
-    assert row is not None
+    row = {"taskId": "raw", "colour": "blue", **bulk}
+    store.put(row)
     rejection = reject(row, "too large", now=NOW, grid=MINUTE, retention_days=1)
     refused = store.write(rejection)
     if name != "notes of attempts":  # which a rejection drops anyway
         assert isinstance(refused, Unknown)
         assert refused.too_large
         assert isinstance(store.write(without_large_values(rejection, row)), Written)
-    done = store.get("raw")
-    assert done is not None
+    done = store.get("raw") or {}
     assert (done["outcome"], done["error"], done["taskDateTime"]) == ("failed", "too large", "2026-12-31#12:01")
     assert done.get("colour") == "blue", "what is small stays"
 
@@ -489,9 +438,3 @@ def test_any_row_becomes_a_task_or_fails_and_normalising_again_changes_nothing(
     again = normalise(done, now=NOW + timedelta(hours=1), grid=grid, defaults=Defaults())
     assert not set(again.set) - {"dueAt"}, "the same row again says the same"
     assert again.remove == ()
-
-
-def test_a_row_from_the_client_needs_no_normalising() -> None:
-    row = scheduled_row("raw", Bucket.parse("2026-12-31#12:05"))
-    assert not needs_normalising(row)
-    assert normalise(row, now=NOW, grid=MINUTE, defaults=Defaults()).set == {}

@@ -36,10 +36,8 @@ PATIENT = RetryPolicy(maximum_retry_attempts=185, maximum_event_age_in_seconds=3
 
 
 @pytest.mark.parametrize(
-    ("attempt", "seconds"),
-    [(1, 5), (2, 10), (3, 20), (4, 40), (5, 80), (9, 1280), (10, 2560), (11, 3600), (12, 3600), (50, 3600),
-     (185, 3600)],
-)  # fmt: skip
+    ("attempt", "seconds"), [(1, 5), (2, 10), (3, 20), (9, 1280), (10, 2560), (11, 3600), (12, 3600), (185, 3600)]
+)
 def test_the_wait_doubles_up_to_the_most(attempt: int, seconds: int) -> None:
     assert wait(PATIENT, attempt=attempt) == seconds
 
@@ -50,8 +48,7 @@ def test_jitter_takes_up_to_half_off(jitter: float, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retry_after", "seconds"),
-    [(None, 5), (0, 5), (3, 5), (-10, 5), (60, 60), (0.5, 5), (5000.5, 5000.5), (float("nan"), 5)],
+    ("retry_after", "seconds"), [(None, 5), (3, 5), (-10, 5), (60, 60), (0.5, 5), (5000.5, 5000.5), (float("nan"), 5)]
 )
 def test_the_targets_own_wish_only_lengthens_the_wait(retry_after: float | None, seconds: float) -> None:
     assert wait(retry_after=retry_after) == seconds
@@ -88,9 +85,8 @@ def test_the_number_of_turns_is_limited() -> None:
     assert turn(turn=8) == GiveUp("its handler has rescheduled it 7 times in this run, the most that MaxTurns allows")
 
 
-@pytest.mark.parametrize("attempt", [1, 99])
-def test_a_permanent_error_is_not_retried(attempt: int) -> None:
-    assert decide(permanent=True, attempt=attempt) == GiveUp("the error is permanent")
+def test_a_permanent_error_is_not_retried() -> None:
+    assert decide(permanent=True) == GiveUp("the error is permanent")
 
 
 @pytest.mark.parametrize(("maximum", "beyond"), [(0, 1), (3, 4), (3, 5), (185, 186)])
@@ -115,22 +111,15 @@ def test_a_decision_says_why() -> None:
 
 policies = st.builds(
     lambda minimum, more, **others: RetryPolicy(
-        min_backoff_seconds=minimum, max_backoff_seconds=minimum + more, **others
-    ),
-    minimum=st.integers(0, 40_000),
-    more=st.integers(0, 40_000),
-    maximum_retry_attempts=st.integers(0, MAX_ATTEMPTS),
-    maximum_event_age_in_seconds=st.integers(60, 30 * 86_400),
-)
-failures = st.fixed_dictionaries(
-    {
-        "attempt": st.integers(1, 300),
-        "jitter": st.floats(0, 1, exclude_max=True),
-        "retry_after": st.one_of(st.none(), st.floats(), st.integers()),
-        "first_started_at": st.timedeltas(timedelta(), timedelta(days=400)).map(lambda age: NOON - age),
-        "permanent": st.booleans(),
-    }
-)
+        min_backoff_seconds=minimum, max_backoff_seconds=minimum + more, **others),
+    minimum=st.integers(0, 40_000), more=st.integers(0, 40_000),
+    maximum_retry_attempts=st.integers(0, MAX_ATTEMPTS), maximum_event_age_in_seconds=st.integers(60, 30 * 86_400),
+)  # fmt: skip
+failures = st.fixed_dictionaries({
+    "attempt": st.integers(1, 300), "jitter": st.floats(0, 1, exclude_max=True), "permanent": st.booleans(),
+    "retry_after": st.one_of(st.none(), st.floats(), st.integers()),
+    "first_started_at": st.timedeltas(timedelta(), timedelta(days=400)).map(lambda age: NOON - age),
+})  # fmt: skip
 
 
 @given(policies, failures)
@@ -149,34 +138,23 @@ def test_every_decision_keeps_within_the_policy(policy: RetryPolicy, failure: di
     assert found.at - failure["first_started_at"] <= timedelta(seconds=policy.maximum_event_age_in_seconds)
 
 
-@given(policies, st.integers(1, 200), st.floats(0, 1, exclude_max=True))
-def test_a_later_attempt_never_waits_less_than_half_of_the_one_before(
-    policy: RetryPolicy, attempt: int, jitter: float
-) -> None:
-    one, next_ = decide(policy, attempt=attempt, jitter=0.0), decide(policy, attempt=attempt + 1, jitter=jitter)
-    if isinstance(one, Retry) and isinstance(next_, Retry):
-        assert (next_.at - NOON) * 2 >= (one.at - NOON) - timedelta(microseconds=2)
-
-
 # -- the policy as a row has it --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("value", "policy"),
     [
-        (None, DEFAULT_POLICY),
-        ({}, DEFAULT_POLICY),
+        (None, DEFAULT_POLICY), ({}, DEFAULT_POLICY),
         ({"maximumRetryAttempts": Decimal(0)}, RetryPolicy(maximum_retry_attempts=0)),
         ({"maximumRetryAttempts": 185}, RetryPolicy(maximum_retry_attempts=185)),
         ({"maximumEventAgeInSeconds": Decimal("60")}, RetryPolicy(maximum_event_age_in_seconds=60)),
         ({"maximumEventAgeInSeconds": Decimal("2592000")}, RetryPolicy(maximum_event_age_in_seconds=2_592_000)),
-        ({"minBackoffSeconds": Decimal(0)}, RetryPolicy(min_backoff_seconds=0)),
         ({"maxBackoffSeconds": Decimal(5)}, RetryPolicy(max_backoff_seconds=5)),
         ({"minBackoffSeconds": 0, "maxBackoffSeconds": 0}, RetryPolicy(min_backoff_seconds=0, max_backoff_seconds=0)),
         # The maximum follows where only the minimum is given, and is beyond it.
         ({"minBackoffSeconds": Decimal(7200)}, RetryPolicy(min_backoff_seconds=7200, max_backoff_seconds=7200)),
     ],
-)
+)  # fmt: skip
 def test_a_policy_any_part_of_which_may_be_missing(value: object, policy: RetryPolicy) -> None:
     assert RetryPolicy.from_row(value) == policy
 

@@ -75,7 +75,7 @@ def test_a_row_is_moved_where_it_lies_in_the_bucket_that_dynatick_gave_it() -> N
     assert not RowView({**moved, "taskDateTime": "2026-12-31#12:01"}).is_moved
 
 
-def test_an_ended_row_is_open_in_no_bucket() -> None:
+def test_a_row_is_open_in_its_own_bucket_until_it_has_ended() -> None:
     row = {"taskDateTime": str(NOON)}
     assert RowView(row).is_open_in(NOON)
     assert not RowView({**row, "outcome": "completed"}).is_open_in(NOON)
