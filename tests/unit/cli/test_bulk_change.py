@@ -101,11 +101,11 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("agreed", [("y\n",), ("n\n", "--yes")])
+@pytest.mark.parametrize("confirmed", [("y\n",), ("n\n", "--yes")])
 @pytest.mark.parametrize(("verb", "question", "done"), VERBS)
 def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_already(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str,
-    agreed: tuple[str, ...],
+    confirmed: tuple[str, ...],
 ) -> None:  # fmt: skip
     if verb[0] == "redrive":
         shell("task", "cancel", "w1", "w2", "w3")
@@ -120,8 +120,8 @@ def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_al
     for answer in ("n\n", "\n", ""):  # the last is the end of the input
         assert answered(answer) == Ended(130, "", f"{question}error: nothing was changed\n")
     assert {name: waiting.row(name) for name in before} == before
-    ended = answered(*agreed)
-    assert (ended.code, ended.err) == (0, done if "--yes" in agreed else question + done)
+    ended = answered(*confirmed)
+    assert (ended.code, ended.err) == (0, done if "--yes" in confirmed else question + done)
     assert answered("").err == "There are none\n", "and nothing to ask"
 
 
