@@ -91,17 +91,6 @@ def test_a_question_takes_the_focus_and_escape_gives_it_back(own: Served, open_t
     assert own.client.get("table-1").status == "scheduled"
 
 
-def test_everything_is_stopped_by_keyboard_alone(own: Served, open_tab: OpenTab) -> None:
-    person = open_tab(own, "/")
-    tab_to(person, "pause")
-    person.page.keyboard.press("Enter")
-    expect(person.by("pause-reason")).to_be_focused()
-    person.page.keyboard.type("the bank is down")
-    person.page.keyboard.press("Enter")
-    expect(person.by("state")).to_have_attribute("data-state", "paused")
-    assert person.log.clicks == 0
-
-
 def test_the_search_has_a_key_and_leads_from_a_prefix_to_a_task(small: Served, open_tab: OpenTab) -> None:
     person = open_tab(small, "/")
     person.page.keyboard.press("/")

@@ -84,23 +84,6 @@ def test_everything_is_stopped_in_two_clicks_and_resumed_in_two(own: Served, ope
     assert own.client.get("due-now").status == "completed"
 
 
-def test_a_single_task_is_cancelled_and_the_page_says_so(own: Served, open_tab: OpenTab) -> None:
-    person = open_tab(own, "/tasks/table-1")
-    person.by("cancel").click()
-    person.by("confirm-cancel").click()
-    expect(person.by("notice")).to_contain_text("Cancelled at 09:12:30")
-    expect(person.by("status")).to_contain_text("cancelled")
-    assert own.client.get("table-1").status == "cancelled"
-
-
-def test_a_change_that_came_too_late_says_why_and_changes_nothing(own: Served, open_tab: OpenTab) -> None:
-    person = open_tab(own, "/tasks/table-1")
-    own.client.cancel("table-1")
-    person.by("cancel").click()
-    person.by("confirm-cancel").click()
-    expect(person.by("problem")).to_contain_text("cancelled")
-
-
 def test_a_task_is_rescheduled_by_its_page(own: Served, open_tab: OpenTab) -> None:
     person = open_tab(own, "/tasks/table-2")
     person.by("reschedule").click()
@@ -110,21 +93,6 @@ def test_a_task_is_rescheduled_by_its_page(own: Served, open_tab: OpenTab) -> No
     due_at = own.client.get("table-2").due_at
     assert due_at is not None
     assert due_at.isoformat() == "2027-03-24T15:30:00+00:00"
-
-
-def test_a_task_runs_now_and_a_failed_one_again(own: Served, open_tab: OpenTab) -> None:
-    person = open_tab(own, "/tasks/table-0")
-    person.by("run-now").click()
-    person.by("confirm-run-now").click()
-    expect(person.by("notice")).to_contain_text("09:13")
-    person.open("/tasks/invoice-mail-00")
-    person.by("redrive").click()
-    person.by("confirm-redrive").click()
-    expect(person.by("notice")).to_contain_text("09:13")
-    own.installation.tick(NEXT_TICK)
-    assert own.client.get("table-0").status == "completed"
-    again = own.client.get("invoice-mail-00")
-    assert (again.status, again.run) == ("failed", 2)
 
 
 def test_a_schedule_is_paused_with_a_reason_resumed_and_run(own: Served, open_tab: OpenTab) -> None:

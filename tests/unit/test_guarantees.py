@@ -117,24 +117,6 @@ def test_work_that_another_has_in_hand_is_waited_for_and_that_of_the_dead_is_don
     assert capsys.readouterr().out == "charging 1990 cents to ada's\n"
 
 
-def test_work_that_fails_is_done_again(
-    world: InProcess, example: ModuleType, table: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = iter([RuntimeError("declined"), None])
-
-    def effect(text: str) -> None:
-        answer = next(answers)
-        if answer is not None:
-            raise answer
-
-    monkeypatch.setattr(example, "print", effect, raising=False)
-    client = insert(world)
-    world.ticks(3)
-    view = client.get("order-7")
-    assert (view.status, view.attempt) == ("completed", 2)
-    assert next(answers, "none is left") == "none is left"
-
-
 def _again(world: InProcess) -> None:
     """The same run once more, as after a lost record."""
     row = {name: value for name, value in world.row("order-7").items() if name not in ("outcome", "attempts")}

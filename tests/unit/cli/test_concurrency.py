@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -14,35 +15,26 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick.cli import concurrency
 from dynatick.cli.concurrency import executions_of
-from dynatick.client import doctor as doctors
 from dynatick.domain.executions import RECOVERIES, Executions
 from dynatick.engine import recovery
 from dynatick_stack import template
 
 
+@dataclass(frozen=True)
 class Aws:
     """Answers as CloudFormation and Lambda do, for one stack of an account."""
 
-    def __init__(self, allowed: int, **parameters: str) -> None:
-        self.allowed, self.parameters = allowed, {**template.defaults(), **parameters}
+    allowed: int
+    parameters: dict[str, str]
 
     def describe_stacks(self, *, StackName: str) -> dict[str, Any]:
         if StackName != "mine":
             raise ClientError({"Error": {"Code": "ValidationError", "Message": "no such stack"}}, "DescribeStacks")
-        return {
-            "Stacks": [{"Parameters": [{"ParameterKey": k, "ParameterValue": v} for k, v in self.parameters.items()]}]
-        }
+        found = [{"ParameterKey": name, "ParameterValue": value} for name, value in self.parameters.items()]
+        return {"Stacks": [{"Parameters": found}]}
 
     def get_account_settings(self) -> dict[str, Any]:
         return {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": self.allowed}}
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    examine = doctors.examine
-    monkeypatch.setattr(
-        "dynatick.client.task_lists.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k)
-    )
 
 
 Account = Callable[..., None]
@@ -53,13 +45,15 @@ def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
     """Says what the account allows, and with which parameters the stack is deployed."""
 
     def has(allowed: int, **parameters: str) -> None:
-        aws = Aws(allowed, **parameters)
+        aws = Aws(allowed, {**template.defaults(), **parameters})
         monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
 
     return has
 
 
-def test_too_few_executions_are_said_with_what_takes_them(shell: Shell, account: Account) -> None:
+def test_too_few_executions_are_said_with_what_takes_them_and_what_helps(
+    shell: Shell, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     account(100, MaxWorkers="90", Precision="second")
     ended = shell("doctor", "--stack", "mine")
     assert ended.code == 0, "the quota is no fault of the table"
@@ -71,11 +65,6 @@ def test_too_few_executions_are_said_with_what_takes_them(shell: Shell, account:
     assert shell("doctor", "--stack", "mine", "-o", "json").json["concurrentExecutions"] == {
         "allowed": 100, "needed": 125, "ticks": 1, "workers": 90, "wakeUps": 10, "recoveries": 20, "stream": 4,
     }  # fmt: skip
-
-
-def test_in_a_new_account_of_ten_the_quota_is_to_be_raised_and_executions_enough_are_not_mentioned(
-    shell: Shell, account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
     account(1000, MaxWorkers="90")
     assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
     account(10)
@@ -89,11 +78,6 @@ def test_without_the_right_it_says_that_it_does_not_know(shell: Shell, account: 
     assert ended.code == 0
     assert ended.err.splitlines()[-1].startswith("Whether the account's concurrent executions suffice is not known: ")
     assert "no such stack" in shell("doctor", "--stack", "other", "-o", "json").json["concurrentExecutions"]["problem"]
-
-
-def test_without_a_stack_nothing_is_asked(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "aws_client", lambda session, service: pytest.fail("asked"))
-    assert shell("doctor", "-o", "json").json["concurrentExecutions"] is None
 
 
 def test_parameters_that_take_executions() -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, Terminal
 
-from dynatick import PermanentError, TaskClient
+from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli import dead_letter
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+from dynatick.domain.conditional_update import Unknown
 
 
 def fail(*_: object) -> object:
@@ -68,7 +68,9 @@ def test_a_message_that_is_no_letter(shell: Shell, world: InProcess) -> None:
 
 
 def test_redrive(shell: Shell, failed: InProcess) -> None:
-    dry = shell("deadletter", "redrive", "--dry-run")
+    for other in (("--error", "timeout"), ("--action", "webhook")):
+        assert shell("deadletter", "redrive", *other).err == "There are none\n"
+    dry = shell("deadletter", "redrive", "--dry-run", "--error", "smtp", "--action", "log")
     assert (dry.code, dry.err) == (0, "1 to be dropped, 1 to be redriven\n")
     assert failed.outcome("b") == "failed"
     done = shell("deadletter", "redrive", "-o", "json").json
@@ -79,12 +81,6 @@ def test_redrive(shell: Shell, failed: InProcess) -> None:
     assert failed.row("b")["run"] == 2
     again = shell("deadletter", "redrive")
     assert (again.code, again.err, again.out) == (0, "There are none\n", "")
-
-
-def test_redrive_by_error(shell: Shell, failed: InProcess) -> None:
-    assert shell("deadletter", "redrive", "--error", "timeout").err == "There are none\n"
-    assert shell("deadletter", "redrive", "--action", "webhook").err == "There are none\n"
-    assert shell("deadletter", "redrive", "--error", "smtp", "--action", "log").err == "1 dropped, 1 redriven\n"
 
 
 def test_purge(shell: Shell, failed: InProcess) -> None:
@@ -99,11 +95,10 @@ def test_purge(shell: Shell, failed: InProcess) -> None:
 @pytest.mark.parametrize(
     ("arguments", "question"),
     [
-        (["redrive"], "Redrive the tasks of about 2 messages? [y/N] "),
-        (["purge"], "Purge about 2 messages? [y/N] "),
+        (["redrive"], "Redrive the tasks of about 2 messages? [y/N] "), (["purge"], "Purge about 2 messages? [y/N] "),
         (["purge", "--obsolete"], "Purge the obsolete of about 2 messages? [y/N] "),
     ],
-)
+)  # fmt: skip
 def test_on_a_terminal_it_asks(
     shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch, arguments: list[str], question: str
 ) -> None:
@@ -120,10 +115,7 @@ def test_on_a_terminal_it_asks(
 
 
 def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write(change: ConditionalUpdate) -> Result:
-        return Unknown("throttled")
-
-    failed.store.write = write  # type: ignore[method-assign]
+    monkeypatch.setattr(MemoryStore, "write", lambda *_: Unknown("throttled"))
     ended = shell("deadletter", "redrive")
     assert ended.code == 6
     assert ended.err == "1 dropped, 1 unknown\nerror: 1 got no answer; repeat the command\n"
@@ -141,4 +133,3 @@ def test_a_bucket_says_what_has_gone_elsewhere_since(shell: Shell, failed: InPro
     ]
     as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
     assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)
-    assert "left" not in shell("bucket", "show", "2026-12-31#12:05", "-o", "json").json

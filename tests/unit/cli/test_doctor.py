@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
 
 import pytest
 from tests.builders import InProcess, scheduled_row
-from tests.unit.cli.conftest import Shell
+from tests.unit.cli.conftest import Shell, Terminal
 
-from dynatick import MemoryStore
-from dynatick.client import doctor as doctors
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.engine.rules import Precision
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    examine = doctors.examine
-    monkeypatch.setattr(
-        "dynatick.client.task_lists.examine", lambda *a, **k: examine(*a, pause=lambda seconds: None, **k)
-    )
-
-
-def put(world: InProcess, **row: object) -> None:
-    assert isinstance(world.store, MemoryStore)
-    world.store.put(row)
 
 
 def later(world: InProcess, minutes: int = 60) -> Bucket:
@@ -36,7 +20,7 @@ def later(world: InProcess, minutes: int = 60) -> Bucket:
 
 
 def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
-    put(world, **scheduled_row("x", later(world)))
+    world.store.create(scheduled_row("x", later(world)))
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
     assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
@@ -47,11 +31,11 @@ def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
 
 
 def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProcess) -> None:
-    put(world, taskId="lost", delaySeconds=1)
+    world.store.create({"taskId": "lost", "delaySeconds": 1})
     before = world.row("lost")
     ended = shell("doctor")
     assert ended.code == 7
-    assert [line.rstrip() for line in ended.out.splitlines()] == [
+    assert ended.lines == [
         "WHAT              TASK  WHY                      REMEDY",
         "never-normalised  lost  it was never normalised  it is made a task",
     ]
@@ -62,9 +46,7 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
     assert world.row("lost") == before
     repaired = shell("doctor", "--repair")
     assert repaired.code == 0
-    assert repaired.out.splitlines()[1].split() == [
-        "never-normalised", "lost", "it", "was", "never", "normalised", "yes",
-    ]  # fmt: skip
+    assert repaired.lines[1].split() == ["never-normalised", "lost", "it", "was", "never", "normalised", "yes"]
     assert repaired.err == "Read 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
     assert shell("doctor").code == 0
     world.next_tick()
@@ -72,7 +54,7 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
 
 
 def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProcess) -> None:
-    put(world, taskId="bad", action=7)
+    world.store.create({"taskId": "bad", "action": 7})
     ended = shell("doctor", "--repair", "-o", "json")
     assert ended.code == 7
     (finding,) = ended.json["findings"]
@@ -90,7 +72,7 @@ def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProc
 def test_every_finding_is_a_line_of_jsonl_and_the_rest_is_bounded(shell: Shell, world: InProcess) -> None:
     number = MAX_FINDINGS + 5
     for n in range(number):
-        put(world, taskId=f"lost-{n:04d}")
+        world.store.create({"taskId": f"lost-{n:04d}"})
     lines = shell("doctor", "--output", "jsonl").out.splitlines()
     assert [json.loads(line)["taskId"] for line in lines] == [f"lost-{n:04d}" for n in range(number)]
     table = shell("doctor")
@@ -104,7 +86,7 @@ def test_tasks_that_no_wake_up_began_are_told_and_are_no_fault(shell: Shell, wor
     world.rules = replace(world.rules, precision=Precision.SECOND)
     bucket = later(world, 1)
     for seconds in (10, 20, 58):
-        put(world, **scheduled_row(f"t{seconds}", bucket, dueAt=f"2026-12-31T12:00:{seconds}Z"))
+        world.store.create(scheduled_row(f"t{seconds}", bucket, dueAt=f"2026-12-31T12:00:{seconds}Z"))
     world.next_tick()
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
@@ -114,7 +96,7 @@ def test_tasks_that_no_wake_up_began_are_told_and_are_no_fault(shell: Shell, wor
 def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell, world: InProcess) -> None:
     world.reconfigure(shard_count=2)
     world.next_tick()
-    put(world, **scheduled_row("x", later(world)._replace(shard=1)))
+    world.store.create(scheduled_row("x", later(world)._replace(shard=1)))
     world.reconfigure(shard_count=1)
     world.next_tick()
     world.clock.forward(minutes=4)
@@ -130,16 +112,14 @@ def test_retired_shards_and_missing_ticks_are_told_and_are_no_fault(shell: Shell
 def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dynatick.cli.doctor._PAGES_PER_MESSAGE", 1)
     for n in range(1100):
-        put(world, **scheduled_row(f"t{n}", later(world)))
+        world.store.create(scheduled_row(f"t{n}", later(world)))
     assert shell("doctor").err.splitlines()[:2] == [
         "Read 1 MB: 998 tasks and schedules that have not ended, 0 findings",
         "Read 2 MB: 1100 tasks and schedules that have not ended, 0 findings",
     ]
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    put(world, taskId="lost")
+    world.store.create({"taskId": "lost"})
     ended = shell("doctor", "--output", "json")
     assert ended.json["found"] == 1, "what is shown of the progress does not mix with the data"
     assert "Read 1101 tasks" in terminal.getvalue()

@@ -33,7 +33,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 def test_one_failure_does_not_stop_the_others(shell: Shell, tasks: InProcess) -> None:
     ended = shell("task", "cancel", "a", "d", "nope", "b")
-    assert [line.split()[:2] for line in ended.out.splitlines()] == [
+    assert [line.split()[:2] for line in ended.lines] == [
         ["TASK", "WHAT"], ["a", "cancelled"], ["d", "refused"], ["nope", "refused"], ["b", "cancelled"],
     ]  # fmt: skip
     assert "cannot cancel task 'd': it is cancelled" in ended.out

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import PermanentError
@@ -48,7 +46,6 @@ def test_add_for_programs(shell: Shell, world: InProcess) -> None:
         "02:30 comes twice on 2027-10-31: runs once, at the first 02:30 (Europe/Berlin)",
     ]
     assert shell("schedule", "get", "report", "-o", "json").json == ended.json
-    assert shell("schedule", "get", "report", "-o", "jsonl").out.count("\n") == 1
 
 
 def test_what_may_surprise_is_said_beside_the_data(shell: Shell, world: InProcess) -> None:
@@ -59,9 +56,8 @@ def test_what_may_surprise_is_said_beside_the_data(shell: Shell, world: InProces
         "note: its occurrences come as close as 4 min, and ticks every 10 min: several fall due at one tick, "
         "and overlap decides which are made"
     ]
-    assert shell("schedule", "get", "s").err == said
-    assert shell("schedule", "update", "s", "--payload", "{}").err == said
-    assert shell("schedule", "preview", "s").err == said
+    for verb in (("get",), ("update", "--payload", "{}"), ("preview",)):
+        assert shell("schedule", *verb, "s").err == said
     assert shell("schedule", "pause", "s").err == shell("schedule", "resume", "s").err == ""
 
 
@@ -73,10 +69,6 @@ def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_pa
         "--reason", "not yet", "--timeout-seconds", "60", "--expected-within-seconds", "1h30m", "-o", "json",
     ).json  # fmt: skip
     assert (made["timeoutSeconds"], made["expectedWithinSeconds"]) == (60, 5400)
-    update = ("schedule", "update", "s", "-o", "json")
-    assert "expectedWithinSeconds" not in shell(*update, "--remove", "expectedWithinSeconds").json
-    assert shell(*update, "--timeout-seconds", "90").json["timeoutSeconds"] == 90
-    assert "timeoutSeconds" not in shell(*update, "--remove", "timeoutSeconds").json
     assert (made["startDate"], made["endDate"]) == ("2026-12-31T23:30:00Z", "2028-01-01T00:00:00Z")
     assert (made["flexibleTimeWindow"], made["retryPolicy"]) == (15, {"maximumRetryAttempts": 1})
     assert (made["scheduleState"], made["stateReason"], "nextOccurrenceAt" in made) == ("DISABLED", "not yet", False)
@@ -98,31 +90,21 @@ def test_list(shell: Shell, world: InProcess) -> None:
     assert "cronExpression: 'whenever' is not accepted" in ended.out
     page = shell("schedule", "list", "--limit", "2", "-o", "json").json
     assert [one["taskId"] for one in page["schedules"]] == ["b", "a"]
-    rest = shell("schedule", "list", "--page-token", page["nextPageToken"], "-o", "json").json
-    assert ([one["taskId"] for one in rest["schedules"]], "nextPageToken" in rest) == (["c"], False)
+    rest = shell("schedule", "list", "--page-token", page["nextPageToken"], "-o", "jsonl")
+    assert ([json.loads(line)["taskId"] for line in rest.lines], rest.err) == (["c"], "")
     assert shell("schedule", "list", "--limit", "1").err.startswith("There are more: --page-token ")
-    assert [json.loads(line)["taskId"] for line in shell("schedule", "list", "-o", "jsonl").lines] == ["b", "a", "c"]
     paused = shell("schedule", "list", "--state", "DISABLED", "-o", "json").json
     assert [one["taskId"] for one in paused["schedules"]] == ["a"]
 
 
-def test_update(shell: Shell, world: InProcess) -> None:
+def test_update_and_delete(shell: Shell, world: InProcess) -> None:
     shell("schedule", "add", "s", "rate(1 hour)", "--payload", '{"n": 1}', "--end-date", "2027-06-01T00:00:00Z")
     update = ("schedule", "update", "s", "-o", "json")
-    changed = shell(*update, "--expression", "rate(2 hours)", "--remove", "payload").json
-    assert (changed["scheduleExpression"], "payload" in changed) == ("rate(2 hours)", False)
-    assert changed["endDate"] == "2027-06-01T00:00:00Z"
-    less = shell(*update, "--remove", "endDate", "--remove", "scheduleExpressionTimezone").json
-    assert ("endDate" in less, less["scheduleExpressionTimezone"]) == (False, "UTC")
-
-
-def test_pause_resume_delete(shell: Shell, world: InProcess) -> None:
-    shell("schedule", "add", "s", HOURLY)
-    paused = shell("schedule", "pause", "s", "--reason", "stocktaking", "-o", "json").json
-    assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "stocktaking")
-    assert "stocktaking" in shell("schedule", "get", "s").out
-    resumed = shell("schedule", "resume", "s", "-o", "json").json
-    assert (resumed["scheduleState"], "stateReason" in resumed) == ("ENABLED", False)
+    changed = shell(*update, "--expression", "rate(2 hours)", "--timeout-seconds", "90", "--remove", "payload").json
+    assert (changed["scheduleExpression"], changed["timeoutSeconds"]) == ("rate(2 hours)", 90)
+    assert ("payload" in changed, changed["endDate"]) == (False, "2027-06-01T00:00:00Z")
+    less = shell(*update, "--remove", "endDate", "--remove", "timeoutSeconds").json
+    assert "endDate" not in less and "timeoutSeconds" not in less
     assert shell("schedule", "delete", "s").err == "deleted s\n"
     shell("schedule", "add", "s", HOURLY)
     assert shell("schedule", "delete", "s", "-o", "json").json == {"taskId": "s", "deleted": True}
@@ -141,11 +123,11 @@ def test_run_preview_history(shell: Shell, world: InProcess) -> None:
     world.clock.forward(minutes=5)
     world.tick()
     runs = shell("schedule", "history", "s", "-o", "json").json["occurrences"]
-    assert [(run["occurrenceAt"][11:16], run["status"], run.get("reason")) for run in runs] == [
-        ("12:00", "completed", None), ("12:01", "completed", None), ("12:02", "failed", None),
-        ("12:03", "missed", "outage"), ("12:04", "missed", "outage"), ("12:05", "missed", "outage"),
-        ("12:06", "completed", None), ("12:07", "missed", "overlap"),
+    assert [(run["occurrenceAt"][11:16], run["status"], run.get("reason")) for run in runs[1:4]] == [
+        ("12:01", "completed", None), ("12:02", "failed", None), ("12:03", "missed", "outage"),
     ]  # fmt: skip
+    tick = next(one for one in shell("tick", "list", "-o", "json").json["ticks"] if one.get("missed"))
+    assert (tick["tick"], tick["occurrences"], tick["missed"]) == ("2026-12-31#12:07", 1, 4)
     table = shell("schedule", "history", "s").out.splitlines()
     assert table[0].split() == ["OCCURRENCE", "STATUS", "BUCKET", "FINISHED", "REASON", "ERROR", "TASK"]
     assert "run now" in table[1] and "no such customer" in table[3] and "missed" in table[4] and "outage" in table[4]
@@ -173,7 +155,6 @@ def test_preview(shell: Shell, world: InProcess) -> None:
     shell("schedule", "add", "once", "at(2026-12-31T12:00:30)")
     world.ticks(1)
     assert shell("schedule", "preview", "once").err == "There are none\n"
-    assert shell("schedule", "get", "once", "-o", "json").json["scheduleState"] == "COMPLETED"
 
 
 def test_backfill(shell: Shell, world: InProcess) -> None:
@@ -200,15 +181,12 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
     [
         (("add", "s", "0 9 * * 1-5"), ExitCode.INVALID,
          "scheduleExpression: '0 9 * * 1-5' is not accepted; that is Unix cron; write cron(0 9 ? * MON-FRI *)"),
-        (("add", "there", HOURLY), ExitCode.CONFLICT, "taskId: a task or schedule 'there' exists already"),
-        (("add", "s"), ExitCode.USAGE, "Missing argument 'EXPR'"),
         (("get", "none"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'none'"),
         (("update", "there"), ExitCode.INVALID, "expected at least one change; see --help"),
         (("update", "there", "--remove", "scheduleExpression"), ExitCode.INVALID,
          "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
         (("update", "ended", "--payload", "{}"), ExitCode.CONFLICT,
          "cannot update schedule 'ended': it is COMPLETED; possible only while it is ENABLED or DISABLED"),
-        (("history", "there", "--from", "never"), ExitCode.INVALID, "--from: 'never' is not accepted"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )  # fmt: skip
@@ -222,18 +200,6 @@ def test_refusals(shell: Shell, world: InProcess, arguments: tuple[str, ...], co
     assert ended.err.startswith("error: ") and ended.err.count("\n") == 1
 
 
-def test_occurrences_and_missed_runs_stand_in_the_list_of_ticks(shell: Shell, world: InProcess) -> None:
-    shell("schedule", "add", "s", "rate(1 minute)")
-    world.clock.to(NOON + timedelta(minutes=5))
-    world.tick()
-    ticks: list[dict[str, Any]] = shell("tick", "list", "-o", "json").json["ticks"]
-    (tick,) = [tick for tick in ticks if tick.get("occurrences")]
-    assert (tick["tick"], tick["occurrences"], tick["missed"]) == ("2026-12-31#12:05", 1, 4)
-    head, *rows = shell("tick", "list").out.splitlines()
-    assert "MISSED" in head
-    assert any(row.split()[0] == "2026-12-31#12:05" for row in rows)
-
-
 def test_whether_occurrences_were_in_time(shell: Shell, world: InProcess) -> None:
     shell("schedule", "add", "s", "rate(1 minute)", "--expected-within-seconds", "60")
     world.ticks(7)
@@ -245,7 +211,5 @@ def test_whether_occurrences_were_in_time(shell: Shell, world: InProcess) -> Non
         (f"2026-12-31T12:0{minute}:00Z", "completed", "yes") for minute in range(3, 8)
     ]
     assert "IN TIME" in shell("schedule", "history", "s").out
-    first = shell("schedule", "history", "s", "-o", "json").json["occurrences"][0]
-    assert first["inTime"] is True
     shell("schedule", "update", "s", "--remove", "expectedWithinSeconds")
     assert "IN TIME" not in shell("schedule", "history", "s").out + shell("schedule", "get", "s").out

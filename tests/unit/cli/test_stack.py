@@ -127,7 +127,9 @@ def test_nothing_answers_where_the_table_should_be(shell: Shell) -> None:
     assert "nothing answers at http://127.0.0.1:9; start it with make up" in ended.err, "within an error of pynamodb"
 
 
-def test_a_client_goes_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_goes_where_the_environment_says_unless_another_place_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As `dynatick local env` sets it, and with AWS_REGION alone."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4777")
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
@@ -165,7 +167,6 @@ OTHER = "https://sqs.eu-west-1.amazonaws.com/123456789012/other"
 @pytest.mark.parametrize(
     ("options", "environment", "queue"),
     [
-        (["--stack", "mine"], {}, QUEUE),
         (["--table", "t"], {"DYNATICK_STACK": "mine"}, QUEUE),
         (["--stack", "mine"], {"DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, QUEUE),
         (["--table", "t"], {"DYNATICK_STACK": "mine", "DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, OTHER),

@@ -31,10 +31,7 @@ def test_a_plugin_is_a_noun_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyP
         typer.echo("hello")
         raise typer.Exit(7)
 
-    @app.command()
-    def other() -> None:
-        pass
-
+    app.command("other")(lambda: None)
     monkeypatch.setitem(sys.modules, "some_plugin", SimpleNamespace(app=app))
     found = EntryPoint("else", "some_plugin:app", plugins.GROUP)
     monkeypatch.setattr(plugins, "entry_points", lambda group: [found])
@@ -77,12 +74,8 @@ class CloudFormation:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The endpoints that were asked for their stack."""
     asked: list[tuple[str, str]] = []
-
-    def client(service: str, endpoint: str) -> CloudFormation:
-        asked.append((service, endpoint))
-        return CloudFormation(OUTPUTS)
-
-    monkeypatch.setattr(local_stack, "aws_client", client)
+    stack = CloudFormation(OUTPUTS)
+    monkeypatch.setattr(local_stack, "aws_client", lambda *where: asked.append(where) or stack)
     return asked
 
 
@@ -92,15 +85,8 @@ def test_the_local_stack_is_the_one_of_the_state_folder(
 ) -> None:
     """As with `dynatick local`: a task must not end up in the stack of another folder."""
     running = {tmp_path.resolve(): 4777, folders.STATE: 4700}
-
-    def current(*, state_dir: Path) -> emulator.Emulator:
-        return emulator.Emulator(pid=1, port=running[state_dir])
-
-    monkeypatch.setattr(emulator, "current", current)
-    if given:
-        monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
-    else:
-        monkeypatch.delenv("DYNATICK_STATE_DIR", raising=False)
+    monkeypatch.setattr(emulator, "current", lambda *, state_dir: emulator.Emulator(pid=1, port=running[state_dir]))
+    monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path) if given else "")
     found = local_stack.find()
     assert found.endpoint == f"http://127.0.0.1:{4777 if given else 4700}"
     assert asked == [("cloudformation", found.endpoint)]

@@ -7,7 +7,6 @@ import shlex
 import socket
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 import urllib3
@@ -15,6 +14,7 @@ import uvicorn
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
+from dynatick import TaskClient
 from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
 from dynatick.ui import server
@@ -33,31 +33,22 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Site, int, bool]]:
     return found
 
 
-def test_the_page_has_commands() -> None:
-    assert len(COMMANDS) == 2
-
-
-@pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_of_the_page(
-    shell: Shell, world: InProcess, served: list[Any], monkeypatch: pytest.MonkeyPatch, command: str
+    shell: Shell, world: InProcess, served: list[tuple[Site, int, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Session, "_table", lambda session: "the-table")
-    assert shell(*shlex.split(command)).code == ExitCode.OK
-    ((site, port, opens),) = served
-    assert (port, opens, site.read_only) == (4580, True, False)
-    assert site.name == ("reminders" if "--stack" in command else "the-table")
+    assert len(COMMANDS) == 2
+    for command in COMMANDS:
+        assert shell(*shlex.split(command)).code == ExitCode.OK
+        site, port, opens = served.pop()
+        assert (port, opens, site.read_only) == (4580, True, False)
+        assert site.name == ("reminders" if "--stack" in command else "the-table")
 
 
-def test_its_options(shell: Shell, world: InProcess, served: list[Any]) -> None:
+def test_its_options(shell: Shell, world: InProcess, served: list[tuple[Site, int, bool]]) -> None:
     assert shell("ui", "--table", "t", "--port", "0", "--read-only", "--no-open").code == ExitCode.OK
     ((site, port, opens),) = served
     assert (site.name, site.read_only, port, opens) == ("t", True, 0, False)
-
-
-def test_without_a_table_it_says_how_to_name_one(shell: Shell) -> None:
-    ended = shell("ui", "--no-open")
-    assert ended.code == ExitCode.USAGE
-    assert "--table or --stack" in ended.err
 
 
 def test_a_port_that_is_taken_is_named(shell: Shell, world: InProcess) -> None:
@@ -72,31 +63,26 @@ def test_a_port_that_is_taken_is_named(shell: Shell, world: InProcess) -> None:
 
 def test_it_listens_on_loopback_and_opens_its_address(monkeypatch: pytest.MonkeyPatch, world: InProcess) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(server.webbrowser, "open", opened.append)
+    said: list[str] = []
     servers: list[uvicorn.Server] = []
+    up = threading.Event()
 
     class Kept(uvicorn.Server):
-        def __init__(self, config: uvicorn.Config) -> None:
-            super().__init__(config)
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
             servers.append(self)
+            up.set()
 
     monkeypatch.setattr(server.uvicorn, "Server", Kept)
-    said: list[str] = []
-    from dynatick import TaskClient
-
+    monkeypatch.setattr(server.webbrowser, "open", opened.append)
     site = Site(client=TaskClient(world.store, clock=world.clock), clock=world.clock, name="t")
     thread = threading.Thread(target=server.serve, args=(site, 0), kwargs={"opens": True, "say": said.append})
     thread.start()
-    try:
-        for _ in range(200):
-            if servers and servers[0].started:
-                break
-            threading.Event().wait(0.05)
-        (url,) = opened
-        assert url.startswith(f"http://{HOST}:") and url in said[0]
-        assert urllib3.request("GET", url).status == 200
-        assert {one.getsockname()[0] for one in servers[0].servers[0].sockets} == {HOST}
-    finally:
-        servers[0].should_exit = True
-        thread.join(20)
+    assert up.wait(20)
+    (url,) = opened
+    assert url.startswith(f"http://{HOST}:") and url in said[0]
+    assert urllib3.request("GET", url).status == 200
+    assert {one.getsockname()[0] for one in servers[0].servers[0].sockets} == {HOST}
+    servers[0].should_exit = True
+    thread.join(20)
     assert not thread.is_alive()

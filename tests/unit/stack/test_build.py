@@ -12,10 +12,6 @@ from dynatick_stack import build, template
 from dynatick_stack.errors import BuildError
 
 
-def say(_: str) -> None:
-    pass
-
-
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The parts of a checkout that are built, with a package and functions of one line."""
@@ -49,7 +45,7 @@ def test_everything_that_the_template_names_is_built(checkout: Path, cache: Path
     assert [name for name in layer if name.endswith(".pyc")], "a layer without byte code starts slowly"
 
 
-def test_nothing_is_built_twice(checkout: Path, cache: Path) -> None:
+def test_nothing_is_built_twice_and_a_change_under_another_name(checkout: Path, cache: Path) -> None:
     first = build.build(root=checkout, cache=cache)
     times = {path: path.stat().st_mtime_ns for path in first.values()}
     # What running the code leaves behind is no change of the code.
@@ -58,14 +54,10 @@ def test_nothing_is_built_twice(checkout: Path, cache: Path) -> None:
     left_behind.write_bytes(b"")
     assert build.build(root=checkout, cache=cache) == first
     assert {path: path.stat().st_mtime_ns for path in first.values()} == times
-
-
-def test_a_change_is_built_under_another_name(checkout: Path, cache: Path) -> None:
-    first = build.build(root=checkout, cache=cache)
     (checkout / "shared" / "dynatick" / "__init__.py").write_text("changed = True\n")
-    second = build.build(root=checkout, cache=cache)
-    assert second["DynatickLayer"] != first["DynatickLayer"]
-    assert second["ProcessorFunction"] == first["ProcessorFunction"]
+    changed = build.build(root=checkout, cache=cache)
+    assert changed["DynatickLayer"] != first["DynatickLayer"]
+    assert changed["ProcessorFunction"] == first["ProcessorFunction"]
     assert first["DynatickLayer"].exists(), "another session may be about to upload it"
 
 
@@ -101,7 +93,7 @@ def test_an_installation_that_fails_says_why_and_is_tried_again(checkout: Path, 
     lock.write_text("./no-such-folder\n")
     for _ in range(2):
         with pytest.raises(BuildError, match="no-such-folder"):
-            build.libraries(say, root=checkout, cache=cache)
+            build.libraries(print, root=checkout, cache=cache)
 
 
 def test_a_function_without_an_entry_point_is_named(checkout: Path, cache: Path) -> None:

@@ -25,14 +25,11 @@ def run(*arguments: str) -> Result:
     [
         (["up", "--parameter", "TickMinute=1"], 3, "There is no parameter TickMinute. Known:"),
         (["up", "--tick-minutes", "7"], 3, "TickMinutes can't be 7. Allowed: 1, 2, 3"),
-        (["up", "--shard-count", "0"], 3, "ShardCount can't be 0. Allowed: 1 to 256"),
         (["up", "--shard-count", "257"], 3, "ShardCount can't be 257. Allowed: 1 to 256"),
         (["up", "--parameter", "TaskThreads=many"], 3, "TaskThreads can't be many. Allowed: 1 to 256"),
         (["up", "--parameter", "HandlersModule=a b"], 3, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
-        (["up", "--port", "nine"], 2, "Usage: local up"),
         (["up", "--port", "99999"], 2, "less than or equal to 65535"),
-        (["api", "--port", "0"], 2, "greater than or equal to 1"),
         (["status"], 6, "The local stack isn't running. Start it: make up"),
         (["logs"], 6, "isn't running"),
         (["deploy", "--tick-minutes", "5"], 6, "isn't running"),
@@ -45,12 +42,12 @@ def test_refusals(arguments: list[str], code: int, said: str) -> None:
     assert result.exit_code == code
 
 
-def test_a_busy_port_has_a_code_of_its_own() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        result = run("up", "--port", str(taken.getsockname()[1]))
-    assert "in use by another program" in result.output
+def test_a_busy_port_is_named_with_another_to_choose_and_has_a_code_of_its_own() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("up", "--port", str(port))
+    assert f"Port {port} is in use by another program" in result.output
+    assert f"PORT={port + 1}" in result.output
     assert result.exit_code == 5
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -38,12 +38,7 @@ class Client:
 
     def get_paginator(self, name: str) -> Any:
         assert name == "describe_stack_events"
-
-        def paginate(StackName: str) -> Iterator[Mapping[str, Any]]:
-            for event in self.events:
-                yield {"StackEvents": [event]}
-
-        return SimpleNamespace(paginate=paginate)
+        return SimpleNamespace(paginate=lambda StackName: ({"StackEvents": [event]} for event in self.events))
 
 
 def mine(*answers: Mapping[str, Any] | ClientError, events: list[Mapping[str, Any]] | None = None) -> Stack:
@@ -65,13 +60,9 @@ def test_a_stack_that_is_not_there_has_no_parameters_and_is_refused_where_it_is_
 
 
 def test_outputs_and_parameters_are_read_by_name() -> None:
-    found = mine(
-        {
-            "StackStatus": "CREATE_COMPLETE",
-            "Outputs": [{"OutputKey": "Table", "OutputValue": "t"}],
-            "Parameters": [{"ParameterKey": "ShardCount", "ParameterValue": "2"}],
-        }
-    )
+    outputs = [{"OutputKey": "Table", "OutputValue": "t"}]
+    parameters = [{"ParameterKey": "ShardCount", "ParameterValue": "2"}]
+    found = mine({"StackStatus": "CREATE_COMPLETE", "Outputs": outputs, "Parameters": parameters})
     assert (found.outputs(), found.parameters()) == ({"Table": "t"}, {"ShardCount": "2"})
     assert mine({"StackStatus": "CREATE_COMPLETE"}).outputs() == {}
 

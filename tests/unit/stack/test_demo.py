@@ -69,7 +69,6 @@ def seen(task_id: str, **values: Any) -> Callable[[Found], object]:
 @pytest.mark.parametrize(
     ("task_id", "change", "said"),
     [
-        ("bare", lambda f: f.tasks.pop("bare"), "not there, expected completed"),
         ("bare", seen("bare", status="failed"), "failed, expected completed"),
         ("bare", seen("bare", error="e"), "its error is 'e', expected ''"),
         ("bare", seen("bare", started_at=NOW, due_at=NOW + timedelta(seconds=1)), "it started at"),

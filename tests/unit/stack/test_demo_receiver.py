@@ -1,7 +1,6 @@
 """The demo's webhook receiver: what it keeps, answers, and misses in a call."""
 
 import http.client
-import socket
 from datetime import UTC, datetime
 
 import pytest
@@ -40,22 +39,13 @@ def test_it_answers_as_the_path_says_and_keeps_what_came() -> None:
         assert receiver.calls[0].problems() == []
 
 
-def test_nothing_listens_any_more_once_it_is_closed() -> None:
-    with Receiver() as receiver:
-        host, port = receiver.url.removeprefix("http://").split(":")
-    with socket.socket() as probe:
-        assert probe.connect_ex((host, int(port))) != 0
-
-
 @pytest.mark.parametrize(
     ("headers", "body", "problem"),
     [
-        ({"idempotency-key": ""}, b"{}", "Idempotency-Key"),
         ({"idempotency-key": "a%20b"}, b"{}", "Idempotency-Key"),
         ({"idempotency-key": "other#1"}, b"{}", "Idempotency-Key"),
         ({"x-dynatick-task-id": ""}, b"{}", "X-Dynatick-Task-Id"),
         ({"x-dynatick-attempt": "0"}, b"{}", "X-Dynatick-Attempt"),
-        ({"x-dynatick-attempt": "first"}, b"{}", "X-Dynatick-Attempt"),
         ({"x-dynatick-due-at": "today"}, b"{}", "X-Dynatick-Due-At"),
         ({"content-type": "text/plain"}, b"{}", "Content-Type"),
         ({}, b"{", "the body isn't JSON"),

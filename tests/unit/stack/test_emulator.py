@@ -3,58 +3,56 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from dynatick_stack import emulator, processes
-from dynatick_stack.errors import BusyError, NotRunningError
+from dynatick_stack.errors import NotRunningError
 
 SLEEP = "import time; time.sleep(60)"
 # Does as MiniStack's workers may: takes no notice of a polite request to end.
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); {SLEEP}"
 
 
+Run = Callable[..., subprocess.Popen[bytes]]
+
+
 @pytest.fixture
-def children() -> Iterator[list[subprocess.Popen[bytes]]]:
+def run() -> Iterator[Run]:
+    """Starts a Python; it is ended after the test."""
     started: list[subprocess.Popen[bytes]] = []
-    yield started
+
+    def start(*arguments: str | Path) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen([sys.executable, *map(str, arguments)], stdout=subprocess.PIPE))
+        return started[-1]
+
+    yield start
     for child in started:
         child.kill()
         child.wait()
 
 
-def run(children: list[subprocess.Popen[bytes]], *command: str | Path) -> subprocess.Popen[bytes]:
-    child = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE)
-    children.append(child)
-    return child
-
-
-def test_finds_the_emulator_and_its_workers_and_no_others(
-    tmp_path: Path, children: list[subprocess.Popen[bytes]]
-) -> None:
+def test_finds_the_emulator_and_its_workers_and_no_others(tmp_path: Path, run: Run) -> None:
     mine, other = tmp_path / "local", tmp_path / "local-2"
     worker = processes.worker_folder(mine) / "function" / "_worker.py"
     worker.parent.mkdir(parents=True)
     worker.write_text(SLEEP)
-    emulated = run(children, sys.executable, "-X", processes.marker(mine), "-c", SLEEP)
-    working = run(children, sys.executable, worker)
-    elsewhere = run(children, sys.executable, "-X", processes.marker(other), "-c", SLEEP)
-
+    emulated = run("-X", processes.marker(mine), "-c", SLEEP)
+    working = run(worker)
+    elsewhere = run("-X", processes.marker(other), "-c", SLEEP)
     assert processes.wait_until(lambda: processes.running(mine).keys() == {emulated.pid, working.pid}, 60)
     assert processes.emulator(mine) == emulated.pid
     assert processes.wait_until(lambda: processes.running(other).keys() == {elsewhere.pid}, 60)
 
 
-def test_stops_what_will_not_end_by_itself(tmp_path: Path, children: list[subprocess.Popen[bytes]]) -> None:
-    stubborn = run(children, sys.executable, "-X", processes.marker(tmp_path), "-c", STUBBORN)
+def test_stops_what_will_not_end_by_itself(tmp_path: Path, run: Run) -> None:
+    stubborn = run("-X", processes.marker(tmp_path), "-c", STUBBORN)
     assert stubborn.stdout is not None
     stubborn.stdout.readline()
-
     assert processes.stop(tmp_path)
     assert stubborn.wait(5) == -signal.SIGKILL
     assert not processes.stop(tmp_path)
@@ -67,22 +65,11 @@ def test_a_number_written_down_earlier_is_not_believed(tmp_path: Path) -> None:
         emulator.current(state_dir=tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": 1}', '{"pid": 1, "port": 2, "new": 3}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"pid": 1}'])
 def test_a_state_file_cut_short_counts_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / "state.json").write_text(content)
     with pytest.raises(NotRunningError):
         emulator.current(state_dir=tmp_path)
-
-
-def test_a_busy_port_is_named_with_another_to_choose() -> None:
-    with socket.socket() as taken:
-        taken.bind((emulator.HOST, 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(BusyError, match=f"Port {port} is in use.*PORT={port + 1}") as refused:
-            emulator.refuse_busy_port(port)
-    assert refused.value.exit_code == 5
-    emulator.refuse_busy_port(port)
 
 
 def test_the_functions_get_none_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

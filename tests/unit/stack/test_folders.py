@@ -18,7 +18,6 @@ from dynatick_stack.venv import VENV
     [
         ({"XDG_CACHE_HOME": "/var/cache/ada"}, Path("/var/cache/ada/dynatick")),
         ({"XDG_CACHE_HOME": "relative"}, Path.home() / ".cache" / "dynatick"),
-        ({"XDG_CACHE_HOME": ""}, Path.home() / ".cache" / "dynatick"),
         ({}, Path.home() / ".cache" / "dynatick"),
     ],
 )

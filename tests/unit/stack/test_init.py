@@ -37,14 +37,7 @@ def test_it_overwrites_nothing(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        ("reminders", "reminders"),
-        ("my_app.v2", "my-app-v2"),
-        ("2fast", "stack-2fast"),
-        ("", "stack"),
-        ("ü" * 99, "stack"),
-    ],
+    ("folder", "name"), [("my_app.v2", "my-app-v2"), ("2fast", "stack-2fast"), ("", "stack"), ("ü" * 99, "stack")]
 )
 def test_the_stack_is_named_after_the_folder(folder: str, name: str) -> None:
     assert stack_name(folder) == name

@@ -62,12 +62,9 @@ def names(path: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def text_of(path: Path, name: str) -> str:
-    with zipfile.ZipFile(path) as archive:
-        return archive.read(name).decode()
-
-
-def test_functions_layer_and_handlers(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+def test_functions_layer_and_handlers_with_libraries_for_lambda(
+    mine: Path, tmp_path: Path, installed: list[list[str]]
+) -> None:
     packages = build(mine, tmp_path / "cache")
     functions = {name: names(path) for name, path in packages.of_template.items() if name.endswith("Function")}
     assert functions["ProcessorFunction"] == {"app.py"}, "our sample handlers would hide the project's"
@@ -75,14 +72,9 @@ def test_functions_layer_and_handlers(mine: Path, tmp_path: Path, installed: lis
     layer = names(packages.of_template["DynatickLayer"])
     assert {"python/dynatick/__init__.py", "python/dynatick/py.typed", "python/shared_library.py"} <= layer
     assert names(packages.handlers) == {"python/handlers.py", "python/texts/__init__.py"}
-
-
-def test_libraries_are_wheels_for_lambda(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
-    build(mine, tmp_path / "cache", Platform(architecture="x86_64", python="3.13"))
     (call,) = installed
-    assert {"--only-binary=:all:", "--require-hashes", "manylinux2014_x86_64"} <= set(call)
+    assert {"--only-binary=:all:", "--require-hashes", "manylinux2014_aarch64"} <= set(call)
     assert call[call.index("--python-version") + 1] == "3.13"
-    assert Platform.of("arm64").python == "3.13"
 
 
 @pytest.mark.parametrize(("python", "has_byte_code"), [(HERE, True), ("2.7", False)])
@@ -98,18 +90,14 @@ def test_a_library_of_the_layer_is_not_in_the_handlers(mine: Path, tmp_path: Pat
     (mine / "needed.txt").write_text("jinja2\ndynatick[cli]==0.1.0\nDynatick\n")
     handlers = build(mine, tmp_path / "cache").handlers
     assert "python/shared_library.py" not in names(handlers), "it is in the layer"
-    assert text_of(handlers, "python/asked.txt") == "jinja2"
-    pins = text_of(handlers, "python/constraints.txt")
+    with zipfile.ZipFile(handlers) as archive:
+        assert archive.read("python/asked.txt") == b"jinja2"
+        pins = archive.read("python/constraints.txt").decode()
     assert "boto3==" in pins
     assert "--hash" not in pins
-
-
-def test_a_lock_with_hashes_is_installed_as_it_is(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
-    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[handlers]\nrequirements = "lock.txt"\n')
-    (mine / "lock.txt").write_text("jinja2==3.1 \\\n    --hash=sha256:00\n")
+    (mine / "needed.txt").write_text("jinja2==3.1 \\\n    --hash=sha256:00\n")
     build(mine, tmp_path / "cache")
-    assert "--no-deps" in installed[-1]
-    assert "-c" not in installed[-1]
+    assert "--no-deps" in installed[-1] and "-c" not in installed[-1], "a lock with hashes is installed as it is"
 
 
 def test_the_same_content_is_the_same_zip(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
@@ -139,7 +127,7 @@ def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Pat
     for n in range(12):
         (mine / f"{n:02}.txt").touch()
     build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c")
-    assert said[-2].endswith("13 of them not Python: " + ", ".join(f"{n:02}.txt" for n in range(10)) + ", …")
+    assert said[-2].endswith("08.txt, 09.txt, …")
 
 
 def test_too_large_for_a_function(
@@ -150,9 +138,7 @@ def test_too_large_for_a_function(
         build(mine, tmp_path / "cache")
     (mine / "texts" / "large.bin").write_bytes(bytes(200_000))
     (mine / "texts" / "larger.bin").write_bytes(bytes(300_000))
-    with pytest.raises(
-        BuildError, match=r"files take 0\.5 MB .* The largest: texts/larger.bin \(0\.3 MB\), texts/large"
-    ):
+    with pytest.raises(BuildError, match=r"files take 0\.5 MB .* largest: texts/larger.bin \(0\.3 MB\), texts/large"):
         build(mine, tmp_path / "cache")
 
 

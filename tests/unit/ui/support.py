@@ -29,12 +29,9 @@ class Browser:
 
     def __post_init__(self) -> None:
         self.site = Site(
-            client=self.installation.client,
-            clock=lambda: self.installation.now,
-            name="reminders",
-            read_only=self.read_only,
-            kept_seconds=0,
-        )
+            client=self.installation.client, clock=lambda: self.installation.now, name="reminders",
+            read_only=self.read_only, kept_seconds=0,
+        )  # fmt: skip
         self.http = TestClient(application(self.site), base_url=f"http://{HOST}", follow_redirects=False)
 
     def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> httpx2.Response:

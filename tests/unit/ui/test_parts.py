@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 from tests.builders import NOON
@@ -21,10 +22,8 @@ def bar(minutes: int = 1, **counts: int) -> Bar:
 
 def test_heights_grow_with_the_logarithm_and_end() -> None:
     heights = [height_of(tasks) for tasks in (0, 1, 10, 100, 1000, 10**6)]
-    assert heights[0] == 0
     assert heights == sorted(heights)
-    assert heights[1] == 0.2
-    assert heights[4] == heights[5] == 1
+    assert (heights[:2], heights[4:]) == ([0, 0.2], [1, 1])
     assert height_of(1000, 60) < 1
 
 
@@ -61,21 +60,13 @@ def test_a_bar_has_a_name_and_leads_to_its_tasks() -> None:
         ("it broke\nat line 1", "it broke\nat line 2"),
     ],
 )
-def test_errors_that_name_single_things_are_alike(first: str, second: str) -> None:
-    assert shape(first) == shape(second)
+def test_errors_that_name_single_things_are_alike_and_so_is_their_shape(first: str, second: str) -> None:
+    assert shape(first) == shape(second) == shape(shape(first))
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [("the target answered 503", "the target answered 404"), ("ValueError: a", "TypeError: a"), ("", "x")],
-)
+@pytest.mark.parametrize(("first", "second"), [("answered 503", "answered 404"), ("ValueError: a", "TypeError: a")])
 def test_other_errors_are_not(first: str, second: str) -> None:
     assert shape(first) != shape(second)
-
-
-def test_a_shape_has_its_own_shape() -> None:
-    for error in ("no such mailbox: ada1@example.com", "KeyError: 'user-17'", "x" * 1000, "…"):
-        assert shape(shape(error)) == shape(error)
 
 
 @pytest.mark.parametrize(
@@ -116,11 +107,9 @@ def test_of_several_readers_one_reads() -> None:
         together.wait()
         assert recent.get("key", read) == 1
 
-    threads = [Thread(target=ask) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as readers:
+        for asked in [readers.submit(ask) for _ in range(8)]:
+            asked.result()
     assert len(reads) == 1
     recent.clear()
     assert recent.get("key", read) == 2

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 import time
-import urllib.request
 from contextlib import closing
 
+import urllib3
 from tests.builders import NOON
 
 from dynatick import MemoryStore, TaskClient
@@ -21,9 +21,7 @@ def site(name: str) -> Site:
 
 def page(url: str) -> str:
     """Once the thread has begun to answer: until then a request waits in the listener's queue."""
-    with urllib.request.urlopen(f"{url}/", timeout=30) as answer:
-        text: str = answer.read().decode()
-    return text
+    return urllib3.request("GET", f"{url}/", timeout=30).data.decode()
 
 
 def test_it_serves_on_the_port_that_is_wished_and_returns_at_once() -> None:
