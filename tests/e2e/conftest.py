@@ -21,8 +21,7 @@ LONGEST = [
     "test_healing",
     "test_handler_hangs",
     "test_cli",
-    "test_shard_count",
-    "test_tick_minutes",
+    "test_redeployed",
     "test_docs",
     "test_how_tos",
 ]
