@@ -33,26 +33,18 @@ def status(own: DeployedStack, headers: dict[str, str]) -> int:
     return int(answer.status)
 
 
-def test_by_default_requests_are_signed(own: DeployedStack) -> None:
-    assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-
-
 def test_open_only_if_that_is_confirmed(own: DeployedStack) -> None:
+    assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
     with pytest.raises(DeployError, match="confirm it with ApiOpenToEverybody"):
         own.stack.redeploy(ApiAuthorization="NONE")
-    assert status(own, UNSIGNED) == 403
+    own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
+    assert status(own, UNSIGNED) == 403, "a confirmation alone opens nothing"
     own.stack.redeploy(**OPEN)
     try:
         assert status(own, UNSIGNED) == 200
     finally:
         own.stack.redeploy(ApiAuthorization="IAM", ApiOpenToEverybody="no")
     assert status(own, UNSIGNED) == 403
-
-
-def test_a_confirmation_alone_opens_nothing(own: DeployedStack) -> None:
-    own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
-    assert status(own, UNSIGNED) == 403
-    own.stack.redeploy(ApiOpenToEverybody="no")
 
 
 def test_tokens_of_one_issuer(own: DeployedStack) -> None:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ def test_it_is_seen_within_a_tick_and_repaired_by_the_next_deployment(tmp_path: 
         assert "can't start" in said and "no_such_library" in said
         found, kinds = doctor(world)
         assert (found, "processor-fails" in kinds) == (ExitCode.FOUND, True)
-        eventually(lambda: "the processor can't start" in why(world, "waits"), within=TICK_SECONDS, what="the reason")
+        explained = partial(world.client.explain, "waits")
+        eventually(lambda: "the processor can't start" in explained().sentence, within=TICK_SECONDS, what=explained)
         assert world.status("waits") == "scheduled"
 
         world.stack.redeploy(HandlersModule=MODULE)
@@ -87,29 +89,15 @@ def cold_start(world: DeployedStack, root: Path) -> list[Mapping[str, Any]]:
     name = world.stack.outputs["ProcessorFunctionName"]
     found = world.stack.client("lambda").get_function_configuration(FunctionName=name)
     own = {key: value for key, value in os.environ.items() if not key.startswith(("AWS_", "DYNATICK_"))}
-    given = {
-        "AWS_ENDPOINT_URL": world.stack.endpoint,
-        "AWS_REGION": "us-east-1",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_LAMBDA_FUNCTION_NAME": name,
-    }
+    place = {"AWS_ENDPOINT_URL": world.stack.endpoint, "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_LAMBDA_FUNCTION_NAME": name}
     done = subprocess.run(
-        [sys.executable, "-c", "import app"],
-        cwd=root / "functions" / "processor",
-        env=own | given | found["Environment"]["Variables"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+        [sys.executable, "-c", "import app"], cwd=root / "functions" / "processor",
+        env=own | place | keys | found["Environment"]["Variables"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 1
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-
-
-def why(world: DeployedStack, task_id: str) -> str:
-    return world.client.explain(task_id).sentence
 
 
 def status(world: DeployedStack) -> tuple[int, str]:
