@@ -2,40 +2,13 @@
 
 from __future__ import annotations
 
-from tests.faults.conftest import NewWorld, Report
+from tests.faults.conftest import Report
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
 
 from dynatick.domain.task import SYSTEM_PREFIX
 
 RECONCILE = {"dynatick": {"reconcile": True}}
-
-
-def test_fault_11_the_stream_loses_rows(world: World, report: Report) -> None:
-    """Rows are in the table, and the scheduler never hears of them: the daily reconcile does."""
-    for number in range(50):
-        world.put(taskId=f"untimed-{number:02d}")
-        world.put(taskId=f"delayed-{number:02d}", delaySeconds=20)
-        world.put(taskId=f"due-{number:02d}", dueAt="2026-12-31T11:00:00Z")
-    assert len(world.stream.new()) == 150  # and they go nowhere
-    assert world.next_tick().what == "returned"
-    assert not world.ledger.begun()
-    assert world.invoke(RECONCILE).what == "returned"
-    world.finish()
-    assert report(world).executed == 150
-
-
-def test_fault_11_the_other_shards_can_not_be_started_and_the_process_dies(new_world: NewWorld, report: Report) -> None:
-    world = new_world(DYNATICK_SHARD_COUNT="4")
-    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
-    refused = Fault(at="invoke", do="refuse", times=None)
-    outcome = world.next_tick(faults=[refused, Fault(at="acquire shard", do="kill before", skip=1)])
-    assert outcome.what == "killed"
-    assert 0 < len(world.ledger.done()) < 100  # shard 0, and perhaps the record of its last tasks
-    world.clock.forward(seconds=AFTER_LEASE)
-    world.next_tick()
-    world.finish()
-    assert report(world).executed == 100
 
 
 def test_fault_11_dies_between_letter_and_record(world: World, report: Report) -> None:

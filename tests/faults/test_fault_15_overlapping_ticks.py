@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from tests.faults.conftest import NewWorld, Report
 from tests.faults.worker import NO_LEASE
@@ -46,26 +44,6 @@ def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: b
     assert len(world.ledger.begun()) == TASKS
     world.finish()
     assert report(world).executed == TASKS
-
-
-def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, report: Report) -> None:
-    """It closes its buckets and leaves; the one that works finds that out, and serves them too."""
-    world = new_world(DYNATICK_TASK_THREADS="2")
-    insert(world, 60, seconds=0.02)
-    first = world.sandbox()
-    first.wait_until_ready()
-    # Late by most of its minute, so that the next tick comes before its lease is over.
-    world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(seconds=40))
-    first.begin(world.event(), life=LIFE, faults=[Fault(at="release shard", do="freeze before")])
-    assert world.end(first).what == "frozen"
-    world.insert_many([{"taskId": f"later-{n}", "delaySeconds": 0} for n in range(3)])
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    assert world.tick().what == "returned"
-    world.thaw(first)
-    assert len({execution.pid for execution in world.ledger.done()}) == 1
-    assert len(world.ledger.begun()) == 63
-    world.finish()
-    assert report(world).executed == 63
 
 
 def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, report: Report) -> None:

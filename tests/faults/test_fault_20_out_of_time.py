@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import AFTER_LEASE
 from tests.sandbox.seam import Fault
 
 from dynatick.domain.task import Row
@@ -37,27 +36,3 @@ def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, repo
     assert sum(int(str(record["completed"])) for record in records) == TASKS
     world.finish()
     assert report(world).executed == TASKS
-
-
-def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, report: Report) -> None:
-    """The process ends with it, so that it cannot work on behind a later one; the others were recorded before."""
-    world = new_world(DYNATICK_TASK_THREADS="4")
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(30)])
-    endless = {"payload": {"seconds": 3600}, "retryPolicy": {"maximumRetryAttempts": 1}}
-    world.insert_many([{"taskId": "endless", "delaySeconds": 30, **endless}])
-    assert world.next_tick(life=5).what == "exited"
-    assert world.open() == {"endless"}
-    world.clock.forward(seconds=AFTER_LEASE)
-    died = len(world.ledger.died())
-    assert world.next_tick(life=5).what == "returned"
-    assert len(world.ledger.died()) == died + 1, "the recovery"
-    world.clock.forward(seconds=AFTER_LEASE)
-    world.finish()
-    row = world.row("endless")
-    assert (row["outcome"], row["attempt"]) == ("failed", 2)
-    (letter,) = world.letters()
-    assert letter["taskId"] == "endless"
-    figures = report(world)
-    assert figures.executed == 30
-    assert figures.repeated == 0
-    assert figures.otherwise == {"failed": 1}

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -110,20 +109,6 @@ def test_the_process_dies_at_each_step(world: World) -> None:
     check(world, "s1", "s2", "s3", first=first, last=world.clock())
 
 
-@pytest.mark.parametrize("do", ["lose answer", "throttle parts"])
-@pytest.mark.parametrize("at", ["occurrence", "advance"])
-def test_the_table_fails(world: World, at: str, do: str) -> None:
-    """Once, so that it is tried again, and so often that it is left for the next tick."""
-    put(world, *(f"s{n}" for n in range(5)), **EVERY_RUN)
-    first = started(world)
-    amount = 0.5 if do == "throttle parts" else 0.0
-    assert world.next_tick(faults=[Fault(at=at, do=do, amount=amount)]).hit == 1
-    assert world.next_tick(faults=[Fault(at=at, do=do, amount=amount, times=30)]).hit >= 1
-    world.clock.forward(seconds=AFTER_LEASE)
-    finish(world)
-    check(world, *(f"s{n}" for n in range(5)), first=first, last=world.clock())
-
-
 @pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
 def test_ticks_overlap(new_world: NewWorld, lease: bool) -> None:
     world = new_world(**({} if lease else {NO_LEASE: "1"}))
@@ -195,19 +180,6 @@ def test_the_schedule_is_deleted_while_its_tick_works(world: World) -> None:
     check(world, "s", first=first, last=first)
 
 
-def test_redeployed_with_other_ticks_and_shards(new_world: NewWorld) -> None:
-    world = new_world(DYNATICK_SHARD_COUNT="1")
-    ids = [f"s{n}" for n in range(6)]
-    put(world, *ids, **EVERY_RUN)
-    first = started(world)
-    for grid, shards, ticks in ((1, 1, 2), (5, 4, 2), (1, 2, 6), (2, 1, 3), (1, 1, 4)):
-        world.deploy(DYNATICK_TICK_MINUTES=str(grid), DYNATICK_SHARD_COUNT=str(shards))
-        for _ in range(ticks):
-            world.tick_on_grid(grid)
-    finish(world)
-    check(world, *ids, first=first, last=world.clock())
-
-
 @pytest.mark.parametrize(
     "policy",
     [{}, {"catchUp": "none"}, {"catchUp": "all", "overlap": "skip"}, {"overlap": "bufferOne"}, {"overlap": "allow"}],
@@ -226,34 +198,6 @@ def test_a_tick_dies_holding_a_run_and_none_comes_for_a_while(world: World, poli
     check_executed(world, {f"s#1#{run}" for run in done})
     assert format_instant(first) in done
     assert occurrences(world, "s")[format_instant(first)]["attempt"] == 2
-
-
-@pytest.mark.parametrize("by_hand", [False, True], ids=["by a client", "by hand"])
-def test_paused_resumed_and_edited_while_no_tick_comes(world: World, by_hand: bool) -> None:
-    """All that was due before each of these is made; nothing of the pause, and then what the new definition names."""
-    put(world, "s", **EVERY_RUN)
-    first = started(world)
-
-    schedules = world.client.schedules
-    by_client = {"DISABLED": schedules.pause, "ENABLED": schedules.resume}
-
-    def after(minutes: float, name: str, value: str) -> None:
-        world.clock.to(first + timedelta(minutes=minutes - 1))
-        if by_hand:
-            world.edit("s", name, value)
-        else:
-            by_client.get(value, partial(schedules.update, expression=value))("s")
-        world.deliver(world.stream.new())
-
-    after(4.5, "scheduleState", "DISABLED")
-    after(7.5, "scheduleState", "ENABLED")
-    after(9.5, "scheduleExpression", "rate(2 minutes)")
-    assert world.next_tick(3, faults=[Fault(at="advance", do="kill before")]).what == "killed"
-    world.clock.forward(seconds=AFTER_LEASE)
-    finish(world)
-    last = int((world.clock() - first) / timedelta(minutes=1)) + 1
-    wanted = [1, 2, 3, 4, 8, 9, *range(11, last + 1, 2)]
-    check_executed(world, {f"s#1#{format_instant(first + timedelta(minutes=minute - 1))}" for minute in wanted})
 
 
 DEADLINE: dict[str, Any] = {
