@@ -64,22 +64,3 @@ def test_tokens_of_one_issuer(own: DeployedStack) -> None:
     finally:
         own.stack.redeploy(ApiAuthorization="IAM")
     assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-
-
-def test_a_browser_may_ask_whether_a_page_may_call(own: DeployedStack) -> None:
-    """Preflights carry no credentials, and what follows them does. (The emulator answers preflights by itself.)"""
-
-    def routes() -> dict[str, str]:
-        gateway = own.stack.client("apigatewayv2")
-        (api,) = gateway.get_apis()["Items"]
-        found = gateway.get_routes(ApiId=api["ApiId"])["Items"]
-        return {one["RouteKey"]: one["AuthorizationType"] for one in found}
-
-    assert routes() == {"$default": "AWS_IAM"}
-    own.stack.redeploy(ApiCorsOrigins="https://app.example.com")
-    try:
-        assert routes() == {"$default": "AWS_IAM", "OPTIONS /{proxy+}": "NONE"}
-        assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-    finally:
-        own.stack.redeploy(ApiCorsOrigins="")
-    assert routes() == {"$default": "AWS_IAM"}

@@ -32,7 +32,7 @@ def test_it_is_seen_within_a_tick_and_repaired_by_the_next_deployment(tmp_path: 
     root = with_handlers(tmp_path / "checkout", HANDLERS)
     (root / "functions" / "processor" / f"{BROKEN}.py").write_text("import no_such_library\n" + HANDLERS)
     with deployed(tmp_path / "local", root=root, TickMinutes=1, HandlersModule=MODULE) as world:
-        world.tick_and_wait()
+        world.stack.tick()
         assert status(world) == (ExitCode.OK, "running")
         assert doctor(world) == (ExitCode.OK, [])
 

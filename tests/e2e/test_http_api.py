@@ -184,11 +184,6 @@ def test_what_is_refused(api: HttpApi) -> None:
     api.refused("body-too-large", "POST", "/v1/tasks", huge)
 
 
-def test_an_unsigned_request_is_refused(api: HttpApi) -> None:
-    answer = api.http.request("GET", f"{api.url}/v1/ticks", retries=False)
-    assert answer.status == 403
-
-
 def test_the_log_has_requests_and_no_payload(world: DeployedStack, api: HttpApi, task_id: str) -> None:
     secret = uuid.uuid4().hex
     answer = api.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 36_000, "payload": {"secret": secret}})

@@ -1,4 +1,4 @@
-"""`dynatick deploy`, `diff` and `destroy` against the emulator's CloudFormation, and a task of what was deployed."""
+"""`dynatick deploy`, `diff` and `destroy` against the emulator's CloudFormation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.released import Released
 from tests.e2e.support import eventually
 
 from dynatick_stack import emulator
@@ -117,13 +116,3 @@ def write_again(folder: Path) -> None:
         (folder / name).unlink()
     write_project(folder)
     (folder / "dynatick.toml").write_text(OWN + STAGE)
-
-
-def test_what_was_deployed_runs_tasks(mine: Path, aws: Emulator) -> None:
-    (mine / "dynatick.toml").write_text(OWN.replace("mine", "runs"))
-    runs = Released(mine, aws, "runs")
-    runs.deploy()
-    tasks = runs.client()
-    tasks.insert("one", action="send-reminder", payload={"to": "ada@example.com", "text": "It is time"})
-    eventually(lambda: tasks.get("one").status == "completed", within=150, what=lambda: tasks.get("one"))
-    runs.release.destroy(say=lambda text: None)
