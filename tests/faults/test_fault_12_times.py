@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -10,7 +10,7 @@ import pytest
 from tests.faults.conftest import NewWorld, Report
 from tests.faults.world import World
 
-from dynatick.domain.instants import EPOCH, parse_instant
+from dynatick.domain.instants import EPOCH, format_instant, parse_instant
 from dynatick.errors import InvalidInput
 
 GRID = timedelta(minutes=5)
@@ -49,15 +49,6 @@ TIMES: list[tuple[str, object, str | None]] = [
     ("taskDateTime", "2026-10-25#24:00", None),
     ("delaySeconds", -1, None),
 ]
-
-
-def moments(now: datetime) -> Iterator[tuple[str, datetime, str | None]]:
-    """Datetimes of that night in Berlin, which only the client takes: name, value, when it is due."""
-    local = now.astimezone(BERLIN)
-    for fold in (0, 1):
-        when = local.replace(hour=2, minute=31, second=0, microsecond=0, fold=fold)
-        yield f"fold-{fold}", when, when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    yield "naive", local.replace(hour=2, minute=31, tzinfo=None), None
 
 
 def instant(when: str) -> datetime:
@@ -102,14 +93,14 @@ def test_fault_12_times_in_raw_rows(new_world: NewWorld, report: Report) -> None
 
 @pytest.mark.parametrize("start", [FOLD, GAP], ids=["fold", "gap"])
 def test_fault_12_times_by_the_client(new_world: NewWorld, start: datetime, report: Report) -> None:
+    """Datetimes of that night in Berlin, which only the client takes."""
     world = new_world(start=start, DYNATICK_TICK_MINUTES="5")
+    night = world.clock().astimezone(BERLIN).replace(hour=2, minute=31, second=0, microsecond=0)
     due = {}
-    for task_id, value, when in moments(world.clock()):
-        if when is None:
-            with pytest.raises(InvalidInput, match=r"is not accepted|there is no such time"):
-                world.client.insert(task_id, due_at=value)
-            assert world.store.get(task_id) is None
-        else:
-            world.insert(task_id, due_at=value)
-            due[task_id] = when
+    for fold in (0, 1):
+        world.insert(f"fold-{fold}", due_at=night.replace(fold=fold))
+        due[f"fold-{fold}"] = format_instant(night.replace(fold=fold))
+    with pytest.raises(InvalidInput, match=r"is not accepted"):
+        world.client.insert("naive", due_at=night.replace(tzinfo=None))
+    assert world.store.get("naive") is None
     check(world, due, report, failed=0)
