@@ -8,6 +8,7 @@ from tests.e2e.support import DeployedStack
 
 from dynatick_stack import emulator, local
 from dynatick_stack.demo.receiver import Receiver
+from dynatick_stack.emulator import Emulator
 from dynatick_stack.local import LocalStack
 
 # Files that wait for ticks more than others do, beginning with the one that lasts longest.
@@ -21,8 +22,7 @@ LONGEST = [
     "test_healing",
     "test_handler_hangs",
     "test_cli",
-    "test_shard_count",
-    "test_tick_minutes",
+    "test_redeployed",
     "test_docs",
     "test_how_tos",
 ]
@@ -43,6 +43,14 @@ def world(stack: LocalStack) -> Iterator[DeployedStack]:
     """The deployed system, with a webhook receiver. Tests share it, so ids are each test's own."""
     with Receiver() as receiver:
         yield DeployedStack(stack=stack, receiver=receiver)
+
+
+@pytest.fixture
+def aws(tmp_path: Path) -> Iterator[Emulator]:
+    """An emulator with nothing in it."""
+    state_dir = tmp_path / "aws" / "local"
+    yield emulator.start(emulator.free_port(), state_dir=state_dir, say=lambda text: None)
+    emulator.stop(state_dir=state_dir)
 
 
 @pytest.fixture

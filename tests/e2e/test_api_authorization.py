@@ -33,26 +33,18 @@ def status(own: DeployedStack, headers: dict[str, str]) -> int:
     return int(answer.status)
 
 
-def test_by_default_requests_are_signed(own: DeployedStack) -> None:
-    assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-
-
 def test_open_only_if_that_is_confirmed(own: DeployedStack) -> None:
+    assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
     with pytest.raises(DeployError, match="confirm it with ApiOpenToEverybody"):
         own.stack.redeploy(ApiAuthorization="NONE")
-    assert status(own, UNSIGNED) == 403
+    own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
+    assert status(own, UNSIGNED) == 403, "a confirmation alone opens nothing"
     own.stack.redeploy(**OPEN)
     try:
         assert status(own, UNSIGNED) == 200
     finally:
         own.stack.redeploy(ApiAuthorization="IAM", ApiOpenToEverybody="no")
     assert status(own, UNSIGNED) == 403
-
-
-def test_a_confirmation_alone_opens_nothing(own: DeployedStack) -> None:
-    own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
-    assert status(own, UNSIGNED) == 403
-    own.stack.redeploy(ApiOpenToEverybody="no")
 
 
 def test_tokens_of_one_issuer(own: DeployedStack) -> None:
@@ -72,22 +64,3 @@ def test_tokens_of_one_issuer(own: DeployedStack) -> None:
     finally:
         own.stack.redeploy(ApiAuthorization="IAM")
     assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-
-
-def test_a_browser_may_ask_whether_a_page_may_call(own: DeployedStack) -> None:
-    """Preflights carry no credentials, and what follows them does. (The emulator answers preflights by itself.)"""
-
-    def routes() -> dict[str, str]:
-        gateway = own.stack.client("apigatewayv2")
-        (api,) = gateway.get_apis()["Items"]
-        found = gateway.get_routes(ApiId=api["ApiId"])["Items"]
-        return {one["RouteKey"]: one["AuthorizationType"] for one in found}
-
-    assert routes() == {"$default": "AWS_IAM"}
-    own.stack.redeploy(ApiCorsOrigins="https://app.example.com")
-    try:
-        assert routes() == {"$default": "AWS_IAM", "OPTIONS /{proxy+}": "NONE"}
-        assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-    finally:
-        own.stack.redeploy(ApiCorsOrigins="")
-    assert routes() == {"$default": "AWS_IAM"}

@@ -14,7 +14,8 @@ import boto3
 import pytest
 from tests.e2e.documents import blocks
 
-from dynatick_stack import emulator, project
+from dynatick_stack import project
+from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
 
 pytestmark = pytest.mark.long
@@ -41,16 +42,11 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def test_the_pages_commands_deploy_upgrade_and_delete_its_project(folder: Path, tmp_path: Path) -> None:
+def test_the_pages_commands_deploy_upgrade_and_delete_its_project(folder: Path, aws: Emulator) -> None:
     commands = "".join(text for language, text in blocks(PAGE) if language == "sh")
     assert commands.count("dynatick deploy --stage prod\n") == 2
-    state = tmp_path / "aws" / "local"
-    aws = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
-    try:
-        said = answered_with_yes(commands, folder, aws.endpoint)
-        stacks = boto3.client("cloudformation", endpoint_url=aws.endpoint, region_name=REGION).describe_stacks()
-    finally:
-        emulator.stop(state_dir=state)
+    said = answered_with_yes(commands, folder, aws.endpoint)
+    stacks = boto3.client("cloudformation", endpoint_url=aws.endpoint, region_name=REGION).describe_stacks()
     assert re.search(r"\? \[y/N\]: .*\n?Deployed reminders-prod: table reminders-prod-TasksTable", said), said
     assert "There is no bucket dynatick-000000000000-eu-central-1 for what is uploaded. Create it?" in said
     assert "Handlers: 1 file\n" in said

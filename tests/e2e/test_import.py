@@ -31,27 +31,37 @@ def importing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeployedStac
         yield world
 
 
+def listed(world: DeployedStack, prefix: str) -> list[dict[str, Any]]:
+    bucket = world.stack.outputs["ImportBucketName"]
+    answer = world.stack.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix)
+    found: list[dict[str, Any]] = answer.get("Contents", [])
+    return found
+
+
+def text_of(world: DeployedStack, key: str) -> str:
+    answer = world.stack.client("s3").get_object(Bucket=world.stack.outputs["ImportBucketName"], Key=key)
+    return str(answer["Body"].read().decode())
+
+
 def drop(world: DeployedStack, name: str, text: str, *, within: float = 60) -> dict[str, Any]:
     """Drops a file and waits for its report."""
-    s3, bucket = world.stack.client("s3"), world.stack.outputs["ImportBucketName"]
     key = f"reports/{name}.json"
     before = {one["Key"]: one["LastModified"] for one in listed(world, "reports/")}
-    s3.put_object(Bucket=bucket, Key=f"imports/{name}", Body=text.encode())
+    bucket = world.stack.outputs["ImportBucketName"]
+    world.stack.client("s3").put_object(Bucket=bucket, Key=f"imports/{name}", Body=text.encode())
 
     def is_there() -> bool:
         return any(one["Key"] == key and one["LastModified"] != before.get(key) for one in listed(world, "reports/"))
 
     eventually(is_there, within=within, what=lambda: "\n".join(map(str, world.stack.logs(function="importer"))))
-    report: dict[str, Any] = json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+    report: dict[str, Any] = json.loads(text_of(world, key))
     return report
 
 
-def listed(world: DeployedStack, prefix: str) -> list[dict[str, Any]]:
-    bucket = world.stack.outputs["ImportBucketName"]
-    found: list[dict[str, Any]] = (
-        world.stack.client("s3").list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", [])
-    )
-    return found
+def errors_of(world: DeployedStack, report: dict[str, Any]) -> list[dict[str, Any]]:
+    """What lies beside a file, of all its parts."""
+    return [json.loads(line) for one in listed(world, report["errors"])
+            for line in text_of(world, one["Key"]).splitlines()]  # fmt: skip
 
 
 def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: DeployedStack) -> None:
@@ -63,10 +73,7 @@ def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: DeployedStack)
     lines += ['{"taskId": "untimed"}', '{"taskId": "bad", "dueAt": "tomorrow"}', "no json"]
     report = drop(importing, "a folder/tasks.ndjson", "\n".join(lines))
     assert (report["inserted"], report["exists"], report["refused"]) == (61, 0, 2)
-    (file,) = listed(importing, report["errors"])
-    s3, bucket = importing.stack.client("s3"), importing.stack.outputs["ImportBucketName"]
-    errors = [json.loads(line) for line in s3.get_object(Bucket=bucket, Key=file["Key"])["Body"].read().splitlines()]
-    assert [(error["line"], error["field"], error["text"]) for error in errors] == [
+    assert [(error["line"], error["field"], error["text"]) for error in errors_of(importing, report)] == [
         (62, "dueAt", lines[61]), (63, "line", "no json"),
     ]  # fmt: skip
     ended = importing.run_to_end([*(f"d{n}" for n in range(60)), "untimed"])
@@ -75,16 +82,6 @@ def test_a_file_that_is_dropped_becomes_tasks_that_run(importing: DeployedStack)
     again = drop(importing, "a folder/tasks.ndjson", "\n".join(lines))
     assert (again["inserted"], again["exists"], again["refused"]) == (0, 61, 2)
     assert again["sequencer"] > report["sequencer"]
-
-
-def test_csv_and_a_single_object_are_dropped_too(importing: DeployedStack) -> None:
-    report = drop(
-        importing, "tasks.csv", 'taskId,dueAt,payload.text\r\nc1,2030-01-01T12:00:00Z,"Dear Ada,\r\nhello"\r\n'
-    )
-    assert report["inserted"] == 1 and report["errors"] is None
-    assert importing.the("c1")["payload"] == {"text": "Dear Ada,\r\nhello"}
-    drop(importing, "one.json", '{\n  "taskId": "o1",\n  "dueAt": "2030-01-01T12:00:00Z"\n}\n')
-    assert importing.the("o1")["taskDateTime"] == "2030-01-01#12:00"
 
 
 def due(start: datetime, number: int) -> str:
@@ -99,27 +96,6 @@ def held(world: DeployedStack, start: datetime, total: int) -> int:
     return sum(one.total for one in world.client.bucket_counts(start=start, end=end))
 
 
-def errors_of(world: DeployedStack, report: dict[str, Any]) -> list[dict[str, Any]]:
-    """What lies beside a file, of all its parts."""
-    s3, bucket = world.stack.client("s3"), world.stack.outputs["ImportBucketName"]
-    parts = [s3.get_object(Bucket=bucket, Key=one["Key"])["Body"].read() for one in listed(world, report["errors"])]
-    return [json.loads(line) for part in parts for line in part.splitlines()]
-
-
-def test_nothing_good_in_a_file_and_nothing_at_all(importing: DeployedStack) -> None:
-    empty = drop(importing, "empty.ndjson", "\n")
-    assert (empty["inserted"], empty["refused"], empty["errors"]) == (0, 0, None)
-    listing = drop(importing, "list.json", '[{"taskId": "in-a-list"},\n{"taskId": "in-a-list-2"}]')
-    assert (listing["inserted"], listing["refused"]) == (0, 1)
-    assert "put each element of a list in a line of its own" in errors_of(importing, listing)[0]["message"]
-    other = drop(importing, "tasks.xlsx", "PK")
-    assert (other["inserted"], other["refused"]) == (0, 1)
-    assert errors_of(importing, other)[0]["field"] == "file"
-    heading = drop(importing, "bad.csv", "taskId;dueAt\na;2030-01-01T12:00:00Z\n")
-    assert (heading["inserted"], errors_of(importing, heading)[0]["field"]) == (0, "heading")
-    assert importing.row("in-a-list") is None
-
-
 def test_schedules_are_dropped_too(importing: DeployedStack) -> None:
     """They are written in batches, which the emulator's stream does not show: they must run all the same."""
     url = f"{importing.receiver.url}/recurring"
@@ -131,11 +107,7 @@ def test_schedules_are_dropped_too(importing: DeployedStack) -> None:
     (error,) = errors_of(importing, report)
     assert (error["line"], error["field"]) == (4, "scheduleExpression")
     shown = [importing.client.schedules.get(f"recurring-{n}") for n in range(3)]
-    runs = [
-        f"{one.schedule_id}#1#{format_instant(one.next_occurrence_at)}"
-        for one in shown
-        if one.next_occurrence_at is not None
-    ]
+    runs = [f"{one.schedule_id}#1#{format_instant(at)}" for one in shown if (at := one.next_occurrence_at) is not None]
     assert len(runs) == 3
     importing.run_to_end(runs)
     for one in shown:
@@ -166,12 +138,6 @@ def test_a_large_file_takes_several_invocations(importing: DeployedStack) -> Non
     assert held(importing, start, total) == total - wrong
 
 
-def began(process: subprocess.Popen[str], note: Path) -> None:
-    """Waits until a command has noted how far it is."""
-    eventually(lambda: note.exists() or process.poll() is not None, within=60, what="the note of how far it is")
-    assert note.exists(), process.communicate()
-
-
 @pytest.mark.parametrize(
     ("number", "start"),
     [(signal.SIGINT, datetime(2030, 2, 1, tzinfo=UTC)), (signal.SIGKILL, datetime(2030, 2, 2, tzinfo=UTC))],
@@ -186,28 +152,34 @@ def test_an_import_that_is_interrupted_goes_on(
     file.write_text("".join(task % (number.name, n, due(start, n)) for n in range(total)))
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
     environment["DYNATICK_STATE_DIR"] = str(importing.stack.state_dir)
+
+    def interrupted(command: list[str], note: Path) -> None:
+        """Runs a command until it has noted how far it is."""
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # Else it would be ignored where the tests themselves run in the background.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
+        ) as process:  # fmt: skip
+            eventually(lambda: note.exists() or process.poll() is not None, within=60, what="the note")
+            process.send_signal(number)
+            _, said = process.communicate(timeout=300)
+        assert note.exists(), said
+        if number is signal.SIGINT:
+            assert (process.returncode, said.splitlines()[-1]) == (130, "error: interrupted")
+
+    def again(command: list[str]) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
+
     command = [str(COMMAND), "task", "import", str(file), "--local", "--output", "json"]
     noted = tmp_path / "tasks.ndjson.progress"
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Else it would be ignored where the tests themselves run in the background.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
-    ) as process:
-        began(process, noted)
-        process.send_signal(number)
-        _, said = process.communicate(timeout=300)
-    if number is signal.SIGINT:
-        assert (process.returncode, said.splitlines()[-1]) == (130, "error: interrupted")
+    interrupted(command, noted)
     line = json.loads(noted.read_text())["place"]["line"]
     assert 1 < line < total
-    again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert again.returncode == 0, again.stderr
-    assert f"Continuing at line {line}" in again.stderr
-    counts = json.loads(again.stdout)
+    imported = again(command)
+    assert f"Continuing at line {line}" in imported.stderr
+    counts = json.loads(imported.stdout)
     assert counts["inserted"] + counts["exists"] == total and counts["refused"] == counts["unknown"] == 0
     assert held(importing, start, total) == total
     assert not noted.exists()
@@ -216,32 +188,8 @@ def test_an_import_that_is_interrupted_goes_on(
     span = ["--from", due(start, 0), "--to", due(start, total)]
     command = [str(COMMAND), "task", "export", str(out), "--local", *span]
     note = tmp_path / "out.ndjson.progress"
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
-    ) as process:
-        began(process, note)
-        process.send_signal(number)
-        process.communicate(timeout=300)
-    assert note.exists()
-    rest = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert rest.returncode == 0, rest.stderr
-    assert rest.stderr.startswith("Continuing after ") and not note.exists()
+    interrupted(command, note)
+    assert again(command).stderr.startswith("Continuing after ") and not note.exists()
     found = [json.loads(line)["taskId"] for line in out.read_text().splitlines()]
     assert len(found) == total
     assert {f"{number.name}-{n}" for n in range(total)} == set(found)
-
-
-def test_a_reader_that_has_seen_enough_ends_an_export_quietly(importing: DeployedStack) -> None:
-    list(importing.client.insert_lazily({"taskId": f"x{n}", "taskDateTime": "2030-03-01#12:00"} for n in range(3000)))
-    environment = os.environ | {"DYNATICK_STATE_DIR": str(importing.stack.state_dir)}
-    pipe = f"'{COMMAND}' task export --local --bucket '2030-03-01#12:00' | head -1; echo ${{PIPESTATUS[0]}}"
-    command = ["bash", "-c", pipe]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    first, code = ran.stdout.splitlines()
-    assert json.loads(first)["taskId"] == "x0" and code == "141"
-    assert "Traceback" not in ran.stderr and "error" not in ran.stderr

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.e2e.support import eventually
 
-from dynatick_stack import deploy, emulator, local, project
+from dynatick_stack import deploy, local, project
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
 from dynatick_stack.packaging import Platform, write_folder
@@ -21,13 +20,6 @@ pytestmark = pytest.mark.long
 
 BUCKET = "my-artifacts"
 CODE = {"AWS::Lambda::Function": "Code", "AWS::Lambda::LayerVersion": "Content"}
-
-
-@pytest.fixture
-def aws(tmp_path: Path) -> Iterator[Emulator]:
-    state = tmp_path / "aws" / "local"
-    yield emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
-    emulator.stop(state_dir=state)
 
 
 def package(folder: Path, s3: Any) -> dict[str, Any]:

@@ -1,18 +1,15 @@
-"""`dynatick deploy`, `diff` and `destroy` against the emulator's CloudFormation, and a task of what was deployed."""
+"""`dynatick deploy`, `diff` and `destroy` against the emulator's CloudFormation."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.released import Released
 from tests.e2e.support import eventually
 
-from dynatick_stack import emulator
 from dynatick_stack.deploy import client
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
@@ -23,107 +20,76 @@ OWN = '[stack]\nname = "mine"\nregion = "us-east-1"\n[handlers]\nmodule = "handl
 STAGE = "[stages.prod.parameters]\nShardCount = 2\n"
 
 
-@pytest.fixture(scope="module")
-def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
-    state = tmp_path_factory.mktemp("aws") / "local"
-    yield emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
-    emulator.stop(state_dir=state)
+def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
+    mine = tmp_path / "mine"
+    write(mine)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": aws.endpoint}
 
-
-@pytest.fixture
-def mine(tmp_path: Path) -> Path:
-    folder = tmp_path / "mine"
-    write_project(folder)
-    (folder / "dynatick.toml").write_text(OWN + STAGE)
-    return folder
-
-
-class Here:
-    """The commands, in a project's folder."""
-
-    def __init__(self, folder: Path, aws: Emulator) -> None:
-        self._folder = folder
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-        keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": aws.endpoint}
-        self._environment = kept | keys
-
-    def run(self, *arguments: str, code: int = 0) -> str:
+    def run(*arguments: str, code: int = 0) -> str:
         ran = subprocess.run(
-            [sys.executable, "-m", "dynatick.cli", *arguments], cwd=self._folder, env=self._environment,
+            [sys.executable, "-m", "dynatick.cli", *arguments], cwd=mine, env=kept | keys,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         assert ran.returncode == code, f"{ran.stdout}\n{ran.stderr}"
         return ran.stdout + ran.stderr
 
-
-def test_deploy_diff_and_destroy(mine: Path, aws: Emulator) -> None:
-    here = Here(mine, aws)
     stacks = client("cloudformation", aws.endpoint)
 
     def statuses() -> dict[str, str]:
         return {one["StackName"]: one["StackStatus"] for one in stacks.describe_stacks()["Stacks"]}
 
-    assert "There is no bucket" in here.run("deploy", code=2)
-    assert "error: AWS doesn't do as asked: " in here.run("deploy", "--profile", "no-such", code=1)
-    assert "There is no stack mine" in here.run("destroy", code=6)
-    said = here.run("deploy", "--yes")
+    assert "There is no bucket" in run("deploy", code=2)
+    assert "error: AWS doesn't do as asked: " in run("deploy", "--profile", "no-such", code=1)
+    assert "There is no stack mine" in run("destroy", code=6)
+    said = run("deploy", "--yes")
     assert "add       ProcessorFunction" in said
     assert "Deployed mine: table mine-TasksTable" in said
-    again = here.run("deploy", "--yes")
+    again = run("deploy", "--yes")
     assert "mine is up to date\n" in again
     assert "Uploading" not in again
-    assert "mine is up to date" in here.run("diff", "--exit-code")
+    assert "mine is up to date" in run("diff", "--exit-code")
 
-    kept = [
+    parameters = [
         {"ParameterKey": one["ParameterKey"], "UsePreviousValue": True}
         for one in stacks.describe_stacks(StackName="mine")["Stacks"][0]["Parameters"]
         if one["ParameterKey"] != "TickState"
     ]
-    stopped = [{"ParameterKey": "TickState", "ParameterValue": "DISABLED"}, *kept]
+    stopped = [{"ParameterKey": "TickState", "ParameterValue": "DISABLED"}, *parameters]
     allowed = ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
     stacks.update_stack(StackName="mine", UsePreviousTemplate=True, Parameters=stopped, Capabilities=allowed)
     eventually(lambda: statuses()["mine"] == "UPDATE_COMPLETE", within=60)
 
     (mine / "handlers.py").write_text((mine / "handlers.py").read_text() + "\nCHANGED = True\n")
     (mine / "dynatick.toml").write_text(OWN + 'environment = { SENDER = "me" }\n' + STAGE)
-    said = here.run("diff", "--exit-code", code=7)
+    said = run("diff", "--exit-code", code=7)
     assert "parameter HandlersEnvironment: empty → {" in said
     assert "modify    ProcessorFunction" in said
     assert "kept      TickState: DISABLED, which dynatick.toml does not name" in said
     assert "add " not in said
-    assert "There is nobody to ask; --yes answers yes" in here.run("deploy", code=2)
-    assert "Deployed mine" in here.run("deploy", "--yes")
+    assert "There is nobody to ask; --yes answers yes" in run("deploy", code=2)
+    assert "Deployed mine" in run("deploy", "--yes")
 
     (mine / "handlers.py").write_text("import no_such_module\n")
-    assert "No module named 'no_such_module'" in here.run("deploy", "--yes", code=3)
-    write_again(mine)
+    assert "No module named 'no_such_module'" in run("deploy", "--yes", code=3)
+    for name in ("handlers.py", "dynatick.toml", "test_handlers.py"):
+        (mine / name).unlink()
+    write(mine)
 
-    assert "Deployed mine-prod" in here.run("deploy", "--stage", "prod", "--yes")
-    assert "has no [stages.test]; known: prod" in here.run("deploy", "--stage", "test", code=3)
+    assert "Deployed mine-prod" in run("deploy", "--stage", "prod", "--yes")
+    assert "has no [stages.test]; known: prod" in run("deploy", "--stage", "test", code=3)
     assert statuses() == {"mine": "UPDATE_COMPLETE", "mine-prod": "CREATE_COMPLETE"}
 
-    said = here.run("destroy", "--yes")
+    said = run("destroy", "--yes")
     assert "stays     AWS::DynamoDB::Table" in said
     assert statuses() == {"mine-prod": "CREATE_COMPLETE"}
     lambdas = client("lambda", aws.endpoint)
     assert [one["LayerName"] for one in lambdas.list_layers()["Layers"] if "handlers" in one["LayerName"]] == [
         "mine-prod-handlers"
     ]
-    here.run("destroy", "--stage", "prod", "--yes")
+    run("destroy", "--stage", "prod", "--yes")
 
 
-def write_again(folder: Path) -> None:
-    for name in ("handlers.py", "dynatick.toml", "test_handlers.py"):
-        (folder / name).unlink()
+def write(folder: Path) -> None:
     write_project(folder)
     (folder / "dynatick.toml").write_text(OWN + STAGE)
-
-
-def test_what_was_deployed_runs_tasks(mine: Path, aws: Emulator) -> None:
-    (mine / "dynatick.toml").write_text(OWN.replace("mine", "runs"))
-    runs = Released(mine, aws, "runs")
-    runs.deploy()
-    tasks = runs.client()
-    tasks.insert("one", action="send-reminder", payload={"to": "ada@example.com", "text": "It is time"})
-    eventually(lambda: tasks.get("one").status == "completed", within=150, what=lambda: tasks.get("one"))
-    runs.release.destroy(say=lambda text: None)

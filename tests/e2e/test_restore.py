@@ -96,26 +96,19 @@ def adopt(stack: LocalStack) -> None:
     cloudformation.delete_stack(StackName=stack.name)
     cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack.name, WaiterConfig={"Delay": 1})
     whole = template.load()
-    alone = {
-        "Parameters": {
-            name: whole["Parameters"][name] for name in ("DeletionProtection", "WarmThroughput", "MaxWriteUnits")
-        },
-        "Conditions": {name: whole["Conditions"][name] for name in ("IsEmulator", "IsWarmed", "HasMaxWriteUnits")},
-        "Resources": {"TasksTable": whole["Resources"]["TasksTable"]},
+    needed = {
+        "Parameters": ("DeletionProtection", "WarmThroughput", "MaxWriteUnits"),
+        "Conditions": ("IsEmulator", "IsWarmed", "HasMaxWriteUnits"),
+        "Resources": ("TasksTable",),
     }
-    identifier = {"TableName": RESTORED}
+    alone = {part: {name: whole[part][name] for name in names} for part, names in needed.items()}
+    table = {"ResourceType": "AWS::DynamoDB::Table", "LogicalResourceId": "TasksTable"}
     cloudformation.create_change_set(
         StackName=stack.name,
         ChangeSetName="adopt",
         ChangeSetType="IMPORT",
         TemplateBody=json.dumps(alone),
-        ResourcesToImport=[
-            {
-                "ResourceType": "AWS::DynamoDB::Table",
-                "LogicalResourceId": "TasksTable",
-                "ResourceIdentifier": identifier,
-            }
-        ],
+        ResourcesToImport=[{**table, "ResourceIdentifier": {"TableName": RESTORED}}],
     )
     waiting = {"StackName": stack.name, "ChangeSetName": "adopt", "WaiterConfig": {"Delay": 1}}
     cloudformation.get_waiter("change_set_create_complete").wait(**waiting)

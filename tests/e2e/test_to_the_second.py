@@ -19,7 +19,7 @@ LATE = timedelta(
 
 def test_tasks_begin_at_their_second(tmp_path: Path) -> None:
     with deployed(tmp_path / "local", TickMinutes=1, Precision="second") as world:
-        world.tick_and_wait()  # plans the first two minutes
+        world.stack.tick()  # plans the first two minutes
         room(55)
         began = now()
         due = {f"due-{n}": began + timedelta(seconds=8 + n, milliseconds=137 * n) for n in range(8)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from tests.e2e.released import Released
 from tests.e2e.support import eventually, now
 
 from dynatick.client import TaskClient
-from dynatick_stack import emulator, template
+from dynatick_stack import template
+from dynatick_stack.emulator import Emulator
 from dynatick_stack.errors import DeployError
 from dynatick_stack.init import write_project
 
@@ -24,13 +24,11 @@ MAIL = {"to": "ada@example.com", "text": "It is time"}
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Iterator[Released]:
-    folder, state = tmp_path / "mine", tmp_path / "aws" / "local"
+def mine(tmp_path: Path, aws: Emulator) -> Released:
+    folder = tmp_path / "mine"
     write_project(folder)
     (folder / "dynatick.toml").write_text(OWN + TO_THE_SECOND)
-    aws = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
-    yield Released(folder, aws, "mine")
-    emulator.stop(state_dir=state)
+    return Released(folder, aws, "mine")
 
 
 def deploy_previous(mine: Released) -> None:

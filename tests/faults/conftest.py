@@ -33,57 +33,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# One test of each fault, and three of schedules: `make test` runs these, with their first parameters, in a process of
-# their own. The others are long.
-IN_EVERY_RUN = {
-    "test_fault_01_inserted_while_its_bucket_is_polled",
-    "test_fault_02_a_tick_is_missed_or_late",
-    "test_fault_03_no_tick_while_tasks_arrive",
-    "test_fault_04_pages_of_seven",
-    "test_fault_05_an_insert_of_many_is_partly_accepted",
-    "test_fault_06_dies_between_claiming_and_executing",
-    "test_fault_07_dies_between_executing_and_recording",
-    "test_fault_08_poison_among_healthy_tasks",
-    "test_fault_09_malformed_rows_in_a_batch",
-    "test_fault_10_cancel_races_with_execution",
-    "test_fault_11_dies_between_letter_and_record",
-    "test_fault_12_times_in_raw_rows",
-    "test_fault_13_the_second_insert_is_refused",
-    "test_fault_14_targets_that_fail",
-    "test_fault_15_a_frozen_tick_wakes_up_after_others_took_over",
-    "test_fault_16_a_batch_fails_half_way",
-    "test_fault_17_interval_and_shards_change_with_tasks_waiting",
-    "test_fault_18_deleted_after_its_process_died",
-    "test_fault_19_the_table_is_away_when_it_comes_to_recording",
-    "test_fault_20_what_was_claimed_at_once_and_not_begun",
-    "test_fault_21_what_shows_in_the_final_poll_cannot_be_recorded",
-    "test_fault_22_hostile_payloads_and_names",
-    "test_fault_23_the_process_of_a_task_in_flight_is_not_kept",
-    "test_fault_24_sixty_days_without_a_tick",
-    "test_fault_25_a_tick_costs_what_it_did_before",
-    "test_fault_26_while_the_first_pass_still_holds_it",
-    "test_fault_27_killers_among_the_expired_fail_no_other",
-    "test_fault_28_wake_ups_come_as_they_should_not",
-    "test_fault_29_changed_after_its_wake_up_was_sent",
-    "test_fault_30_workers_do_not_work_as_they_should",
-    "test_fault_31_restored_to_a_point_in_time",
-    "test_fault_32_rows_as_large_as_they_may_be",
-    "test_the_process_dies_at_each_step",
-    "test_the_stream_loses_a_schedule",
-    "test_an_overdue_occurrence_is_reported_whatever_happens_then",
-}
+# Beside the first test of each file: these, too, are in every run.
+OF_SCHEDULES = {"test_the_stream_loses_a_schedule", "test_an_overdue_occurrence_is_reported_whatever_happens_then"}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    left = set(IN_EVERY_RUN)
+    """`make test` runs one test of each fault, and three of schedules, with their first parameters, in a process of
+    their own. The others are long."""
+    seen: set[object] = set()
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("faults"))
-            if item.originalname in left:
-                left.remove(item.originalname)
-            else:
+            of = item.originalname if item.originalname in OF_SCHEDULES else item.path
+            if of in seen:
                 item.add_marker(pytest.mark.long)
+            seen.add(of)
 
 
 @pytest.fixture

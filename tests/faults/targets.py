@@ -14,31 +14,22 @@ REGION, ACCOUNT = "us-east-1", "000000000000"
 
 
 class Targets:
-    """A queue for each kind, behind a topic and a bus where that is what the kind sends to."""
+    """A queue for each kind; events come through a bus."""
 
     def __init__(self, endpoint: str) -> None:
-        self._sqs, sns, events = (boto3.client(name, endpoint_url=endpoint) for name in ("sqs", "sns", "events"))
+        self._sqs, events = (boto3.client(name, endpoint_url=endpoint) for name in ("sqs", "events"))
         name = f"targets-{uuid.uuid4().hex}"
-        self._urls = {
-            kind: self._sqs.create_queue(QueueName=f"{name}-{kind}")["QueueUrl"]
-            for kind in ("sqs", "sns", "eventbridge")
-        }
+        kinds = ("sqs", "eventbridge")
+        self._urls = {kind: self._sqs.create_queue(QueueName=f"{name}-{kind}")["QueueUrl"] for kind in kinds}
         arns = {kind: f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}-{kind}" for kind in self._urls}
-        topic = sns.create_topic(Name=name)["TopicArn"]
-        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arns["sns"])
         bus = events.create_event_bus(Name=name)["EventBusArn"]
         events.put_rule(Name=name, EventBusName=name, EventPattern='{"source": ["dynatick"]}')
         events.put_targets(Rule=name, EventBusName=name, Targets=[{"Id": "q", "Arn": arns["eventbridge"]}])
         self.payloads: Mapping[str, dict[str, Any]] = {
             "sqs": {"queueArn": arns["sqs"], "message": "x"},
-            "sns": {"topicArn": topic, "message": "x"},
             "eventbridge": {"eventBusArn": bus},
         }
-        self.environ = {
-            "DYNATICK_ALLOWED_QUEUE_ARNS": arns["sqs"],
-            "DYNATICK_ALLOWED_TOPIC_ARNS": topic,
-            "DYNATICK_ALLOWED_EVENT_BUS_ARNS": bus,
-        }
+        self.environ = {"DYNATICK_ALLOWED_QUEUE_ARNS": arns["sqs"], "DYNATICK_ALLOWED_EVENT_BUS_ARNS": bus}
 
     def come(self, kind: str) -> Counter[tuple[str, str]]:
         """How often each task came, with its idempotency key. They are taken out."""
@@ -53,12 +44,8 @@ class Targets:
 
 
 def _task_of(kind: str, message: Mapping[str, Any]) -> tuple[str, str]:
-    match kind:
-        case "eventbridge":
-            attributes = json.loads(message["Body"])["detail"]["dynatick"]
-            return attributes["taskId"], attributes["idempotencyKey"]
-        case "sns":
-            attributes = {name: one["Value"] for name, one in json.loads(message["Body"])["MessageAttributes"].items()}
-        case _:
-            attributes = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
+    if kind == "eventbridge":
+        facts = json.loads(message["Body"])["detail"]["dynatick"]
+        return facts["taskId"], facts["idempotencyKey"]
+    attributes = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
     return attributes["dynatickTaskId"], attributes["dynatickIdempotencyKey"]

@@ -8,8 +8,6 @@ from tests.faults.conftest import Report
 from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.seam import Fault
 
-from dynatick.domain.buckets import Bucket
-
 TASKS = 20  # one claim
 
 
@@ -32,22 +30,6 @@ def test_fault_06_dies_between_claiming_and_executing(world: World, report: Repo
         lost: Any = row["attempts"]
         assert [attempt["attempt"] for attempt in lost] == [1]
         assert "its process died" in lost[0]["error"]
-    figures = report(world)
-    assert figures.executed == TASKS
-    assert figures.repeated == 0
-
-
-def test_fault_06_the_lease_outlasts_the_final_poll(world: World, report: Report) -> None:
-    """An invocation may live for 15 minutes, a bucket is looked at for two: one that holds a leased task is kept."""
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(TASKS)])
-    assert world.next_tick(life=900, faults=[Fault(at="claim", do="kill after")]).what == "killed"
-    (held,) = {str(row["taskDateTime"]) for row in world.rows().values()}
-    for _ in range(14):
-        assert world.next_tick().what == "returned"
-        (cursor,) = world.cursors()
-        assert Bucket(cursor.drained_through).instant < Bucket.parse(held).instant
-    assert not world.ledger.begun()
-    world.finish()
     figures = report(world)
     assert figures.executed == TASKS
     assert figures.repeated == 0

@@ -18,48 +18,28 @@ def nested(levels: int) -> Value:
     return value
 
 
-LONG_ID = "long-id-" + "x" * 1500
-
 # What no task can be made of: it ends as failed, with a reason and a letter.
 BAD: dict[str, dict[str, Value]] = {
     "time-word": {"taskDateTime": {"S": "tomorrow"}},
     "time-naive": {"taskDateTime": {"S": "2026-12-31T12:30:00"}},
     "time-no-such-day": {"taskDateTime": {"S": "2026-02-31#12:00"}},
-    "time-no-such-hour": {"taskDateTime": {"S": "2026-12-31#24:00"}},
-    "time-too-far": {"taskDateTime": {"S": "9999-12-31T23:59:59Z"}},
     "time-shard": {"taskDateTime": {"S": "2026-12-31#12:30#-1"}},
     "due-truth": {"dueAt": {"BOOL": True}},
-    "due-map": {"dueAt": {"M": {"year": {"N": "2026"}}}},
     "due-binary": {"dueAt": {"B": b"\x00\xff"}},
-    "due-huge": {"dueAt": {"N": "9" * 38}},
-    "delay-word": {"delaySeconds": {"S": "soon"}},
     "delay-negative": {"delaySeconds": {"N": "-5"}},
-    "delay-huge": {"delaySeconds": {"N": "1E+100"}},
-    "delay-list": {"delaySeconds": {"L": []}},
     "action-number": {"action": {"N": "7"}},
-    "action-empty": {"action": {"S": " "}},
-    "action-long": {"action": {"S": "a" * 4000}},
     "payload-text": {"payload": {"S": "to: me"}},
-    "payload-list": {"payload": {"L": [{"S": "me"}]}},
-    "policy-text": {"retryPolicy": {"S": "often"}},
-    "policy-negative": {"retryPolicy": {"M": {"maximumRetryAttempts": {"N": "-1"}}}},
     "policy-unknown": {"retryPolicy": {"M": {"retries": {"N": "3"}}}},
     "status-unknown": {"status": {"S": "urgent"}},
-    "status-number": {"status": {"N": "1"}},
     "status-failed": {"status": {"S": "failed"}},  # its status says so itself
     "schedule-number": {"scheduleId": {"N": "1"}},
-    LONG_ID: {},
 }
 # What means something all the same, or is no business of ours: these run.
 ODD: dict[str, dict[str, Value]] = {
     "odd-created": {"createdAt": {"S": "long ago"}},
     "odd-attempt": {"attempt": {"S": "first"}, "status": {"S": "scheduled"}},
-    "odd-attempt-half": {"attempt": {"N": "0.5"}},
-    "odd-run": {"run": {"S": "second"}},
     "odd-lease": {"lease": {"N": "5"}, "leaseUntil": {"BOOL": False}, "startedAt": {"L": []}},
     "odd-outcome": {"outcome": {"NULL": True}},
-    "odd-expiry": {"expiresAt": {"N": "1"}},
-    "odd-status": {"status": {"NULL": True}},
     "odd-attempts": {"attempts": {"S": "many"}, "result": {"B": b"\x00"}, "error": {"N": "1"}},
     "odd-payload": {"payload": {"M": {"deep": nested(25), "binary": {"BS": [b"\xff", b"\x00"]}}}},
     "odd-names": {"a.b": {"S": "dot"}, "O'Neil": {"S": "quote"}, '"': {"NS": ["1", "2"]}, "#": {"NULL": True}},
@@ -69,13 +49,12 @@ GOOD = 40
 
 
 def test_fault_09_malformed_rows_in_a_batch(world: World, report: Report) -> None:
-    bad = {task_id: values for task_id, values in BAD.items() if task_id != LONG_ID or world.takes_long_ids()}
-    rows = [(task_id, values) for kind in (bad, ODD) for task_id, values in kind.items()]
+    rows = [(task_id, values) for kind in (BAD, ODD) for task_id, values in kind.items()]
     good = [(f"good-{n:02d}", {"delaySeconds": {"N": "30"}}) for n in range(GOOD)]
     mixed = [*good[: GOOD // 2], *rows, *good[GOOD // 2 :]]
     for task_id, values in mixed:
         world.dynamodb.put_item(TableName=world.table, Item={"taskId": {"S": task_id}, **values})
-    world.note(INSERT, *(task_id for task_id, _ in mixed), fails=bad)
+    world.note(INSERT, *(task_id for task_id, _ in mixed), fails=BAD)
     records = world.stream.new()
     assert len(records) == len(mixed) <= 100
     (outcome,) = world.deliver(records)  # one batch, and it is not sent again
@@ -83,7 +62,7 @@ def test_fault_09_malformed_rows_in_a_batch(world: World, report: Report) -> Non
 
     world.finish()
     table = world.rows()
-    for task_id in bad:
+    for task_id in BAD:
         row = table[task_id]
         assert (row["outcome"], row["status"]) == ("failed", "failed"), row
         assert task_id == "status-failed" or len(str(row["error"])) > 10, row
@@ -91,10 +70,10 @@ def test_fault_09_malformed_rows_in_a_batch(world: World, report: Report) -> Non
     for task_id in ODD:
         assert table[task_id]["outcome"] == "completed", table[task_id]
     letters = {letter["taskId"]: letter["error"] for letter in world.letters()}
-    assert set(letters) == set(bad)
+    assert set(letters) == set(BAD)
     assert all(len(error) > 10 for error in letters.values())
     assert "by hand" in letters["status-failed"]
 
     figures = report(world)
     assert figures.executed == len(ODD) + GOOD
-    assert figures.otherwise == {"failed": len(bad)}
+    assert figures.otherwise == {"failed": len(BAD)}

@@ -2,77 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
-from tests.faults.conftest import NewWorld, Report
+from tests.faults.conftest import Report
 from tests.faults.world import AFTER_LEASE, World
-from tests.sandbox.seam import Fault, Seam
+from tests.sandbox.seam import Fault
 
-from dynatick import TaskExists
 from dynatick.domain.task import SYSTEM_PREFIX
-from dynatick.errors import StoreError
 
 RECONCILE = {"dynatick": {"reconcile": True}}
-
-
-def test_fault_11_the_answer_to_an_insert_is_lost(world: World, report: Report) -> None:
-    """Nobody knows whether the task is there. Inserting it again never makes two of it."""
-    seam = Seam(seed=11)
-    kinds = ["fail before", "lose answer"]
-    with seam.installed():
-        for number in range(60):
-            # As often as the SDK tries, or once: then it tries again by itself.
-            times = 10 if number % 3 == 0 else 1
-            seam.arm([Fault(at="put", do=kinds[number % 2], times=times)])
-            with suppress(StoreError, TaskExists):
-                world.client.insert(f"t{number:02d}", delay_seconds=30)
-            seam.arm([])
-            with suppress(TaskExists):
-                world.client.insert(f"t{number:02d}", delay_seconds=30)
-            world.note_inserts([{"taskId": f"t{number:02d}"}])
-    assert seam.hits.keys() == {f"{kind} @ put" for kind in kinds}
-    world.next_tick()
-    world.finish()
-    assert report(world).executed == 60
-
-
-def test_fault_11_the_stream_loses_rows(world: World, report: Report) -> None:
-    """Rows are in the table, and the scheduler never hears of them: the daily reconcile does."""
-    for number in range(50):
-        world.put(taskId=f"untimed-{number:02d}")
-        world.put(taskId=f"delayed-{number:02d}", delaySeconds=20)
-        world.put(taskId=f"due-{number:02d}", dueAt="2026-12-31T11:00:00Z")
-    assert len(world.stream.new()) == 150  # and they go nowhere
-    assert world.next_tick().what == "returned"
-    assert not world.ledger.begun()
-    assert world.invoke(RECONCILE).what == "returned"
-    world.finish()
-    assert report(world).executed == 150
-
-
-def test_fault_11_a_shards_pass_cannot_be_started(new_world: NewWorld, report: Report) -> None:
-    """The process that could not start others does their work itself."""
-    world = new_world(DYNATICK_SHARD_COUNT="4")
-    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
-    outcome = world.next_tick(faults=[Fault(at="invoke", do="refuse", times=None)])
-    assert outcome.what == "returned"
-    assert outcome.hit == 4  # for the other shards together, and then for each
-    assert len(world.ledger.done()) == 100
-    world.finish()
-    assert report(world).executed == 100
-
-
-def test_fault_11_the_other_shards_can_not_be_started_and_the_process_dies(new_world: NewWorld, report: Report) -> None:
-    world = new_world(DYNATICK_SHARD_COUNT="4")
-    world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30} for n in range(100)])
-    refused = Fault(at="invoke", do="refuse", times=None)
-    outcome = world.next_tick(faults=[refused, Fault(at="acquire shard", do="kill before", skip=1)])
-    assert outcome.what == "killed"
-    assert 0 < len(world.ledger.done()) < 100  # shard 0, and perhaps the record of its last tasks
-    world.clock.forward(seconds=AFTER_LEASE)
-    world.next_tick()
-    world.finish()
-    assert report(world).executed == 100
 
 
 def test_fault_11_dies_between_letter_and_record(world: World, report: Report) -> None:

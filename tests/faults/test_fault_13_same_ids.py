@@ -1,4 +1,7 @@
-"""Two tasks with the same id, or nearly the same: a second insert is refused, a plain put replaces."""
+"""Two tasks with the same id, or nearly the same: a second insert is refused, a plain put replaces what waits.
+
+What it does to a task in flight is fault 26.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.builders import key_of
 from tests.faults.conftest import Report
-from tests.faults.world import AFTER_LEASE, LIFE, World
-from tests.sandbox.seam import Fault
+from tests.faults.world import World
 
 from dynatick import TaskExists
 from dynatick.client import Exists, Inserted
-from dynatick.domain.buckets import instant_of, minute_of
 
 LONG = "i" * 1000
 ALIKE = [
@@ -83,34 +84,3 @@ def test_fault_13_a_plain_put_replaces_what_waits(world: World, report: Report) 
     figures = report(world)
     assert figures.executed == 20
     assert figures.otherwise == {"replaced": 20}
-
-
-@pytest.mark.parametrize("dies", [False, True], ids=["lives", "dies"])
-def test_fault_13_a_plain_put_replaces_what_runs(world: World, dies: bool, report: Report) -> None:
-    """The old one cannot be stopped any more, but its record must not end the new one; nor must its process's death."""
-    ids = [f"t{n:02d}" for n in range(10)]
-    world.insert_many([{"taskId": task_id, "delaySeconds": 30} for task_id in ids])
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    sandbox = world.sandbox()
-    sandbox.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
-    assert world.end(sandbox).what == "frozen"
-    replaced = {task_id: key_of(row) for task_id, row in world.rows().items()}
-    for task_id in ids:
-        world.put(taskId=task_id)
-    world.deliver(world.stream.new())
-    if dies:
-        world.kill(sandbox)
-    else:
-        sandbox.thaw()
-        assert world.end(sandbox).what == "returned"
-    begun = [execution.task_id for execution in world.ledger.done()]
-    assert dies or sorted(begun) == ids
-    rows = world.rows()
-    assert {(row["status"], row["attempt"], row["run"]) for row in rows.values()} == {("scheduled", 0, 1)}
-    world.next_tick()
-    world.clock.forward(seconds=AFTER_LEASE)
-    world.finish()
-    runs = Counter(execution.key for execution in world.ledger.done())
-    assert runs == Counter([*(key_of(row) for row in rows.values()), *(replaced[task_id] for task_id in begun)])
-    assert len(runs) == len(ids) + len(begun), "each has a key of its own"
-    assert report(world).executed == len(runs)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from tests.faults.conftest import NewWorld, Report
 from tests.faults.worker import NO_LEASE
@@ -48,64 +46,16 @@ def test_fault_15_a_tick_fires_three_times_at_once(new_world: NewWorld, lease: b
     assert report(world).executed == TASKS
 
 
-def test_fault_15_the_next_tick_comes_while_one_works(new_world: NewWorld, report: Report) -> None:
-    """It closes its buckets and leaves; the one that works finds that out, and serves them too."""
-    world = new_world(DYNATICK_TASK_THREADS="2")
-    insert(world, 60, seconds=0.02)
-    first = world.sandbox()
-    first.wait_until_ready()
-    # Late by most of its minute, so that the next tick comes before its lease is over.
-    world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(seconds=40))
-    first.begin(world.event(), life=LIFE, faults=[Fault(at="release shard", do="freeze before")])
-    assert world.end(first).what == "frozen"
-    world.insert_many([{"taskId": f"later-{n}", "delaySeconds": 0} for n in range(3)])
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    assert world.tick().what == "returned"
-    first.thaw()
-    assert world.end(first).what == "returned"
-    assert len({execution.pid for execution in world.ledger.done()}) == 1
-    assert len(world.ledger.begun()) == 63
-    world.finish()
-    assert report(world).executed == 63
-
-
-@pytest.mark.parametrize("at", ["claim", "poll", "record", "release shard"])
-def test_fault_15_a_frozen_tick_wakes_up_beside_its_successor(new_world: NewWorld, at: str, report: Report) -> None:
-    """Frozen for longer than the shard's lease, and not as long as its tasks'."""
-    world = new_world(DYNATICK_TASK_THREADS="4")
-    insert(world, 120)
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    frozen = world.sandbox()
-    frozen.begin(world.event(), life=LIFE, faults=[Fault(at=at, do="freeze before", skip=at in ("claim", "record"))])
-    assert world.end(frozen).what == "frozen"
-    world.clock.forward(seconds=45)
-    world.next_tick()
-    second = world.sandbox()
-    second.begin(world.event(), life=LIFE, faults=[Fault(at="poll", do="wait", amount=0.05, times=None)])
-    frozen.thaw()
-    assert world.end(frozen).what == "returned"
-    assert world.end(second).what == "returned"
-    world.finish()
-    assert report(world).executed == 120
-
-
 def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, report: Report) -> None:
     """Their clock is far ahead, and its leases seemed to be over: its records meet another's token (protocol 12)."""
     policy = {"payload": {"failures": 1}, "retryPolicy": {"minBackoffSeconds": 0}}
     world.insert_many([{"taskId": f"t{n}", "delaySeconds": 30, **policy} for n in range(5)])
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    first, second = world.sandbox(), world.sandbox()
-    first.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
-    assert world.end(first).what == "frozen"  # with failures in hand
+    second = world.sandbox()
+    first = world.frozen_tick(Fault(at="record", do="freeze before"))  # with failures in flight
     world.clock.forward(seconds=45)  # past the shard's lease
     ended = {execution.task_id for execution in world.ledger.ended()}  # on a busy machine not all, by the first record
     for task_id in ended:
-        world.dynamodb.update_item(
-            TableName=world.table,
-            Key={"taskId": {"S": task_id}},
-            UpdateExpression="SET leaseUntil = :past",
-            ExpressionAttributeValues={":past": {"S": "2026-12-31T11:00:00Z"}},
-        )
+        world.edit(task_id, "leaseUntil", "2026-12-31T11:00:00Z")
     second.begin(world.event(), life=LIFE)
     assert world.end(second).what == "returned"
     (recovery,) = world.started()
@@ -113,13 +63,11 @@ def test_fault_15_a_frozen_tick_wakes_up_after_others_took_over(world: World, re
     assert world.end(second).what == "frozen"  # with second attempts, which succeeded
     done = world.ledger.done()
     assert done
-    first.thaw()
-    assert world.end(first).what == "returned"
+    world.thaw(first)
     for execution in done:
         row = world.row(execution.task_id)
         assert (row["status"], row["attempt"]) == ("running", 2)
-    second.thaw()
-    assert world.end(second).what == "returned"
+    world.thaw(second)
     assert {world.row(execution.task_id)["outcome"] for execution in done} == {"completed"}
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()

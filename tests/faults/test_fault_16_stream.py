@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.faults.conftest import Report
-from tests.faults.world import LIFE, World
+from tests.faults.world import World
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import sequence
 
@@ -90,22 +90,3 @@ def test_fault_16_a_batch_fails_half_way(world: World, report: Report) -> None:
     assert figures.otherwise == {"failed": 5}
     assert figures.executed == 75
     assert {letter["taskId"] for letter in world.letters()} == {f"t{n:02d}" for n in range(5, 80, 16)}
-
-
-def test_fault_16_the_scheduler_is_frozen_before_it_moves_a_row(world: World, report: Report) -> None:
-    """Its write comes minutes later, into a bucket that was drained meanwhile: it is moved on."""
-    sandbox = world.sandbox("scheduler")
-    for number in range(10):
-        world.put(taskId=f"t{number}", dueAt="2026-12-31T11:00:00Z")
-    sandbox.begin({"Records": world.stream.new()}, life=LIFE, faults=[Fault(at="move", do="freeze before")])
-    assert world.end(sandbox).what == "frozen"
-    for _ in range(8):
-        world.to_next_minute()  # the stream waits for its batch, with the records of what that has written so far
-        assert world.tick().what == "returned"
-    assert not world.ledger.begun()
-    sandbox.thaw()
-    assert world.end(sandbox).value == {"batchItemFailures": []}
-    assert world.next_tick().what == "returned"
-    assert len(world.ledger.done()) == 10
-    world.finish()
-    assert report(world).executed == 10

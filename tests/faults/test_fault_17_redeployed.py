@@ -1,13 +1,11 @@
-"""Interval, shards and precision are changed, up and down, with tasks waiting: none is orphaned, none runs early."""
+"""Interval and shards are changed, up and down, with tasks waiting: none is orphaned, none runs early."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import LIFE, SECOND, World
-from tests.sandbox.seam import Fault
+from tests.faults.world import World
 
 from dynatick import TaskClient
 from dynatick.domain.instants import parse_instant
@@ -53,29 +51,3 @@ def test_fault_17_interval_and_shards_change_with_tasks_waiting(new_world: NewWo
         at = execution.instant
         assert due[execution.task_id] <= at < due[execution.task_id] + longest, execution
     assert report(world).executed == len(DEPLOYMENTS) * PER_DEPLOYMENT
-
-
-@pytest.mark.parametrize(("before", "after"), [("tick", "second"), ("second", "tick")])
-def test_fault_17_precision_is_switched_with_tasks_waiting(
-    new_world: NewWorld, before: str, after: str, report: Report
-) -> None:
-    """And back. Wake-ups come that were sent before, and a pass goes on that was in the middle of its work."""
-    world = new_world(**SECOND | {"DYNATICK_PRECISION": before})
-    world.delivers_wake_ups = True
-    for n in range(PER_DEPLOYMENT):
-        due, payload = world.clock() + timedelta(seconds=5 + 5.3 * n), {"failures": 1} if n % 4 == 0 else {}
-        world.insert(f"t{n:02d}", due_at=due, payload=payload, retry_policy={"minBackoffSeconds": 6})
-    for precision in (after, before):
-        world.next_tick()
-        world.to_next_minute()
-        sandbox = world.sandbox()
-        sandbox.begin(world.event(), life=LIFE, faults=[Fault(at="claim", do="freeze before")])
-        assert world.end(sandbox).what == "frozen"
-        world.waiting += world.wake_ups()
-        assert bool(world.waiting) == (world.environ["DYNATICK_PRECISION"] == "second"), "wake-ups are under way"
-        world.deploy(DYNATICK_PRECISION=precision)
-        assert world.next_tick().what == "returned"
-        sandbox.thaw()
-        assert world.end(sandbox).what == "returned"
-    world.finish()
-    assert report(world).executed == PER_DEPLOYMENT

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.faults.conftest import Report
-from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.faults.world import LIFE, World
 from tests.sandbox.seam import Fault
-
-from dynatick.domain.buckets import instant_of, minute_of
 
 DELETED = [f"deleted-{n}" for n in range(10)]
 KEPT = [f"kept-{n}" for n in range(10)]
@@ -38,31 +36,15 @@ def test_fault_18_deleted_at_a_step_of_its_pass(
     world: World, at: str, payload: dict[str, object], executed: bool, report: Report
 ) -> None:
     insert(world, payload)
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    sandbox = world.sandbox()
-    sandbox.begin(world.event(), life=LIFE, faults=[Fault(at=at, do="freeze before")])
-    assert world.end(sandbox).what == "frozen"
+    sandbox = world.frozen_tick(Fault(at=at, do="freeze before"))
     delete(world)
-    sandbox.thaw()
-    assert world.end(sandbox).what == "returned"
+    world.thaw(sandbox)
     assert set(world.rows()) == set(KEPT)
     world.finish()
     assert set(world.rows()) == set(KEPT)
     figures = report(world)
     failed = {"failed": 10} if payload.get("permanent") else {}
     assert figures.otherwise == ({} if executed else {"deleted by hand": 10}) | failed
-
-
-def test_fault_18_deleted_after_its_process_died(world: World, report: Report) -> None:
-    insert(world, {})
-    assert world.next_tick(faults=[Fault(at="claim", do="kill after")]).what == "killed"
-    delete(world)
-    world.clock.forward(seconds=AFTER_LEASE)
-    world.finish()
-    assert set(world.rows()) == set(KEPT)
-    figures = report(world)
-    assert figures.otherwise == {"deleted by hand": 10}
-    assert figures.executed == 10
 
 
 def test_fault_18_deleted_before_the_scheduler_has_seen_it(world: World, report: Report) -> None:

@@ -19,6 +19,19 @@ WEATHER = [
 ]
 
 
+def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, report: Report) -> None:
+    """They took effect. The SDK tries again and is refused, but the rows show one's own token: nothing waits."""
+    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
+    outcome = world.next_tick(faults=[Fault(at=at, do="lose answer", times=2) for at in ("claim", "record")])
+    assert outcome.hits == {"lose answer @ claim": 2, "lose answer @ record": 2}
+    rows = world.rows()
+    assert {(row.get("outcome"), row["attempt"]) for row in rows.values()} == {("completed", 1)}
+    world.finish()
+    figures = report(world)
+    assert figures.executed == 50
+    assert figures.repeated == 0
+
+
 def test_fault_19_bad_weather_everywhere(new_world: NewWorld, report: Report) -> None:
     """Client, scheduler and processor meet it at every kind of call, for minutes."""
     world = new_world(DYNATICK_SHARD_COUNT="2")
@@ -57,34 +70,6 @@ def test_fault_19_bad_weather_everywhere(new_world: NewWorld, report: Report) ->
     assert figures.otherwise == {"failed": TASKS // 10}
     assert figures.repeated == 0
     assert {letter["taskId"] for letter in world.letters()} == {f"t{n:03d}" for n in range(1, TASKS, 10)}
-
-
-def test_fault_19_keys_are_left_unprocessed(world: World, report: Report) -> None:
-    """What could not be claimed is read, in a batch; what comes back unread is read again."""
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
-    faults = [
-        Fault(at="claim", do="throttle parts", amount=0.3, times=12),  # two claims, as often as they are tried
-        Fault(at="read", do="leave keys", amount=0.5, times=4),
-    ]
-    outcome = world.next_tick(faults=faults)
-    assert outcome.what == "returned"
-    assert outcome.hits["leave keys @ read"] == 4
-    assert len(world.ledger.done()) == 50
-    world.finish()
-    assert report(world).executed == 50
-
-
-def test_fault_19_the_answers_to_claims_and_records_are_lost(world: World, report: Report) -> None:
-    """They took effect. The SDK tries again and is refused, but the rows show one's own token: nothing waits."""
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(50)])
-    outcome = world.next_tick(faults=[Fault(at=at, do="lose answer", times=2) for at in ("claim", "record")])
-    assert outcome.hits == {"lose answer @ claim": 2, "lose answer @ record": 2}
-    rows = world.rows()
-    assert {(row.get("outcome"), row["attempt"]) for row in rows.values()} == {("completed", 1)}
-    world.finish()
-    figures = report(world)
-    assert figures.executed == 50
-    assert figures.repeated == 0
 
 
 def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World, report: Report) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.seam import Fault
 
-from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.task import Row
 from dynatick.engine.report import tick_record_id
 
@@ -14,24 +12,14 @@ TASKS = 200
 NO_MORE = 101.0  # seconds after which an invocation's life has none left to begin a task, and some to record it
 
 
-def run_short_of_time(world: World, at: Fault) -> None:
-    """A tick that has no time left once it comes to a call, and what that starts."""
-    sandbox = world.sandbox()
-    sandbox.wait_until_ready()
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    sandbox.begin(world.event(), life=LIFE, faults=[at])
-    assert world.end(sandbox).what == "frozen"
-    world.clock.forward(seconds=NO_MORE)
-    sandbox.thaw()
-    assert world.end(sandbox).what == "returned"
-    assert world.run_started()
-
-
 def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="4")
     world.insert_many([{"taskId": f"t{n:03d}", "delaySeconds": 30, "payload": {"seconds": 0.1}} for n in range(TASKS)])
     # Two claims are under way at the most: when the third begins, one has been answered.
-    run_short_of_time(world, Fault(at="claim", do="freeze before", skip=2))
+    sandbox = world.frozen_tick(Fault(at="claim", do="freeze before", skip=2))
+    world.clock.forward(seconds=NO_MORE)
+    world.thaw(sandbox)
+    assert world.run_started()
 
     # One tick, and what it started: nothing waits for another tick, nothing was done twice, no attempt was lost.
     assert len(world.ledger.done()) == TASKS
@@ -48,38 +36,3 @@ def test_fault_20_the_rest_goes_on_in_a_new_invocation(new_world: NewWorld, repo
     assert sum(int(str(record["completed"])) for record in records) == TASKS
     world.finish()
     assert report(world).executed == TASKS
-
-
-def test_fault_20_a_task_that_outlasts_its_invocation(new_world: NewWorld, report: Report) -> None:
-    """The process ends with it, so that it cannot work on behind a later one; the others were recorded before."""
-    world = new_world(DYNATICK_TASK_THREADS="4")
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30} for n in range(30)])
-    endless = {"payload": {"seconds": 3600}, "retryPolicy": {"maximumRetryAttempts": 1}}
-    world.insert_many([{"taskId": "endless", "delaySeconds": 30, **endless}])
-    assert world.next_tick(life=5).what == "exited"
-    assert world.open() == {"endless"}
-    world.clock.forward(seconds=AFTER_LEASE)
-    died = len(world.ledger.died())
-    assert world.next_tick(life=5).what == "returned"
-    assert len(world.ledger.died()) == died + 1, "the recovery"
-    world.clock.forward(seconds=AFTER_LEASE)
-    world.finish()
-    row = world.row("endless")
-    assert (row["outcome"], row["attempt"]) == ("failed", 2)
-    (letter,) = world.letters()
-    assert letter["taskId"] == "endless"
-    figures = report(world)
-    assert figures.executed == 30
-    assert figures.repeated == 0
-    assert figures.otherwise == {"failed": 1}
-
-
-def test_fault_20_what_was_claimed_at_once_and_not_begun(new_world: NewWorld, report: Report) -> None:
-    """The bucket fits into one claim, and not into the time: what no thread has begun does not wait for a tick."""
-    world = new_world(DYNATICK_TASK_THREADS="2")
-    world.insert_many([{"taskId": f"t{n:02d}", "delaySeconds": 30, "payload": {"seconds": 0.3}} for n in range(20)])
-    run_short_of_time(world, Fault(at="record", do="freeze before"))
-    assert len(world.ledger.done()) == 20
-    assert {row["attempt"] for row in world.rows().values()} == {1}
-    world.finish()
-    assert report(world).executed == 20

@@ -1,4 +1,4 @@
-"""The index lags behind the table: a later poll of the bucket finds the task; beyond the lag allowed for, reconcile."""
+"""The index lags behind the table: a later poll of the bucket finds the task."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from tests.faults.conftest import NewWorld, Report
 from tests.faults.lag import Lag, LaggingIndex
 from tests.faults.worker import LAG
-from tests.faults.world import AFTER_LEASE, World
-from tests.sandbox.seam import Fault, Seam
-
-from dynatick.domain.buckets import Bucket
+from tests.faults.world import World
+from tests.sandbox.seam import Seam
 
 EACH = 40
 
@@ -50,47 +48,3 @@ def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld, rep
         world.finish()
     figures = report(world)
     assert figures.executed == figures.inserted == 4 * (EACH + 8)
-
-
-def test_fault_21_the_index_lags_for_longer(new_world: NewWorld, report: Report) -> None:
-    """The cursor has passed the buckets when their tasks show. Nothing sees them but the daily reconcile."""
-    world = new_world(**{LAG: "3600 3600"})
-    world.delivers_wake_ups = False  # a wake-up needs no index; here they are lost
-    with seen_late(world):
-        arrive(world, 0)
-        world.deliver(world.stream.new())
-        for _ in range(8):
-            assert world.next_tick().what == "returned"
-        assert not world.ledger.begun()
-        (cursor,) = world.cursors()
-        assert cursor.drained_through >= cursor.closed_through - 5
-        world.deploy(**{LAG: "0 0"})
-        world.next_tick()
-        assert not world.ledger.begun()
-        assert world.invoke({"dynatick": {"reconcile": True}}).what == "returned"
-        world.finish()
-    figures = report(world)
-    assert figures.executed == figures.inserted == EACH + 8
-
-
-def test_fault_21_what_shows_in_the_final_poll_cannot_be_recorded(new_world: NewWorld, report: Report) -> None:
-    """The poll after which the cursor would pass the bucket: it does not pass what ran and was not seen recorded."""
-    world = new_world(**{LAG: "150 150"})
-    with seen_late(world):
-        world.clock.forward(seconds=55 - world.clock().second)
-        world.insert_many([{"taskId": f"t{n}", "delaySeconds": 2} for n in range(4)])
-        bucket = Bucket.parse(world.row("t0")["taskDateTime"])
-        for _ in range(3):
-            assert world.next_tick().what == "returned"
-        assert not world.ledger.begun()
-        outcome = world.next_tick(faults=[Fault(at="record", do="refuse", times=None)])
-        assert outcome.hit > 4
-        executed = world.ledger.done()
-        assert len(executed) == 4
-        (cursor,) = world.cursors()
-        assert cursor.drained_through < bucket.minute
-        world.deploy()  # the process, cut off from the table, is left alone
-        world.clock.forward(seconds=AFTER_LEASE)
-        world.finish()
-    figures = report(world)
-    assert figures.executed == figures.repeated == 4

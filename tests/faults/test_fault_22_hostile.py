@@ -42,23 +42,16 @@ HARMLESS: dict[str, dict[str, object]] = {
 }
 # What our own interfaces refuse: the attribute that is to blame, and the task.
 REFUSED: list[tuple[str, dict[str, Any]]] = [
-    ("taskId", {"task_id": ""}),
     ("taskId", {"task_id": "x" * 1025}),
     ("taskId", {"task_id": "_dynatick#cursor#0"}),
     ("taskId", {"task_id": "\ud800"}),
     ("action", {"action": "no-such-action"}),
-    ("action", {"action": "a" * 5000}),
     ("action", {"action": "../log"}),
-    ("payload", {"payload": "text"}),
     ("payload", {"payload": {"x": nested(40)}}),
     ("payload", {"payload": {"x": "y" * 400_000}}),
     ("payload", {"payload": {"x": float("nan")}}),
-    ("payload", {"payload": {"x": object()}}),
-    ("payload", {"payload": {1: 2}}),
     ("retryPolicy", {"retry_policy": {"maximumRetryAttempts": 10**9}}),
     ("status", {"attributes": {"status": "completed"}}),
-    ("lease", {"attributes": {"lease": "mine"}}),
-    ("scheduleExpression", {"attributes": {"scheduleExpression": "rate(0 minutes)"}}),
 ]
 # Where a webhook must not go. {port} is a server on this machine's loopback.
 INWARD = [

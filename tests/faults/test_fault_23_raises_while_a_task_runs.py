@@ -53,18 +53,3 @@ def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: 
     assert world.row("a-slow")["attempt"] == 2
     figures = report(world)
     assert figures.executed == OTHERS + 1
-
-
-@pytest.mark.parametrize("at", ["end write", "metrics"])
-def test_fault_23_a_process_without_a_task_in_flight_is_kept(world: World, at: str, report: Report) -> None:
-    """A fault of the table alone costs no cold start."""
-    world.insert_for_next_tick(["done"])
-    outcome = world.next_tick(faults=AT[at])
-    assert outcome.what == "error", outcome
-    assert len(world.ledger.done()) == 1
-    pid = world.ledger.done()[0].pid
-    world.insert_for_next_tick(["later"])
-    world.clock.forward(seconds=60)  # the shard's lease, which the end write would have released
-    world.finish()
-    assert {execution.pid for execution in world.ledger.done()} == {pid}
-    assert report(world).executed == 2

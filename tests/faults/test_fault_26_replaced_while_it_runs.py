@@ -47,10 +47,7 @@ def check(world: World) -> None:
 def test_fault_26_while_the_first_pass_still_holds_it(world: World, dies: bool, report: Report) -> None:
     """The next tick meets the new task before the old one is recorded."""
     world.insert_for_next_tick(ALL)
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
-    old = world.sandbox()
-    old.begin(world.event(), life=LIFE, faults=[Fault(at="record", do="freeze before")])
-    assert world.end(old).what == "frozen"
+    old = world.frozen_tick(Fault(at="record", do="freeze before"))
     begun = {execution.task_id for execution in world.ledger.done()}  # how many, is the threads' affair
     assert begun & set(AGAIN)
     change(world)
@@ -59,8 +56,7 @@ def test_fault_26_while_the_first_pass_still_holds_it(world: World, dies: bool, 
     if dies:
         world.kill(old)
     else:
-        old.thaw()
-        assert world.end(old).what == "returned"
+        world.thaw(old)
     world.clock.forward(seconds=AFTER_LEASE)
     world.finish()
     if dies:  # what it had executed and not recorded is executed again, and that is another fault's test

@@ -1,10 +1,6 @@
-"""Expired leases don't wait for a backlog to be drained; and a deployment whose tasks all kill their process stops no
-others.
-"""
+"""Expired leases don't wait for a backlog to be drained; killers among them fail no others."""
 
 from __future__ import annotations
-
-import random
 
 from tests.faults.conftest import NewWorld, Report
 from tests.faults.world import AFTER_LEASE, World
@@ -15,8 +11,6 @@ from dynatick.domain.buckets import instant_of, minute_of
 BACKLOG = 2000  # 10,000: make faults ARGS="-k run_before_the_backlog --fault-scale 5 --timeout 3600"
 EXPIRED, KILLERS = 50, 5
 PASSES = 2
-
-HEALTHY, POISON = 100, 20  # 5,000: make faults ARGS="-k whose_tasks_kill --fault-scale 250 --timeout 86400"
 
 
 def expire(world: World, killers: dict[str, object]) -> None:
@@ -46,6 +40,20 @@ def two_passes(world: World, life: float) -> None:
         events += world.started()
 
 
+def test_fault_27_killers_among_the_expired_fail_no_other(world: World, report: Report) -> None:
+    """They have attempts left, and may take others with them; but not at anybody's last attempt."""
+    expire(world, {})
+    for _ in range(30):
+        world.next_tick()
+        if not world.open():
+            break
+        world.clock.forward(seconds=AFTER_LEASE)
+    world.finish()
+    figures = report(world)
+    assert figures.otherwise == {"failed": KILLERS}
+    assert figures.executed == EXPIRED - KILLERS
+
+
 def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, scale: int, report: Report) -> None:
     world = new_world(DYNATICK_TASK_THREADS="4")
     expire(world, {"retryPolicy": {"maximumRetryAttempts": 1}})
@@ -68,45 +76,3 @@ def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, sca
     figures = report(world)
     assert figures.otherwise == {"failed": KILLERS}
     assert figures.executed == len(backlog) + EXPIRED - KILLERS
-
-
-def test_fault_27_killers_among_the_expired_fail_no_other(world: World, report: Report) -> None:
-    """They have attempts left, and may take others with them; but not at anybody's last attempt."""
-    expire(world, {})
-    for _ in range(30):
-        world.next_tick()
-        if not world.open():
-            break
-        world.clock.forward(seconds=AFTER_LEASE)
-    world.finish()
-    figures = report(world)
-    assert figures.otherwise == {"failed": KILLERS}
-    assert figures.executed == EXPIRED - KILLERS
-
-
-def test_fault_27_a_deployment_whose_tasks_kill_their_process(world: World, scale: int, report: Report) -> None:
-    """Among healthy ones of the same bucket, and with others that come in meanwhile."""
-    dice = random.Random(27)
-    killers = [f"killer-{n:04d}" for n in range(POISON * scale)]
-    world.insert_for_next_tick(killers, payload={"kill": True}, retryPolicy={"maximumRetryAttempts": 1})
-    healthy = world.insert_for_next_tick(f"{dice.choice('hkz')}-healthy-{n:04d}" for n in range(HEALTHY))
-    first_claims = (len(killers) + len(healthy)) // 50 + 1  # in as many ticks passes die of them
-    number = 0
-    while set(killers) & world.open():
-        newcomers = world.insert_for_next_tick(f"later-{number:03d}-{n}" for n in range(5))
-        world.next_tick()
-        done = {execution.task_id for execution in world.ledger.done()}
-        if number > first_claims:
-            assert newcomers <= done, f"tick {number}: {newcomers - done}"
-        late = healthy - done if number == first_claims + 10 else set()
-        assert not late, f"{len(late)} healthy tasks still wait after {number} ticks: {sorted(late)[:5]}"
-        world.clock.forward(seconds=AFTER_LEASE)
-        number += 1
-        assert number < 10 + 3 * len(killers), f"still open: {sorted(set(killers) & world.open())[:5]}"
-    world.finish()
-    rows = world.rows()
-    assert {(rows[task_id]["outcome"], rows[task_id]["attempt"]) for task_id in killers} == {("failed", 2)}
-    assert {letter["taskId"] for letter in world.letters()} == set(killers)
-    figures = report(world)
-    assert figures.otherwise == {"failed": len(killers)}
-    assert figures.executed == figures.inserted - len(killers)

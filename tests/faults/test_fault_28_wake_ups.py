@@ -10,12 +10,10 @@ from itertools import pairwise
 
 import pytest
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import LIFE, SECOND, WakeUp, World
-from tests.sandbox.seam import Fault
+from tests.faults.world import SECOND, WakeUp, World
 from tests.sandbox.wake_ups import QUEUE_DOWN
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.instants import parse_instant
 
 MINUTES = 4
 POLICY = {"minBackoffSeconds": 6, "maxBackoffSeconds": 6}
@@ -37,6 +35,7 @@ MODES: dict[str, Callable[[WakeUp], list[WakeUp]]] = {
     "a minute late": shifted(61),
     "half a minute early": shifted(-30),
     "a few seconds early": shifted(-3),
+    "none, for their queue is down": as_sent,
     "every other one lost": lambda wake_up: [wake_up] if int(wake_up[1].timestamp()) % 2 else [],
 }
 
@@ -99,26 +98,18 @@ def assert_none_is_early(world: World) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_fault_28_wake_ups_come_as_they_should_not(new_world: NewWorld, mode: str, report: Report) -> None:
-    world = new_world(**SECOND)
+    is_down = mode == "none, for their queue is down"
+    world = new_world(**SECOND, **({QUEUE_DOWN: "1"} if is_down else {}))
     insert(world)
     counted = live(world, MODES[mode])
     world.finish()
     assert_none_is_early(world)
     figures = report(world)
     assert (figures.executed, figures.repeated) == (44, 0)
-    assert counted["sent"] > 30
+    assert counted["sent"] == 0 if is_down else counted["sent"] > 30
     if mode == "as sent":
         late = [first - due for _, attempts in starts(world) for first, due in attempts[:1]]
         assert sorted(late)[len(late) * 3 // 4] < timedelta(seconds=10), "most began at their second"
-
-
-def test_fault_28_their_queue_is_down(new_world: NewWorld, report: Report) -> None:
-    world = new_world(**SECOND, **{QUEUE_DOWN: "1"})
-    insert(world)
-    assert live(world, as_sent)["sent"] == 0
-    world.finish()
-    assert_none_is_early(world)
-    assert report(world).executed == 44
 
 
 def test_fault_28_messages_are_malformed_stale_or_of_others(new_world: NewWorld, report: Report) -> None:
@@ -162,30 +153,3 @@ def test_fault_28_a_stream_that_repeats_its_batch_breeds_no_wake_ups(new_world: 
     world.finish()
     assert_none_is_early(world)
     assert report(world).executed == 16
-
-
-@pytest.mark.parametrize("at", ["claim", "record"])
-def test_fault_28_the_process_of_a_wake_up_dies(new_world: NewWorld, at: str, report: Report) -> None:
-    world = new_world(**SECOND)
-    world.insert("t", due_at=world.clock() + timedelta(seconds=30))
-    world.deliver(world.stream.new())
-    ((event, due),) = world.wake_ups()
-    world.clock.to(due)
-    body = json.dumps(event)
-    message = {"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]}
-    assert world.invoke(message, life=LIFE, faults=[Fault(at=at, do="kill after")]).what == "killed"
-    assert world.wake(event).what == "returned"  # SQS delivers it again
-    world.clock.forward(seconds=LIFE + 10)
-    world.finish()
-    assert report(world).executed == 1
-
-
-def test_fault_28_times_of_attempts_are_in_the_row(new_world: NewWorld, report: Report) -> None:
-    world = new_world(**SECOND)
-    world.insert("t", due_at=world.clock() + timedelta(seconds=30), payload={"failures": 1}, retry_policy=POLICY)
-    live(world, as_sent, 3)
-    (entry,) = world.row("t")["attempts"]  # type: ignore[misc]
-    ended = parse_instant(entry["finishedAt"], "finishedAt")  # type: ignore[index]
-    again = parse_instant(world.row("t")["startedAt"], "startedAt")
-    assert BACKOFF <= again - ended < timedelta(seconds=15), "a retry waits for its backoff, and not for a tick"
-    assert report(world).executed == 1

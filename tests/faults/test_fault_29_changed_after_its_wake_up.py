@@ -14,13 +14,6 @@ from tests.faults.world import SECOND, World
 IDS = [f"t{n}" for n in range(10)]
 
 
-def by_hand(world: World, task_id: str) -> None:
-    world.dynamodb.update_item(
-        TableName=world.table, Key={"taskId": {"S": task_id}}, UpdateExpression="SET dueAt = :at",
-        ExpressionAttributeValues={":at": {"S": later(world)}},
-    )  # fmt: skip
-
-
 def later(world: World) -> str:
     return (world.clock() + timedelta(seconds=90)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -28,7 +21,7 @@ def later(world: World) -> str:
 CHANGES: dict[str, Callable[[World, str], object]] = {
     "cancelled": lambda world, task_id: world.cancel(task_id),
     "rescheduled": lambda world, task_id: world.reschedule(task_id, due_at=later(world)),
-    "edited by hand": by_hand,
+    "edited by hand": lambda world, task_id: world.edit(task_id, "dueAt", later(world)),
     "deleted": lambda world, task_id: world.delete(task_id),
     "replaced": lambda world, task_id: world.put(taskId=task_id, dueAt=later(world)),
 }

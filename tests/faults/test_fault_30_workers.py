@@ -1,5 +1,5 @@
-"""Workers never start, start late or twice, or die; their holder dies; the cursor row is restored. The tick runs what
-they leave, and nothing waits longer than a lease and a tick.
+"""Workers never start, start late or twice, or die; their holder dies. The tick runs what they leave, and nothing waits
+longer than a lease and a tick.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.worker import NO_LEASE
 from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.process import Sandbox
 from tests.sandbox.seam import Fault
@@ -183,16 +182,6 @@ def test_fault_30_workers_start_late(new_world: NewWorld, report: Report) -> Non
     assert report(burst.world).executed == TASKS
 
 
-def test_fault_30_workers_can_not_be_started(new_world: NewWorld, report: Report) -> None:
-    burst = Burst(new_world)
-    holder = burst.begin(faults=[Fault(at="invoke", do="refuse", times=None)])
-    assert burst.end(holder) == "returned"
-    assert burst.started() == []
-    assert burst.listed() == []
-    burst.finish(within=SOON)
-    assert report(burst.world).executed == TASKS
-
-
 @pytest.mark.parametrize("workers", ["work", "never start"])
 @pytest.mark.parametrize("at", ["before", "after"])
 def test_fault_30_the_holder_dies_with_ranges_handed_out(
@@ -207,54 +196,3 @@ def test_fault_30_the_holder_dies_with_ranges_handed_out(
     burst.finish(within=AFTER_A_LEASE)
     figures = report(burst.world)
     assert figures.executed == TASKS
-
-
-@pytest.mark.parametrize("holder", ["dies", "goes on"])
-def test_fault_30_the_next_pass_comes_while_workers_work(new_world: NewWorld, holder: str, report: Report) -> None:
-    """It leaves to them what was handed out, whichever pass did that; a shard lease is worth nothing here."""
-    burst = Burst(new_world, **{NO_LEASE: "1"})
-    first = burst.frozen_holder("after")
-    orders = list(burst.orders)
-    workers = {one.pid: order for order in orders for one in [burst.begin(order)]}
-    second = burst.begin()
-    if holder == "dies":
-        burst.kill(first)
-    else:
-        first.thaw()
-    burst.run(second, burst.begin)
-    for one in burst.world.ledger.begun():
-        for order in orders:
-            if is_in(order, one.task_id) and one.instant < until(order):
-                assert workers.get(one.pid) == order, f"{one.task_id} was handed out, and another process ran it"
-    burst.finish(within=AFTER_A_LEASE)
-    figures = report(burst.world)
-    assert figures.executed == TASKS
-    assert figures.repeated == 0 or holder == "dies"
-
-
-@pytest.mark.parametrize("row", ["older", "newer"])
-def test_fault_30_the_cursor_row_is_restored(new_world: NewWorld, row: str, report: Report) -> None:
-    """To what it was before ranges were handed out, while workers work; or after all have ended, with old ranges."""
-    burst = Burst(new_world)
-    world, key = burst.world, {"taskId": {"S": CURSOR}}
-
-    def saved() -> dict[str, Any]:
-        item: dict[str, Any] = world.dynamodb.get_item(TableName=world.table, Key=key, ConsistentRead=True)["Item"]
-        return item
-
-    before = saved()
-    holder = burst.frozen_holder("after")
-    listed = saved()
-    for order in burst.orders:
-        burst.begin(order)
-    burst.kill(holder)
-    if row == "older":
-        world.dynamodb.put_item(TableName=world.table, Item=before)
-        burst.run(burst.begin(), burst.begin)
-    burst.finish(within=AFTER_A_LEASE)
-    if row == "newer":
-        world.dynamodb.put_item(TableName=world.table, Item=listed)
-        world.insert_for_next_tick(f"later-{n}" for n in range(10))
-        world.finish()
-    figures = report(world)
-    assert figures.executed == TASKS + 10 * (row == "newer")

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.faults.world import AFTER_LEASE, World
 from tests.sandbox.journal import DELETE
 from tests.sandbox.seam import Fault
 
-from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.task import is_own_row
 
 RECONCILE = {"dynatick": {"reconcile": True}}
@@ -50,12 +49,8 @@ def live(world: World, name: str) -> None:
     for _ in range(6):  # until buckets are drained
         world.next_tick()
     world.insert_for_next_tick([f"{name}-in-flight"])
-    world.clock.to(instant_of(minute_of(world.clock()) + 1))
     world.deliver(world.stream.new())
-    sandbox = world.sandbox()
-    sandbox.begin(world.event(), life=LIFE, faults=[Fault(at="claim", do="freeze after")])
-    assert world.end(sandbox).what == "frozen"
-    world.kill(sandbox)
+    world.kill(world.frozen_tick(Fault(at="claim", do="freeze after")))
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,20 @@ class World(SandboxInstallation):
         self.deliver(self.stream.new())
         return self.tick(life=life, faults=faults)
 
+    def frozen_tick(self, *faults: Fault) -> Sandbox:
+        """The process of the next minute's tick, at the call where these freeze it."""
+        self.to_next_minute()
+        sandbox = self.sandbox()
+        sandbox.wait_until_ready()
+        sandbox.begin(self.event(), life=LIFE, faults=faults)
+        assert self.end(sandbox).what == "frozen"
+        return sandbox
+
+    def thaw(self, sandbox: Sandbox) -> None:
+        """Lets a frozen invocation come to its end."""
+        sandbox.thaw()
+        assert self.end(sandbox).what == "returned"
+
     def to_next_minute(self, minutes: int = 1) -> None:
         self.clock.to(self._minute(minutes))
 
@@ -274,6 +288,13 @@ class World(SandboxInstallation):
         """delete-item, likewise."""
         self.dynamodb.delete_item(TableName=self.table, Key={"taskId": {"S": task_id}})
         self.note(DELETE, task_id)
+
+    def edit(self, task_id: str, name: str, value: str) -> None:
+        """update-item, likewise."""
+        self.dynamodb.update_item(
+            TableName=self.table, Key={"taskId": {"S": task_id}}, UpdateExpression="SET #name = :value",
+            ExpressionAttributeNames={"#name": name}, ExpressionAttributeValues={":value": {"S": value}},
+        )  # fmt: skip
 
     def row(self, task_id: str) -> Row:
         row = self.store.get(task_id)

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl
 
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import SETTINGS_ID
@@ -49,8 +48,6 @@ class Call:
                 return "messages" if _is_of_a_task(self.body["Entries"][0]) else "letters"
             case "PutEvents":
                 return "events"
-            case "PublishBatch":
-                return "publish"
             case "Invoke":
                 return "invoke"
             case "UpdateItem" | "BatchExecuteStatement":
@@ -67,8 +64,6 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
     operation = target.rpartition(".")[2]
     if not operation and url.endswith("/invocations"):
         return Call(operation="Invoke", body=json.loads(body or b"{}"))
-    if not operation and body is not None and b"Action=PublishBatch" in body.split(b"&"):
-        return Call(operation="PublishBatch", body=_form(body))
     if not operation or body is None:
         return None
     content = json.loads(body)
@@ -85,19 +80,6 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
         case _:
             writes = []
     return Call(operation=operation, body=content, writes=writes)
-
-
-ENTRY = "PublishBatchRequestEntries.member."
-
-
-def _form(body: bytes) -> dict[str, Any]:
-    """A batch of SNS, which speaks in forms: the fields of the call, and those of each entry under ``Entries``."""
-    fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
-    entries: dict[str, dict[str, str]] = {}
-    for name in [name for name in fields if name.startswith(ENTRY)]:
-        number, _, rest = name.removeprefix(ENTRY).partition(".")
-        entries.setdefault(number, {})[rest] = fields.pop(name)
-    return {**fields, "Entries": list(entries.values())}
 
 
 def _is_of_a_task(entry: Mapping[str, Any]) -> bool:

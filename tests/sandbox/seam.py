@@ -10,7 +10,6 @@ import errno
 import json
 import os
 import random
-import re
 import signal
 import sys
 import threading
@@ -21,12 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, TextIO
-from urllib.parse import urlencode
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
-from tests.sandbox.calls import ENTRY, Call, parse
+from tests.sandbox.calls import Call, parse
 
 from dynatick.store.wire import Connections
 
@@ -145,8 +143,7 @@ class Seam:
         if getattr(self._aside, "on", False):
             return real(request)
         target = _text(request.headers.get("X-Amz-Target", ""))
-        sent = request.body  # of a service that speaks in forms it is text
-        body = sent.encode() if isinstance(sent, str) else sent if isinstance(sent, bytes) else None
+        body = request.body if isinstance(request.body, bytes) else None
         call = parse(target, request.url.partition("?")[0], body)
         if call is None:
             return real(request)
@@ -280,11 +277,8 @@ class Seam:
         entries = call.body["Entries"]
         refused = self._chosen(len(entries), share)
         rest = [entry for n, entry in enumerate(entries) if n not in refused]
-        match call.operation:
-            case "PutEvents":
-                return _refuse_events(request, rest, refused, send)
-            case "PublishBatch":
-                return _refuse_publications(request, call, rest, [entries[n]["Id"] for n in sorted(refused)], send)
+        if call.operation == "PutEvents":
+            return _refuse_events(request, rest, refused, send)
         found: dict[str, Any] = {"Successful": []}
         if rest:
             response = send(_changed(request, call.body | {"Entries": rest}))
@@ -309,33 +303,6 @@ def _refuse_events(request: AWSPreparedRequest, rest: list[Any], refused: set[in
     error = {"ErrorCode": "InternalFailure", "ErrorMessage": "set up by a test"}
     answers = [error if n in refused else next(others) for n in range(len(rest) + len(refused))]
     return answer(request, 200, {"FailedEntryCount": len(refused), "Entries": answers})
-
-
-def _refuse_publications(
-    request: AWSPreparedRequest, call: Call, rest: list[Any], refused: list[str], send: Send
-) -> AWSResponse:
-    """SNS speaks in forms and answers in XML."""
-    failed = "".join(
-        f"<member><Id>{one}</Id><Code>InternalError</Code><Message>set up by a test</Message>"
-        "<SenderFault>false</SenderFault></member>"
-        for one in refused
-    )
-    taken = ""
-    if rest:
-        fields = {name: value for name, value in call.body.items() if name != "Entries"}
-        for number, entry in enumerate(rest, 1):
-            fields |= {f"{ENTRY}{number}.{name}": value for name, value in entry.items()}
-        response = send(_replaced(request, urlencode(fields).encode()))
-        if response.status_code != 200:
-            return response
-        found = re.search(r"<Successful>.*</Successful>", response.content.decode(), re.DOTALL)
-        taken = found[0] if found else ""
-    text = (
-        f'<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishBatchResult>{taken}'
-        f"<Failed>{failed}</Failed></PublishBatchResult></PublishBatchResponse>"
-    )
-    headers: Any = {"Content-Type": "text/xml"}
-    return AWSResponse(request.url, 200, headers, _Raw(text.encode()))
 
 
 class _Output:
@@ -369,11 +336,7 @@ def _error(request: AWSPreparedRequest, status: int, code: str) -> AWSResponse:
 
 def _changed(request: AWSPreparedRequest, body: dict[str, Any]) -> AWSPreparedRequest:
     """The request with another body. Its signature no longer fits, which the emulator does not mind."""
-    return _replaced(request, json.dumps(body).encode())
-
-
-def _replaced(request: AWSPreparedRequest, content: bytes) -> AWSPreparedRequest:
-    headers: Any = HeadersDict(request.headers)
+    content, headers = json.dumps(body).encode(), HeadersDict(request.headers)
     headers["Content-Length"] = str(len(content))
     return AWSPreparedRequest(request.method, request.url, headers, content, request.stream_output)
 

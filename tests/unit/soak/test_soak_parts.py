@@ -14,11 +14,10 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from tests.builders import NOON
-from tests.sandbox import journal
 from tests.sandbox.clock import SharedClock
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.history import history_of
-from tests.sandbox.journal import Began, Died, Disturbed, Line, Met, Recorded, Tail, Ticked, read
+from tests.sandbox.journal import Died, Line, Met, Recorded, Tail, Ticked, read
 from tests.sandbox.seam import Fault, Seam, answer
 from tests.sandbox.verdict import Verdict
 from tests.sandbox.watch import Watch
@@ -47,26 +46,6 @@ def test_a_seed_repeats_the_plan_and_another_one_does_not() -> None:
     assert drawn(7) == drawn(7)
     for one, other in zip(drawn(7), drawn(8), strict=True):
         assert one != other
-
-
-def test_deployments_change_the_precision_unless_one_is_asked_for() -> None:
-    def precisions(plan: Plan) -> set[str]:
-        return {precision for _, _, precision in islice(plan.deployments(), 40)}
-
-    assert precisions(Plan(seed=1, minutes=1)) == {"second", "tick"}
-    assert precisions(Plan(seed=1, minutes=1, precisions=("second",))) == {"second"}
-
-
-# -- journal -----------------------------------------------------------------------------------------------------------
-
-LINES: list[Line] = [
-    journal.Asked(number="1", what="insert", interface="insert", task_id="ä\n", life="l", at=1.5, fails=True),
-    journal.Answered(number="1", answer="yes", at=2.5, run=1, due_at=9.5),
-    Began(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", due_at=1.0, at=3.0),
-    journal.Ended(pid=1, task_id="ä\n", life="l", run=1, attempt=1, key="k", done=True, at=4.0),
-    Recorded(pid=1, task_ids=["ä\n"], not_before={"ä\n": 1.5}), Met(pid=1, fault="throttle", call="claim", task_ids=[]),
-    Died(pid=1, role="processor", why="killed"), Ticked(recorded_as="dropped"), Disturbed(what="shards changed"),
-]  # fmt: skip
 
 
 # -- what a process writes down ----------------------------------------------------------------------------------------
@@ -130,16 +109,18 @@ def test_what_the_engine_has_recorded_and_when_a_task_may_be_tried_again(send: S
     assert line.not_before == {"a1": datetime(2026, 12, 31, 12, 0, 0, 250_000, tzinfo=UTC).timestamp()}
 
 
+@pytest.mark.parametrize(("fault", "recorded"), [("throttle", []), ("throttle parts", ["a1"])])  # at least the last
+def test_what_did_not_reach_the_engine_is_not_recorded(fault: str, recorded: list[str], send: Send) -> None:
+    met, *lines = send(Engine(), records("a1", "b1"), Fault(at="record", do=fault))
+    assert isinstance(met, Met)
+    assert [line.task_ids for line in lines if isinstance(line, Recorded)] == ([recorded] if recorded else [])
+
+
 def test_what_is_recorded_is_written_down_also_if_the_answer_is_lost(send: Send) -> None:
     met, recorded = send(Engine(), records("a1"), Fault(at="record", do="lose answer"))
     assert isinstance(met, Met)
     assert (met.fault, met.task_ids) == ("lose answer", ["a1"])
     assert isinstance(recorded, Recorded)
-
-
-def test_what_did_not_reach_the_engine_is_not_recorded(send: Send) -> None:
-    (met,) = send(Engine(), records("a1"), Fault(at="record", do="throttle"))
-    assert isinstance(met, Met)
 
 
 @pytest.mark.parametrize("fault", ["wait", "freeze after"])
@@ -149,13 +130,6 @@ def test_a_record_that_is_only_delayed_is_not_cut_off(fault: str, send: Send, mo
     assert isinstance(met, Met)
     assert met.task_ids == []
     assert isinstance(recorded, Recorded)
-
-
-def test_a_record_of_which_a_part_was_throttled(send: Send) -> None:
-    fault = Fault(at="record", do="throttle parts", amount=0.0)  # at least one: the last
-    _, recorded = send(Engine(), records("a1", "b1"), fault)
-    assert isinstance(recorded, Recorded)
-    assert recorded.task_ids == ["a1"]
 
 
 def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(here: SharedFolder, send: Send) -> None:
@@ -174,9 +148,8 @@ def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(here: Shared
 def test_the_summary_says_whether_it_is_red(problems: list[str]) -> None:
     verdict = Verdict(problems=problems)
     verdict.record_results["lost"] = len(problems)
-    ended = Soaked(
-        plan=Plan(seed=5, minutes=5), history=history_of(LINES), verdict=verdict, buckets=30, settled_in=20.0
-    )
+    history = history_of([Died(pid=1, role="processor", why="killed"), Ticked(recorded_as="dropped")])
+    ended = Soaked(plan=Plan(seed=5, minutes=5), history=history, verdict=verdict, buckets=30, settled_in=20.0)
     text = "\n".join(lines(ended))
     assert "seed 5" in text
     assert ("RED" in text) == bool(problems)
