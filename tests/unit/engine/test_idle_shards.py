@@ -15,7 +15,8 @@ from tests.builders import NOON
 from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, is_cursor, rules, world
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.client import IdleTicks
+from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
@@ -89,6 +90,18 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_i
         assert all(change.set["lease"] is None for change in written)
     of_group = [change for change in w.rigged.writes if change.task_id == idle_record_id(0)]
     assert len(of_group) == ticks * (CLOSE_EVERY - 1) / CLOSE_EVERY
+
+
+def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
+    w = idle_world()
+    w.ticks(5 * CLOSE_EVERY)
+    polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
+    drained = w.cursor(5).drained_through
+    for closed in range(drained - 2 * CLOSE_EVERY + 1, drained + 1):
+        # Until its closing write; the newest closed one a tick later; and finally.
+        ticks_until_closed = 1 + (w.cursor(5).closed_through - closed) % CLOSE_EVERY
+        assert polls.count(closed) == ticks_until_closed + (ticks_until_closed == 1) + 1
+    assert len(polls) <= 4 * 5 * CLOSE_EVERY
 
 
 def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_busy_one_starts_at_once() -> None:
@@ -360,6 +373,18 @@ def test_while_paused_no_shard_is_polled() -> None:
 
 
 # -- what operators read ---------------------------------------------------------------------------------------------
+
+
+def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> None:
+    w = idle_world(settled=0)
+    client = TaskClient(w.store, clock=w.clock)
+    for ticks in range(2, 3 * CLOSE_EVERY):
+        w.next_tick()
+        idle = [entry for entry in client.ticks() if isinstance(entry, IdleTicks)]
+        last = instant_of(NOON_MINUTE + minute(w)).strftime("%H:%M")
+        assert [(one.shard, one.since[-5:], one.until[-5:], one.ticks) for one in idle] == [
+            (shard, "12:00", last, ticks) for shard in range(SHARDS)
+        ]
 
 
 @pytest.mark.parametrize("served", ["soon", [{"tick": "noon"}, 7], [{"tick": "2026-12-31#12:00", "notIdle": "x"}]])
