@@ -167,7 +167,7 @@ words: $(VENV)/.ready ## Print each use of a word that docs/glossary.md has a be
 site: $(VENV)/.site ## Build the documentation site into .site/
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html docs .site
 
-docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
+docs: $(VENV)/.ready ## Write the generated parts of docs/reference afresh, from code and template
 	@$(BIN)/python -m dynatick_stack.reference
 
 wheel: $(VENV)/.ready ## Build the wheel into dist/

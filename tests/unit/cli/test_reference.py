@@ -8,13 +8,13 @@ from dataclasses import fields
 import pytest
 import typer
 from tests.unit.cli.conftest import Shell
+from tests.unit.reference_page import text
 
 from dynatick.cli import bucket, expr, schedule, task, tick
 from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
-from dynatick_stack.reference.commands import page_text
 
-TEXT = page_text()
+TEXT = text("cli.md")
 
 
 def commands(app: typer.Typer) -> set[str]:
