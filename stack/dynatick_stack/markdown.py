@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+Table = tuple[Sequence[str], Iterable[Sequence[str]]]
+"""Columns and rows."""
+
 _PART = re.compile(r"(<!-- generated: ([\w-]+) -->\n).*?(<!-- /generated -->)", re.DOTALL)
 
 
