@@ -147,13 +147,13 @@ bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)
 
 bench-burst: $(VENV)/.ready ## Measure how much faster workers drain 20,000 tasks of 200 ms, in ten minutes
-	@$(BIN)/python -m dynatick_stack.bench.burst $(ARGS)
+	@$(BIN)/python -m dynatick_stack.bench burst $(ARGS)
 
 bench-memory: $(VENV)/.ready ## Measure the memory while a million tasks drain, beside that for a thousand
-	@$(BIN)/python -m dynatick_stack.bench.memory $(ARGS)
+	@$(BIN)/python -m dynatick_stack.bench memory $(ARGS)
 
 bench-lateness: $(VENV)/.ready ## Measure how late tasks begin with Precision second, on the local stack, in ten minutes
-	@$(BIN)/python -m dynatick_stack.bench.lateness
+	@$(BIN)/python -m dynatick_stack.bench lateness $(ARGS)
 
 bench-quick: $(VENV)/.ready ## The same in less than a minute
 	@$(BIN)/python -m dynatick_stack.bench --quick
@@ -167,7 +167,7 @@ words: $(VENV)/.ready ## Print each use of a word that docs/glossary.md has a be
 site: $(VENV)/.site ## Build the documentation site into .site/
 	$(BIN)/python -m sphinx --quiet --fail-on-warning --builder html docs .site
 
-docs: $(VENV)/.ready ## Write docs/reference afresh from code and template
+docs: $(VENV)/.ready ## Write the generated parts of docs/reference afresh, from code and template
 	@$(BIN)/python -m dynatick_stack.reference
 
 wheel: $(VENV)/.ready ## Build the wheel into dist/

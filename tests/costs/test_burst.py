@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dynatick_stack.bench.burst import Burst, drain_bucket, problems_of
-from dynatick_stack.bench.memory import MAX_RATIO, peaks
+from dynatick_stack.bench.burst import MAX_MEMORY_RATIO, Burst, drain_bucket, peaks, problems_of
 from dynatick_stack.counting.counts import Engine
 
 FAST = Burst(
@@ -58,4 +57,4 @@ def test_memory_does_not_grow_with_the_bucket() -> None:
     small, large = peaks(1_000, 50_000, max_workers=1)
     assert small.is_exact
     assert large.is_exact
-    assert large.peak_rss_bytes <= MAX_RATIO * small.peak_rss_bytes
+    assert large.peak_rss_bytes <= MAX_MEMORY_RATIO * small.peak_rss_bytes

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tests.simulate import document, report
+from tests.simulate import report
 from tests.simulate.burst import simulate_burst
 from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.schedules import simulate_schedules
@@ -17,11 +17,14 @@ from tests.simulate.world import Scenario
 
 from dynatick.domain.capacity import Wishes
 from dynatick.domain.plan import plan_burst, plan_schedules, plan_steady
+from dynatick_stack.markdown import write_parts
+from dynatick_stack.template import ROOT
 
 Found = TypeVar("Found")
-Simulated = tuple[Mapping[str, report.Table], Sequence[str]]
+Simulated = tuple[Mapping[str, str], Sequence[str]]
 """Tables by their names in the document, and what is wrong."""
 
+DOCUMENT = ROOT / "docs" / "simulation.md"
 BURSTS = (10_000, 100_000, 1_000_000)
 SCHEDULES = 100_000
 WITHIN = 60.0  # seconds, in which the last task is to begin
@@ -33,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     tables, problems = _SIMULATIONS[options.of](options)
     for name, table in tables.items():
         _print(f"{_TITLES[name]}\n\n{table}\n")
-        if options.write:
-            document.write(name, str(table))
+    if options.write:
+        write_parts(DOCUMENT, tables)
     for problem in problems[:SHOWN]:
         _print(problem)
     return 1 if problems else 0

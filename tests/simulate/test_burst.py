@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.simulate import document
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
 from tests.simulate.world import Scenario, id_of, number_of
@@ -63,15 +62,6 @@ def test_a_quota_of_executions_delays_shards_and_loses_nothing() -> None:
     assert outcome.problems == []
     assert outcome.used.lambda_throttles > 0
     assert outcome.max_running == 4
-
-
-def test_the_document_has_the_table_that_is_written() -> None:
-    text = "a\n<!-- simulate: starts -->\nold\n<!-- /simulate -->\nb <!-- simulate: other -->\nkept <!-- /simulate -->"
-    new = document.replaced(text, "starts", "| new |")
-    assert "old" not in new and "\n| new |\n" in new and "kept" in new
-    with pytest.raises(KeyError):
-        document.replaced(text, "burts", "")
-    assert document.replaced(document.DOCUMENT.read_text(encoding="utf-8"), "starts", "| new |")
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.simulate import __main__ as command
-from tests.simulate import burst, document
+from tests.simulate import burst
 
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the document, which is written instead of it."""
     copy = tmp_path / "simulation.md"
-    shutil.copy(document.DOCUMENT, copy)
-    monkeypatch.setattr(document, "DOCUMENT", copy)
+    shutil.copy(command.DOCUMENT, copy)
+    monkeypatch.setattr(command, "DOCUMENT", copy)
     return copy
 
 
@@ -33,7 +33,7 @@ def test_a_burst_is_shown_with_its_plan_and_written(page: Path, capsys: pytest.C
 def test_another_fleet_than_the_plans_is_shown_without_its_last_start(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--tasks", "200", "--shards", "3", "--threads", "5", "--task-ms", "50"]) == 0
 
-    fleet, start, *_ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|   200")]
+    fleet, start, *_ = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 200")]
     assert [cell.strip() for cell in fleet.split("|")][2:5] == ["3", "0", "5"]
     assert [cell.strip() for cell in start.split("|")][5] == ""
 

@@ -46,7 +46,7 @@ NOT_RUN = {
     "tests/unit/stack/test_packaging.py holds the names that it uses",
     "docs/performance.md": "make bench takes minutes; tests/unit/stack/test_bench_documents.py holds its figures",
     "docs/simulation.md": "make simulate takes minutes; the tests in tests/simulate run smaller ones",
-    "docs/reference/actions.md": "it is written by make docs, from the examples of the types, which are checked there",
+    "docs/reference/actions.md": "tests/unit/stack/test_reference.py checks its payloads",
 }
 
 

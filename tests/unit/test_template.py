@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.sandbox.stream import matches, patterns
+from tests.unit.reference_page import described
 
 from dynatick import observability
 from dynatick.bulk import importer
@@ -17,7 +18,6 @@ from dynatick.settings import Settings
 from dynatick.wiring import build_rules
 from dynatick_stack import template
 from dynatick_stack.errors import RefusedError
-from dynatick_stack.reference import metrics
 
 TEMPLATE = template.load()
 RESOURCES: dict[str, Any] = TEMPLATE["Resources"]
@@ -673,8 +673,9 @@ def test_the_dashboard_has_each_alarm_that_notifies() -> None:
 
 
 def test_the_dashboard_shows_metrics_that_there_are() -> None:
+    page = described("metrics.md")
     of_functions = {
-        "processor": metrics._OF_PASSES, "scheduler": metrics._OF_THE_SCHEDULER, "api": metrics._OF_THE_API,
+        "processor": page["The processor"], "scheduler": page["The scheduler"], "api": page["The HTTP API"],
     }  # fmt: skip
     shown = [one for widget in dashboard()["widgets"][1:] for one in metrics_of(widget)]
     for namespace, name, dimensions in shown:

@@ -1,1 +1,1 @@
-"""`make bench`: what a task costs in capacity units, calls and CPU time, and how that grows."""
+"""Benchmarks: what a task costs in capacity units, calls and CPU time, how that grows, and how late it begins."""

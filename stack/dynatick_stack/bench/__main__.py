@@ -1,41 +1,34 @@
-"""`python -m dynatick_stack.bench [--quick] [--write]`: tables, then one line of JSON."""
+"""`python -m dynatick_stack.bench [BENCHMARK] [--tasks N] [--quick] [--write]`"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-from datetime import UTC, datetime
-from typing import Any
-
-from dynatick_stack.bench.credentials import use_test_credentials
+import sys
 
 
-def main() -> None:
+def main() -> int:
+    # Instead of the caller's, for endpoints on this machine. The SDK reads the environment when it is imported, and
+    # processes that are started later inherit it.
+    os.environ.pop("AWS_PROFILE", None)
+    os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_SESSION_TOKEN="")
+    os.environ.update(AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true")
+    from dynatick_stack.bench import burst, costs, growth, lateness
+
+    with_tasks = {"burst": burst.burst, "memory": burst.memory, "lateness": lateness.lateness}
     parser = argparse.ArgumentParser(prog="python -m dynatick_stack.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller numbers, in less than a minute")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmark.json and docs/performance.md")
-    options = parser.parse_args()
-    use_test_credentials()
-
-    # The SDK reads the environment when it is imported.
-    from dynatick_stack.bench import documents
-    from dynatick_stack.bench.figures import FULL, QUICK, measure
-
-    figures: dict[str, Any] = {
-        "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
-        **measure(QUICK if options.quick else FULL),
-    }
-    for name in documents.TABLES:
-        print(documents.table(name, figures), end="\n\n")
-    print(json.dumps(figures))
-    if options.write:
-        documents.DATA.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        documents.write(figures)
+    parser.add_argument("benchmark", nargs="?", choices=("costs", "gap", *with_tasks), default="costs")
+    parser.add_argument("--tasks", type=int, help="other than so many as it has: " + ", ".join(with_tasks))
+    parser.add_argument("--quick", action="store_true", help="costs: smaller numbers, in less than a minute")
+    parser.add_argument("--write", action="store_true", help="costs: write docs/benchmark.json and the docs' tables")
+    given = parser.parse_args()
+    if given.benchmark == "costs":
+        return costs.costs(quick=given.quick, write=given.write)
+    if given.benchmark == "gap":
+        return growth.gap()
+    benchmark = with_tasks[given.benchmark]
+    return benchmark() if given.tasks is None else benchmark(given.tasks)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

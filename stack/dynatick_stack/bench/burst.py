@@ -1,35 +1,30 @@
-"""A burst: one bucket with more tasks than one process can run soon, with workers and without.
-
-    python -m dynatick_stack.bench.burst    (`make bench-burst`)
+"""Buckets that processes side by side drain: how much faster workers make it, and the memory that it takes.
 
 On the counting endpoint, with every invocation in a process of its own: an emulator takes longer for a claim than
 Dynatick does, and would be what is measured. The processes are started before the tick. It comes again each minute, as
 on AWS.
-Exit code 1: workers made it less than six times as fast, or changed the write units by more than 1 %, or a task was not
-executed exactly once.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from dynatick.domain.buckets import Bucket
-from dynatick_stack.bench.credentials import use_test_credentials
 from dynatick_stack.bench.installation import Installation
-from dynatick_stack.bench.invocations import Invocations
-from dynatick_stack.bench.process import Setup
+from dynatick_stack.bench.invocations import Invocations, Setup
 from dynatick_stack.counting.counts import Engine, counting
 
-LIFE_SECONDS = 300.0  # of an invocation: a pass that is cut short releases tasks, and that costs write units too
 TICK_SECONDS = 60.0
 MAX_TICKS = 60
 AHEAD = 30  # minutes: by then the insert is over
+TASK_SECONDS = 0.2  # of a task in a burst
+WORKERS = 8
 MIN_RATIO = 6.0
 MAX_UNITS_CHANGE = 0.01
+MAX_MEMORY_RATIO = 1.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +65,6 @@ def drain_bucket(
         threads=threads,
         max_workers=max_workers,
         task_seconds=task_seconds,
-        life_seconds=LIFE_SECONDS,
     )
     with Invocations(setup, warm=1 + max_workers) as invocations:
         began, before = installation.clock(), engine.counts()
@@ -104,27 +98,16 @@ def _completed(installation: Installation, bucket: Bucket) -> tuple[int, datetim
     return number, last
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m dynatick_stack.bench.burst")
-    parser.add_argument("--tasks", type=int, default=20_000)
-    parser.add_argument("--task-ms", type=int, default=200, help="that each task waits (200)")
-    parser.add_argument("--task-threads", type=int, default=16, help="of each process (16)")
-    parser.add_argument("--max-workers", type=int, default=8)
-    given = parser.parse_args(arguments)
-    use_test_credentials()
-    print(f"{given.tasks:,} tasks of {given.task_ms} ms in one bucket, TaskThreads {given.task_threads}", flush=True)
+def burst(tasks: int = 20_000) -> int:
+    """How much faster workers drain a bucket (`make bench-burst`). Exit code 1: less than six times as fast, or they
+    changed the write units by more than 1 %, or a task was not executed exactly once."""
+    print(f"{tasks:,} tasks of {TASK_SECONDS * 1000:g} ms in one bucket, TaskThreads 16", flush=True)
     found = []
     with counting() as engine:
-        for max_workers in (given.max_workers, 0):
-            burst = drain_bucket(
-                engine,
-                tasks=given.tasks,
-                task_seconds=given.task_ms / 1000,
-                threads=given.task_threads,
-                max_workers=max_workers,
-            )
-            print(as_text(burst, max_workers), flush=True)
-            found.append(burst)
+        for max_workers in (WORKERS, 0):
+            drained = drain_bucket(engine, tasks=tasks, task_seconds=TASK_SECONDS, max_workers=max_workers)
+            print(f"MaxWorkers {max_workers}: {as_text(drained)}", flush=True)
+            found.append(drained)
     problems = list(problems_of(*found))
     print(f"ratio {ratio(*found):.2f}, write units {units_change(*found):+.2%}")
     for problem in problems:
@@ -132,9 +115,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if problems else 0
 
 
-def as_text(burst: Burst, max_workers: int) -> str:
+def memory(tasks: int = 1_000_000) -> int:
+    """The memory while a bucket drains, beside that for a thousand tasks; they do nothing (`make bench-memory`). Exit
+    code 1: it grows by more than a fifth, or a task was not executed exactly once."""
+    small, large = peaks(1_000, tasks, max_workers=2)
+    for drained in (small, large):
+        print(f"{drained.tasks:,} tasks: {as_text(drained)}")
+    found = large.peak_rss_bytes / small.peak_rss_bytes
+    print(f"memory: {found:.2f} times as much, at most {MAX_MEMORY_RATIO}")
+    return 0 if found <= MAX_MEMORY_RATIO and small.is_exact and large.is_exact else 1
+
+
+def peaks(small: int, large: int, *, max_workers: int) -> tuple[Burst, Burst]:
+    """Buckets of so many tasks, each on a new endpoint."""
+    with counting() as engine:
+        first = drain_bucket(engine, tasks=small, max_workers=max_workers)
+    with counting() as engine:
+        return first, drain_bucket(engine, tasks=large, max_workers=max_workers)
+
+
+def as_text(burst: Burst) -> str:
     return (
-        f"MaxWorkers {max_workers}: {burst.seconds:.1f} s, {burst.executions:,} executions, "
+        f"{burst.seconds:.1f} s, {burst.executions:,} executions, "
         f"{burst.completed:,} completed, {burst.write_units:,.0f} write units, {burst.read_units:,.0f} read units, "
         f"{burst.invocations} invocations, {burst.most_at_once} at once, at most {burst.peak_rss_bytes / 1e6:.0f} MB"
     )
@@ -162,7 +164,3 @@ def problems_of(with_workers: Burst, without: Burst) -> Iterator[str]:
                 f"{name}: {burst.executions:,} executions and {burst.completed:,} completed of {burst.tasks:,} tasks, "
                 "expected each exactly once"
             )
-
-
-if __name__ == "__main__":
-    sys.exit(main())

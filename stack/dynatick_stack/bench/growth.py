@@ -11,7 +11,7 @@ from dynatick.client import HistoryPage
 from dynatick.domain.buckets import Bucket
 from dynatick_stack.bench.installation import Installation
 from dynatick_stack.bench.units import Meter
-from dynatick_stack.counting.counts import Engine
+from dynatick_stack.counting.counts import Engine, counting
 
 ELSEWHERE = 1000  # buckets that pending tasks lie in, from tomorrow on
 TASKS, ROUNDS = 1_000, 5
@@ -51,22 +51,38 @@ def history(engine: Engine, entries: int) -> Iterator[dict[str, Any]]:
     for status in (None, "failed", "cancelled"):
         found: list[HistoryPage] = []
 
-        def read(found: list[HistoryPage] = found, status: str | None = status) -> None:
-            token = found[-1].next_page_token if found else None
-            limit = PAGE if status or token is None else 1000
-            found.append(installation.client.history(bucket, status=status, limit=limit, page_token=token))
+        def read_page(status: str | None = status, token: str | None = None, limit: int = PAGE) -> HistoryPage:
+            return installation.client.history(bucket, status=status, limit=limit, page_token=token)
 
-        def read_on(found: list[HistoryPage] = found, read: Callable[[], None] = read) -> None:
-            read()
-            while found[-1].next_page_token is not None:
-                read()
+        def read_all(found: list[HistoryPage] = found, status: str | None = status) -> None:
+            found.append(read_page(status))
+            while (token := found[-1].next_page_token) is not None:
+                found.append(read_page(status, token, PAGE if status else 1000))
 
-        first = _measure(engine, 1, read)
-        found.clear()
-        whole = _measure(engine, 1, read_on)
+        first, whole = _measure(engine, 1, read_page), _measure(engine, 1, read_all)
         matching = sum(len(page.entries) for page in found)
         yield {"status": status, "matching": matching, "first": first, "whole": whole}
     installation.delete()
+
+
+def gap(days: int = 10) -> int:
+    """What a time without ticks costs: every minute of it is polled, in as many passes as it takes."""
+    with counting() as engine:
+        installation = Installation.fresh(engine.url)
+        last = installation.bucket(ahead=days * 1440)
+        meter = Meter(engine)
+        installation.clock.to(last.instant)
+        began, cpu, ticks, drained, buckets = time.monotonic(), time.process_time(), 0, -1, 0
+        while drained < last.minute:
+            for report in installation.next_tick():
+                buckets += report.buckets
+                drained = max(drained, -1 if report.drained_through is None else report.drained_through)
+            ticks += 1
+        seconds, cpu, read = time.monotonic() - began, time.process_time() - cpu, meter.read().total
+    print(f"{days} days: {ticks} ticks, {seconds:.0f} s of passes, {cpu:.0f} s of CPU")
+    print(f"{buckets:,} buckets polled, {read.calls:,} calls, {read.read_units:,.0f} read units")
+    print(f"{cpu / buckets * 1e6:.0f} µs of CPU a poll")
+    return 0
 
 
 def _measure(engine: Engine, number: int, run: Callable[[], object]) -> Measured:

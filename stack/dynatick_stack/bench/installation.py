@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -24,7 +24,7 @@ from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
-from dynatick.engine.ports import ActionContext, WakeUps
+from dynatick.engine.ports import ActionContext, Invoker, WakeUps
 from dynatick.engine.processor import Processor
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Precision, Rules
@@ -43,25 +43,17 @@ START = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 
 class Clock:
-    """Runs with the machine's from where it was set, and can be put forward."""
+    """Runs with the machine's from where it was set, or stands still there, and can be put forward."""
 
-    def __init__(self, now: datetime = START) -> None:
-        self._base, self._began = now, time.monotonic()
+    def __init__(self, now: datetime = START, *, still: bool = False) -> None:
+        self._base, self._began, self._still = now, time.monotonic(), still
 
     def __call__(self) -> datetime:
-        return self._base + timedelta(seconds=time.monotonic() - self._began)
+        return self._base if self._still else self._base + timedelta(seconds=time.monotonic() - self._began)
 
     def to(self, instant: datetime) -> None:
         """Puts it forward; an earlier instant changes nothing."""
         self._base += max(instant - self(), timedelta())
-
-
-class MovableClock(Protocol):
-    """A clock that can be put forward."""
-
-    def __call__(self) -> datetime: ...
-
-    def to(self, instant: datetime) -> None: ...
 
 
 class Nothing:
@@ -104,15 +96,15 @@ class Installation:
     shard_count: int = 1
     threads: int = Rules().threads
     max_workers: int = 0
-    clock: MovableClock = field(default_factory=Clock)
+    clock: Clock = field(default_factory=Clock)
     wake_ups: WakeUps | None = None  # given: Precision second
-    action: Action = field(default_factory=lambda: Nothing())  # of the tasks
+    action: Action = field(default_factory=Nothing)  # of the tasks
+    invoker: Invoker | None = None  # given: invocations that the processor asks for are another one's
 
     def __post_init__(self) -> None:
-        precision = Precision.TICK if self.wake_ups is None else Precision.SECOND
         self.rules = Rules(
             grid=Grid(shard_count=self.shard_count),
-            precision=precision,
+            precision=Precision.TICK if self.wake_ups is None else Precision.SECOND,
             threads=self.threads,
             max_workers=self.max_workers,
         )
@@ -123,15 +115,15 @@ class Installation:
         self.actions = build_actions(handlers_module=None, clock=self.clock)
         self.actions.add(ACTION, self.action)
         self.actions.add(FAILING, Failing())
-        self.process, numbers = uuid.uuid4().hex, itertools.count(1)
+        process, numbers = uuid.uuid4().hex, itertools.count(1)
         self.processor = Processor(
             store=self.store,
             actions=self.actions,
             dead_letters=MemoryDeadLetters(),
-            invoker=self,
+            invoker=self.invoker or self,
             rules=self.rules,
             clock=self.clock,
-            new_token=lambda: f"{self.process}.{next(numbers)}",
+            new_token=lambda: f"{process}.{next(numbers)}",
             wake_ups=self.wake_ups,
         )
         self.scheduler = Scheduler(
@@ -158,11 +150,6 @@ class Installation:
     def invoke(self, event: Mapping[str, object]) -> None:
         """Notes an invocation that the processor asks for (its ``Invoker``)."""
         self.asked.append(event)
-
-    def handle(self, event: Mapping[str, object], *, seconds: float = 120) -> PassReport:
-        """One pass, in an invocation of the processor that may take so long."""
-        (passed,) = self._handle(event, seconds)
-        return passed
 
     def _handle(self, event: Mapping[str, object], seconds: float) -> list[PassReport]:
         """One invocation: a pass, or none, if it polls idle shards."""
@@ -202,14 +189,11 @@ class Installation:
         batches = 0
         while records := stream.read():
             passing = [record for record in records if passes(record)]
-            batches += self._schedule(passing)
+            for start in range(0, len(passing), STREAM_BATCH):
+                assigned = self.scheduler.handle({"Records": passing[start : start + STREAM_BATCH]})
+                assert not assigned.failed, assigned.failed
+                batches += 1
         return batches
-
-    def _schedule(self, passing: Sequence[Mapping[str, Any]]) -> int:
-        for start in range(0, len(passing), STREAM_BATCH):
-            assigned = self.scheduler.handle({"Records": passing[start : start + STREAM_BATCH]})
-            assert not assigned.failed, assigned.failed
-        return -(-len(passing) // STREAM_BATCH)
 
     def insert(self, number: int, bucket: Bucket, *, prefix: str = "t", fail_every: int = 0) -> None:
         """Inserts tasks that do nothing, by the client. ``fail_every`` n: each n-th fails for good."""
@@ -259,33 +243,23 @@ class Stream:
     """Reads a table's stream from its beginning."""
 
     def __init__(self, endpoint: str, table: str) -> None:
-        self._client: Any = boto3.client(
-            "dynamodbstreams",
-            endpoint_url=endpoint,
-            region_name=REGION,
-            config=Config(parameter_validation=False),  # some engines have shorter ids than AWS
-        )
+        # The counting endpoint has shorter ids than AWS.
+        config = Config(parameter_validation=False)
+        self._client: Any = boto3.client("dynamodbstreams", endpoint_url=endpoint, region_name=REGION, config=config)
         arn = dynamodb(endpoint).describe_table(TableName=table)["Table"]["LatestStreamArn"]
-        shards = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
-        self._iterators = [
-            self._client.get_shard_iterator(StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON")[
-                "ShardIterator"
-            ]
-            for shard in shards
-        ]
+        (shard,) = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
+        begin = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
+        self._iterator = self._client.get_shard_iterator(**begin)["ShardIterator"]
 
     def read(self) -> list[dict[str, Any]]:
         """What has come since the last call."""
         found: list[dict[str, Any]] = []
-        for n, iterator in enumerate(self._iterators):
-            while True:
-                answer = self._client.get_records(ShardIterator=iterator)
-                iterator = answer["NextShardIterator"]
-                found += answer["Records"]
-                if not answer["Records"]:
-                    break
-            self._iterators[n] = iterator
-        return found
+        while True:
+            answer = self._client.get_records(ShardIterator=self._iterator)
+            self._iterator = answer["NextShardIterator"]
+            if not answer["Records"]:
+                return found
+            found += answer["Records"]
 
 
 def passes(record: Mapping[str, Any]) -> bool:

@@ -6,10 +6,8 @@ it; and from the later of its due time and the start of its invocation, which is
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,6 +32,7 @@ def clock(payload: dict[str, object]) -> object:
 """
 TIMEOUT = timedelta(seconds=120)  # of an invocation: its leases end so long after it began
 UNTIL_PLANNED = timedelta(minutes=3, seconds=10)  # so that ticks plan what is inserted now
+MINUTES = 5  # over which tasks are due
 BURSTS, OF_A_BURST = 10, 250
 PERCENTILES = (50, 90, 99, 99.9, 100)
 
@@ -55,35 +54,32 @@ class Start:
         return (self.began - max(self.due, self.entered)).total_seconds()
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=10_000)
-    parser.add_argument("--minutes", type=int, default=5, help="over which they are due")
-    given = parser.parse_args(arguments)
-    return run_in_scratch("lateness", lambda folder: _run(folder, given.tasks, given.minutes))
+def lateness(tasks: int = 10_000) -> int:
+    """Exit code 1: a task began early, or did not run once."""
+    return run_in_scratch("lateness", lambda folder: _run(folder, tasks))
 
 
-def _run(folder: Path, number: int, minutes: int) -> int:
+def _run(folder: Path, number: int) -> int:
     parameters = {"TickMinutes": "1", "Precision": "second", "HandlersModule": MODULE, "DefaultAction": "clock"}
     root = with_handlers(folder / "checkout", HANDLERS)
     stack = local.up(emulator.free_port(), parameters, state_dir=folder / "local", root=root)
-    return _report(list(_measure(stack, number, minutes)), number)
+    return _report(list(_measure(stack, number)), number)
 
 
-def _measure(stack: LocalStack, number: int, minutes: int) -> Iterator[Start]:
+def _measure(stack: LocalStack, number: int) -> Iterator[Start]:
     client = stack.task_client()
     first, dice = datetime.now(UTC) + UNTIL_PLANNED, random.Random(13)
-    bursts = [dice.randrange(minutes * 60) for _ in range(BURSTS)]
+    bursts = [dice.randrange(MINUTES * 60) for _ in range(BURSTS)]
     in_bursts = min(number // 4, BURSTS * OF_A_BURST)
     offsets = [bursts[n % BURSTS] + dice.random() for n in range(in_bursts)]
-    offsets += [dice.random() * minutes * 60 for _ in range(number - in_bursts)]
+    offsets += [dice.random() * MINUTES * 60 for _ in range(number - in_bursts)]
     tasks = [
         {"taskId": f"late-{n:05d}", "dueAt": format_instant(first + timedelta(seconds=offset))}
         for n, offset in enumerate(offsets)
     ]
     counts = client.insert_many(tasks)
-    print(f"{counts.inserted} tasks inserted, due from {format_instant(first)} on, for {minutes} minutes", flush=True)
-    end = first + timedelta(minutes=minutes, seconds=90)
+    print(f"{counts.inserted} tasks inserted, due from {format_instant(first)} on, for {MINUTES} minutes", flush=True)
+    end = first + timedelta(minutes=MINUTES, seconds=90)
     time.sleep(max(0.0, (end - datetime.now(UTC)).total_seconds()))
     for n in range(number):
         row = client.get(f"late-{n:05d}").row
@@ -114,7 +110,3 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, int]:
         f"p{percent:g}": round(1000 * ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))])
         for percent in PERCENTILES
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from dynatick.domain.capacity import Wishes
 from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
+from dynatick_stack.markdown import Table
 
 MINUTE = 60.0
 BURSTS = (10_000, 100_000, 1_000_000, 10_000_000)
 TASK_SECONDS = (0.2, 1.0)
 SCHEDULES = (1_000, 10_000, 100_000)
 LOADS = ((1_000_000, 1), (10_000_000, 1), (10_000_000, 10), (100_000_000, 1), (100_000_000, 10))
-
-Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 _FLEET = ("ShardCount", "MaxWorkers", "TaskThreads", "WarmThroughput")
 

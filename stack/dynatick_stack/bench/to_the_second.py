@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.engine.rules import Precision
-from dynatick_stack.bench.installation import ACTION, Installation, Stream
+from dynatick_stack.bench.installation import ACTION, Clock, Installation, Stream
 from dynatick_stack.bench.units import Meter
-from dynatick_stack.bench.wake_up_price import Sqs, StillClock, Tasks, Woken
+from dynatick_stack.bench.wake_up_price import Sqs, Tasks, Woken
 from dynatick_stack.counting.counts import Counts, Engine
 
 SETTLED = 5  # ticks after the last task: by then its bucket is drained
@@ -42,7 +42,7 @@ def count(
     engine: Engine, precision: Precision, tasks: Tasks, *, shards: int = 1, insert: Insert = timed, ahead: int = 4
 ) -> Counted:
     """``ahead``: minutes from the insert to the first one; with more than two, ticks plan the tasks."""
-    clock = StillClock()
+    clock = Clock(still=True)
     sqs = Sqs(clock)
     queue = sqs.queue() if precision is Precision.SECOND else None
     installation = Installation.fresh(engine.url, stream=True, shard_count=shards, clock=clock, wake_ups=queue)

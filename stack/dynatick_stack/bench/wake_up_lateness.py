@@ -1,7 +1,5 @@
 """How late tasks begin with Precision second, by the lead of wake-ups: a simulation.
 
-    python -m dynatick_stack.bench.wake_up_lateness
-
 What wake-ups are sent, for which tasks and with which delay is the engine's own; what AWS takes is assumed, below.
 """
 
@@ -14,7 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dynatick.engine.wake_up import WakeUp
-from dynatick_stack.bench.wake_up_price import BEGIN, MEMORY_MB, SEED, Message, planned, spread, woken_from
+from dynatick_stack.bench.installation import START
+from dynatick_stack.bench.wake_up_price import MEMORY_MB, SEED, Message, planned, spread, woken_from
+from dynatick_stack.markdown import Table
 
 LEADS = tuple(timedelta(milliseconds=lead) for lead in (100, 250, 1000))
 MINUTES = {1: 30, 10: 6}  # by tasks a second
@@ -73,10 +73,10 @@ def _invocations(
 
 
 def _seconds(at: datetime) -> float:
-    return (at - BEGIN).total_seconds()
+    return (at - START).total_seconds()
 
 
-def table() -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+def table() -> Table:
     """The table of docs/performance.md: by lead and memory, lateness and the price of a million."""
     rows = []
     for rate, minutes in MINUTES.items():
@@ -94,8 +94,3 @@ def table() -> tuple[Sequence[str], Sequence[Sequence[str]]]:
 
 def _cell(late: Sequence[float]) -> str:
     return " / ".join(f"{1000 * late[min(len(late) - 1, int(len(late) * part))]:,.0f}" for part in (0.5, 0.99, 1))
-
-
-if __name__ == "__main__":
-    for row in (table()[0], *table()[1]):
-        print(" | ".join(row))

@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from dynatick.actions.wake_up_queue import QueueWakeUps
@@ -21,6 +21,8 @@ from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.engine.wake_up import AnyWakeUp, WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
 from dynatick.wiring import WAKE_UP_LEAD
+from dynatick_stack.bench.installation import START, Clock
+from dynatick_stack.markdown import Table
 
 # us-east-1, November 2026
 SQS_REQUEST = 0.40 / 1e6
@@ -31,7 +33,6 @@ POLLERS, POLL_SECONDS = 5, 20  # Lambda's, of a queue that is empty: long polls
 MONTH = timedelta(days=365 / 12)
 
 SEED = 14
-BEGIN = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 AFTER_THE_MINUTE = timedelta(milliseconds=100)  # ticks begin
 SHARDS = (1, 8)
 MINUTES = {1: 30, 10: 6, 100: 1}  # by tasks a second
@@ -39,20 +40,6 @@ MEMORY_MB = (256, 1024)
 
 Tasks = Sequence[tuple[str, timedelta]]
 """Ids, and how long after a minute each is due."""
-
-
-class StillClock:
-    """Stands still, and can be put forward."""
-
-    def __init__(self, now: datetime = BEGIN) -> None:
-        self._now = now
-
-    def __call__(self) -> datetime:
-        return self._now
-
-    def to(self, instant: datetime) -> None:
-        """Puts it forward; an earlier instant changes nothing."""
-        self._now = max(self._now, instant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +64,7 @@ class Message:
 class Sqs:
     """The client of a queue that keeps what it is sent, and counts requests as they are billed."""
 
-    clock: StillClock
+    clock: Clock
     sends: int = 0
     messages: list[Message] = field(default_factory=list)
 
@@ -121,8 +108,8 @@ def planned(tasks: Tasks, *, shards: int = 1, lead: timedelta = WAKE_UP_LEAD, th
     """The queue with the wake-ups that ticks send for tasks that were inserted before."""
     grid, by_bucket = Grid(shard_count=shards), defaultdict[Bucket, list[Due]](list)
     for task_id, after in tasks:
-        by_bucket[grid.bucket_of(task_id, BEGIN + after)].append(Due(BEGIN + after, task_id))
-    clock = StillClock(BEGIN - timedelta(hours=1))
+        by_bucket[grid.bucket_of(task_id, START + after)].append(Due(START + after, task_id))
+    clock = Clock(START - timedelta(hours=1), still=True)
     sqs = Sqs(clock)
     for bucket in sorted(by_bucket):
         clock.to(instant_of(bucket.minute - TICKS_PLANNED * grid.tick_minutes) + AFTER_THE_MINUTE)
@@ -147,7 +134,7 @@ def idle_polls() -> float:
     return POLLERS * MONTH.total_seconds() / POLL_SECONDS * SQS_REQUEST
 
 
-def table() -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+def table() -> Table:
     """The table of docs/cost.md."""
     rows = []
     for shards in SHARDS:

@@ -1,1 +1,1 @@
-"""The pages of docs/reference that say what code and template say: written by `make docs`, checked by a test."""
+"""The parts of docs/reference that say what code and template say: written by `make docs`, checked by a test."""

@@ -1,9 +1,9 @@
-"""Writes the pages: python -m dynatick_stack.reference"""
+"""`python -m dynatick_stack.reference`: writes what is generated in docs/reference (`make docs`)."""
 
-from dynatick_stack.reference.pages import FOLDER, pages
+from dynatick.api.document import text as openapi
+from dynatick_stack.markdown import write_parts
+from dynatick_stack.reference.parts import FOLDER, PARTS
 
-for name, text in pages().items():
-    path = FOLDER / name
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
-        path.write_text(text, encoding="utf-8")
-        print(f"Wrote {path}")
+for page, parts in PARTS.items():
+    write_parts(FOLDER / page, parts())
+(FOLDER / "openapi.json").write_text(openapi(), encoding="utf-8")

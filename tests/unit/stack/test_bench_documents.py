@@ -6,26 +6,13 @@ import json
 
 import pytest
 
-from dynatick_stack.bench.documents import DATA, DOCUMENTS, TABLES, rendered
-
-FIGURES = json.loads(DATA.read_text(encoding="utf-8"))
-
-
-def test_the_documents_are_as_the_measurement_writes_them() -> None:
-    text = "".join(document.read_text(encoding="utf-8") for document in DOCUMENTS)
-    assert text == rendered(text, FIGURES), "run make bench WRITE=1"
-    assert all(f"<!-- bench: {name} -->" in text for name in TABLES)
+from dynatick_stack.bench.costs import DATA, DOCS, TABLES, tables
+from dynatick_stack.markdown import part_names, with_parts
 
 
-def test_a_table_takes_the_place_of_what_stood_there() -> None:
-    text = "before\n<!-- bench: task -->\nold\n<!-- /bench -->\nafter\n"
-    once = rendered(text, FIGURES)
-    assert once.startswith("before\n")
-    assert "old" not in once
-    assert once.endswith("<!-- /bench -->\nafter\n")
-    assert rendered(once, FIGURES) == once
-
-
-def test_a_table_that_is_not_known_is_an_error() -> None:
-    with pytest.raises(KeyError):
-        rendered("<!-- bench: colours -->\n<!-- /bench -->", FIGURES)
+@pytest.mark.parametrize("page", TABLES)
+def test_the_documents_are_as_the_measurement_writes_them(page: str) -> None:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    figures = json.loads(DATA.read_text(encoding="utf-8"))
+    assert with_parts(text, tables(page, figures)) == text, "run make bench WRITE=1"
+    assert part_names(text) == list(TABLES[page])

@@ -1,35 +1,86 @@
-"""docs/reference is what code and template say now."""
+"""docs/reference is what code and template say now: what `make docs` writes, and what is written by hand."""
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
+from tests.unit.reference_page import described, text
 
-from dynatick_stack.reference import attributes, metrics
-from dynatick_stack.reference.markdown import GENERATED, entries, table
-from dynatick_stack.reference.pages import FOLDER, pages
-
-PAGES = pages()
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_as_make_docs_writes_it(name: str) -> None:
-    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name], "run `make docs`"
+from dynatick import observability
+from dynatick.actions.payload import check_payload, payload_schemas
+from dynatick.api.document import text as openapi
+from dynatick.domain.attributes import OWN_ATTRIBUTES, SCHEDULE_ATTRIBUTES
+from dynatick_stack import template
+from dynatick_stack.markdown import figures, part_names, table, with_parts
+from dynatick_stack.reference.parts import FOLDER, PARTS
 
 
-def test_no_page_of_the_folder_is_left_over() -> None:
-    written = {path.name for path in FOLDER.glob("*.md") if GENERATED in path.read_text(encoding="utf-8")}
-    assert written | {"openapi.json"} == set(PAGES)
+@pytest.mark.parametrize("page", PARTS)
+def test_the_generated_parts_are_as_make_docs_writes_them(page: str) -> None:
+    parts = PARTS[page]()
+    assert with_parts(text(page), parts) == text(page), "run `make docs`"
+    assert part_names(text(page)) == list(parts)
 
 
-def test_what_nobody_has_described_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attributes, "OWN_ATTRIBUTES", attributes.OWN_ATTRIBUTES | {"colour"})
-    with pytest.raises(ValueError, match="colour"):
-        attributes.page()
-    monkeypatch.setattr(metrics, "written", lambda: {"Colours"})
-    with pytest.raises(ValueError, match="Colours"):
-        metrics.page()
+def test_the_document_of_the_http_api_is_as_make_docs_writes_it() -> None:
+    assert text("openapi.json") == openapi(), "run `make docs`"
 
 
-def test_the_parts_of_a_page() -> None:
+def test_no_other_page_has_generated_parts() -> None:
+    assert {path.name for path in FOLDER.glob("*.md") if part_names(text(path.name))} == PARTS.keys()
+
+
+def test_every_attribute_is_described() -> None:
+    tasks, schedules, indexes = described("attributes.md").values()
+    assert sorted(tasks) == sorted(OWN_ATTRIBUTES)
+    assert sorted(schedules) == sorted(SCHEDULE_ATTRIBUTES)
+    of_table = template.load()["Resources"][template.TABLE]["Properties"]["GlobalSecondaryIndexes"]
+    assert indexes == [index["IndexName"] for index in of_table]
+    for index in of_table:
+        (line,) = re.findall(rf"^\| `{index['IndexName']}` .*", text("attributes.md"), re.MULTILINE)
+        keys = [key["AttributeName"] for key in index["KeySchema"]]
+        assert re.findall(r"`([^`]+)`", line)[1:] == [*keys, *index["Projection"]["NonKeyAttributes"]]
+
+
+def test_every_metric_is_described() -> None:
+    *by_function, _alarms = [set(names) for names in described("metrics.md").values()]
+    code = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text(encoding="utf-8")
+    assert set().union(*by_function) == {
+        *(name.capitalize() for name in observability._PASS_COUNTS),
+        *re.findall(r'(?:add|single)_metric\(name="(\w+)"', code),
+        *re.findall(r'_count\(metrics, "(\w+)"', code),
+        *re.findall(r'^        \("(\w+)", [a-z]+[.(]', code, re.MULTILINE),
+    }
+
+
+def test_every_action_is_described_and_its_example_fits() -> None:
+    page, schemas = text("actions.md"), payload_schemas()
+    assert described("actions.md")["Actions and their payloads"] == list(schemas)
+    examples = {
+        section.partition("\n")[0]: json.loads(example)
+        for section in page.split("\n## ")[1:]
+        for example in re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    }
+    assert examples.keys() == {name for name, schema in schemas.items() if "properties" in schema}
+    for name, payload in examples.items():
+        check_payload(name, payload)
+    parameters = template.load()["Parameters"].keys()
+    assert set(re.findall(r"Where to: `(\w+)`", page)) <= parameters
+
+
+def test_tables_of_text_and_of_figures() -> None:
     assert table(["A", "B"], [("x|y", " z ")]) == "| A | B |\n|---|---|\n| x\\|y | z |"
-    assert entries("a | 1 | one\n    and more\nb | 2 | two\n") == {"a": ["1", "one and more"], "b": ["2", "two"]}
+    assert figures(["what", "ms"], [("a", "1.5")]) == "| what |  ms |\n| ---- | --: |\n| a    | 1.5 |"
+
+
+def test_a_part_takes_the_place_of_what_stood_there() -> None:
+    page = (
+        "a\n<!-- generated: x -->\nold\n<!-- /generated -->\nb\n<!-- generated: y -->\n\nkept\n\n<!-- /generated -->\n"
+    )
+    once = with_parts(page, {"x": "new"})
+    assert once == page.replace("\nold\n", "\n\nnew\n\n")
+    assert with_parts(once, {"x": "new"}) == once
+    with pytest.raises(KeyError, match="z"):
+        with_parts(page, {"z": "new"})

@@ -14,7 +14,7 @@ import pytest
 from dynatick_stack.template import ROOT
 
 PACKAGED = "dynatick_stack/packaged"
-TOOLS_OF_THE_CHECKOUT = ("bench", "checkout", "counting", "demo", "reference")
+TOOLS_OF_THE_CHECKOUT = ("bench", "checkout", "counting", "demo", "markdown", "reference")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,195 @@
+"""`make bench`: what a task costs, and how that grows, as one object of figures and as the tables of the documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from dynatick_stack.bench import cpu, growth, plans, units, wake_up_lateness, wake_up_price
+from dynatick_stack.counting.counts import Engine, counting
+from dynatick_stack.markdown import Table, figures, write_parts
+from dynatick_stack.template import ROOT
+
+DOCS = ROOT / "docs"
+DATA = DOCS / "benchmark.json"
+
+T = TypeVar("T")
+Figures = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    units_tasks: int = 10_000
+    cpu_tasks: int = 5_000
+    single_tasks: int = 1_000
+    rounds: int = 7
+    pending: tuple[int, ...] = (1_000, 10_000, 100_000)
+    history_entries: int = 100_000
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5, pending=(1_000, 5_000), history_entries=5_000
+)
+
+
+def costs(*, quick: bool, write: bool) -> int:
+    """Prints the tables, then one line of JSON. ``write``: they go into the documents too."""
+    found = {
+        "measured_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
+        **measure(QUICK if quick else FULL),
+    }
+    for page in TABLES:
+        parts = tables(page, found)
+        print("\n\n".join(parts.values()), end="\n\n")
+        if write:
+            write_parts(DOCS / page, parts)
+    print(json.dumps(found))
+    if write:
+        DATA.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def measure(sizes: Sizes) -> dict[str, Any]:
+    """The figures under their names."""
+    with counting() as engine:
+        return {
+            **_timed("CPU, against single writes", lambda: _cpu(engine, sizes)),
+            **_timed("units and calls of a task", lambda: _units(engine, sizes.units_tasks)),
+            "growth_pending": _timed("tasks pending elsewhere", lambda: list(growth.pending(engine, sizes.pending))),
+            "growth_history": _timed("history", lambda: list(growth.history(engine, sizes.history_entries))),
+        }
+
+
+def tables(page: str, found: Figures) -> dict[str, str]:
+    """The tables of a page of docs/, by their names."""
+    return {name: figures(*make(found)) for name, make in TABLES[page].items()}
+
+
+def _timed(what: str, measured: Callable[[], T]) -> T:
+    began = time.perf_counter()
+    found = measured()
+    print(f"{what}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
+    return found
+
+
+def _cpu(engine: Engine, sizes: Sizes) -> Figures:
+    ratios = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
+    return {
+        "cpu_us_per_task": round(ratios.cpu_us_per_task, 1),
+        "cpu_us_single_writes": round(ratios.single_us, 1),
+        "cpu_ratio_single_writes": round(ratios.to_single_writes, 4),
+        "tasks_per_s": round(ratios.tasks_per_s),
+        "insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3)),
+    }
+
+
+def _units(engine: Engine, tasks: int) -> Figures:
+    """Exact; each life twice, for what a task more adds.
+
+    Write units are those; what the ticks write on their own rows is not in them. Reads and calls are all that there
+    were, the ticks' own included.
+    """
+    life, raw = units.timed(engine, tasks), units.untimed(engine, tasks)
+    fewer, fewer_raw = units.timed(engine, tasks // 2), units.untimed(engine, tasks // 2)
+    idle = units.idle(engine)
+    parts = {"insert": life.insert, "scheduler": life.scheduler, "processor": life.processor}
+    return {
+        "wcu_per_task": round(life.marginal(fewer, "write_units"), 4),
+        "wcu_per_untimed_task": round(raw.marginal(fewer_raw, "write_units"), 4),
+        "rcu_per_task": round(life.per_task("read_units"), 4),
+        "api_calls_per_task": round(life.per_task("calls"), 4),
+        "statements_per_task": round(life.per_task("statements"), 4),
+        "idle_tick_reads": idle.reads,
+        "idle_tick_writes": idle.writes,
+        "unit_parts": {
+            part: {
+                operation: {name: getattr(count, name) for name in ("calls", "write_units", "read_units")}
+                for operation, count in counts.by_operation.items()
+            }
+            for part, counts in parts.items()
+        },
+        "unit_tasks": tasks,
+    }
+
+
+def _task_table(found: Figures) -> Table:
+    return ("What", "Measured", "Budget"), [
+        ("write units of a task, time given, insert to outcome", f"{found['wcu_per_task']:g}", "≤ 5"),
+        ("write units of a raw row without a time", f"{found['wcu_per_untimed_task']:g}", "≤ 7"),
+        ("read units of a task, later polls included", f"{found['rcu_per_task']:.3f}", "≤ 0.1"),
+        ("API calls of a task", f"{found['api_calls_per_task']:.3f}", ""),
+        ("statements of a task", f"{found['statements_per_task']:.3f}", ""),
+        ("read calls of an idle tick", f"{found['idle_tick_reads']}", "≤ 8"),
+        ("writes of an idle tick", f"{found['idle_tick_writes']}", "≤ 2"),
+        ("CPU of a task, µs", f"{found['cpu_us_per_task']:,.0f}", ""),
+        ("CPU of a task by single writes, µs", f"{found['cpu_us_single_writes']:,.0f}", ""),
+        ("the one against the other", f"1/{1 / found['cpu_ratio_single_writes']:.1f}", "≤ 1/8"),
+        ("tasks a second, one process", f"{found['tasks_per_s']:,}", ""),
+        ("inserts a second, one client", f"{found['insert_many_per_s']:,}", ""),
+    ]
+
+
+def _units_table(found: Figures) -> Table:
+    tasks = found["unit_tasks"]
+    return (f"{tasks:,} tasks in one bucket", "calls a task", "write units", "read units"), [
+        (f"{part}, {operation}", *(f"{count[name] / tasks:.4f}" for name in ("calls", "write_units", "read_units")))
+        for part, operations in found["unit_parts"].items()
+        for operation, count in operations.items()
+    ]
+
+
+def _pending_table(found: Figures) -> Table:
+    columns = (
+        "Pending elsewhere",
+        "insert a task: calls / write units / ms",
+        "tick, by task: calls / write units / read units / ms",
+        "page of history: calls / read units / ms",
+    )
+    insert, tick, page = (
+        "{calls:.3f} / {write_units:g} / {ms:.2f}",
+        "{calls:.3f} / {write_units:.3f} / {read_units:.3f} / {ms:.2f}",
+        "{calls:.0f} / {read_units:g} / {ms:.1f}",
+    )
+    return columns, [
+        (f"{one['pending']:,}", insert.format(**one["insert"]), tick.format(**one["tick"]),
+         page.format(**one["history"]))
+        for one in found["growth_pending"]
+    ]  # fmt: skip
+
+
+def _history_table(found: Figures) -> Table:
+    columns = ("Filter", "tasks", "first page of 100: calls / read units / ms", "all of them: calls / read units / ms")
+    cell = "{calls:,.0f} / {read_units:,g} / {ms:,.0f}"
+    return columns, [
+        (f"`{one['status']}`" if one["status"] else "all", f"{one['matching']:,}", cell.format(**one["first"]),
+         cell.format(**one["whole"]))
+        for one in found["growth_history"]
+    ]  # fmt: skip
+
+
+TABLES: Mapping[str, Mapping[str, Callable[[Figures], Table]]] = {
+    "performance.md": {
+        "task": _task_table,
+        "units": _units_table,
+        "pending": _pending_table,
+        "history": _history_table,
+        # Computed, as are the next.
+        "lateness": lambda _: wake_up_lateness.table(),
+        "bursts": lambda _: plans.bursts(),
+        "schedules": lambda _: plans.schedules(),
+        "steady": lambda _: plans.steady_loads(),
+    },
+    "cost.md": {"second": lambda _: wake_up_price.table()},
+}
