@@ -355,6 +355,24 @@ def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: 
     assert world().message(body).malformed_wake_up is not None
 
 
+def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
+    w = world(rules=rules(threads=2))
+    together = 0
+
+    def run(task: Task, context: ActionContext) -> None:
+        nonlocal together
+        running = [row for row in w.open_rows().values() if row["status"] == "running"]
+        together = max(together, len(running))
+
+    for task_id in ids(9):
+        w.insert_due(task_id, 150)
+        w.actions.behaviour[task_id] = run
+    w.next_tick()
+    w.deliver()
+    assert [w.outcome(task_id) for task_id in ids(9)] == ["completed"] * 9
+    assert 0 < together <= 2
+
+
 def test_a_malformed_row_fails_with_its_reason() -> None:
     w = with_planned(150, payload="no map")
     w.deliver()
