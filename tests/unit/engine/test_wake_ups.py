@@ -17,6 +17,7 @@ from tests.unit.engine.support import (
     World,
     bucket_at,
     fails,
+    ids,
     is_record,
     of,
     passed,
@@ -32,7 +33,9 @@ from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Assigned
-from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.bucket_record import bucket_record_id
+from dynatick.engine.cursor import acquire_shard, cursor_id
+from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
 from dynatick.engine.report import PassReport
@@ -352,6 +355,24 @@ def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: 
     assert world().message(body).malformed_wake_up is not None
 
 
+def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
+    w = world(rules=rules(threads=2))
+    together = 0
+
+    def run(task: Task, context: ActionContext) -> None:
+        nonlocal together
+        running = [row for row in w.open_rows().values() if row["status"] == "running"]
+        together = max(together, len(running))
+
+    for task_id in ids(9):
+        w.insert_due(task_id, 150)
+        w.actions.behaviour[task_id] = run
+    w.next_tick()
+    w.deliver()
+    assert [w.outcome(task_id) for task_id in ids(9)] == ["completed"] * 9
+    assert 0 < together <= 2
+
+
 def test_a_malformed_row_fails_with_its_reason() -> None:
     w = with_planned(150, payload="no map")
     w.deliver()
@@ -510,6 +531,21 @@ def test_a_retry_or_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is
     assert (w.outcome("t"), len(w.began)) == (None, 1)
     w.deliver()
     assert len(w.began) == times
+
+
+def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
+    w = world(rules=rules(in_one_thread=True))
+    for task_id in ids(10):
+        w.actions.behaviour[task_id] = fails
+        w.insert_due(task_id, 130)
+    w.next_tick()
+    (planned,) = w.queue.take()
+    w.rigged.forget()
+    w.deliver(planned)
+    bucket_record = bucket_record_id(bucket_at(3))
+    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0), bucket_record]
+    assert all(w.row(task_id)["attempt"] == 1 for task_id in ids(10))
+    assert sum(len(event["dynatick"]["wakeUp"]["tasks"]) for event, _ in w.queue.take()) == 10  # type: ignore[index]
 
 
 def test_no_task_with_a_rate_limit_is_woken() -> None:
