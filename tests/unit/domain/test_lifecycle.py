@@ -286,6 +286,11 @@ def test_records_are_on_condition_of_the_claims_token(name: str) -> None:
     assert set(ARROWS[name].make().conditions) == {Is("lease", "mine"), Is("status", "running")}
 
 
+def test_a_result_is_kept_if_there_is_one() -> None:
+    assert after(complete(held(), **END, result={"n": 1}), "running")["result"] == {"n": 1}
+    assert "result" not in after(complete(held(), **END), "running")
+
+
 def test_a_failure_is_noted_on_the_row_and_among_the_attempts() -> None:
     row = after(fail(held(), **END, error="no\nroute"), "running")
     assert (row["error"], row["attempts"]) == ("no route", [{**NOTE, "error": "no route"}])
