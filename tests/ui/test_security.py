@@ -1,6 +1,6 @@
 """Other sites can neither read the pages nor change anything through them, whatever a browser lets them try.
 
-What the server refuses to any client is tested without a browser: tests/unit/ui.
+What the server refuses from any sender is tested without a browser: tests/unit/ui.
 """
 
 from __future__ import annotations

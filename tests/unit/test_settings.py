@@ -92,6 +92,7 @@ def test_an_empty_setting_counts_as_missing(name: str) -> None:
     [
         ("DYNATICK_TABLE", "", "DYNATICK_TABLE: it is not set; the template sets it for its functions"),
         ("DYNATICK_TABLE", None, "DYNATICK_TABLE: it is not set"),
+        ("DYNATICK_TICK_MINUTES", "five", "expected a whole number from 0 to 99999, found 'five'"),
         ("DYNATICK_TICK_MINUTES", "7", "tickMinutes: 7 is not accepted; expected one of 1, 2,"),
         ("DYNATICK_SHARD_COUNT", "257", "shardCount: 257 is not accepted; expected a number from 1"),
         ("DYNATICK_SHARD_COUNT", "1.0", "expected a whole number from 0 to 99999, found '1.0'"),

@@ -201,6 +201,8 @@ def test_the_id_of_a_schedule_is_derived(client: TaskClient) -> None:
     first = send_mail.every("rate(1 hour)", Mail("a", "hi"))
     assert send_mail.every("rate(1 hour)", Mail("a", "hi")).schedule_id == first.schedule_id
     assert send_mail.every("rate(1 hour)", Mail("b", "hi")).schedule_id != first.schedule_id
+    with pytest.raises(InvalidInput, match="scheduleExpression"):
+        send_mail.every("hourly", Mail("a", "hi"))
 
 
 # -- in an event loop --------------------------------------------------------------------------------------------------

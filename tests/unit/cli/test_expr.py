@@ -22,19 +22,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "clock", lambda session: datetime(2026, 3, 6, 12, 0, 0, 345678, tzinfo=UTC))
 
 
-def test_next_for_programs_and_for_people(shell: Shell) -> None:
-    asked = ("expr", "next", "cron(30 2 * * ? *)", *LOS_ANGELES, "--count", "2")
-    ended = shell(*asked, "--output", "json")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.json == ["2026-03-07T10:30:00Z", "2026-03-09T09:30:00Z"]
-    assert shell(*asked, "-o", "jsonl").lines == ['"2026-03-07T10:30:00Z"', '"2026-03-09T09:30:00Z"']
-    assert [" ".join(line.split()) for line in shell(*asked).lines] == [
-        "OCCURRENCE LOCAL TIME NOTES",
-        "2026-03-07T10:30:00Z Sat 2026-03-07 02:30 -08:00",
-        "2026-03-09T09:30:00Z Mon 2026-03-09 02:30 -07:00 02:30 does not exist on 2026-03-08: skipped",
-    ]
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

@@ -225,7 +225,9 @@ def test_exported_to_a_file_and_to_stdout(shell: Shell, world: InProcess, tmp_pa
     assert file.read_bytes().count(b"\r\n") == 4
     again = shell("task", "import", str(file), "--drop-state", "-o", "json")
     assert (again.code, again.json["exists"]) == (0, 3)
-    for arguments, code in ((["x.txt"], 3), (["--format", "json"], 3), ([str(tmp_path / "no" / "x.csv")], 4)):
+    for arguments, code in (
+        (["x.txt"], 3), (["--format", "json"], 3), (["--status", "x"], 3), ([str(tmp_path / "no" / "x.csv")], 4)
+    ):  # fmt: skip
         assert shell("task", "export", *arguments, "--bucket", "2026-12-31#12:30").code == code, arguments
 
 
@@ -319,6 +321,7 @@ SCHEDULES = """\
 {"taskId": "once", "dueAt": "2026-12-31T12:30:00Z"}
 {"taskId": "bad", "scheduleExpression": "every day"}
 {"taskId": "why", "scheduleExpression": "rate(1 day)", "stateReason": 5}
+{"taskId": "own", "scheduleExpression": "rate(1 day)", "nextOccurrenceAt": "2026-12-31T12:30:00Z"}
 """
 
 
@@ -327,9 +330,9 @@ SCHEDULES = """\
 def test_schedules_in_and_out_again(shell: Shell, world: InProcess, tmp_path: Path, noun: str, ending: str) -> None:
     ended = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
     tasks = noun == "task"  # a file of schedules holds none
-    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 3 - tasks, "unknown": 0}
+    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 4 - tasks, "unknown": 0}
     reasons = [line.split(": ")[:2] for line in ended.err.splitlines()[:-1]]
-    refused = [["line 5", "scheduleExpression"], ["line 6", "stateReason"]]
+    refused = [["line 5", "scheduleExpression"], ["line 6", "stateReason"], ["line 7", "nextOccurrenceAt"]]
     assert reasons == (refused if tasks else [["line 4", "scheduleExpression"], *refused])
     nightly = shell("schedule", "get", "nightly", "-o", "json").json
     assert (nightly["nextOccurrenceAt"], nightly["scheduleState"]) == ("2027-01-01T02:00:00Z", "ENABLED")

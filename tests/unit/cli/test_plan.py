@@ -67,6 +67,7 @@ def test_what_is_too_much_says_why_and_what_to_raise(shell: Shell) -> None:
         ("--per-day 1 --every 1m", 2, "--every goes with --schedules, not with --per-day"),
         ("--schedules 1 --within 2m", 3, "within: 120.0 is not accepted; expected 5s to 60s: the next minute has runs"),
         ("--burst 0", 3, "burst: 0 is not accepted; expected a number of tasks from 1 to 100,000,000"),
+        ("--burst 1 --within soon", 3, "within: 'soon' is not accepted; expected numbers with their units"),
         ("--per-day 1 --peak ten", 3, "peak: 'ten' is not accepted; expected how many times the mean the peak is"),
         ("--schedules 1 --every 30s", 3, "every: 30.0 is not accepted; expected 1m to 366d"),
     ],

@@ -19,6 +19,8 @@ REFUSALS: list[tuple[list[str], int, str]] = [
     (["task", "add", "x", "--at", "12:07"], 3, "dueAt: '12:07' is not accepted; expected a bucket such as "
      "2026-12-31#12:00, or an instant with its offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, or "
      "epoch seconds as a number"),
+    (["task", "add", "x", "--delay", "nan"], 3, "delaySeconds: 'nan' is not accepted; "
+     "expected a number of seconds, or a duration such as 90s, 60m, 2h, 1h30m or 1d"),
     (["schedule", "add", "x", "rate(1 hour)", "--flexible-time-window", "90s"], 3, "flexibleTimeWindow: '90s' is not "
      "accepted; expected a whole number of minutes, or a duration such as 15m or 1h30m"),
     (["task", "reschedule", "there"], 2, "give a time: --at, --delay or --by"),
@@ -51,6 +53,8 @@ REFUSALS: list[tuple[list[str], int, str]] = [
      "--to has no effect with --bucket; use one of them only"),
     (["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"], 3,
      "limit: 0 is not accepted; expected a number of at least 1"),
+    (["task", "list", "--last", "1h", "--prefix", ""], 3,
+     "prefix: '' is not accepted; expected a text that is not empty"),
     (["task", "cancel", "--last", "1h", "--status", "failed"], 3,
      "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
     (["tick", "run"], 2, "name the processor function with --function, or its stack with --stack; or use --local"),

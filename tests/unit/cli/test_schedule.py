@@ -38,16 +38,6 @@ def test_add_for_people(shell: Shell, world: InProcess) -> None:
     assert ended.err == ""  # clocks jump on Sundays
 
 
-def test_add_for_programs(shell: Shell, world: InProcess) -> None:
-    ended = shell("schedule", "add", "report", "cron(30 2 * * ? *)", "--tz", "Europe/Berlin", "-o", "json")
-    assert (ended.code, ended.err) == (0, "")
-    assert ended.json["warnings"] == [
-        "02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)",
-        "02:30 comes twice on 2027-10-31: runs once, at the first 02:30 (Europe/Berlin)",
-    ]
-    assert shell("schedule", "get", "report", "-o", "json").json == ended.json
-
-
 def test_what_may_surprise_is_said_beside_the_data(shell: Shell, world: InProcess) -> None:
     world.reconfigure(tick_minutes=10)
     world.tick()
@@ -187,6 +177,7 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
          "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
         (("update", "ended", "--payload", "{}"), ExitCode.CONFLICT,
          "cannot update schedule 'ended': it is COMPLETED; possible only while it is ENABLED or DISABLED"),
+        (("history", "there", "--from", "never"), ExitCode.INVALID, "--from: 'never' is not accepted"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )  # fmt: skip

@@ -70,6 +70,7 @@ def test_a_name_is_enough_and_it_is_found_from_a_folder_below(tmp_path: Path) ->
     [
         ("[stak]", "stak is not known; did you mean stack?"),
         ("[else]", "else is not known; known: handlers, parameters, stack, stages"),
+        ('[stack]\nNmae = "a"', "[stack] Nmae is not known; did you mean name?"),
         ("[parameters]\nTickMinute = 1", "[parameters] TickMinute is not known; did you mean TickMinutes?"),
         ("stack = 1", "stack is a table; write [stack]"),
         ("[stack]", "[stack] name is missing; expected letters, digits and hyphens, at most 64"),
