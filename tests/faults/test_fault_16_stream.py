@@ -65,7 +65,7 @@ def test_fault_16_a_batch_fails_half_way(world: World, report: Report) -> None:
     records = world.stream.new()
     faults = [
         Fault(at="other", do="throttle parts", amount=0.2, times=None),  # the writes that normalise, in batches
-        Fault(at="other", do="refuse", chance=0.5, times=None),  # and singly
+        Fault(at="other", do="refuse", chance=0.9, times=None),  # and singly
         Fault(at="letters", do="refuse", times=2),
     ]
     outcome = world.invoke({"Records": records}, function="scheduler", faults=faults)
