@@ -460,6 +460,11 @@ def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
     assert (task.retry_policy.maximum_retry_attempts, task.timeout_seconds) == (1, 60)
 
 
+def test_one_that_takes_anothers_place_has_occurrences_of_its_own() -> None:
+    row = applied(EVERY, made_ready(EVERY, revision=2))
+    assert Schedule.from_row(row).occurrence_id(at(1)) == "s#2#2026-12-31T12:01:00Z"
+
+
 @pytest.mark.parametrize(("run", "found", "closed", "listed"), [(3, 1, 9, 3), (3, 4, 9, 4), (3, 1, 2, 2), (0, 1, 9, 1)])
 def test_an_occurrence_is_listed_where_its_tick_still_looks(run: int, found: int, closed: int, listed: int) -> None:
     schedule = Schedule.from_row(begun())
