@@ -29,6 +29,7 @@ COPIED = (
     "tests/conftest.py",
     "template.yaml",
     "pyproject.toml",
+    "docs/reference",
 )
 RULES = "tests/unit/engine/test_rules.py"
 TEMPLATE = "tests/unit/test_template.py"
