@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 from tests.builders import NOON, scheduled_row
@@ -495,6 +496,24 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
 
 
 # -- long gaps -------------------------------------------------------------------------------------------------------
+
+
+def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
+    """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
+    w = world()
+    w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
+    w.insert("due", at=bucket_at(3 * 1440 - 1))
+    w.insert("early", at=bucket_at(5))
+    w.clock.to(NOON + timedelta(days=3))
+    met: list[datetime] = []
+    # The rule fires on; the pass that has the shard must not lose it.
+    w.rigged.before_write = lambda change: met.append(w.clock()) if is_cursor(change) else None
+    done = reports(w.tick())
+    assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
+    assert len(done) > 3, "in several invocations"
+    assert len(w.rigged.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
+    gaps = [later - earlier for earlier, later in pairwise(met)]
+    assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
 
 class Dies(BaseException):
