@@ -46,8 +46,6 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
 run_e2e = $(BIN)/python -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e
 # They mostly wait for pages to be at rest, so there are more processes than CPUs; each has a browser of its own.
 run_ui = $(BIN)/python -m pytest -q tests/ui
-# Of tests that ARGS select, one of these runs may have none (pytest's exit code 5).
-or_none = $(if $(ARGS),[ $$? -eq 5 ] ||)
 
 # The first interpreter that really runs: a version manager's shim may exist and still fail.
 find_python = for p in python3.13 python3.12 python3.11 python3; do \
@@ -86,9 +84,9 @@ screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ show
 
 test-long: $(VENV)/.ready ## Run those that wait for minutes or repeat thousands of times, every part even when one fails
 	@trap 'exit 130' INT; failed=0; set -x; \
-	$(run_tests) -m long $(ARGS) || $(or_none) failed=1; \
-	$(run_faults) -m long $(ARGS) || $(or_none) failed=1; \
-	$(run_e2e) -m long $(ARGS) || $(or_none) failed=1; \
+	$(run_tests) -m long || failed=1; \
+	$(run_faults) -m long || failed=1; \
+	$(run_e2e) -m long || failed=1; \
 	exit $$failed
 
 faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too

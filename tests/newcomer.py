@@ -14,11 +14,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.e2e.programs import Running
 
 from dynatick_stack.scratch import run_in_scratch
 
@@ -27,8 +28,8 @@ TUTORIAL = ROOT / "docs" / "tutorial.md"
 FIRST = "## Five commands"
 OWN_FILES = ("handlers.py", "dynatick.toml")  # what init wrote counts as one's own: it is there to be read and changed
 MAX_COMMANDS, MAX_LINES, MAX_SECONDS = 5, 20, 300
-READY, OUTCOME = re.compile(r"^Handlers: "), re.compile(r"^[\d:]{8}  completed +send-reminder +first ")
-WAIT_SECONDS = 600.0
+READY, OUTCOME = r"^Handlers: ", r"^[\d:]{8}  completed +send-reminder +first "
+WAIT_SECONDS = 300.0
 _OURS = ("AWS_", "DYNATICK_", "MAKE", "PIP_TARGET", "PYTEST_", "PYTHON", "VIRTUAL_ENV")
 
 
@@ -71,7 +72,8 @@ def build_wheel(folder: Path) -> Path:
 
 
 def walk(folder: Path, say: Callable[[str], object], *, to_the_end: bool = False) -> Measured:
-    """Works through the tutorial in a new folder. ``to_the_end``: its later blocks, too. Raises CalledProcessError."""
+    """Works through the tutorial in a new folder. ``to_the_end``: its later blocks, too. Raises
+    CalledProcessError or AssertionError."""
     project = folder / "reminders"
     project.mkdir(parents=True)
     wheel = build_wheel(folder / "dist")
@@ -84,14 +86,17 @@ def walk(folder: Path, say: Callable[[str], object], *, to_the_end: bool = False
     for command in commands[:at]:
         _run(command, project, environment, say)
     say(f"$ {dev}")
-    with _Dev(dev, project, environment, say) as running:
-        running.wait_for(READY)
+    running = Running("bash", "-c", f"exec {dev}", cwd=project, environ=environment, say=lambda line: say(f"  {line}"))
+    try:
+        running.shows(READY, within=WAIT_SECONDS)
         for command in commands[at + 1 :]:
             _run(command, project, environment, say)
-        running.wait_for(OUTCOME)
+        running.shows(OUTCOME, within=WAIT_SECONDS)
         measured = Measured(commands=len(commands), lines=_lines(project), seconds=time.monotonic() - began)
         for block in later if to_the_end else ():
             _run(block, project, environment, say)
+    finally:
+        running.end(signal.SIGINT)
     return measured
 
 
@@ -105,42 +110,6 @@ def _run(command: str, project: Path, environment: dict[str, str], say: Callable
     for line in done.stdout.splitlines():
         say(f"  {line}")
     done.check_returncode()
-
-
-class _Dev:
-    """`dynatick dev` in a shell of its own, and what it shows."""
-
-    def __init__(self, command: str, project: Path, environment: dict[str, str], say: Callable[[str], object]) -> None:
-        self._process = subprocess.Popen(
-            ["bash", "-c", f"exec {command}"],
-            cwd=project, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        self._shown: list[str] = []
-        self._say = say
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def __enter__(self) -> _Dev:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(WAIT_SECONDS)
-        self._reader.join(WAIT_SECONDS)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._say(f"  {line.rstrip()}")
-            self._shown.append(line)
-
-    def wait_for(self, pattern: re.Pattern[str]) -> None:
-        """Waits until it shows such a line."""
-        end = time.monotonic() + WAIT_SECONDS
-        while not any(pattern.match(line) for line in self._shown):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise subprocess.CalledProcessError(self._process.poll() or 1, "dynatick dev", "".join(self._shown))
-            time.sleep(0.02)
 
 
 def _environment(folder: Path) -> dict[str, str]:
@@ -173,8 +142,8 @@ def _measure(folder: Path) -> int:
 
     try:
         measured = walk(folder, say)
-    except subprocess.CalledProcessError as error:
-        say(f"This failed: {error.cmd}")
+    except (subprocess.CalledProcessError, AssertionError) as error:
+        say(f"This failed: {error}")
         return 1
     say(str(measured))
     return 0 if measured.is_good else 1

@@ -13,6 +13,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.e2e.programs import environment
+
 from dynatick_stack import emulator, local
 from dynatick_stack.build import libraries
 from dynatick_stack.folders import CACHE
@@ -101,8 +103,7 @@ def _environment(tmp_path: Path, checkout: Path) -> dict[str, str]:
         text = (Path(__file__).parent / source).read_text("utf-8")
         tool.write_text(f"#!{ROOT / '.venv' / 'bin' / 'python'}\n{text}", "utf-8")
         tool.chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_", "PYTEST_"))}
-    return kept | {
+    return environment() | {
         "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
         "PORT": str(emulator.free_port()),
         "DYNATICK_STATE_DIR": str(tmp_path / "state"),

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.builders import key_of
+from tests.e2e import programs
 from tests.e2e.support import DeployedStack, bucket, iso
 
-COMMAND = Path(sys.executable).with_name("dynatick")
 OK, USAGE, INVALID, NOT_FOUND, CONFLICT, UNREACHABLE = 0, 2, 3, 4, 5, 6
 
 
 def run(where: DeployedStack | Path | None, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """With --local, the command finds the stack of the folder that DYNATICK_STATE_DIR names."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
     if where is not None:
         environ["DYNATICK_STATE_DIR"] = str(where.stack.state_dir if isinstance(where, DeployedStack) else where)
-    return subprocess.run(
-        [COMMAND, *arguments], env=environment | environ, capture_output=True, text=True, timeout=300, check=False
-    )
+    return programs.run(*programs.DYNATICK, *arguments, **environ)
 
 
 def ask(world: DeployedStack, *arguments: str) -> Any:
@@ -107,10 +102,9 @@ def test_no_local_stack(tmp_path: Path) -> None:
 def test_the_same_without_local(world: DeployedStack) -> None:
     """As against AWS: a table's name, an endpoint, and credentials from the environment."""
     named = {"DYNATICK_TABLE": world.stack.table, "AWS_ENDPOINT_URL": world.stack.endpoint, "AWS_REGION": "us-east-1"}
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     add = ("task", "add", "cli-environment", "--at", bucket(600), "-o", "jsonl")
-    added = run(None, *add, **named, **keys)
+    added = run(None, *add, **named, **programs.KEYS)
     assert added.returncode == OK, added.stderr
     assert json.loads(added.stdout)["status"] == world.status("cli-environment") == "scheduled"
-    again = run(None, *add, **named, **keys)
+    again = run(None, *add, **named, **programs.KEYS)
     assert (again.returncode, "exists already" in again.stderr) == (CONFLICT, True)

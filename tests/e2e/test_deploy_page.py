@@ -13,6 +13,7 @@ from pathlib import Path
 import boto3
 import pytest
 from tests.e2e.documents import blocks
+from tests.e2e.programs import KEYS, environment
 
 from dynatick_stack import project
 from dynatick_stack.emulator import Emulator
@@ -62,12 +63,11 @@ def answered_with_yes(commands: str, folder: Path, endpoint: str) -> str:
     """Runs commands as a person who says yes to every question; what they printed."""
     person, terminal = pty.openpty()
     os.write(person, b"y\n" * 10)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": endpoint}
-    path = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     try:
         ran = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=kept | keys | path,
+            ["bash", "-euo", "pipefail", "-c", commands], cwd=folder,
+            env=environment(**KEYS, AWS_ENDPOINT_URL=endpoint, PATH=path),
             stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1200, check=False,
         )  # fmt: skip
     finally:

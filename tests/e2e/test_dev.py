@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import subprocess
-import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.support import eventually
+from tests.e2e.programs import DYNATICK, Running, environment, run
 
 from dynatick.client import TaskClient
 from dynatick_stack import local, processes
@@ -22,7 +18,6 @@ from dynatick_stack.init import write_project
 
 pytestmark = pytest.mark.long
 
-COMMAND = (sys.executable, "-m", "dynatick.cli")
 STARTS = (
     r"^reminders on http://127\.0\.0\.1:\d+ · table reminders-\S+ · tick every minute, to the second "
     r"· dashboard (http://127\.0\.0\.1:\d+)$"
@@ -41,44 +36,16 @@ def deliver(mail: Mail) -> None:
 """
 
 
-class Dev:
-    """A running `dynatick dev`, and what it has printed."""
+class Dev(Running):
+    """A running `dynatick dev`."""
 
     def __init__(self, folder: Path) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-        self.environment = kept | {"PYTHONUNBUFFERED": "1"}
         self.folder = folder
-        self.process = subprocess.Popen(
-            [*COMMAND, "dev"], cwd=folder, env=self.environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        self.output = ""
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.output += line
-
-    def shows(self, pattern: str, *, within: float = 60) -> re.Match[str]:
-        """Waits until it has printed this."""
-        found: list[re.Match[str]] = []
-
-        def is_there() -> bool:
-            found[:] = re.finditer(pattern, self.output, re.MULTILINE)
-            return bool(found) or self.process.poll() is not None
-
-        eventually(is_there, within=within, what=lambda: f"{pattern}\n{self.output}")
-        assert found, self.output
-        return found[0]
+        super().__init__(*DYNATICK, "dev", cwd=folder, environ=environment(PYTHONUNBUFFERED="1"))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Another command beside it."""
-        command = [*COMMAND, *arguments]
-        return subprocess.run(
-            command, cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
+        return run(*DYNATICK, *arguments, cwd=self.folder)
 
     def add(self, task_id: str, to: str) -> None:
         payload = f'{{"to": "{to}", "text": "Hello"}}'
@@ -87,12 +54,6 @@ class Dev:
 
     def client(self) -> TaskClient:
         return local.attach(state_dir=self.folder / ".dynatick" / "local").task_client()
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        self.process.send_signal(number)
-        self.process.wait(60)
-        self._reader.join(60)
-        return self.process.returncode
 
 
 @pytest.fixture
@@ -106,8 +67,7 @@ def folder(tmp_path: Path) -> Path:
 def dev(folder: Path) -> Iterator[Dev]:
     running = Dev(folder)
     yield running
-    if running.process.poll() is None:
-        running.end()
+    running.end()
     assert processes.running(folder / ".dynatick" / "local") == {}
 
 

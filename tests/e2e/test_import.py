@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.builders import key_of
+from tests.e2e.programs import DYNATICK, environment, run
 from tests.e2e.support import DeployedStack, deployed, eventually
 
 from dynatick.domain.instants import format_instant
@@ -21,7 +20,6 @@ from dynatick_stack.deploy import STACK
 
 pytestmark = pytest.mark.long
 
-COMMAND = Path(sys.executable).with_name("dynatick")
 PER_BUCKET = 500
 
 
@@ -150,13 +148,13 @@ def test_an_import_that_is_interrupted_goes_on(
     file = tmp_path / "tasks.ndjson"
     task = '{"taskId": "%s-%d", "dueAt": "%s", "action": "log"}\n'
     file.write_text("".join(task % (number.name, n, due(start, n)) for n in range(total)))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-    environment["DYNATICK_STATE_DIR"] = str(importing.stack.state_dir)
+    state_dir = str(importing.stack.state_dir)
 
     def interrupted(command: list[str], note: Path) -> None:
         """Runs a command until it has noted how far it is."""
         with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            command, env=environment(DYNATICK_STATE_DIR=state_dir), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             # Else it would be ignored where the tests themselves run in the background.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler) and None,
         ) as process:  # fmt: skip
@@ -168,11 +166,11 @@ def test_an_import_that_is_interrupted_goes_on(
             assert (process.returncode, said.splitlines()[-1]) == (130, "error: interrupted")
 
     def again(command: list[str]) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        done = run(*command, DYNATICK_STATE_DIR=state_dir)
         assert done.returncode == 0, done.stderr
         return done
 
-    command = [str(COMMAND), "task", "import", str(file), "--local", "--output", "json"]
+    command = [*DYNATICK, "task", "import", str(file), "--local", "--output", "json"]
     noted = tmp_path / "tasks.ndjson.progress"
     interrupted(command, noted)
     line = json.loads(noted.read_text())["place"]["line"]
@@ -186,7 +184,7 @@ def test_an_import_that_is_interrupted_goes_on(
 
     out = tmp_path / "out.ndjson"
     span = ["--from", due(start, 0), "--to", due(start, total)]
-    command = [str(COMMAND), "task", "export", str(out), "--local", *span]
+    command = [*DYNATICK, "task", "export", str(out), "--local", *span]
     note = tmp_path / "out.ndjson.progress"
     interrupted(command, note)
     assert again(command).stderr.startswith("Continuing after ") and not note.exists()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.e2e import programs
 from tests.e2e.support import eventually
 
 from dynatick_stack.deploy import client
@@ -23,14 +21,9 @@ STAGE = "[stages.prod.parameters]\nShardCount = 2\n"
 def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     mine = tmp_path / "mine"
     write(mine)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "DYNATICK_"))}
-    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_ENDPOINT_URL": aws.endpoint}
 
     def run(*arguments: str, code: int = 0) -> str:
-        ran = subprocess.run(
-            [sys.executable, "-m", "dynatick.cli", *arguments], cwd=mine, env=kept | keys,
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+        ran = programs.run(*programs.DYNATICK, *arguments, cwd=mine, AWS_ENDPOINT_URL=aws.endpoint, **programs.KEYS)
         assert ran.returncode == code, f"{ran.stdout}\n{ran.stderr}"
         return ran.stdout + ran.stderr
 

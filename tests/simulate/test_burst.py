@@ -7,17 +7,12 @@ from dataclasses import replace
 import pytest
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
-from tests.simulate.world import Scenario, id_of, number_of
+from tests.simulate.world import Scenario
 
 from dynatick.domain.capacity import Fleet, Wishes, timing
 from dynatick.domain.plan import plan_burst
 
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
-
-
-def test_ids_are_told_apart_and_found_again() -> None:
-    assert [number_of(id_of(n)) for n in (0, 1, 999_999, 9_999_999)] == [0, 1, 999_999, 9_999_999]
-    assert {len(id_of(n)) for n in range(1000)} == {36}
 
 
 def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine() -> None:
@@ -31,17 +26,6 @@ def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine
     assert 3000 <= outcome.used.write_units < 3000 + 200
     assert outcome.used.table_throttles == outcome.used.index_throttles == outcome.used.lambda_throttles == 0
     assert outcome.max_running == SMALL.shards
-
-
-def test_a_burst_is_the_same_each_time() -> None:
-    scenario = replace(SMALL, tasks=200)
-    assert simulate_burst(scenario) == simulate_burst(scenario)
-
-
-def test_twice_the_threads_take_half_the_time() -> None:
-    begin = SMALL.assumptions.tick_delay
-    one, two = (simulate_burst(replace(SMALL, threads=threads)).last_start - begin for threads in (8, 16))
-    assert one / two == pytest.approx(2, rel=0.2)
 
 
 def test_an_index_partition_bounds_a_shard_and_what_it_refuses_is_not_lost() -> None:

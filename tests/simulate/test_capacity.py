@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 from tests.model.simulation import Process, Simulation
-from tests.simulate.assumptions import PARTITION_READ_UNITS, SPLIT_AFTER, Assumptions
+from tests.simulate.assumptions import SPLIT_AFTER, Assumptions
 from tests.simulate.capacity import Allowance, Capacity
-from tests.simulate.dynamodb import INDEX, SDK_TRIES, TABLE, SimulatedDynamoDB, SimulatedStore
+from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
 
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Lost, Unknown, Written
 from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS
@@ -86,16 +85,6 @@ def test_a_partition_that_stays_hot_splits_and_a_cool_one_does_not() -> None:
     assert capacity.partitions == 2
 
 
-def test_reads_have_an_allowance_of_their_own() -> None:
-    clock = Clock()
-    capacity = Capacity(1000, clock)
-    capacity.take_write("a", 5000)
-    assert capacity.admits_read("a")
-    capacity.take_read("a", PARTITION_READ_UNITS + 1)
-    assert not capacity.admits_read("a")
-    assert (capacity.refused_writes, capacity.refused_reads) == (0, 1)
-
-
 # -- the table, by way of the store -----------------------------------------------------------------------------------
 
 
@@ -160,20 +149,6 @@ def test_an_index_without_capacity_holds_up_writes_to_the_table_that_it_shows_an
     assert isinstance(result, Unknown) and "ProvisionedThroughputExceeded" in result.error
     assert bench.service.table.of_indexes[INDEX].refused_writes > 0
     assert bench.service.table.capacity.refused_writes == 0
-
-
-def test_a_single_request_that_is_throttled_is_tried_by_the_sdk_and_then_fails() -> None:
-    bench = Bench()
-    bench.use_up(bench.service.table.capacity, 1e6)
-
-    def create(store: SimulatedStore) -> object:
-        try:
-            return store._call("PutItem", {"TableName": TABLE, "Item": {"taskId": {"S": "a"}}})
-        except ClientError as error:
-            return error.response["Error"]["Code"]
-
-    assert bench.run(create) == "ProvisionedThroughputExceededException"
-    assert bench.service.table.capacity.refused_writes == SDK_TRIES
 
 
 def test_requests_of_one_process_share_its_cpu() -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import yaml
 from tests.sandbox.stream import matches, patterns
 from tests.unit.reference_page import described
 
@@ -44,11 +43,6 @@ def test_every_parameter_is_described_grouped_and_used_and_has_a_default() -> No
         assert len(parameter["Description"]) > 20, name
         assert "Default" in parameter, name
         assert f'"Ref": "{name}"' in rest, name
-
-
-def test_the_template_has_no_yaml_aliases() -> None:
-    events = yaml.parse(template.TEMPLATE.read_text())
-    assert not [event for event in events if isinstance(event, yaml.AliasEvent)]
 
 
 # --- Ticks --------------------------------------------------------------------
@@ -195,13 +189,6 @@ def test_the_stream_filter_passes_rows_that_may_need_a_bucket(
     image = {"taskId": {"S": task_id}} | ({"status": {"S": status}} if status else {})
     record = {"eventName": event, "dynamodb": {"Keys": {"taskId": {"S": task_id}}, "NewImage": image}}
     assert any(matches(pattern, record) for pattern in patterns(emulator=False)) == seen
-
-
-def test_the_emulators_form_of_absence_differs_only_in_where_it_looks() -> None:
-    *_, ours = patterns(emulator=False)
-    *_, theirs = patterns(emulator=True)
-    assert ours["dynamodb"]["NewImage"]["status"] == {"S": [{"exists": False}]}
-    assert theirs["dynamodb"]["NewImage"]["status"] == [{"exists": False}]
 
 
 def test_the_filter_knows_every_status_of_our_own_rows() -> None:
@@ -696,21 +683,3 @@ def test_the_dashboard_shows_metrics_that_there_are() -> None:
             assert value in [f"${{{one}{attribute}}}" for one in of_type(kind)], value
     names = {name for _, name, _ in shown}
     assert {"Completed", "Failed", "Lateness", "TickAge", "Undrained", "NumberOfMessagesSent", "Throttles"} <= names
-
-
-def test_the_expressions_of_the_dashboard_name_metrics_beside_them() -> None:
-    named: list[set[str]] = []
-    for widget in dashboard()["widgets"][1:]:
-        options = [entry[-1] for entry in widget["properties"]["metrics"] if isinstance(entry[-1], dict)]
-        ids = {one["id"] for one in options if "id" in one}
-        for one in options:
-            if "expression" in one:
-                named.append(set(re.findall(r"\b[a-z]\w*", one["expression"])))
-                assert named[-1] <= ids - {one["id"]}
-    assert len(named) == 2
-
-
-def test_the_dashboard_can_be_left_out_and_its_name_is_of_one_region() -> None:
-    assert RESOURCES["OverviewDashboard"]["Condition"] == "HasDashboard"
-    assert TEMPLATE["Conditions"]["HasDashboard"] == {"Fn::Equals": [{"Ref": "Dashboard"}, "yes"]}
-    assert properties("OverviewDashboard")["DashboardName"] == {"Fn::Sub": "${AWS::StackName}-${AWS::Region}"}
