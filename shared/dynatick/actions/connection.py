@@ -123,7 +123,7 @@ class _Lookups:
         self._under_way: dict[tuple[str, int], Future[Sequence[str]]] = {}
 
     def addresses(self, host: str, port: int, timeout: float) -> Sequence[str]:
-        """The addresses. Raises OSError if there are none, or none in time."""
+        """The addresses. Raises OSError if the name has no address, or its look-up times out."""
         with self._lock:
             lookup = self._under_way.get((host, port))
             if lookup is None:

@@ -14,7 +14,7 @@ MAX_RECEIVED = 10
 """Messages in one call, the maximum of SQS."""
 
 HIDDEN_SECONDS = 120
-"""Long enough to read 10,000 messages, short enough that a reader that dies hides them from nobody for long."""
+"""Long enough to read 10,000 messages, short enough that messages of a reader that died are soon visible again."""
 
 MAX_TEXT_CHARACTERS = 4096
 

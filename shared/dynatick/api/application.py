@@ -40,7 +40,7 @@ class Answer:
 class Api:
     """The routes over a client. Not thread-safe: a process of Lambda has one request at a time.
 
-    ``seconds``: a monotonic clock, which limits the time of long answers. ``pause`` waits so many seconds.
+    ``seconds``: a monotonic clock, which limits the time of long answers. ``pause`` waits for a number of seconds.
     """
 
     def __init__(

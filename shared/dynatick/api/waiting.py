@@ -31,7 +31,8 @@ Wait = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """``seconds``: a monotonic clock; ``pause`` waits so many seconds. Meanwhile the process serves nobody else."""
+    """``seconds``: a monotonic clock; ``pause`` waits for a number of seconds, in which the process serves no other
+    request."""
 
     seconds: Seconds
     pause: Callable[[float], None]

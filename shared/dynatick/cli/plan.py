@@ -36,7 +36,7 @@ def plan(
     ] = "60s",
     per_day: Annotated[int | None, typer.Option(help="Or this many tasks each day, inserted as they run.")] = None,
     peak: Annotated[
-        str | None, typer.Option(metavar="FACTOR", help="The peak is so many times the mean, such as 10x. Default: 1x.")
+        str | None, typer.Option(metavar="FACTOR", help="The peak as a multiple of the mean, such as 10x. Default: 1x.")
     ] = None,
     schedules: Annotated[int | None, typer.Option(help="Or this many schedules.")] = None,
     every: Annotated[

@@ -36,7 +36,7 @@ class LetterState(StrEnum):
 
 
 OBSOLETE: Final = frozenset({LetterState.REDRIVEN, LetterState.ENDED, LetterState.GONE})
-"""The states of letters that ask nobody for anything."""
+"""The states of letters that need no action."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -137,7 +137,7 @@ class Inserting:
 
 
 def units_of(size: int) -> int:
-    """Write units of a row of so many bytes."""
+    """Write units of a row with this number of bytes."""
     return max(1, -(-size // WRITE_UNIT_BYTES))
 
 

@@ -112,8 +112,8 @@ class Plan:
 
 
 def plan_burst(tasks: int, within: float, wishes: Wishes | None = None) -> Plan:
-    """A plan for tasks that are due in one bucket and inserted before it; the last one is to begin ``within`` so many
-    seconds. Raises InvalidInput."""
+    """A plan for tasks that are due in one bucket and inserted before it; the last one is to begin within
+    ``within`` seconds. Raises InvalidInput."""
     wishes = _checked(wishes or Wishes())
     _check("burst", tasks, 1, 100_000_000, "a number of tasks from 1 to 100,000,000")
     _check("within", within, 5, 86_400, "5s to 1d")
@@ -122,7 +122,7 @@ def plan_burst(tasks: int, within: float, wishes: Wishes | None = None) -> Plan:
 
 def plan_steady(per_day: int, peak: float, wishes: Wishes | None = None, *, within: float = TICK_SECONDS) -> Plan:
     """A plan for tasks that are inserted and run all day, ``peak`` times the mean at times. Those of a minute begin
-    ``within`` so many seconds. Raises InvalidInput."""
+    within ``within`` seconds. Raises InvalidInput."""
     wishes = _checked(wishes or Wishes())
     _check("within", within, 5, TICK_SECONDS, "5s to 60s: the next minute has tasks of its own")
     _check("per-day", per_day, 1, 10_000_000_000, "a number of tasks from 1 to 10,000,000,000")
@@ -135,8 +135,8 @@ def plan_steady(per_day: int, peak: float, wishes: Wishes | None = None, *, with
 
 
 def plan_schedules(schedules: int, every: float, wishes: Wishes | None = None, *, within: float = TICK_SECONDS) -> Plan:
-    """A plan for schedules that run ``every`` so many seconds, in turns: each minute has as many runs as any other,
-    which begin ``within`` so many seconds. Raises InvalidInput."""
+    """A plan for schedules that run every ``every`` seconds, spread evenly over the minutes; the runs of a minute begin
+    within ``within`` seconds. Raises InvalidInput."""
     wishes = _checked(wishes or Wishes())
     _check("within", within, 5, TICK_SECONDS, "5s to 60s: the next minute has runs of its own")
     _check("schedules", schedules, 1, 100_000_000, "a number of schedules from 1 to 100,000,000")

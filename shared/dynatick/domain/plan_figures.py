@@ -66,11 +66,11 @@ CALL_SECONDS = 0.01  # of a batch of claims or records
 COLD_START_SECONDS = 0.9  # of the processor, with its imports; those that poll idle shards each minute are warm
 START_SECONDS = 0.05  # from an asynchronous invocation to its beginning
 POLL_SECONDS = 0.1  # settings, cursor and first page, before the first claim
-GROUP, POLLING_THREADS = 64, 8  # shards that one invocation polls, so many at a time, before their own passes start
+GROUP, POLLING_THREADS = 64, 8  # shards that one invocation polls, and how many at a time
 FIND_SECONDS = 0.03  # of one poll, and the start of that shard's pass
 
 CONFIDENCE = 0.9
-"""For so many of all buckets, the placement of shards on index partitions is no worse than planned."""
+"""In this share of buckets, the placement of shards on index partitions is no worse than planned."""
 
 HEADROOM = 0.04
 """The part of the time that a plan leaves, if it can."""

@@ -138,7 +138,7 @@ MIN_TURN_SECONDS = 1.0
 def decide_turn(
     policy: RetryPolicy, *, turn: int, max_turns: int, after: float, first_started_at: datetime, now: datetime
 ) -> Retry | GiveUp:
-    """Decides about a task whose handler asks for another turn, number ``turn``, ``after`` so many seconds.
+    """Decides about a task whose handler asks for another turn, number ``turn``, ``after`` this number of seconds.
 
     Its number is bounded by ``max_turns``, its age by the policy's ``maximumEventAgeInSeconds``, as that of a retry is.
     """

@@ -182,7 +182,7 @@ class Schedule:
         return nominal + self.offset
 
     def expected_by(self, nominal: datetime) -> datetime | None:
-        """When an occurrence must have completed; None: nobody waits for it."""
+        """When an occurrence must have completed; None: no deadline."""
         if self.expected_within_seconds is None:
             return None
         return self.starts_at(nominal) + timedelta(seconds=self.expected_within_seconds)

@@ -19,7 +19,7 @@ START = timedelta(seconds=5)
 """Until a worker has begun, after a cold start."""
 
 SPARE = 1.25
-"""A worker gets so many times the time that its range should take."""
+"""How many times the time that its range should take a worker gets."""
 
 GRAIN = 25
 """Ranges end at every 25th id, so that an outline needs little memory."""
@@ -41,7 +41,7 @@ def longest_range(left: timedelta) -> timedelta:
 
 
 def allowed_time(tasks: int, rate: float) -> timedelta:
-    """How long a worker gets for so many tasks."""
+    """How long a worker gets for this number of tasks."""
     return START + timedelta(seconds=SPARE * tasks / rate)
 
 

@@ -193,7 +193,7 @@ class Execution:
             self.too_late.append(claimed)
 
     def may_begin(self) -> bool:
-        """Whether there is time left for a task to begin, and nobody has paused everything."""
+        """Whether there is time left for a task to begin, and the installation is not paused."""
         return not self.report.paused and self.services.clock() < self.budget.stop_claiming
 
     def submit(self, work: Job) -> None:

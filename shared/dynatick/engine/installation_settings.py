@@ -203,7 +203,7 @@ def _is_written(store: Store, change: ConditionalUpdate) -> bool:
 
 
 def _pause_of(row: Row) -> Pause | None:
-    """Whatever stands there pauses: nothing may run that someone wanted to stop."""
+    """Any value pauses, also a malformed one: nothing may run that a person wanted to stop."""
     paused = row.get(attr.PAUSED)
     return None if paused is None else _understood(paused if isinstance(paused, Mapping) else {})
 

@@ -41,14 +41,14 @@ class CallingThread:
 
 
 def executor(max_threads: int, name: str, *, in_one_thread: bool) -> Executor:
-    """An executor with so many threads, which start when they are needed; or the calling thread."""
+    """An executor with ``max_threads`` threads, which start when they are needed; or the calling thread."""
     return CallingThread() if in_one_thread else ThreadPoolExecutor(max_threads, thread_name_prefix=name)
 
 
 def run_all(
     jobs: Sequence[Callable[[], T]], *, max_threads: int, name: str, in_one_thread: bool
 ) -> list[T | Exception]:
-    """Runs jobs in so many threads. One result for each, in order: what it returned, or the error that it raised."""
+    """Runs jobs in ``max_threads`` threads. One result each, in order: what a job returned, or the error it raised."""
     answers: SimpleQueue[tuple[int, T | Exception]] = SimpleQueue()
     pool = executor(max_threads, name, in_one_thread=in_one_thread)
     for number, job in enumerate(jobs):

@@ -17,7 +17,7 @@ class BucketCounts(OpenForm):
     total: int
     latenessP50Ms: int | None = Field(
         None,
-        description="How late the tasks that have ended began: half of them within so many milliseconds of their tick; "
+        description="How late the tasks that have ended began, in milliseconds after their tick: the median; "
         "with `Precision: second`, of when they were due.",
     )
     latenessP99Ms: int | None = Field(None, description="The same of 99 in 100.")
