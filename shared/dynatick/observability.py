@@ -34,7 +34,7 @@ _PASS_COUNTS = (
 
 
 _MAX_VALUES = 100
-"""Of one metric in a line of the embedded metric format, which takes no counts of values."""
+"""The limit for one metric in a line of the embedded metric format, which takes no counts of values."""
 
 
 def create() -> tuple[Logger, Metrics]:
@@ -304,8 +304,8 @@ def _count_all(report: PassReport, metrics: Metrics) -> None:
 
 
 def _add_lateness(report: PassReport, metrics: Metrics) -> None:
-    """Of ``Lateness``, values with the percentiles of all. With the last of 100, Powertools writes the line and begins
-    another, so other metrics must follow: it warns of a line without any."""
+    """Adds values of ``Lateness`` that have the percentiles of all. With the last of 100, Powertools writes the line
+    and begins another, so other metrics must follow: it warns of a line without any."""
     for milliseconds in report.lateness.sample(_MAX_VALUES):
         metrics.add_metric(name="Lateness", unit=MetricUnit.Milliseconds, value=milliseconds)
     _count(metrics, "WokenLate", report.woken_late)

@@ -209,7 +209,7 @@ def _wake_ups(settings: Settings) -> WakeUps | None:
 
 
 def _dead_letter_queue(settings: Settings) -> DeadLetterQueue | None:
-    """For readers. The SDK's client is made with the first request: few need it."""
+    """Returns the queue for readers. The SDK's client is made with the first request: few need it."""
     if settings.dead_letter_queue_url is None:
         return None
     from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue

@@ -12,7 +12,8 @@ from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import ActionError, PermanentError, RetryableError, shown
 
 CALL_SECONDS = 14.0
-"""For a call and its second try. With the default timeout, a task starts at least this long before its process ends."""
+"""Seconds for a call and its second try. With the default timeout, a task starts at least this long before its process
+ends."""
 
 MIN_SECONDS = 3.0
 """A call that has less time is not made."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.type_defs import SendMessageBatchRequestEntryTypeDef as Entry
 
 VERSION = 1
-"""Of the message format. A change that readers must follow raises it."""
+"""The version of the message format. A change that readers must follow raises it."""
 
 MAX_BATCH = 10
 MAX_BATCH_BYTES = 262_144
@@ -96,7 +96,7 @@ class QueueDeadLetters:
 
 
 class NoDeadLetters:
-    """For an installation without a dead-letter queue: failed tasks are only in the table."""
+    """Takes the place of a dead-letter queue where there is none: failed tasks are only in the table."""
 
     def __init__(self) -> None:
         self._warned = False

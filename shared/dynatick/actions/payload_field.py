@@ -16,7 +16,7 @@ from dynatick.actions.secret import MANAGED_NAME, SSM_NAME
 from dynatick.errors import shown
 
 CONFIG = ConfigDict(extra="forbid", alias_generator=to_camel)
-"""Of each payload type: names in camelCase as in the table; unknown names are refused."""
+"""The configuration of each payload type: names in camelCase as in the table; unknown names are refused."""
 
 Text = Annotated[str, Strict()]
 
@@ -82,7 +82,7 @@ def arn(service: str, resource: str) -> Any:
 
 
 MAX_ATTRIBUTES = 5
-"""Of the user. With those of the task, these are the ten that SQS accepts."""
+"""The user's own message attributes. With the task's five, SQS's limit of ten is reached."""
 
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.|dynatick|\.))(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)", re.ASCII)
 

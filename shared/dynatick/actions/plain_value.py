@@ -10,7 +10,7 @@ from decimal import Decimal
 from dynatick.errors import shown
 
 MAX_RESULT_BYTES = 4096
-"""Of a recorded result: small rows cost little."""
+"""A longer result is not recorded whole: small rows cost little."""
 
 MAX_BYTES = 262_144
 """Accepted by SNS, SQS, EventBridge and Step Functions: for a message, all messages of a call, or an input."""

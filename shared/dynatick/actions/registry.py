@@ -21,7 +21,7 @@ PayloadSchema = Callable[[], str | None]
 
 MAX_SCHEMA_BYTES = 16 * 1024
 MAX_SCHEMAS_BYTES = 128 * 1024
-"""Of one schema, and of all together: they are in a row that every tick reads."""
+"""The limit for one schema, and for all together: every tick reads the row that holds them."""
 
 _logger = logging.getLogger("dynatick.actions")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*", re.ASCII)

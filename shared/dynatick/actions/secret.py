@@ -43,7 +43,7 @@ class SecretRef(Protocol):
 
     @property
     def key(self) -> str | None:
-        """Which value of a secret that is JSON; None: the secret is a text."""
+        """The key of the value in a secret that is JSON; None: the secret is a text."""
 
 
 class Provider(Protocol):

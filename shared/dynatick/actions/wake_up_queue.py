@@ -11,7 +11,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 MAX_DELAY_SECONDS = 900
-"""Of SQS."""
+"""The longest delay that SQS accepts."""
 
 _BATCH = 10
 _MAX_BATCH_BYTES = 250_000

@@ -19,7 +19,7 @@ DEFAULT_TIMEOUT_SECONDS = 10.0
 MAX_TIMEOUT_SECONDS = 60.0
 MAX_HEADERS = 32
 MAX_HEADER_CHARACTERS = 8192
-"""Of the names and values of ``payload.headers`` together."""
+"""The limit for the names and values of ``payload.headers`` together."""
 
 NOT_GIVEN: Any = object()
 BODILESS = ("GET",)

@@ -16,7 +16,7 @@ Seconds = Callable[[], float]
 """A monotonic clock, in seconds."""
 
 BUDGET_SECONDS = 15.0
-"""After them no further part is begun. A gateway waits for 30 seconds (API Gateway quotas)."""
+"""After this time no further part of an answer is begun. A gateway waits for 30 seconds (API Gateway quotas)."""
 
 _RANGE = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
 _BUCKET = "2026-12-31#12:00"

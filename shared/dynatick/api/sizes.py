@@ -10,8 +10,8 @@ from dynatick.actions.plain_value import to_json
 from dynatick.api.routes import answer
 
 MAX_CHARACTERS = 3_000_000
-"""Of an answer's body. A function answers with 6 MB at the most (Lambda quotas), in which the body stands as text of
-JSON: each quotation mark and backslash takes two."""
+"""The limit for an answer's body. A function answers with 6 MB at the most (Lambda quotas), in which the body stands as
+text of JSON: each quotation mark and backslash takes two."""
 
 Row = Mapping[str, object]
 

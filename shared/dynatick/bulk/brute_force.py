@@ -151,7 +151,7 @@ def clock(day: date, zone: tzinfo) -> tuple[tuple[datetime, int, int], ...]:
 
 
 def all_of_clock(day: date, zone: tzinfo) -> tuple[tuple[datetime, int, int], ...]:
-    """As ``clock``, also with the minutes that the clock shows a second time."""
+    """Like ``clock``, and also returns the minutes that the clock shows a second time."""
     return tuple(_shown(day, zone, again=True))
 
 

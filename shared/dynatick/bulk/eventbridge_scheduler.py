@@ -35,7 +35,7 @@ _TARGETS = {
     "states": ("stepfunctions", "stateMachine:", "AllowedStateMachineArns"),
     "events": ("eventbridge", "event-bus/", "AllowedEventBusArns"),
 }
-"""By the service of the target's ARN: our action, how the resource begins, and the parameter that allows it."""
+"""For each service of a target's ARN: our action, how the resource begins, and the parameter that allows it."""
 
 
 def read_eventbridge_scheduler(text: str, *, now: datetime, id_prefix: str = "") -> Iterator[Conversion]:

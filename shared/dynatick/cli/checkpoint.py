@@ -78,7 +78,7 @@ class Checkpoint(Generic[P]):
         self.path.unlink(missing_ok=True)
 
     def _digest(self, offset: int) -> str:
-        """Of the file's beginning and of the bytes before an offset."""
+        """Returns the digest of the file's beginning and of the bytes before an offset."""
         with self.file.open("rb") as file:
             found = hashlib.sha256(file.read(min(_DIGEST_BYTES, offset)))
             file.seek(max(0, offset - _DIGEST_BYTES))

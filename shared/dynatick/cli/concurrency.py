@@ -24,7 +24,7 @@ class Room:
     problem: str | None = None
 
     def to_row(self) -> dict[str, object]:
-        """As the command line prints it."""
+        """Returns what the command line prints."""
         if self.executions is None:
             return {"problem": self.problem}
         of = self.executions
@@ -56,7 +56,8 @@ class Room:
 
 
 def room_of(session: Session, shards_ever: int) -> Room | None:
-    """Of the session's stack; None if no stack is named, or it is the local one, whose emulator has no such quota."""
+    """Returns the room of the session's stack; None if no stack is named, or it is the local one, whose emulator has no
+    such quota."""
     stack = session.stack or os.environ.get("DYNATICK_STACK")
     if not stack or session.local:
         return None
@@ -73,7 +74,7 @@ def room_of(session: Session, shards_ever: int) -> Room | None:
 
 
 def executions_of(parameters: Mapping[str, str], shards_ever: int) -> Executions:
-    """With a stack's parameters. Each shard that was ever in use has its ticks and workers."""
+    """Returns the executions that a stack's parameters allow. Each shard that was ever in use has ticks and workers."""
     stream_shards = max(STREAM_SHARDS, int(parameters.get("WarmThroughput", "0")) // PARTITION_WRITE_UNITS)
     return Executions(
         ticks=shards_ever,

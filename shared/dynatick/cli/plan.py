@@ -152,7 +152,7 @@ def first_sentence(found: Plan) -> str:
 
 
 def _reasons(found: Plan) -> Iterator[tuple[str, str]]:
-    """Of each parameter."""
+    """Yields each parameter with the reason for its value."""
     fleet, load = found.fleet, found.load
     yield (
         "ShardCount",

@@ -185,7 +185,7 @@ def _row(one: Conversion, now: datetime) -> dict[str, object]:
 
 
 def _schedules(found: Sequence[Conversion]) -> list[Conversion]:
-    """Without those that are notes only."""
+    """Returns the conversions that are more than notes."""
     return [one for one in found if one.row is not None or one.error is not None]
 
 

@@ -50,7 +50,7 @@ class DefinitionOptions:
     expected_within_seconds: ExpectedWithin = None
 
     def arguments(self, session: Session) -> dict[str, Any]:
-        """As the client takes them; None for an option that is not given. Raises InvalidInput."""
+        """Returns the client's arguments; None for an option that is not given. Raises InvalidInput."""
         return {
             "timezone": self.tz,
             "start_date": session.time(self.start_date, attr.START_DATE),

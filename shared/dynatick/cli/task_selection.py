@@ -59,7 +59,7 @@ class Range:
         return span_of(self.from_, self.to, self.last, now, which="--bucket, --last")
 
     def by_option(self) -> Mapping[str, object]:
-        """By the names of the options."""
+        """The values by the names of the options."""
         return {"bucket": self.bucket, "from": self.from_, "to": self.to, "last": self.last}
 
 
@@ -84,7 +84,7 @@ class Filters:
         return FilterArguments(action=self.action, schedule_id=self.schedule, prefix=self.prefix)
 
     def by_option(self) -> Mapping[str, object]:
-        """By the names of the options."""
+        """The values by the names of the options."""
         return {"action": self.action, "schedule": self.schedule, "prefix": self.prefix}
 
 

@@ -56,7 +56,7 @@ class AsyncResults(AsyncIterator[R]):
         self._results: Iterator[R] | None = None
 
     def _next(self) -> tuple[R, ...]:
-        """In a thread. Empty at the end: a coroutine can't raise StopIteration."""
+        """Returns the next result; empty at the end, for a coroutine can't raise StopIteration. Runs in a thread."""
         if self._results is None:
             self._results = self._begin()
         for result in self._results:
@@ -70,7 +70,7 @@ class AsyncResults(AsyncIterator[R]):
 
 
 async def _pause(further: Iterator[float], *, of: str) -> None:
-    """Until the next poll. Raises WaitTimedOut."""
+    """Waits until the next poll. Raises WaitTimedOut."""
     if (wait := next(further, None)) is None:
         raise WaitTimedOut(f"{of} has not ended in time")
     await asyncio.sleep(wait)
@@ -81,7 +81,7 @@ class AsyncHandledLetters(AsyncResults[HandledLetter]):
 
     @property
     def complete(self) -> bool:
-        """As of ``HandledLetters``: whether the whole queue was read."""
+        """Whether the whole queue was read, as ``HandledLetters`` has it."""
         return isinstance(self._results, HandledLetters) and self._results.complete
 
 
@@ -161,7 +161,7 @@ class AsyncTaskClient(_Threaded):
         profile: str | None = None,
         batched: bool = True,
     ) -> AsyncTaskClient:
-        """As ``TaskClient.connect``. It sends nothing, so it isn't awaited."""
+        """Connects like ``TaskClient.connect``. It sends nothing, so it isn't awaited."""
         return cls(
             TaskClient.connect(
                 table,
@@ -194,14 +194,14 @@ class AsyncTaskClient(_Threaded):
         return AsyncDeadLetters(self.client.dead_letters, self._threads)
 
     async def wait(self, task_id: str, *, timeout: timedelta | None = None) -> TaskView:
-        """As ``TaskClient.wait``. Between two reads it needs no thread."""
+        """Waits like ``TaskClient.wait``. It needs no thread between two reads."""
         further = waits(timeout=timeout, seconds=self.client._seconds)
         while (task := await self.get(task_id)).status not in TERMINAL:
             await _pause(further, of=f"task {shown(task_id)}")
         return task
 
     async def wait_for_bucket(self, bucket: str | Bucket, *, timeout: timedelta | None = None) -> BucketCounts:
-        """As ``TaskClient.wait_for_bucket``. Between two polls it needs no thread."""
+        """Waits like ``TaskClient.wait_for_bucket``. It needs no thread between two polls."""
         further = waits(timeout=timeout, seconds=self.client._seconds)
         none = BucketCounts(bucket=str(bucket), counts={})
         while True:

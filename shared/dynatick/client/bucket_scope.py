@@ -34,7 +34,7 @@ class Scope:
         return isinstance(bucket, Bucket) and bucket.minute in self.minutes and bucket.shard in self.shards
 
     def positions(self, start: Position | None = None) -> Iterator[Position]:
-        """In order of time, then shard, from ``start`` on if there is one."""
+        """Yields the positions in order of time, then shard, from ``start`` on if it is given."""
         first = self.minutes.start
         if start is not None:
             yield start

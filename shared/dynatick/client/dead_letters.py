@@ -73,7 +73,7 @@ class HandledLetters(Iterator[HandledLetter]):
 
     @property
     def complete(self) -> bool:
-        """At the end of the results: whether the queue was read until it was empty."""
+        """Whether the queue was read until it was empty. Valid at the end of the results."""
         return self._reading.complete
 
 

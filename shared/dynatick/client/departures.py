@@ -29,7 +29,8 @@ _REDRIVEN: Final = {
 
 
 class Departures:
-    """Of one request. Decisions may be made in several threads; the other methods are for one."""
+    """Counts the tasks that one request takes out of past buckets. Decisions may be made in several threads; the other
+    methods are for one."""
 
     def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock

@@ -50,7 +50,7 @@ class Diagnosis:
         return self.found == self.repaired
 
     def to_row(self) -> Mapping[str, object]:
-        """As the command line prints it."""
+        """Returns what the command line prints."""
         return {
             "healthy": self.is_healthy,
             "scanned": self.scanned,

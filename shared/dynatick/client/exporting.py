@@ -24,7 +24,7 @@ _MAX_AT_A_TIME = 8  # requests; memory holds no more rows than theirs
 def export(
     store: Store, scope: Scope, filter_: HistoryFilter, *, after: tuple[str, str] | None = None
 ) -> Iterator[Row]:
-    """In order of time, shard and id. Raises InvalidInput."""
+    """Yields rows in order of time, shard and id. Raises InvalidInput."""
     return _rows(store, scope, filter_, None if after is None else _position(after, scope, filter_))
 
 

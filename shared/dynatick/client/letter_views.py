@@ -58,7 +58,8 @@ class DeadLetterView:
         return self.state in OBSOLETE
 
     def to_row(self) -> Mapping[str, object]:
-        """Under the names of the message, with ``state`` and ``taskStatus``, without those that are None."""
+        """Returns the fields under the names of the message, with ``state`` and ``taskStatus``, without those that are
+        None."""
         if self.task_id is None:
             return {STATE: str(self.state)}
         return without_none(
@@ -115,6 +116,6 @@ def state_of(letter: DeadLetterView, row: Row | None) -> LetterState:
 
 
 def _created_at(row: Row) -> str | None:
-    """As a letter has it."""
+    """Returns ``createdAt`` in the form that a letter has it."""
     value = row.get(attr.CREATED_AT)
     return None if value is None else text_or_none(json_reader.parse(to_json(letter_value(value))))

@@ -49,7 +49,7 @@ class NewTask:
 
     @classmethod
     def from_row(cls, row: Mapping[str, object]) -> NewTask:
-        """From a map under the table's names; unknown names are the caller's own attributes."""
+        """Reads a map under the table's names; unknown names are the caller's own attributes."""
         values: dict[str, Any] = {argument: row.get(name) for name, argument in _ARGUMENTS.items()}
         return cls(**values, attributes={name: value for name, value in row.items() if name not in _ARGUMENTS})
 

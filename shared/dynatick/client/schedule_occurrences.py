@@ -46,7 +46,7 @@ class ScheduleOccurrence:
     in_time: bool | None = None  # whether it completed within ``expectedWithinSeconds``; None: not known, or not asked
 
     def to_row(self) -> ScheduleOccurrenceRow:
-        """Under the table's names, without those that are None."""
+        """Returns the fields that are not None, under the table's names."""
         row = without_none(
             {
                 "occurrenceAt": format_instant(self.occurrence_at),
@@ -236,7 +236,7 @@ def _made(task_id: str, instant: datetime, *, row: Row, run_now: bool = False) -
 
 
 def _judged(one: ScheduleOccurrence, schedule: Schedule, now: datetime) -> ScheduleOccurrence:
-    """With whether it completed in time."""
+    """Returns the occurrence, with whether it completed in time."""
     expected_by = schedule.expected_by(one.occurrence_at)
     if expected_by is None:
         return one

@@ -103,7 +103,7 @@ class ScheduleView:
         )
 
     def to_row(self) -> Mapping[str, object]:
-        """Under the table's names, with the warnings."""
+        """Returns the fields under the table's names, with the warnings."""
         return {**self.row, attr.SCHEDULE_STATE: self.state} | (
             {"warnings": list(self.warnings)} if self.warnings else {}
         )

@@ -67,7 +67,7 @@ class InstallationStatus:
 
     @property
     def state(self) -> str:
-        """In a word: paused, failing (the processor can't start), stopped (ticks are missing), or running."""
+        """One word: paused, failing (the processor can't start), stopped (ticks are missing), or running."""
         if self.health.pause is not None:
             return "paused"
         if self.processor_problem is not None:

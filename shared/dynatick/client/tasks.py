@@ -132,12 +132,13 @@ class TaskClient(BulkTasks):
         return count(self.insert_lazily(tasks))
 
     def insert_lazily(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> Iterator[InsertResult]:
-        """As ``insert_many``, but only as the results are consumed: one result per task, in order. When the caller
-        stops, no further batch is sent."""
+        """Inserts like ``insert_many``, but only as the results are consumed: one result per task, in order. When the
+        caller stops, no further batch is sent."""
         return insert_lazily(self.store, tasks, self.compose)
 
     def insert_rows(self, rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        """As ``insert_lazily``, of rows as put-item takes them; a ``scheduleExpression`` makes one a schedule."""
+        """Inserts rows in the form of put-item, like ``insert_lazily``; a ``scheduleExpression`` makes one a
+        schedule."""
         return insert_lazily(self.store, rows, self._compose_row)
 
     def get(self, task_id: str) -> TaskView:

@@ -65,7 +65,7 @@ class TickView:
     continued: bool
 
     def to_row(self) -> Mapping[str, object]:
-        """Under the table's names."""
+        """Returns the fields under the table's names."""
         counts = {_camel(name): getattr(self, name) for name in (*_COUNTS, *_LATENESS)}
         return without_none(
             {

@@ -85,7 +85,7 @@ class TaskView:
         )
 
     def to_row(self) -> Mapping[str, object]:
-        """Under the table's names, with the status ``unscheduled`` if the row has none."""
+        """Returns the fields under the table's names, with the status ``unscheduled`` if the row has none."""
         return {**self.row, attr.STATUS: str(self.status)}
 
 
@@ -105,7 +105,7 @@ class TaskEntry:
     late_milliseconds: int | None = None  # how late its first attempt began; of ended tasks that were begun
 
     def to_row(self) -> TaskEntryRow:
-        """Under the table's names, without those that are None."""
+        """Returns the fields that are not None, under the table's names."""
         row = without_none(
             {
                 attr.TASK_ID: self.task_id,

@@ -17,7 +17,7 @@ from dynatick.domain.task import Row, Status
 from dynatick.errors import InvalidInput
 
 MAX_AWAITED = 100
-"""Of one schedule, so that its row stays small. Further ones are reported at once instead."""
+"""The limit for one schedule, so that its row stays small. Further ones are reported at once instead."""
 
 OF_AWAITED = (
     attr.STATUS, attr.OUTCOME, attr.SCHEDULE_ID, attr.ATTEMPT, attr.FINISHED_AT, attr.ERROR, attr.NEXT_ATTEMPT_AT,

@@ -83,7 +83,7 @@ class Load:
 
     @property
     def insert_units(self) -> int:
-        """Of the table, for an insert; the index takes one more."""
+        """Write units of the table for an insert; the index takes one more."""
         return units_of(self.wishes.row_bytes)
 
 
@@ -103,7 +103,7 @@ class Fleet:
 
     @property
     def partitions(self) -> int:
-        """Of the table, and of the index."""
+        """The number of partitions of the table, and of the index."""
         return max(self.warm, NEW_TABLE_WRITE_UNITS) // PARTITION_WRITE_UNITS
 
 

@@ -40,7 +40,7 @@ Condition = Is | Absent | AtLeast
 
 @dataclass(frozen=True, slots=True)
 class Plus:
-    """As a value to set: adds ``number`` to the attribute. A condition must ensure that it is a number."""
+    """A value to set: adds ``number`` to the attribute. A condition must ensure that it is a number."""
 
     number: int
 

@@ -35,7 +35,7 @@ class Distribution:
         return next(self._at_ranks([-(-percent * self.count // 100)]), 0)
 
     def sample(self, size: int) -> list[int]:
-        """At most ``size`` numbers, in order, with the same percentiles."""
+        """Returns at most ``size`` numbers, in order, with the same percentiles."""
         size = min(size, self.count)
         return list(self._at_ranks(-(-n * self.count // size) for n in range(1, size + 1)))
 

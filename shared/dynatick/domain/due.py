@@ -21,7 +21,7 @@ class Due:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """That this instant is still the one that counts (protocol 18)."""
+        """The conditions that this instant is still the one that counts (protocol 18)."""
         is_due = Is(self.by, format_instant(self.at))
         return (is_due,) if self.by == attr.NEXT_ATTEMPT_AT else (is_due, Absent(attr.NEXT_ATTEMPT_AT))
 

@@ -13,7 +13,7 @@ STREAM_SHARDS = 4  # of a new table's stream
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Executions:
-    """At most, of each kind."""
+    """The most executions at once, by kind."""
 
     ticks: int  # one for each shard
     workers: int  # of all shards together

@@ -11,7 +11,7 @@ from dynatick.domain.instants import format_instant
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pause:
-    """Since when no tick runs anything, by whom, and why."""
+    """A pause: no tick runs anything. Since when, by whom, and why."""
 
     since: datetime | None  # None: it was written by hand, without an instant
     by: str | None = None

@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """Of the template."""
+        """The template's parameters."""
         wishes = self.load.wishes
         return {
             "ShardCount": str(self.fleet.shards),
@@ -293,7 +293,7 @@ def _with_processes(load: Load, shards: int, warm: int) -> Fleet:
 
 
 def _with_threads(load: Load, fleet: Fleet, highest: int) -> Fleet | None:
-    """With as few threads as do it in time; None if ``highest`` does not."""
+    """Returns the fleet with the fewest threads that do it in time; None if ``highest`` does not."""
 
     def is_in_time(threads: int, end: float = load.target) -> bool:
         found = timing(load, replace(fleet, threads=threads), shards_together=0)
@@ -313,7 +313,8 @@ def _with_threads(load: Load, fleet: Fleet, highest: int) -> Fleet | None:
 
 
 def _calm_threads(load: Load, fleet: Fleet) -> int:
-    """As many as are usual, or fewer, so that all together don't ask the table for more than it takes."""
+    """Returns the usual number of threads, or fewer, so that together they don't ask the table for more than it
+    takes."""
     of_table = fleet.warm / load.table_units / fleet.processes  # tasks a second
     if process_rate(load, USUAL_THREADS, fleet.memory_mb) <= of_table or not load.wishes.task_seconds:
         return USUAL_THREADS
@@ -321,7 +322,7 @@ def _calm_threads(load: Load, fleet: Fleet) -> int:
 
 
 def _timeout(task_seconds: float) -> int:
-    """Of the processor: tasks need some seconds less than it has."""
+    """Returns the processor's timeout in seconds: a task has somewhat less."""
     return max(USUAL_TIMEOUT_SECONDS, min(MAX_TIMEOUT_SECONDS, math.ceil(task_seconds) + 30))
 
 

@@ -36,7 +36,7 @@ from dynatick.domain.plan_figures import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prices:
-    """In dollars. ``load``: of the burst, or of a month of the steady load."""
+    """Prices in dollars. ``load``: of the burst, or of a month of the steady load."""
 
     load: float
     warm_once: float
@@ -59,7 +59,7 @@ def warm_price(fleet: Fleet) -> float:
 
 
 def running_price(load: Load, fleet: Fleet) -> float:
-    """Of Lambda, for the tasks of one bucket."""
+    """Returns the price of Lambda for the tasks of one bucket."""
     work = load.tasks / process_rate(load, fleet.threads, fleet.memory_mb)  # seconds of processes
     running = max(work, fleet.processes * load.wishes.task_seconds) + fleet.processes * (START_SECONDS + POLL_SECONDS)
     return running * fleet.memory_mb / 1024 * GB_SECOND + fleet.processes * LAMBDA_REQUEST

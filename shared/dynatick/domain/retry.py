@@ -36,7 +36,7 @@ class RetryPolicy:
 
     @classmethod
     def from_row(cls, value: object) -> RetryPolicy:
-        """From the attribute ``retryPolicy``, any part of which may be missing. Raises InvalidInput."""
+        """Reads the attribute ``retryPolicy``, any part of which may be missing. Raises InvalidInput."""
         if value is None:
             return DEFAULT_POLICY
         if not isinstance(value, Mapping):
@@ -72,7 +72,7 @@ class RetryPolicy:
         return policy
 
     def to_row(self) -> dict[str, int]:
-        """As the attribute ``retryPolicy`` holds it."""
+        """Returns the value of the attribute ``retryPolicy``."""
         return {
             attr.MAXIMUM_RETRY_ATTEMPTS: self.maximum_retry_attempts,
             attr.MAXIMUM_EVENT_AGE_IN_SECONDS: self.maximum_event_age_in_seconds,

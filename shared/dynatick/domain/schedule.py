@@ -305,7 +305,8 @@ def _timing(expression: Expression, zone: str, start: datetime | None, end: date
 
 
 def _expression(row: Row) -> Expression:
-    """From either name. A tick removes the second name, so where it is present, it is an edit."""
+    """Reads the expression from either attribute. A tick removes the second name, so where it is present, it is an
+    edit."""
     first, second = (row.get(name) for name in attr.RECURRENCE)
     if second is not None:
         if first is not None and first != second and not RowView(row).is_recurring:

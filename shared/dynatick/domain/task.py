@@ -25,7 +25,7 @@ SYSTEM_PREFIX = "_dynatick#"
 """The ids of Dynatick's own rows begin with it: cursors, installation settings, tick records."""
 
 MAX_TASK_ID_BYTES = 1024
-"""Of an index sort key (DynamoDB quotas)."""
+"""The limit for an index sort key (DynamoDB quotas)."""
 
 MAX_ACTION_CHARACTERS = 128
 _MILLISECOND = timedelta(milliseconds=1)

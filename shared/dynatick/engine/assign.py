@@ -98,12 +98,13 @@ class _Latest:
     is_in_flight: bool  # an occurrence that a pass has just made, and holds its bucket back for
 
     def revision_of(self, row: Row) -> int:
-        """With which revision a row begins that was read later: it may be another one, with a record still to come."""
+        """Returns the revision with which a row begins that was read later: it may be another one, with a record still
+        to come."""
         return self.revision if row == self.new else 1
 
 
 def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -> _Latest:
-    """With one more record. Kept of earlier ones: a time changed by hand, unless it was changed again, and the revision
+    """Adds a record. Kept of earlier ones: a time changed by hand, unless it was changed again, and the revision
     of a schedule that a put has replaced."""
     edit, now = None, placer.clock()
     if arrival.old is not None:

@@ -147,7 +147,7 @@ class Claiming:
         return self.right.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
 
     def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
-        """In an I/O thread."""
+        """Claims entries, in an I/O thread. Returns what the coordinator does with the answer."""
         try:
             verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
             failed: list[RecordResult] = []
@@ -161,7 +161,7 @@ class Claiming:
         return partial(self._claim_answered, entries, position, verdicts, failed)
 
     def _make_occurrences_now(self, entries: Entries, position: Resume, closed_through: int) -> Callable[[], None]:
-        """In an I/O thread."""
+        """Makes occurrences of schedules, in an I/O thread. Returns what the coordinator does with them."""
         lease_until = self.budget.hard_end
         try:
             made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=lease_until)
@@ -188,7 +188,7 @@ class Claiming:
             self.execution.submit(partial(self._send_now, services.wake_ups, list(wake_ups)))
 
     def _send_now(self, queue: WakeUps, wake_ups: Sequence[AnyWakeUp]) -> Callable[[], None]:
-        """In an I/O thread."""
+        """Sends wake-ups, in an I/O thread. Returns what the coordinator does afterwards."""
         fault: Exception | None = None
         try:
             send_wake_ups(queue, wake_ups)

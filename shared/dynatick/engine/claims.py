@@ -19,7 +19,7 @@ from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import DynatickError, InvalidInput
 
 Entries = Sequence[tuple[Bucket, str]]
-"""Of the index: the bucket that lists a task, and the task's id."""
+"""Entries of the index: the bucket that lists a task, and the task's id."""
 
 LONGEST_LEASE = timedelta(hours=1)
 """Four times as long as Lambda lets a function run."""
@@ -79,7 +79,7 @@ Verdict = Claimed | Malformed | Ineligible | Contended | LeaseExpired
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """To be claimed again, by itself: an earlier process has released it."""
+    """The task is to be claimed again, alone: an earlier process has released it."""
 
     released: bool
 
@@ -220,7 +220,7 @@ class Claimer:
         return self._make_ready_and_claim(row, bucket, token, lease_until)
 
     def _make_ready_and_claim(self, row: Row, bucket: Bucket, token: str, lease_until: datetime) -> Verdict:
-        """For a row that the scheduler function has not seen yet, or that was changed by hand (9)."""
+        """Normalises and claims a row that the scheduler function has not seen yet, or that was changed by hand (9)."""
         task_id = RowView(row).task_id
         try:
             change = self.placer.make_ready(row)

@@ -16,7 +16,7 @@ MIN_WORK, MAX_WORK = timedelta(seconds=2), timedelta(seconds=60)
 """How long a worker should take for its range. Less isn't worth the start of a process."""
 
 START = timedelta(seconds=5)
-"""Until a worker has begun, after a cold start."""
+"""How long a worker takes to begin, after a cold start."""
 
 SPARE = 1.25
 """How many times the time that its range should take a worker gets."""

@@ -263,7 +263,8 @@ class Execution:
         self._count_departures()
 
     def _count_departures(self) -> None:
-        """If that fails, the history of some buckets is too low, and nothing else."""
+        """Writes the counts of tasks that left their buckets. A failure makes only the history of these buckets too
+        low."""
         departures, self.departures = self.departures, {}
         services = self.services
         if not departures:
@@ -328,7 +329,7 @@ class Execution:
             self.submit(partial(self._record, attempts))
 
     def _record(self, attempts: Sequence[Attempted]) -> Callable[[], None]:
-        """In an I/O thread."""
+        """Records attempts, in an I/O thread. Returns what the coordinator does with the results."""
         results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(attempts)
         fault: Exception | None = None
         try:

@@ -40,7 +40,7 @@ class IdleRecord:
     version: int = 0
 
     def with_tick(self, tick: int, not_idle: Iterable[int]) -> IdleRecord:
-        """Of two processes that serve a tick, a shard may be found idle by either."""
+        """Adds a tick. Two processes may serve a tick; a shard counts as idle if one of them found it idle."""
         new = frozenset(not_idle)
         by_tick = {one.tick: one for one in self.served}
         if tick in by_tick:

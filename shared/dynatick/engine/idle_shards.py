@@ -168,7 +168,7 @@ class _Group:
         return minutes_to_poll(one.window.cursor, self.tick, self.services.rules, is_final=is_final)
 
     def _poll(self, one: _Shard, newest: bool) -> None:
-        """In a thread."""
+        """Polls a shard, in a thread."""
         services, window, shard = self.services, one.window, one.window.cursor.shard
         one.is_idle = False
         minutes = self._minutes(one)
@@ -187,7 +187,7 @@ class _Group:
         one.is_idle = True
 
     def _start(self, shard: int) -> None:
-        """In a thread."""
+        """Starts the pass of a shard, in a thread."""
         self.report.busy.append(shard)
         if not self.start_pass(shard):
             self.report.waiting.append(shard)

@@ -51,7 +51,7 @@ class InstallationSettings:
     pauses: tuple[Pause, ...] = ()  # the last ones that have ended
 
     def to_row(self) -> dict[str, object]:
-        """Under the table's names."""
+        """Returns the attributes of the settings row."""
         values: dict[str, object] = {
             attr.TICK_MINUTES: self.grid.tick_minutes,
             attr.SHARD_COUNT: self.grid.shard_count,
@@ -243,7 +243,7 @@ def _other_version(version: int, remedy: str) -> ConfigurationError:
 
 
 def _from_row(row: Row) -> InstallationSettings:
-    """Of a row of this version or a lower one. Raises ConfigurationError for a higher one."""
+    """Reads a row of this version or a lower one. Raises ConfigurationError for a higher one."""
     version = _version_of(row)
     if version > SCHEMA_VERSION:
         raise _other_version(version, "use the newer Dynatick that the installation was deployed from")

@@ -15,7 +15,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def due_since(task: Task) -> datetime:
-    """Since when a claimed task has been due: one that was inserted after it was due, since then."""
+    """Returns since when a claimed task has been due: since its insert, if that came after its due time."""
     if task.next_attempt_at is not None:
         return task.next_attempt_at
     if task.schedule_id is not None:  # a flexible window may have moved its bucket, and only a tick runs it

@@ -85,7 +85,7 @@ class PageReader:
         return read
 
     def _poll(self, read: _Read, after: str | None) -> None:
-        """In a thread of the pool."""
+        """Reads a page of the index, in a thread of the pool."""
         services = self._execution.services
         began, page, error = services.clock(), None, None
         try:

@@ -408,7 +408,7 @@ class Processor:
         return done
 
     def _recent_settings(self) -> InstallationSettings:
-        """As published within the last minute: a wake-up reads little else."""
+        """Returns settings read within the last minute: a wake-up reads little else."""
         if not self._known or self.clock() - self._known[0][0] > _SETTINGS_FRESH_FOR:
             return self._publish_settings()
         return self._known[0][1]

@@ -21,8 +21,8 @@ from dynatick.errors import InvalidInput, StoreError
 RECONCILE_ID = f"{SYSTEM_PREFIX}reconcile"
 
 SEGMENTS = 4
-"""Of a new round. A function has about one CPU to read pages with, and more would use up the tasks' read capacity. A
-round keeps its number of segments: a position in one of four means nothing among eight."""
+"""The segments of a new round. A function has about one CPU to read pages with, and more would use up the tasks' read
+capacity. A round keeps its number of segments: a position in one of four means nothing among eight."""
 
 LEASE = timedelta(seconds=30)
 """Each save renews it. Shorter than the minute after which Lambda retries a failed invocation."""

@@ -217,8 +217,8 @@ class Recorder:
         return retry(task, now=now, at=decision.at, bucket=bucket, error=error, trace=trace), RecordResult.RETRIED
 
     def _with_lateness(self, change: ConditionalUpdate, attempt: Attempted) -> ConditionalUpdate:
-        """Also writes how late the task began, if no earlier attempt of the run did. These writes change its entry in
-        the index anyway, so it costs nothing."""
+        """Adds to a record how late the task began, if no earlier attempt of the run did. These writes change its entry
+        in the index anyway, so it costs nothing."""
         if attr.LATE_MILLISECONDS in attempt.row or isinstance(attempt.outcome, Deferred):
             return change
         late = lateness_of(attempt.task, attempt.started_at, self.rules, self.settings.grid)

@@ -19,7 +19,7 @@ TICKS_PLANNED = 2
 """How many ticks ahead wake-ups are planned: a tick may be a minute late."""
 
 MAX_TICK_MINUTES = 5
-"""With ``Precision.SECOND``: what is planned ahead fits the delay of a queue, 15 minutes."""
+"""The longest tick interval with ``Precision.SECOND``: what is planned ahead fits the delay of a queue, 15 minutes."""
 
 
 class Precision(StrEnum):

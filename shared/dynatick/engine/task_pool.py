@@ -200,7 +200,7 @@ class TaskPool:
             self._limits_changed.notify()
 
     def _submit_when_allowed(self) -> None:
-        """In a thread of its own: submits each task when its rate limit allows it."""
+        """Submits each task when its rate limit allows it. Runs in a thread of its own."""
         with self._limits_changed:
             while not self._closed:
                 left = self._rate_limited[0][0] - time.monotonic() if self._rate_limited else None

@@ -14,10 +14,10 @@ from types import FrameType
 
 MAX_FRAMES = 4
 MAX_BYTES = 800
-"""Of a trace, in UTF-8."""
+"""The limit for a trace, in UTF-8."""
 
 MAX_MESSAGE_CHARACTERS = 10_000
-"""Of a message, before a row shortens it further."""
+"""The limit for a message, before a row shortens it further."""
 
 _UNREADABLE = "(the error has no readable message)"
 _MAX_STATEMENT = 120

@@ -19,16 +19,17 @@ from dynatick.engine.ports import ENVELOPE, WakeUps
 from dynatick.errors import InvalidInput
 
 MAX_TASKS = 100
-"""Of one wake-up: about as many as one process can claim and begin within a second."""
+"""The limit for one wake-up: about what one process can claim and begin within a second."""
 
 MAX_GAP = timedelta(seconds=1)
 """Between the instants of a wake-up: to wait longer would cost more than another wake-up, with its own wait."""
 
 MAX_SPAN = timedelta(seconds=3)
-"""From its first instant to its last: with the wait for the first, an invocation's time to begin (engine/budget.py)."""
+"""The longest time from its first instant to its last: with the wait for the first, an invocation's time to begin
+(engine/budget.py)."""
 
 MAX_BYTES = 48_000
-"""Of the ids in one wake-up: SQS counts each 64 KB as a request."""
+"""The limit for the ids in one wake-up: SQS counts each 64 KB as a request."""
 
 _KINDS = {attr.DUE_AT: "due", attr.NEXT_ATTEMPT_AT: "next"}
 _ATTRIBUTES = {kind: name for name, kind in _KINDS.items()}

@@ -24,7 +24,7 @@ MAX_PLANNED = 50_000
 """Tasks that one pass plans: they are in memory at once."""
 
 MAX_TIME = timedelta(seconds=10)
-"""For planning: a shard's lease is three times as long, and its own tasks are due."""
+"""The limit for planning: a shard's lease is three times as long, and its own tasks are due."""
 
 _PAGE = 2000
 

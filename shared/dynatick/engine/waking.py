@@ -21,7 +21,7 @@ MAX_EARLY = timedelta(seconds=20)
 """A wake-up that comes earlier is sent again, instead of waiting in a process that costs."""
 
 MAX_LATE = timedelta(minutes=10)
-"""So long after its bucket, ticks have polled that: the wake-up is dropped."""
+"""A wake-up that comes later after its bucket is dropped: ticks have polled the bucket by then."""
 
 
 def wake(
@@ -87,7 +87,8 @@ class _Waking:
         return len(self.execution.in_flight) < self.execution.services.rules.threads
 
     def _claim(self, batch: Sequence[Due]) -> None:
-        """If the table doesn't answer, the coordinator raises that once everything in flight is recorded."""
+        """Claims tasks. If the table doesn't answer, the coordinator raises that once everything in flight is
+        recorded."""
         execution, services = self.execution, self.execution.services
         claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
         execution.report.due += len(batch)

@@ -21,7 +21,7 @@ from dynatick.errors import InvalidInput
 from dynatick.store.large import LARGE_VALUE, LargeItem
 
 MAX_ITEM_BYTES = 400 * 1024
-"""Of an item (DynamoDB quotas)."""
+"""The limit for an item (DynamoDB quotas)."""
 
 OWN_BYTES = 16 * 1024
 """Bytes that the interfaces keep free in an item for Dynatick's own attributes."""
@@ -30,7 +30,7 @@ MAX_DEPTH = 31
 """Nested lists and maps around a value; with the value itself, 32 levels (DynamoDB quotas)."""
 
 MAX_NAME_BYTES = 65_535
-"""Of the name of an attribute, or within a map (DynamoDB quotas)."""
+"""The limit for the name of an attribute, or within a map (DynamoDB quotas)."""
 
 Item = dict[str, dict[str, Any]]
 

@@ -15,7 +15,8 @@ import orjson
 
 LARGE_ITEM = 16 * 1024  # bytes, as all that follow
 LARGE_VALUE = 1024
-"""Of an attribute of a large item: smaller ones are decoded, and texts up to LARGE_ITEM, which may be keys."""
+"""The bytes of a large attribute in a large item: smaller ones are decoded, and texts up to LARGE_ITEM, which may be
+keys."""
 
 _LARGE_ANSWER = 256 * 1024  # to a batch: a smaller one is decoded as a whole, which is faster and takes some megabytes
 _LARGE_PAGE = 1536 * 1024  # of a query or a scan: DynamoDB's limit of 1 MB, which is somewhat more as JSON

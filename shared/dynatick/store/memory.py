@@ -60,7 +60,7 @@ class MemoryStore:
         }
 
     def put(self, row: Row) -> None:
-        """As DynamoDB's ``PutItem``: accepts any item, and replaces one with the same id."""
+        """Puts a row like DynamoDB's ``PutItem``: accepts any item, and replaces one with the same id."""
         item = encode(row)
         _check(item)
         with self._lock:

@@ -16,7 +16,7 @@ from dynatick.store.codec import decode, encode_value
 from dynatick.store.failures import is_too_large
 
 MAX_BYTES = 8192
-"""Of a statement's text (DynamoDB's API). A longer one would fail its whole batch."""
+"""The limit for a statement's text (DynamoDB's API). A longer one would fail its whole batch."""
 
 Statement = dict[str, Any]
 Answer = Mapping[str, Any]

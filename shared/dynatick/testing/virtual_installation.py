@@ -220,8 +220,8 @@ class VirtualInstallation:
         self._actions.failures.setdefault(self._actions.known(action), deque()).extend([with_] * times)
 
     def answer(self, action: str | TaskFunction[Any, Any, Any], function: Callable[[Any], object]) -> None:
-        """From now on, an action calls this function with the payload instead of doing its work: what it returns is the
-        result, and what it raises counts as in a handler. Raises InvalidInput."""
+        """Makes an action call this function with the payload instead of doing its work, from now on: what it returns
+        is the result, and what it raises counts as in a handler. Raises InvalidInput."""
         if not callable(function):
             raise InvalidInput("function", function, "expected a function of the payload")
         self._actions.answers[self._actions.known(action)] = function

@@ -17,7 +17,7 @@ RECURRING = "recurring"  # an occurrence of a schedule that is to come
 MISSED = "missed"  # an occurrence that was not made
 
 KINDS = ("completed", "cancelled", WAITING, SCHEDULED, RECURRING, MISSED, "failed")
-"""From the bottom of a bar to its top, where what matters is seen."""
+"""The parts of a bar from its bottom to its top, where what matters is seen."""
 
 WORDS = {
     "completed": "completed", "cancelled": "cancelled", WAITING: "due or running", SCHEDULED: "scheduled",

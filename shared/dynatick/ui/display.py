@@ -25,7 +25,7 @@ def instant(value: datetime | None) -> str:
 
 
 def machine(value: datetime) -> str:
-    """For ``<time datetime>`` and URLs."""
+    """Returns an instant for ``<time datetime>`` and URLs."""
     return format_instant(value)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 HOST = "127.0.0.1"
 PORT = 4580
-"""Of the pages, unless another is chosen."""
+"""The port of the pages, unless another is chosen."""
 
 _HOSTS = (HOST, "localhost")
 _READS = ("GET", "HEAD")

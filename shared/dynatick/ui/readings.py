@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 OPEN = "open"
-"""Of a task that has not ended."""
+"""The status of a task that has not ended."""
 
 _NO_ACTION = ""
 _AT_A_TIME = 2  # ranges that are read, each by several queries; so those that were asked for first come first

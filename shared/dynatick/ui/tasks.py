@@ -45,7 +45,7 @@ class Selection:
 
     @classmethod
     def of(cls, asked: Query, now: datetime) -> Selection:
-        """By the parameters ``bucket``, or ``from`` and ``to``, or ``last`` and ``next``. Raises InvalidInput."""
+        """Reads the parameters ``bucket``, or ``from`` and ``to``, or ``last`` and ``next``. Raises InvalidInput."""
         bucket = query.bucket(asked["bucket"]) if "bucket" in asked else None
         start = end = None
         if bucket is None:
@@ -68,7 +68,7 @@ class Selection:
 
     @property
     def scope(self) -> Mapping[str, Any]:
-        """As arguments of the client."""
+        """Returns arguments of the client."""
         return {"bucket": self.bucket} if self.bucket is not None else {"start": self.start, "end": self.end}
 
     @property
@@ -77,7 +77,7 @@ class Selection:
         return _CHANGEABLE.get(self.status or "", ())
 
     def fixed(self) -> Mapping[str, str]:
-        """As parameters of a URL, with instants instead of what is relative to now."""
+        """Returns parameters of a URL, with instants instead of times relative to now."""
         if self.bucket is not None:
             place = {"bucket": str(self.bucket)}
         else:

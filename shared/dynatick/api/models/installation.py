@@ -71,7 +71,7 @@ class Tick(OpenForm):
 
 
 class TickList(OpenForm):
-    """In order of time, then shard."""
+    """Ticks in order of time, then shard."""
 
     ticks: list[Tick]
     nextStart: str | None = Field(None, description="Where the range continues, if it was too much for one answer.")
