@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
+from types import ModuleType
 from typing import Any
 
+from dynatick.actions.registry import Registry
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
@@ -45,6 +47,20 @@ def a_context(task: Task | None = None, **values: Any) -> ActionContext:
         "deadline": NOW + timedelta(seconds=60), "schedule_id": task.schedule_id,
     }  # fmt: skip
     return ActionContext(**{**known, **values})
+
+
+def run(actions: Registry, action: str, payload: Any = None, **values: Any) -> Any:
+    """Runs a task of the action."""
+    task = a_task(payload, action=action, **values)
+    return actions.run(task, a_context(task))
+
+
+def a_module(text: str, **names: object) -> ModuleType:
+    """A module of this text, which has ``names`` as if they were imported."""
+    module = ModuleType("handlers_of_a_test")
+    vars(module).update(names)
+    exec(text, vars(module))
+    return module
 
 
 @dataclass
