@@ -572,9 +572,9 @@ def test_no_documented_policy_lets_a_caller_write_dynaticks_own_rows() -> None:
         assert bool(writes) == (section != "Read")
         for action in WRITES:
             for own in ("_dynatick#cursor#0", "_dynatick#reconcile", "_dynatick#tick#2026-12-31#12:00#0#0"):
-                assert not allows(section, action, "table", own)
-            assert allows(section, action, "table", SETTINGS_ID) == (section == "Operate"), "for pause and resume"
+                assert not allows(section, action, "TasksTable", own)
+            assert allows(section, action, "TasksTable", SETTINGS_ID) == (section == "Operate"), "for pause and resume"
             record = bucket_record_id(Bucket(0))
-            assert allows(section, action, "table", record) == (section == "Operate"), "for what is redriven"
-            assert allows(section, action, "table") == (action in writes)
-        assert allows(section, "dynamodb:GetItem", "table", SETTINGS_ID), "every client reads the settings"
+            assert allows(section, action, "TasksTable", record) == (section == "Operate"), "for what is redriven"
+            assert allows(section, action, "TasksTable") == (action in writes)
+        assert allows(section, "dynamodb:GetItem", "TasksTable", SETTINGS_ID), "every client reads the settings"
