@@ -18,6 +18,16 @@ from dynatick.engine.ports import ActionContext
 
 NOW = datetime(2026, 12, 31, 12, 0, 7, tzinfo=UTC)
 
+ARN = "arn:aws:{}:eu-west-1:123456789012:{}"
+PAYLOADS: dict[str, dict[str, Any]] = {  # one that each built-in action can use
+    "eventbridge": {"eventBusArn": ARN.format("events", "event-bus/orders")},
+    "lambda": {"functionArn": ARN.format("lambda", "function:report")},
+    "sns": {"topicArn": ARN.format("sns", "reminders"), "message": "It is time"},
+    "sqs": {"queueArn": ARN.format("sqs", "orders"), "message": {"n": 1}},
+    "stepfunctions": {"stateMachineArn": ARN.format("states", "stateMachine:onboarding")},
+    "webhook": {"url": "https://example.com/hook"},
+}
+
 
 class Clock:
     """A clock that stands still until it is put forward."""
