@@ -1,5 +1,6 @@
 """Tasks, contexts and servers for the tests of the actions."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from dynatick.actions.registry import Registry
@@ -71,6 +72,45 @@ def a_module(text: str, **names: object) -> ModuleType:
     vars(module).update(names)
     exec(text, vars(module))
     return module
+
+
+class SecretValues:
+    """A client of SSM and of Secrets Manager, with these values."""
+
+    meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+
+    def get_parameter(self, Name: str, WithDecryption: bool) -> dict[str, Any]:
+        assert WithDecryption
+        return {"Parameter": {"Value": self.values[Name]}}
+
+    def get_secret_value(self, SecretId: str) -> dict[str, Any]:
+        return {"SecretString": self.values[SecretId]}
+
+
+class Sqs:
+    """A client whose answers ``judge(body)`` decides: "ok", "fault", "busy" or "lost"."""
+
+    def __init__(self, judge: Callable[[Any], str] = lambda body: "ok") -> None:
+        self.judge = judge
+        self.calls: list[list[dict[str, Any]]] = []
+        self.taken: list[Any] = []  # bodies
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        assert QueueUrl == "https://sqs.example/1/own"
+        self.calls.append(Entries)
+        answer: dict[str, Any] = {"Successful": [], "Failed": []}
+        for entry in Entries:
+            body = json.loads(entry["MessageBody"])
+            verdict = self.judge(body)
+            if verdict == "ok":
+                self.taken.append(body)
+                answer["Successful"].append({"Id": entry["Id"]})
+            elif verdict != "lost":
+                answer["Failed"].append({"Id": entry["Id"], "SenderFault": verdict == "fault", "Code": "X"})
+        return {name: entries for name, entries in answer.items() if entries}
 
 
 @dataclass

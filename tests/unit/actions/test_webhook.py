@@ -6,13 +6,12 @@ import logging
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
-from types import SimpleNamespace
 
 import pytest
 from boto3.dynamodb.types import Binary
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
-from tests.unit.actions.support import NOW, a_context, a_server, a_task, a_webhook
+from tests.unit.actions.support import NOW, SecretValues, a_context, a_server, a_task, a_webhook
 
 from dynatick.actions.secret import Secrets
 from dynatick.actions.signing import signature
@@ -24,17 +23,8 @@ KEY = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER_KEY = "whsec_" + base64.b64encode(bytes(range(1, 33))).decode()
 
 
-class Parameters:
-    """A fake boto3 client of SSM."""
-
-    meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
-
-    def __init__(self, **values):
-        self.values = {f"/dynatick/{name}": value for name, value in values.items()}
-
-    def get_parameter(self, Name, WithDecryption):
-        assert WithDecryption
-        return {"Parameter": {"Value": self.values[Name]}}
+def stored(**values):
+    return SecretValues({f"/dynatick/{name}": value for name, value in values.items()})
 
 
 def webhook_with(parameters, now=NOW):
@@ -45,7 +35,7 @@ def webhook_with(parameters, now=NOW):
 
 def call(server, parameters=None, /, now=NOW, task=None, **payload):
     one = a_task({"url": server.url, **payload}, **(task or {}))
-    return webhook_with(parameters or Parameters(), now).run(one, a_context(one))
+    return webhook_with(parameters or stored(), now).run(one, a_context(one))
 
 
 def ssm(name, **more):
@@ -185,7 +175,7 @@ OTHER = "; expected 200, 204"
     ],
 )
 def test_the_status_decides_between_success_retry_and_failure(server, statuses, expected, error, message):
-    webhook = webhook_with(Parameters())
+    webhook = webhook_with(stored())
     server.body = b"" if error is None else SECRET.encode()
     task = a_task({"url": server.url} | ({} if expected is None else {"expectedStatuses": expected}))
     with a_server() as elsewhere:
@@ -224,7 +214,7 @@ def test_retry_after(server, header, seconds):
 
 
 def test_a_secret_can_be_a_url_or_a_part_of_it_or_of_a_header(server):
-    parameters = Parameters(hook=f"{server.url}?token={SECRET}", token=SECRET)
+    parameters = stored(hook=f"{server.url}?token={SECRET}", token=SECRET)
     call(server, parameters, url=ssm("hook"))
     call(server, parameters, url=ssm("token", prefix=f"{server.url}?key="))
     call(server, parameters, headers={"Authorization": ssm("token", prefix="Bearer ")})
@@ -239,7 +229,7 @@ def test_a_secret_can_be_a_url_or_a_part_of_it_or_of_a_header(server):
 )  # fmt: skip
 def test_no_message_contains_a_secret(server, payload, caplog):
     caplog.set_level(logging.DEBUG)
-    parameters = Parameters(
+    parameters = stored(
         url=f"ftp://{SECRET}", inside=f"https://127.1.2.3/{SECRET}", lines=f"{SECRET}\r\nB: c", long=SECRET * 2000,
         short=base64.b64encode(SECRET.encode()).decode(), blank=" ",
     )  # fmt: skip
@@ -256,14 +246,14 @@ def test_a_text_that_looks_like_a_reference_stays_text(server):
     """An end user's text must not fetch a secret."""
     text = "{{resolve:ssm:/dynatick/token}}"
     data = {"comment": text, "nested": ssm("token")}
-    call(server, Parameters(token=SECRET), data=data, headers={"X-Comment": text})
+    call(server, stored(token=SECRET), data=data, headers={"X-Comment": text})
     (request,) = server.requests
     assert (json.loads(request.body), request.headers["x-comment"]) == (data, text)
 
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_replaced_secret_is_fetched_and_the_task_retried(server, status):
-    parameters = Parameters(token=SECRET)
+    parameters = stored(token=SECRET)
     webhook = webhook_with(parameters)
     task = a_task({"url": server.url, "headers": {"Authorization": ssm("token")}})
     server.status = status
@@ -288,7 +278,7 @@ def verified(key, request):
 def test_a_signature_covers_the_body_and_is_not_the_users(server, payload):
     now = datetime.now(UTC)
     forged = {"webhook-id": "x", "Webhook-Signature": "v1,x", "webhook-timestamp": "1"}
-    call(server, Parameters(key=KEY), now=now, signingSecret={"ssm": "/dynatick/key"}, headers=forged, **payload)
+    call(server, stored(key=KEY), now=now, signingSecret={"ssm": "/dynatick/key"}, headers=forged, **payload)
     (request,) = server.requests
     verified(KEY, request)
     assert request.headers["webhook-id"] == request.headers["idempotency-key"]
@@ -301,7 +291,7 @@ def test_a_signature_covers_the_body_and_is_not_the_users(server, payload):
 
 
 def test_a_secret_with_two_keys_signs_with_both(server):
-    keys = Parameters(keys=f"{KEY} {OTHER_KEY}")
+    keys = stored(keys=f"{KEY} {OTHER_KEY}")
     call(server, keys, now=datetime.now(UTC), signingSecret={"ssm": "/dynatick/keys"})
     (request,) = server.requests
     assert verified(KEY, request) == verified(OTHER_KEY, request) == {}
