@@ -1,17 +1,15 @@
-"""The client, and the command line, on a real table: DynamoDB by moto, or the endpoint of --dynamodb-endpoint.
+"""The client on a real table: DynamoDB by moto, or the endpoint of --dynamodb-endpoint.
 
 The table is made from template.yaml. Scheduler and processor run in this process.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from datetime import timedelta
-from pathlib import Path
 
 import boto3
 import pytest
@@ -26,7 +24,6 @@ from dynatick import (
     TaskExists,
     TaskNotFound,
     TransitionRefused,
-    cli,
 )
 from dynatick.client import Changed, Inserted, TickView
 from dynatick.domain.buckets import Bucket, Grid
@@ -167,25 +164,3 @@ def test_a_missing_table_is_reported(store: DynamoStore) -> None:
     client = TaskClient.connect("no-such-table", endpoint_url=store._connection.connection.host)
     with pytest.raises(StoreError, match=r"not found|non-existent|not exist"):
         client.insert("x", delay_seconds=5)
-
-
-def test_the_command_line(store: DynamoStore, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    where = ["--table", store.table]
-    if (endpoint := store._connection.connection.host) is not None:
-        where += ["--endpoint-url", endpoint]
-
-    def run(*arguments: str) -> tuple[int, str]:
-        code = cli.run([*arguments, *where, "-o", "json"])
-        return code, capsys.readouterr().out
-
-    assert run("task", "add", "x", "--at", "2099-12-31#12:00", "--payload", '{"n": 1}')[0] == 0
-    assert run("task", "add", "x") == (5, "")
-    file = tmp_path / "tasks.ndjson"
-    file.write_text('{"taskId": "x"}\n{"taskId": "y", "taskDateTime": "2099-12-31#12:00"}\n')
-    code, output = run("task", "import", str(file))
-    assert (code, json.loads(output)) == (0, {"inserted": 1, "exists": 1, "refused": 0, "unknown": 0})
-    code, output = run("task", "list", "--bucket", "2099-12-31#12:00")
-    assert (code, [task["taskId"] for task in json.loads(output)["tasks"]]) == (0, ["y"])  # x waits for the scheduler
-    assert json.loads(run("task", "cancel", "x")[1])["status"] == "cancelled"
-    assert json.loads(run("task", "get", "y")[1])["status"] == "unscheduled"
-    assert run("task", "get", "z") == (4, "")

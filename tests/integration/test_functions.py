@@ -57,16 +57,6 @@ def test_a_malformed_row_does_not_hold_up_the_batch(deployed: Deployed) -> None:
     assert [deployed.row(name) for name in ("one", "bad", "two")] == rows
 
 
-def test_a_dead_letter_queue_that_is_gone_fails_no_record(deployed: Deployed) -> None:
-    deployed.table.put_item(Item={"taskId": "fine"})
-    deployed.table.put_item(Item={"taskId": "bad", "action": 7})
-    deployed.queue.delete()  # so that the rejection cannot be sent
-    assert deployed.settle() == {"batchItemFailures": []}
-    assert deployed.row("fine")["status"] == "scheduled"
-    assert "outcome" not in deployed.row("bad")
-    assert "action" in str(deployed.row("bad")["malformedReason"]), "a tick tries again"
-
-
 def test_an_event_without_a_time_is_refused(deployed: Deployed) -> None:
     with pytest.raises(ValueError, match=r"event\.time: None is not accepted; expected a scheduled event"):
         deployed.processor.handler({}, LambdaContext())

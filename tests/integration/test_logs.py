@@ -76,11 +76,14 @@ def test_the_findings_of_the_reconcile_stay_within_their_line(deployed: Deployed
 def test_events_and_faults_are_logged_with_metrics_and_without_payloads(
     deployed: Deployed, log: Callable[[], Lines], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    secret = {"password": "hunter2"}
-    deployed.table.put_item(Item={"taskId": IDS["new lines"], "action": 7, "payload": secret})
+    secret, malformed = {"password": "hunter2"}, IDS["new lines"]
+    deployed.table.put_item(Item={"taskId": malformed, "action": 7, "payload": secret})
     deployed.table.put_item(Item={"taskId": "fine", "payload": secret})
     deployed.queue.delete()  # so that the rejection cannot be sent
-    deployed.settle()
+    assert deployed.settle() == {"batchItemFailures": []}
+    assert deployed.row("fine")["status"] == "scheduled"
+    assert "outcome" not in deployed.row(malformed)
+    assert "action" in str(deployed.row(malformed)["malformedReason"]), "a tick tries again"
     deployed.tick(datetime.now(UTC))
     assert {"batch_ended", "dead_letters_unsent", "pass_ended"} <= {line.get("action") for line in log()}
     written = capsys.readouterr().out

@@ -13,7 +13,6 @@ from moto import mock_aws
 from tests.unit.actions.support import Sqs
 
 from dynatick.actions.dead_letter import MAX_BATCH_BYTES, MAX_BODY_BYTES, NoDeadLetters, QueueDeadLetters, message_of
-from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.engine.ports import DeadLetter
 
 ROW = {
@@ -171,10 +170,3 @@ def test_without_a_queue_nothing_is_lost_and_one_warning_is_logged(caplog):
     assert letters.send([a_letter(), a_letter()]) == [True, True]
     assert letters.send([a_letter()]) == [True]
     assert [record.action for record in caplog.records] == ["no_dead_letter_queue"]
-
-
-def test_in_memory():
-    letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "t-1")
-    assert letters.send([a_letter("t-0"), a_letter("t-1")]) == [True, False]
-    assert [letter.row["taskId"] for letter in letters.letters] == ["t-0"]
-    assert MemoryDeadLetters().send([a_letter()]) == [True]
