@@ -67,14 +67,8 @@ class Deployed:
 
     def drained_through(self, minute: int) -> None:
         """Puts the cursor as it is after the tick of that minute."""
-        cursor = Cursor(
-            shard=0,
-            closed_through=minute,
-            drained_through=minute,
-            polled_through=minute,
-            checkpoint=minute,
-            checkpoint_at=EPOCH,
-        )
+        through = dict.fromkeys(("closed_through", "drained_through", "polled_through", "checkpoint"), minute)
+        cursor = Cursor(shard=0, checkpoint_at=EPOCH, **through)
         self.table.put_item(Item={"taskId": cursor_id(0), **cursor.to_row()})
 
     def request(self, method: str, path: str, body: object = None, query: str = "", **headers: str) -> dict[str, Any]:

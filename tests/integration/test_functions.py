@@ -1,4 +1,4 @@
-"""The two functions as Lambda calls them, on moto: their environment, their events, their answers, their logs."""
+"""Scheduler and processor as Lambda calls them, on moto: their environment, their events, their answers."""
 
 from __future__ import annotations
 
@@ -11,23 +11,32 @@ from tests.integration.deployed import Deployed, LambdaContext
 from dynatick.domain.buckets import Bucket, minute_of
 
 
-def test_a_row_without_attributes_is_placed_and_run(deployed: Deployed) -> None:
+def test_rows_without_attributes_and_of_handlers_are_placed_and_run(deployed: Deployed) -> None:
     now = datetime.now(UTC)
-    deployed.table.put_item(Item={"taskId": "bare", "payload": {"b": b"\x00\xff", "n": 1}})
+    rows = {
+        "bare": {"payload": {"b": b"\x00\xff", "n": 1}},
+        "good": {"action": "send-reminder", "payload": {"to": "a@b.c", "text": "hello"}},
+        "unfit": {"action": "send-reminder", "payload": {"to": 1}},
+    }
+    for name, row in rows.items():
+        deployed.table.put_item(Item={"taskId": name, **row})
     assert deployed.settle() == {"batchItemFailures": []}
-    row = deployed.row("bare")
-    assert row["status"] == "scheduled"
-    assert row["action"] == "log"
-    bucket = Bucket.parse(row["taskDateTime"])
-    assert bucket.minute > minute_of(now)
-    deployed.table.update_item(  # as if its time had come: the processor refuses ticks that lie ahead
-        Key={"taskId": "bare"},
-        UpdateExpression="SET taskDateTime = :b",
-        ExpressionAttributeValues={":b": str(Bucket(minute_of(now)))},
-    )
+    for name in rows:
+        row = deployed.row(name)
+        assert (row["status"], row["action"]) == ("scheduled", rows[name].get("action", "log"))
+        assert Bucket.parse(row["taskDateTime"]).minute > minute_of(now)
+        deployed.table.update_item(  # as if its time had come: the processor refuses ticks that lie ahead
+            Key={"taskId": name},
+            UpdateExpression="SET taskDateTime = :b",
+            ExpressionAttributeValues={":b": str(Bucket(minute_of(now)))},
+        )
     deployed.drained_through(minute_of(now) - 1)
     deployed.tick(now)
-    assert deployed.row("bare")["outcome"] == "completed"
+    assert {name: deployed.row(name)["outcome"] for name in rows} == {
+        "bare": "completed", "good": "completed", "unfit": "failed",
+    }  # fmt: skip
+    assert deployed.row("good")["result"] == {"characters": 5}
+    assert "payload.text" in deployed.row("unfit")["error"]
 
 
 def test_a_malformed_row_does_not_hold_up_the_batch(deployed: Deployed) -> None:
@@ -46,47 +55,6 @@ def test_a_malformed_row_does_not_hold_up_the_batch(deployed: Deployed) -> None:
     rows = [deployed.row(name) for name in ("one", "bad", "two")]
     deployed.settle()  # the same records once more change nothing (failure mode 16)
     assert [deployed.row(name) for name in ("one", "bad", "two")] == rows
-
-
-def test_a_dead_letter_queue_that_is_gone_fails_no_record(deployed: Deployed) -> None:
-    deployed.table.put_item(Item={"taskId": "fine"})
-    deployed.table.put_item(Item={"taskId": "bad", "action": 7})
-    deployed.queue.delete()  # so that the rejection cannot be sent
-    answer = deployed.scheduler.handler(deployed.stream(), LambdaContext("scheduler"))
-    assert answer == {"batchItemFailures": []}
-    assert deployed.row("fine")["status"] == "scheduled"
-    assert "outcome" not in deployed.row("bad")
-    assert "action" in str(deployed.row("bad")["malformedReason"]), "a tick tries again"
-
-
-def test_a_handler_runs_with_its_typed_payload(deployed: Deployed) -> None:
-    now = datetime.now(UTC)
-    deployed.drained_through(minute_of(now) - 1)
-    bucket = str(Bucket(minute_of(now)))
-    for name, payload in {"good": {"to": "a@b.c", "text": "hello"}, "unfit": {"to": 1}}.items():
-        deployed.table.put_item(
-            Item={
-                "taskId": name, "taskDateTime": bucket, "action": "send-reminder", "payload": payload,
-                "status": "scheduled", "attempt": 0, "run": 1,
-            }
-        )  # fmt: skip
-    deployed.tick(now)
-    assert deployed.row("good")["result"] == {"characters": 5}
-    assert deployed.row("unfit")["outcome"] == "failed"
-    assert "payload.text" in deployed.row("unfit")["error"]
-
-
-def test_each_event_logs_its_action_and_metrics(
-    deployed: Deployed, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    deployed.table.put_item(Item={"taskId": "secret", "payload": {"password": "hunter2"}})
-    deployed.settle()
-    deployed.tick(datetime.now(UTC))
-    assert {"batch_ended", "pass_ended"} <= {getattr(record, "action", None) for record in caplog.records}
-    written = capsys.readouterr().out
-    metrics = {key for line in written.splitlines() if '"_aws"' in line for key in json.loads(line)}
-    assert {"Records", "TickAge"} <= metrics
-    assert "hunter2" not in written + str([vars(record) for record in caplog.records])
 
 
 def test_an_event_without_a_time_is_refused(deployed: Deployed) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,34 +25,30 @@ IDS = {
 }
 
 
-@dataclass
-class Written:
-    """The output of the functions."""
+Lines = list[Mapping[str, Any]]
 
-    stream: io.StringIO = field(default_factory=io.StringIO)
 
-    @property
-    def lines(self) -> list[Mapping[str, Any]]:
-        """Line by line, as CloudWatch splits it."""
-        out = self.stream.getvalue()
+@pytest.fixture
+def log(deployed: Deployed) -> Callable[[], Lines]:
+    """Returns the output of the functions line by line, as CloudWatch splits it."""
+    stream = io.StringIO()
+    for function in (deployed.scheduler, deployed.processor):
+        for handler in function.logger.handlers:
+            if type(handler) is logging.StreamHandler:
+                handler.setStream(stream)
+
+    def lines() -> Lines:
+        out = stream.getvalue()
         assert out.isascii() and all(line.isprintable() for line in out.splitlines())
         lines = [json.loads(line) for line in out.split("\n") if line]
         assert all(isinstance(line, dict) for line in lines)
         return lines
 
-
-@pytest.fixture
-def log(deployed: Deployed) -> Written:
-    written = Written()
-    for function in (deployed.scheduler, deployed.processor):
-        for handler in function.logger.handlers:
-            if type(handler) is logging.StreamHandler:
-                handler.setStream(written.stream)
-    return written
+    return lines
 
 
 @pytest.mark.parametrize("name", IDS)
-def test_ids_and_actions_stay_within_their_line(deployed: Deployed, log: Written, name: str) -> None:
+def test_ids_and_actions_stay_within_their_line(deployed: Deployed, log: Callable[[], Lines], name: str) -> None:
     task_id, now = IDS[name], datetime.now(UTC)
     deployed.drained_through(minute_of(now) - 1)
     row = {"taskDateTime": str(Bucket(minute_of(now))), "status": "scheduled", "attempt": 0, "run": 1}
@@ -62,7 +57,7 @@ def test_ids_and_actions_stay_within_their_line(deployed: Deployed, log: Written
     deployed.table.put_item(Item={"taskId": f"{task_id}?", "action": {"un": "fit"}})
     deployed.settle()
     deployed.tick(now)
-    lines = log.lines
+    lines = log()
     assert [line["task_id"] for line in lines if line.get("action") == "task_logged"] == [task_id]
     assert {"batch_ended", "pass_ended"} <= {line.get("action") for line in lines}
     assert not [line for line in lines if line.get("action") == "forged" or line.get("level") == "CRITICAL"]
@@ -70,18 +65,28 @@ def test_ids_and_actions_stay_within_their_line(deployed: Deployed, log: Written
     assert deployed.row("of no action")["error"].isprintable()
 
 
-def test_the_findings_of_the_reconcile_stay_within_their_line(deployed: Deployed, log: Written) -> None:
+def test_the_findings_of_the_reconcile_stay_within_their_line(deployed: Deployed, log: Callable[[], Lines]) -> None:
     for task_id in IDS.values():
         deployed.table.put_item(Item={"taskId": task_id})
     deployed.processor.handler({"dynatick": {"reconcile": True}}, LambdaContext())
-    (line,) = [line for line in log.lines if line.get("action") == "reconcile_ended"]
+    (line,) = [line for line in log() if line.get("action") == "reconcile_ended"]
     assert sorted(line["examples"]) == sorted(f"{task_id}: it was never normalised" for task_id in IDS.values())
 
 
-def test_faults_are_logged_without_their_cause(deployed: Deployed, log: Written) -> None:
-    deployed.table.put_item(Item={"taskId": IDS["new lines"], "action": 7, "payload": {"password": "hunter2"}})
+def test_events_and_faults_are_logged_with_metrics_and_without_payloads(
+    deployed: Deployed, log: Callable[[], Lines], capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret, malformed = {"password": "hunter2"}, IDS["new lines"]
+    deployed.table.put_item(Item={"taskId": malformed, "action": 7, "payload": secret})
+    deployed.table.put_item(Item={"taskId": "fine", "payload": secret})
     deployed.queue.delete()  # so that the rejection cannot be sent
-    deployed.settle()
-    lines = log.lines
-    assert {"batch_ended", "dead_letters_unsent"} <= {line.get("action") for line in lines}
-    assert "hunter2" not in json.dumps(lines)
+    assert deployed.settle() == {"batchItemFailures": []}
+    assert deployed.row("fine")["status"] == "scheduled"
+    assert "outcome" not in deployed.row(malformed)
+    assert "action" in str(deployed.row(malformed)["malformedReason"]), "a tick tries again"
+    deployed.tick(datetime.now(UTC))
+    assert {"batch_ended", "dead_letters_unsent", "pass_ended"} <= {line.get("action") for line in log()}
+    written = capsys.readouterr().out
+    metrics = {key for line in written.splitlines() if '"_aws"' in line for key in json.loads(line)}
+    assert {"Records", "TickAge"} <= metrics
+    assert "hunter2" not in written + json.dumps(log())

@@ -1,5 +1,6 @@
 """Tasks, contexts and servers for the tests of the actions."""
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +9,25 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ssl import SSLContext
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from dynatick.actions.registry import Registry
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 
 NOW = datetime(2026, 12, 31, 12, 0, 7, tzinfo=UTC)
+
+ARN = "arn:aws:{}:eu-west-1:123456789012:{}"
+PAYLOADS: dict[str, dict[str, Any]] = {  # one that each built-in action can use
+    "eventbridge": {"eventBusArn": ARN.format("events", "event-bus/orders")},
+    "lambda": {"functionArn": ARN.format("lambda", "function:report")},
+    "sns": {"topicArn": ARN.format("sns", "reminders"), "message": "It is time"},
+    "sqs": {"queueArn": ARN.format("sqs", "orders"), "message": {"n": 1}},
+    "stepfunctions": {"stateMachineArn": ARN.format("states", "stateMachine:onboarding")},
+    "webhook": {"url": "https://example.com/hook"},
+}
 
 
 class Clock:
@@ -45,6 +58,59 @@ def a_context(task: Task | None = None, **values: Any) -> ActionContext:
         "deadline": NOW + timedelta(seconds=60), "schedule_id": task.schedule_id,
     }  # fmt: skip
     return ActionContext(**{**known, **values})
+
+
+def run(actions: Registry, action: str, payload: Any = None, **values: Any) -> Any:
+    """Runs a task of the action."""
+    task = a_task(payload, action=action, **values)
+    return actions.run(task, a_context(task))
+
+
+def a_module(text: str, **names: object) -> ModuleType:
+    """A module of this text, which has ``names`` as if they were imported."""
+    module = ModuleType("handlers_of_a_test")
+    vars(module).update(names)
+    exec(text, vars(module))
+    return module
+
+
+class SecretValues:
+    """A client of SSM and of Secrets Manager, with these values."""
+
+    meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_: None))
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.values = values
+
+    def get_parameter(self, Name: str, WithDecryption: bool) -> dict[str, Any]:
+        assert WithDecryption
+        return {"Parameter": {"Value": self.values[Name]}}
+
+    def get_secret_value(self, SecretId: str) -> dict[str, Any]:
+        return {"SecretString": self.values[SecretId]}
+
+
+class Sqs:
+    """A client whose answers ``judge(body)`` decides: "ok", "fault", "busy" or "lost"."""
+
+    def __init__(self, judge: Callable[[Any], str] = lambda body: "ok") -> None:
+        self.judge = judge
+        self.calls: list[list[dict[str, Any]]] = []
+        self.taken: list[Any] = []  # bodies
+
+    def send_message_batch(self, *, QueueUrl: str, Entries: list[dict[str, Any]]) -> dict[str, Any]:
+        assert QueueUrl == "https://sqs.example/1/own"
+        self.calls.append(Entries)
+        answer: dict[str, Any] = {"Successful": [], "Failed": []}
+        for entry in Entries:
+            body = json.loads(entry["MessageBody"])
+            verdict = self.judge(body)
+            if verdict == "ok":
+                self.taken.append(body)
+                answer["Successful"].append({"Id": entry["Id"]})
+            elif verdict != "lost":
+                answer["Failed"].append({"Id": entry["Id"], "SenderFault": verdict == "fault", "Code": "X"})
+        return {name: entries for name, entries in answer.items() if entries}
 
 
 @dataclass

@@ -142,21 +142,11 @@ def test_a_batch_is_no_larger_than_a_call_may_be() -> None:
 
 
 def test_targets_do_not_share_calls() -> None:
-    seen: dict[str, set[int]] = {"a": set(), "b": set()}
-
-    def put(number: int) -> None:
-        target = "ab"[number % 2]
-
-        def send(entries: Sequence[int]) -> list[object]:
-            seen[target].update(entries)
-            return [None] * len(entries)
-
-        batches.put(target, number, 1, send)
-
-    batches = Batcher()
+    batches, targets = Batcher(), {"a": Target(), "b": Target()}
     with ThreadPoolExecutor(20) as pool:
-        list(pool.map(put, range(200)))
-    assert seen == {"a": set(range(0, 200, 2)), "b": set(range(1, 200, 2))}
+        list(pool.map(lambda n: batches.put("ab"[n % 2], n, 1, targets["ab"[n % 2]].send), range(200)))
+    sent = {name: sorted(n for call in target.calls for n in call) for name, target in targets.items()}
+    assert sent == {"a": list(range(0, 200, 2)), "b": list(range(1, 200, 2))}
 
 
 def test_an_entry_without_an_answer_counts_as_not_sent() -> None:

@@ -5,10 +5,10 @@ import logging
 import sys
 from decimal import Decimal
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from tests.unit.actions.support import NOW, a_context, a_task
+from boto3.dynamodb.types import Binary
+from tests.unit.actions.support import NOW, a_module, a_task, run
 
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings
@@ -17,55 +17,36 @@ from dynatick.settings import Settings
 from dynatick.wiring import build_processor
 
 PROCESSOR = Path(__file__).parents[3] / "functions" / "processor"
-
-
-@pytest.fixture
-def actions(monkeypatch):
-    monkeypatch.syspath_prepend(PROCESSOR)
-    importlib.invalidate_caches()
-    return build_actions(handlers_module="handlers", clock=lambda: NOW)
-
-
-def run(actions, name, payload, **values):
-    task = a_task(payload, action=name, **values)
-    return actions.run(task, a_context(task))
-
-
-def test_built_in_kinds_and_handlers_are_in_one_namespace(actions):
-    assert actions.names() == ["log", "rehearse", "send-reminder", "webhook"]
-
-
-def test_without_a_module_there_are_the_built_in_kinds():
-    assert build_actions(handlers_module=None, clock=lambda: NOW).names() == ["log", "webhook"]
-
-
-def test_a_handler_cannot_take_a_built_in_kinds_name(tmp_path, monkeypatch):
-    (tmp_path / "handlers_called_log.py").write_text("from dynatick import task\n@task('log')\ndef log(payload): ...\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigurationError, match="'log' is there twice"):
-        build_actions(handlers_module="handlers_called_log", clock=lambda: NOW)
-
-
-HANDLERS = """
+TIMED = a_module("""
 from dynatick import task
 @task("slow", timeout_seconds=60)
 def slow(payload): ...
 @task("quick")
 def quick(payload): ...
-"""
+""")
+
+
+def build(module=None, **options):
+    return build_actions(handlers_module=module, clock=lambda: NOW, **options)
 
 
 @pytest.fixture
-def timed(monkeypatch):
-    """The name of a module of handlers of which one declares a timeout."""
-    monkeypatch.setitem(sys.modules, "handlers_with_timeouts", module := ModuleType("handlers_with_timeouts"))
-    exec(HANDLERS, module.__dict__)
-    return module.__name__
+def actions(monkeypatch):
+    """With the example handlers."""
+    monkeypatch.syspath_prepend(PROCESSOR)
+    importlib.invalidate_caches()
+    return build("handlers")
 
 
-def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(timed):
-    settings = ActionSettings(rate_limits=("slow=1/s",))
-    actions = build_actions(handlers_module=timed, clock=lambda: NOW, settings=settings)
+def test_built_in_kinds_and_handlers_are_in_one_namespace(actions):
+    assert actions.names() == ["log", "rehearse", "send-reminder", "webhook"]
+    assert build().names() == ["log", "webhook"]
+    with pytest.raises(ConfigurationError, match="'log' is there twice"):
+        build(a_module("from dynatick import task\n@task('log')\ndef log(payload): ...\n"))
+
+
+def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler():
+    actions = build(TIMED, settings=ActionSettings(rate_limits=("slow=1/s",)))
     assert actions.timeout_seconds(a_task({}, action="slow")) == 60
     assert actions.timeout_seconds(a_task({}, action="slow", timeout_seconds=5)) == 5
     assert actions.timeout_seconds(a_task({}, action="quick", timeout_seconds=5)) == 5
@@ -73,26 +54,17 @@ def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler(timed):
         assert actions.timeout_seconds(a_task({}, action=action)) is None
 
 
-def test_a_handler_that_takes_longer_than_the_processor_may_run_is_refused(timed):
+def test_a_processor_whose_handler_takes_longer_than_it_may_run_does_not_start(monkeypatch):
+    monkeypatch.setitem(sys.modules, TIMED.__name__, TIMED)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    environment = {"DYNATICK_TABLE": "tasks", "DYNATICK_HANDLERS_MODULE": TIMED.__name__,
+                   "AWS_LAMBDA_FUNCTION_NAME": "processor"}  # fmt: skip
     with pytest.raises(ConfigurationError) as refused:
-        build_actions(handlers_module=timed, clock=lambda: NOW, max_timeout_seconds=52)
+        build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "60"}))
     assert str(refused.value) == (
         "handler slow: has a timeout_seconds of 60; expected at most 52, as long as an attempt can take here "
         "(the parameter ProcessorTimeoutSeconds)"
     )
-    actions = build_actions(handlers_module=timed, clock=lambda: NOW, max_timeout_seconds=60)
-    assert "slow" in actions.names()
-
-
-def test_the_processor_refuses_it_when_it_starts(timed, monkeypatch):
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    environment = {
-        "DYNATICK_TABLE": "tasks",
-        "DYNATICK_HANDLERS_MODULE": timed,
-        "AWS_LAMBDA_FUNCTION_NAME": "processor",
-    }
-    with pytest.raises(ConfigurationError, match="handler slow: has a timeout_seconds of 60; expected at most 52"):
-        build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "60"}))
     built = build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "120"}))
     assert built.rules.max_timeout_seconds == 112
 
@@ -105,16 +77,23 @@ def test_the_processor_refuses_it_when_it_starts(timed, monkeypatch):
         ({"timeoutSeconds": Decimal("2.5")}, 4),
         ({"timeoutSeconds": 60}, 53),  # it makes do with what the invocation has
         ({"timeoutSeconds": 10**400}, 53),
-        ({"timeoutSeconds": -5}, 1),
-        ({"timeoutSeconds": "x"}, 1),
-        ({"timeoutSeconds": Decimal("NaN")}, 1),
-        ({"timeoutSeconds": Decimal("Infinity")}, 1),
+        *(({"timeoutSeconds": wrong}, 1) for wrong in (-5, "x", Decimal("NaN"), Decimal("Infinity"))),
     ],
 )
 def test_a_webhook_takes_as_long_as_its_request_may(payload, seconds):
-    actions = build_actions(handlers_module=None, clock=lambda: NOW, max_timeout_seconds=53)
+    actions = build(max_timeout_seconds=53)
     assert actions.timeout_seconds(a_task(payload, action="webhook")) == seconds
     assert actions.timeout_seconds(a_task(payload, action="webhook", timeout_seconds=7)) == 7
+
+
+@pytest.mark.parametrize("payload", [{}, {"b": Binary(b"hunter2"), "s": {"hunter2"}}, {"odd": object()}])
+def test_log_writes_one_line_with_ids_and_without_payload(payload, caplog):
+    caplog.set_level(logging.INFO, "dynatick.actions")
+    assert run(build(), "log", payload, task_id="t-7", attempt=2) is None
+    (record,) = caplog.records
+    assert record.getMessage() == record.action == "task_logged"
+    assert (record.task_id, record.attempt, record.due_at) == ("t-7", 2, "2026-12-31T11:59:30Z")
+    assert "hunter2" not in str(record.__dict__)
 
 
 def test_send_reminder(actions, caplog):
@@ -124,16 +103,12 @@ def test_send_reminder(actions, caplog):
     (record,) = caplog.records
     assert (record.action, record.task_id, record.idempotency_key) == ("reminder_due", "t-5", "t-5#1")
     assert "ann@example.com" not in str(record.__dict__)
-
-
-@pytest.mark.parametrize(
-    ("payload", "message"),
-    [({"to": "ann"}, "payload.text: Field required"), ({"to": "ann", "text": "hello"}, "to: expected a mail address")],
-)
-def test_send_reminder_fails_for_good(actions, payload, message):
-    with pytest.raises(PermanentError) as caught:
-        run(actions, "send-reminder", payload)
-    assert str(caught.value) == message
+    for payload, message in (
+        ({"to": "ann"}, "payload.text: Field required"),
+        ({"to": "ann", "text": "hello"}, "to: expected a mail address"),
+    ):
+        with pytest.raises(PermanentError, match=f"^{message}$"):
+            run(actions, "send-reminder", payload)
 
 
 def test_rehearse(actions):
@@ -142,14 +117,3 @@ def test_rehearse(actions):
         run(actions, "rehearse", payload, attempt=2)
     assert caught.value.retry_after == 30
     assert run(actions, "rehearse", payload, attempt=3) == {"attempts": 3}
-
-
-@pytest.mark.parametrize("action", ["eventbridge", "lambda", "sns", "sqs", "stepfunctions"])
-def test_each_action_for_an_aws_service_is_loaded_for_its_first_task(action):
-    allowed = ("arn:aws:any:*:*:*",)
-    settings = ActionSettings(
-        topics=allowed, queues=allowed, event_buses=allowed, functions=allowed, state_machines=allowed
-    )
-    actions = build_actions(handlers_module=None, clock=lambda: NOW, settings=settings)
-    with pytest.raises(PermanentError, match="Field required"):
-        run(actions, action, {})

@@ -10,9 +10,9 @@ import pytest
 from boto3.dynamodb.types import Binary
 from botocore.exceptions import ClientError, EndpointConnectionError
 from moto import mock_aws
+from tests.unit.actions.support import Sqs
 
 from dynatick.actions.dead_letter import MAX_BATCH_BYTES, MAX_BODY_BYTES, NoDeadLetters, QueueDeadLetters, message_of
-from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.engine.ports import DeadLetter
 
 ROW = {
@@ -28,29 +28,6 @@ def a_letter(task_id="t-1", **values):
     known = {"attempt": 4, "error": "gone", "failed_at": datetime(2026, 12, 31, 12, 1, tzinfo=UTC)}
     row = {**ROW, "taskId": task_id, **values.pop("row", {})}
     return DeadLetter(row=row, **{**known, **values})
-
-
-class Queue:
-    """A client whose answers ``judge(id, body)`` decides: "ok", "fault", "busy" or "lost"."""
-
-    def __init__(self, judge=lambda task_id, body: "ok"):
-        self.judge = judge
-        self.calls = []
-        self.taken = []
-
-    def send_message_batch(self, *, QueueUrl, Entries):
-        self.calls.append(Entries)
-        answer = {"Successful": [], "Failed": []}
-        for entry in Entries:
-            body = json.loads(entry["MessageBody"])
-            verdict = self.judge(body["taskId"], body)
-            if verdict == "ok":
-                self.taken.append(body)
-                answer["Successful"].append({"Id": entry["Id"]})
-            elif verdict != "lost":
-                fault = verdict == "fault"
-                answer["Failed"].append({"Id": entry["Id"], "SenderFault": fault, "Code": "X"})
-        return {name: entries for name, entries in answer.items() if entries}
 
 
 def test_the_message():
@@ -94,19 +71,24 @@ def test_a_malformed_row_makes_a_message():
     assert json.loads(body)["run"] == "NaN"
 
 
+def send(letters, judge=lambda body: "ok"):
+    """The client that the letters were sent with, and for each letter whether it was sent."""
+    queue = Sqs(judge)
+    return queue, QueueDeadLetters(queue, "https://sqs.example/1/own").send(letters)
+
+
 def test_sends_in_tens_and_reports_in_order():
-    queue = Queue()
-    assert QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(23)]) == [True] * 23
+    queue, sent = send([a_letter(f"t-{n}") for n in range(23)])
+    assert sent == [True] * 23
     assert [len(call) for call in queue.calls] == [10, 10, 3]
     assert [body["taskId"] for body in queue.taken] == [f"t-{n}" for n in range(23)]
     assert queue.calls[0][0]["MessageAttributes"] == {"action": {"DataType": "String", "StringValue": "webhook"}}
 
 
 def test_a_call_is_never_larger_than_sqs_accepts():
-    queue = Queue()
     sizes = [100_000, 100_000, 100_000, 240_000, 10, 20_000, 260_000, 5]
-    letters = [a_letter(f"t-{n}", row={"payload": {"x": "a" * size}}) for n, size in enumerate(sizes)]
-    assert all(QueueDeadLetters(queue, "url").send(letters))
+    queue, sent = send([a_letter(f"t-{n}", row={"payload": {"x": "a" * size}}) for n, size in enumerate(sizes)])
+    assert all(sent)
     for call in queue.calls:
         assert sum(len(entry["MessageBody"]) + 100 for entry in call) <= MAX_BATCH_BYTES
     assert len(queue.calls) == 3
@@ -114,36 +96,34 @@ def test_a_call_is_never_larger_than_sqs_accepts():
 
 @pytest.mark.parametrize("action", ["", "größe", "a\x00b", None, {"a": 1}])
 def test_an_action_that_no_attribute_accepts_is_in_the_body_only(action):
-    queue = Queue()
-    QueueDeadLetters(queue, "url").send([a_letter(row={"action": action})])
+    queue, _ = send([a_letter(row={"action": action})])
     assert "MessageAttributes" not in queue.calls[0][0]
 
 
 def test_a_refused_message_is_sent_once_more():
     seen = set()
 
-    def judge(task_id, body):
-        first = task_id not in seen
-        seen.add(task_id)
-        return "busy" if first and task_id in {"t-3", "t-11"} else "ok"
+    def judge(body):
+        first = body["taskId"] not in seen
+        seen.add(body["taskId"])
+        return "busy" if first and body["taskId"] in {"t-3", "t-11"} else "ok"
 
-    queue = Queue(judge)
-    assert all(QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(12)]))
+    queue, sent = send([a_letter(f"t-{n}") for n in range(12)], judge)
+    assert all(sent)
     assert [len(call) for call in queue.calls] == [10, 2, 2]
     assert all("payload" in body for body in queue.taken)
 
 
 @pytest.mark.parametrize("verdict", ["busy", "lost"])
 def test_a_message_that_is_refused_twice_or_gets_no_answer_counts_as_not_sent(verdict, caplog):
-    queue = Queue(lambda task_id, body: verdict if task_id == "t-1" else "ok")
-    sent = QueueDeadLetters(queue, "url").send([a_letter(f"t-{n}") for n in range(3)])
+    _, sent = send([a_letter(f"t-{n}") for n in range(3)], lambda body: verdict if body["taskId"] == "t-1" else "ok")
     assert sent == [True, False, True]
     assert [(record.action, record.task_id) for record in caplog.records] == [("dead_letter_refused", "t-1")]
 
 
 def test_a_message_at_fault_is_sent_again_without_its_payload():
-    queue = Queue(lambda task_id, body: "fault" if "payload" in body else "ok")
-    assert QueueDeadLetters(queue, "url").send([a_letter()]) == [True]
+    queue, sent = send([a_letter()], lambda body: "fault" if "payload" in body else "ok")
+    assert sent == [True]
     assert queue.taken[0]["payloadOmitted"] == OMITTED
     assert queue.taken[0]["run"] == 2
 
@@ -153,25 +133,20 @@ def test_a_message_at_fault_is_sent_again_without_its_payload():
     [ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch"), EndpointConnectionError(endpoint_url="x")],
 )
 def test_an_error_of_the_sdk_fails_only_its_call(error, caplog):
-    def judge(task_id, body):
-        if task_id == "t-2":
+    def judge(body):
+        if body["taskId"] == "t-2":
             raise error
         return "ok"
 
-    letters = [a_letter(f"t-{n}") for n in range(12)]
-    sent = QueueDeadLetters(Queue(judge), "url").send(letters)
+    _, sent = send([a_letter(f"t-{n}") for n in range(12)], judge)
     assert sent == [False] * 10 + [True] * 2
     (record,) = caplog.records
     assert (record.action, record.count) == ("dead_letters_unsent", 10)
 
 
-@pytest.fixture
-def sqs():
-    with mock_aws():
-        yield boto3.client("sqs", region_name="us-east-1")
-
-
-def test_on_sqs(sqs):
+@mock_aws
+def test_on_sqs():
+    sqs = boto3.client("sqs", region_name="us-east-1")
     url = sqs.create_queue(QueueName="dead")["QueueUrl"]
     sizes = [0, 100_000, 200_000, 300_000, *[0] * 9]
     letters = [a_letter(f"t-{n}", row={"payload": {"x": "é" * (size // 6)}}) for n, size in enumerate(sizes)]
@@ -195,10 +170,3 @@ def test_without_a_queue_nothing_is_lost_and_one_warning_is_logged(caplog):
     assert letters.send([a_letter(), a_letter()]) == [True, True]
     assert letters.send([a_letter()]) == [True]
     assert [record.action for record in caplog.records] == ["no_dead_letter_queue"]
-
-
-def test_in_memory():
-    letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "t-1")
-    assert letters.send([a_letter("t-0"), a_letter("t-1")]) == [True, False]
-    assert [letter.row["taskId"] for letter in letters.letters] == ["t-0"]
-    assert MemoryDeadLetters().send([a_letter()]) == [True]

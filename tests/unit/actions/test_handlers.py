@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from boto3.dynamodb.types import Binary
 from pydantic import BaseModel, Field, field_validator
-from tests.unit.actions.support import NOW, a_context, a_task
+from tests.unit.actions.support import NOW, a_context, a_module, a_task
 from typing_extensions import TypedDict
 
 from dynatick.actions import handlers as handlers_module
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
     from somewhere import Unknown
 
 
-def run(function, payload=None, permanent=(), **values):
+def run(function, payload=None, permanent=(), arounds=(), **values):
     one = a_task(payload, **values)
-    return Handler("x", function, permanent).run(one, a_context(one))
+    return Handler("x", function, permanent, around=arounds).run(one, a_context(one))
 
 
 def raises(error):
@@ -62,18 +64,10 @@ class Line(BaseModel):
     count: int
 
 
-RAW = {"n": Decimal("3"), "f": Decimal("0.5"), "b": Binary(b"\x00"), "s": {"x"}, "list": [{"n": Decimal("1")}]}
-PLAIN = {"n": 3, "f": 0.5, "b": b"\x00", "s": {"x"}, "list": [{"n": 1}]}
-
-
-def as_object(payload: object) -> Unknown:
-    return payload
-
-
 def typed(kind=None):
     """A handler that returns its payload, which is declared as ``kind``."""
 
-    def handle(payload):
+    def handle(payload) -> Unknown:  # only the payload's annotation is resolved
         return payload
 
     if kind is not None:
@@ -81,23 +75,8 @@ def typed(kind=None):
     return handle
 
 
-RAW_TYPES = [None, dict, dict[str, object], Mapping[str, Any], Any]
-
-
-@pytest.mark.parametrize("function", [*map(typed, RAW_TYPES), as_object])
-def test_a_raw_payload_is_plain_python(function):
-    assert run(function, RAW) == PLAIN
-
-
-def test_a_handler_may_change_its_payload():
-    def change(payload):
-        payload["list"].append(2)
-
-    payload = {"list": []}
-    run(change, payload)
-    assert payload == {"list": []}
-
-
+RAW = {"n": Decimal("3"), "f": Decimal("0.5"), "b": Binary(b"\x00"), "s": {"x"}, "list": [{"n": Decimal("1")}]}
+PLAIN = {"n": 3, "f": 0.5, "b": b"\x00", "s": {"x"}, "list": [{"n": 1}]}
 REMINDER = {
     "to": "ann", "at": "2026-12-31T13:00:00+01:00", "copies": Decimal("2"), "weight": Decimal("0.1"),
     "attachment": Binary(b"\x00\xff"), "tags": {"a"},
@@ -109,26 +88,39 @@ PEN = {"item": "pen", "count": Decimal(2)}
 @pytest.mark.parametrize(
     ("kind", "payload", "expected"),
     [
+        *((kind, RAW, PLAIN) for kind in (None, dict, dict[str, object], Mapping[str, Any], Any)),
         (Reminder, REMINDER, Reminder("ann", NOON, 2, Decimal("0.1"), b"\x00\xff", {"a"})),
         (Order, {"id": Decimal(7), "lines": [PEN]}, Order(id=7, lines=[Line(item="pen", count=2)])),
         (TypedDict("Note", {"text": str}), {"text": "x"}, {"text": "x"}),
         (dict[str, int], {"a": Decimal(1)}, {"a": 1}),
     ],
 )
-def test_a_payload_has_the_type_that_its_handler_declares(kind, payload, expected):
-    assert run(typed(kind), payload) == expected
+def test_a_payload_is_plain_python_or_has_the_type_that_its_handler_declares(kind, payload, expected):
+    found = run(typed(kind), payload)
+    assert found == expected
+    if expected is PLAIN:
+        found["list"].append(2)
+        assert payload["list"] == [{"n": 1}], "the handler has a copy"
 
 
-def test_the_context():
+def test_a_second_parameter_gets_the_context():
     def show(payload, context: HandlerContext):
         return context
 
-    found = run(show, task_id="t-9", attempt=2, run=3, schedule_id="daily", attributes={"team": "x", "n": Decimal(1)})
-    assert found == HandlerContext(
-        action="x", task_id="t-9", attempt=2, run=3, schedule_id="daily", idempotency_key="t-9#3",
-        due_at=datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC), deadline=NOW + timedelta(seconds=60),
-        attributes={"team": "x", "n": 1},
+    def by_name(payload, context=None):
+        return context
+
+    def of_its_own(payload, limit=10, *rest, flag=False, **more):
+        return limit
+
+    values = {"task_id": "t-9", "attempt": 2, "run": 3, "schedule_id": "daily"}
+    expected = HandlerContext(
+        action="x", **values, idempotency_key="t-9#3", due_at=datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC),
+        deadline=NOW + timedelta(seconds=60), attributes={"team": "x", "n": 1},
     )  # fmt: skip
+    for function in (show, by_name):
+        assert run(function, **values, attributes={"team": "x", "n": Decimal(1)}) == expected
+    assert run(of_its_own) == 10
 
 
 def test_a_handler_returns_or_raises_a_reschedule():
@@ -150,55 +142,26 @@ def test_the_time_of_a_reschedule_is_checked(after):
         Reschedule(after=after)
 
 
-def test_a_second_parameter_gets_the_context():
-    def by_name(payload, context=None):
-        return context
-
-    def of_its_own(payload, limit=10, *rest, flag=False, **more):
-        return limit
-
-    assert isinstance(run(by_name), HandlerContext)
-    assert run(of_its_own) == 10
-
-
-def test_a_coroutine_is_awaited():
-    import asyncio
-
-    async def slow(payload, context):
-        await asyncio.sleep(0)
-        return context.task_id
-
-    def wrapped(payload, context):
-        return slow(payload, context)
-
-    assert run(slow) == run(wrapped) == "t-1"
-
-
-def test_all_coroutines_run_in_one_event_loop_beside_each_other():
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
+def test_coroutines_are_awaited_in_one_event_loop_beside_each_other():
     both = []
 
-    async def meet(payload):
+    async def meet(payload, context):
         both.append(asyncio.get_running_loop())
         while len(both) < 2:
             await asyncio.sleep(0.001)
-        return id(both[0]), id(both[1])
+        return context.task_id, id(both[0]), id(both[1])
+
+    def wrapped(payload, context):
+        return meet(payload, context)
 
     with ThreadPoolExecutor(2) as threads:
-        found = list(threads.map(lambda _: run(meet), range(2)))
-    assert found[0] == found[1] == (id(both[0]), id(both[0]))
+        found = list(threads.map(run, (meet, wrapped)))
+    assert found[0] == found[1] == ("t-1", id(both[0]), id(both[0]))
 
 
 # What every call runs in
 
 WHO = ContextVar("WHO", default="nobody")
-
-
-def called(function, *arounds, **values):
-    one = a_task(**values)
-    return Handler("x", function, around=arounds).run(one, a_context(one))
 
 
 def test_arounds_are_entered_in_order_and_see_the_context_and_the_error():
@@ -217,17 +180,21 @@ def test_arounds_are_entered_in_order_and_see_the_context_and_the_error():
 
         return noted
 
-    assert called(lambda payload: 5, noting("outer"), noting("inner")) == 5
+    assert run(lambda payload: 5, arounds=[noting("outer"), noting("inner")]) == 5
     assert seen == [("outer", "x", "t-1"), ("inner", "x", "t-1"), ("inner", "done"), ("outer", "done")]
     seen.clear()
     with pytest.raises(ValueError, match="no"):
-        called(raises(ValueError("no")), noting("a"))
+        run(raises(ValueError("no")), arounds=[noting("a")])
     assert seen == [("a", "x", "t-1"), ("a", "no")]
 
 
-def test_an_around_that_suppresses_an_error_makes_no_success_of_it():
+def test_an_around_that_fails_fails_the_attempt_and_one_that_suppresses_an_error_makes_no_success_of_it():
     with pytest.raises(ValueError, match="no"):
-        called(raises(ValueError("no")), lambda context: suppress(ValueError))
+        run(raises(ValueError("no")), arounds=[lambda context: suppress(ValueError)])
+    with pytest.raises(KeyError):
+        run(lambda payload: 5, arounds=[lambda context: {}["x"]])
+    with pytest.raises(ConfigurationError, match="is not a function"):
+        around("x")
 
 
 def test_what_an_around_sets_is_seen_by_functions_and_coroutines():
@@ -240,35 +207,8 @@ def test_what_an_around_sets_is_seen_by_functions_and_coroutines():
     async def later(payload):
         return WHO.get()
 
-    assert called(lambda payload: WHO.get(), named) == called(later, named) == "t-1"
+    assert run(lambda payload: WHO.get(), arounds=[named]) == run(later, arounds=[named]) == "t-1"
     assert WHO.get() == "nobody"
-
-
-def test_an_around_that_fails_fails_the_attempt():
-    with pytest.raises(KeyError):
-        called(lambda payload: 5, lambda context: {}["x"])
-    with pytest.raises(ConfigurationError, match="is not a function"):
-        around("x")
-
-
-def test_the_arounds_of_a_module_are_around_each_of_its_handlers(a_module):
-    name = a_module(
-        """
-from contextlib import contextmanager
-from dynatick import around, task
-seen = []
-@around
-@contextmanager
-def noted(context):
-    seen.append(context.action)
-    yield
-@task("a")
-def a(payload): return list(seen)
-@task("b")
-async def b(payload): return list(seen)
-"""
-    )
-    assert [one.run(a_task(), a_context()) for one in load_handlers(name)] == [["a"], ["a", "b"]]
 
 
 # How it fails
@@ -308,7 +248,6 @@ def test_a_payload_that_does_not_fit_is_permanent(kind, payload, message):
     with pytest.raises(PermanentError) as caught:
         run(typed(kind), payload)
     assert str(caught.value) == message
-    assert "secret" not in message
     assert caught.value.__cause__ is None  # pydantic's own text has the input in it
 
 
@@ -327,31 +266,34 @@ def test_messages_about_a_payload_are_limited_in_length():
         (OSError("gone"), (ValueError,), OSError, "gone"),
         (RetryableError("later"), (Exception,), RetryableError, "later"),
         (PermanentError("never"), (), PermanentError, "never"),
+        (Reschedule(after=5), (), Reschedule, str(Reschedule(after=5))),
     ],
 )
-def test_errors(error, permanent, expected, message):
+def test_errors_pass_or_are_permanent_and_those_raised_on_purpose_are_not_logged(
+    error, permanent, expected, message, monkeypatch
+):
+    logged = []
+    monkeypatch.setattr(handlers_module._logger, "error", lambda message, **options: logged.append(options))
     with pytest.raises(expected) as caught:
-        run(raises(error), permanent=permanent)
-    assert type(caught.value) is expected
-    assert str(caught.value) == message
+        run(raises(error), permanent=permanent, task_id="t-7", attempt=2)
+    assert (type(caught.value), str(caught.value)) == (expected, message)
+    ids = {"task_id": "t-7", "attempt": 2, "run": 1, "turn": 0, "idempotency_key": "t-7#1", "handler": "x"}
+    on_purpose = isinstance(error, (RetryableError, PermanentError, Reschedule))
+    assert logged == ([] if on_purpose else [{"exc_info": True, "extra": {"action": "handler_raised", **ids}}])
+
+
+# How it is declared
 
 
 class Plain:
     pass
 
 
-def test_a_payload_type_that_pydantic_cannot_validate_is_a_configuration_error():
-    with pytest.raises(ConfigurationError, match="handler x: has a payload that cannot be checked"):
-        run(typed(Plain))
-
-
-# How it is declared
-
-
 def two_needed(payload, context, more): ...
 def no_payload(): ...
 def keyword_needed(payload, *, more): ...
 def only_variable(*args): ...
+def good(payload): ...
 
 
 def generator(payload):
@@ -362,36 +304,35 @@ async def async_generator(payload):
     yield
 
 
+SHAPE, SECONDS = r"should take \(payload\)", "expected a whole number of seconds from 1 to 900"
+
+
 @pytest.mark.parametrize(
-    ("function", "message"),
+    ("function", "declared", "message"),
     [
-        (two_needed, r"handler x: should take \(payload\) or \(payload, context\)"),
-        (no_payload, r"should take \(payload\)"),
-        (keyword_needed, r"should take \(payload\)"),
-        (only_variable, r"should take \(payload\)"),
-        (generator, "is a generator, so calling it would do nothing"),
-        (async_generator, "is a generator"),
-        (Plain, "is a type; expected a function of a module"),
-        (print, "is a builtin_function_or_method; expected"),
-        (Shouting.in_capitals, "is a method; expected a function of a module"),
+        (two_needed, {}, rf"handler x: {SHAPE} or \(payload, context\)"),
+        *((function, {}, SHAPE) for function in (no_payload, keyword_needed, only_variable)),
+        (generator, {}, "is a generator, so calling it would do nothing"),
+        (async_generator, {}, "is a generator"),
+        (Plain, {}, "is a type; expected a function of a module"),
+        (print, {}, "is a builtin_function_or_method; expected"),
+        (Shouting.in_capitals, {}, "is a method; expected a function of a module"),
+        *((good, {"permanent": kinds}, "has permanent errors that are no exception types")
+          for kinds in ("ValueError", (ValueError, "x"), [ValueError], (BaseException,))),
+        *((good, {"timeout_seconds": seconds}, f"handler x: has a timeout_seconds of {seconds!r}; {SECONDS}")
+          for seconds in (0, -1, 901, 0.5, 60.0, True, "60")),
     ],
-)
-def test_a_function_that_cannot_be_a_handler_is_refused(function, message):
+)  # fmt: skip
+def test_a_function_that_cannot_be_a_handler_is_refused(function, declared, message):
     with pytest.raises(ConfigurationError, match=message):
-        task("x")(function)
+        task("x", **declared)(function)
 
 
-def test_a_handler_needs_a_valid_name():
+def test_a_handler_needs_a_valid_name_and_a_payload_that_can_be_validated():
     with pytest.raises(ConfigurationError, match="is not a name"):
-
-        @task
-        def forgotten(payload): ...
-
-
-@pytest.mark.parametrize("permanent", ["ValueError", (ValueError, "x"), [ValueError], (BaseException,)])
-def test_permanent_errors_are_exception_types(permanent):
-    with pytest.raises(ConfigurationError, match="has permanent errors that are no exception types"):
-        task("x", permanent=permanent)
+        task(good)
+    with pytest.raises(ConfigurationError, match="handler x: has a payload that cannot be checked"):
+        run(typed(Plain))
 
 
 def test_a_declared_function_can_be_called_and_keeps_what_it_says_of_itself():
@@ -400,69 +341,56 @@ def test_a_declared_function_can_be_called_and_keeps_what_it_says_of_itself():
         return payload["n"] * by
 
     declared = task("x")(double)
-    assert (declared({"n": 4}), declared({"n": 4}, by=3)) == (8, 12)
-    assert (declared.__name__, declared.__doc__, declared.action) == ("double", "By two.", "x")
+    assert (declared({"n": 4}, by=3), declared.__name__, declared.__doc__) == (12, "double", "By two.")
     assert repr(declared).startswith("<task x: ")
 
 
 # How handlers load
 
 
-@pytest.fixture
-def a_module(tmp_path, monkeypatch):
-    """Writes a module and returns its name, which no other test uses."""
-    monkeypatch.syspath_prepend(tmp_path)
-    names = []
-
-    def write(text):
-        name = f"written_{tmp_path.name}_{len(names)}".replace("-", "_")
-        names.append(name)
-        (tmp_path / f"{name}.py").write_text(text)
-        return name
-
-    yield write
-    for name in names:
-        sys.modules.pop(name, None)
+def results(module):
+    return {one.name: one.run(a_task(), a_context()) for one in load_handlers(module)}
 
 
-def test_a_modules_handlers_are_found(a_module):
-    other = a_module(
-        """
+def test_the_handlers_of_a_module_are_found_by_their_names_in_it():
+    other = a_module("""
 from dynatick import task
 @task("other")
 def other(payload): return "other"
 @task("hidden")
 def hidden(payload): return "hidden"
-"""
-    )
-    name = a_module(
-        f"""
+""")
+    text = """
 from dynatick import task
-from {other} import other
-import {other} as module
 @task("mine")
 def mine(payload): return "mine"
 alias = mine
 def helper(payload): ...
 _mark = 5
 """
-    )
-    found = {one.name: one.run(a_task(), a_context()) for one in load_handlers(name)}
-    assert found == {"mine": "mine", "other": "other"}
+    assert results(a_module(text, module=other, other=other.other)) == {"mine": "mine", "other": "other"}
 
 
-@pytest.mark.parametrize("seconds", [0, -1, 901, 0.5, 60.0, True, "60"])
-def test_a_handler_takes_a_whole_number_of_seconds(seconds):
-    with pytest.raises(ConfigurationError) as refused:
-        task("slow", timeout_seconds=seconds)
-    assert str(refused.value) == (
-        f"handler slow: has a timeout_seconds of {seconds!r}; expected a whole number of seconds from 1 to 900"
-    )
+def test_the_arounds_of_a_module_are_around_each_of_its_handlers():
+    module = a_module("""
+from contextlib import contextmanager
+from dynatick import around, task
+seen = []
+@around
+@contextmanager
+def noted(context):
+    seen.append(context.action)
+    yield
+@task("a")
+def a(payload): return list(seen)
+@task("b")
+async def b(payload): return list(seen)
+""")
+    assert results(module) == {"a": ["a"], "b": ["a", "b"]}
 
 
-def test_further_decorators_are_applied_and_keep_what_the_handler_declares(a_module):
-    name = a_module(
-        """
+def test_further_decorators_are_applied_and_keep_what_the_handler_declares():
+    module = a_module("""
 from functools import wraps
 from dynatick import task
 def loudly(function):
@@ -475,17 +403,11 @@ def outside(payload: dict, context): return "x"
 @task("inside")
 @loudly
 def inside(payload: dict, context): return "y"
-"""
-    )
-    found = {one.name: (one.run(a_task(), a_context()), one.reserved_seconds(a_task())) for one in load_handlers(name)}
-    assert found == {"outside": ("X", 60), "inside": ("Y", None)}
-
-
-def test_a_handler_may_take_no_longer_than_the_longest_that_is_known(a_module):
-    name = a_module("from dynatick import task\n@task('slow', timeout_seconds=60)\ndef slow(payload): ...")
-    assert len(load_handlers(name, 60)) == 1
-    with pytest.raises(ConfigurationError, match="handler slow: has a timeout_seconds of 60; expected at most 59"):
-        load_handlers(name, 59)
+""")
+    assert results(module) == {"outside": "X", "inside": "Y"}
+    assert [one.reserved_seconds(a_task()) for one in load_handlers(module, 60)] == [60, None]
+    with pytest.raises(ConfigurationError, match="handler outside: has a timeout_seconds of 60; expected at most 59"):
+        load_handlers(module, 59)
 
 
 @pytest.mark.parametrize(
@@ -497,11 +419,12 @@ def test_a_handler_may_take_no_longer_than_the_longest_that_is_known(a_module):
         ("from dynatick import task\ntask('x y')", "ConfigurationError: action: 'x y' is not a name"),
     ],
 )
-def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, text, message):
-    name = a_module(text)
+def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(text, message, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "broken_handlers.py").write_text(text)
     with pytest.raises(ConfigurationError) as caught:
-        load_handlers(name)
-    assert str(caught.value).startswith(f"HandlersModule: the module '{name}' cannot be imported: {message}")
+        load_handlers("broken_handlers")
+    assert str(caught.value).startswith(f"HandlersModule: the module 'broken_handlers' cannot be imported: {message}")
 
 
 @pytest.mark.parametrize(
@@ -514,13 +437,10 @@ def test_a_module_that_cannot_be_imported_is_refused_with_the_cause(a_module, te
          "handler b: is a function f, and so is a; rename one of them"),
     ],
 )  # fmt: skip
-def test_an_invalid_handler_is_refused_at_the_import(a_module, text, message):
-    name = a_module(
-        f"from __future__ import annotations\nfrom dynatick import HandlerContext, task\n@task('a')\n{text}"
-    )
-    with pytest.raises(ConfigurationError) as caught:
-        load_handlers(name)
-    assert message in str(caught.value)
+def test_an_invalid_handler_is_refused_at_the_import(text, message):
+    declared = f"from __future__ import annotations\nfrom dynatick import HandlerContext, task\n@task('a')\n{text}"
+    with pytest.raises(ConfigurationError, match=message):
+        load_handlers(a_module(declared))
 
 
 def test_slow_imports_happen_only_when_needed():
@@ -532,26 +452,3 @@ build_actions(handlers_module=None, clock=lambda: datetime.now(UTC))
 assert not {"pydantic", "asyncio", "urllib3", "ssl", "boto3", "aws_lambda_powertools"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-# What it logs
-
-
-@pytest.mark.parametrize("permanent", [(), (KeyError,)])
-def test_the_traceback_of_an_error_is_logged(permanent, monkeypatch):
-    said = []
-    monkeypatch.setattr(handlers_module._logger, "error", lambda message, **options: said.append(options))
-    with pytest.raises(PermanentError if permanent else KeyError):
-        run(raises(KeyError("x")), permanent=permanent, task_id="t-7", attempt=2)
-    (options,) = said
-    assert options["exc_info"] is True
-    extra = options["extra"]
-    assert (extra["action"], extra["task_id"], extra["attempt"], extra["handler"]) == ("handler_raised", "t-7", 2, "x")
-    assert extra["idempotency_key"]
-
-
-def test_errors_that_a_handler_raises_on_purpose_are_not_logged(monkeypatch):
-    monkeypatch.setattr(handlers_module._logger, "error", lambda message, **options: pytest.fail(message))
-    for error in (PermanentError("no"), RetryableError("not now"), Reschedule(after=5)):
-        with pytest.raises(type(error)):
-            run(raises(error))

@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.actions.support import NOW, Clock, Server, a_context, a_task
+from tests.unit.actions.support import NOW, PAYLOADS, Clock, Server, a_task, run
 
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.errors import ConfigurationError, PermanentError, RateLimited, RetryableError
-
-QUEUE = "arn:aws:sqs:eu-west-1:123456789012:orders"
 
 
 def wait(limits: RateLimits, task_id: str, *names: str) -> float | str:
@@ -81,10 +79,7 @@ def test_many_threads_share_one_limit() -> None:
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ("sns", "'sns' is not a limit"),
-        ("sns=0/s", "is not a limit"),
-        ("sns=1/d", "is not a limit"),
-        ("sns=1.5/s", "is not a limit"),
+        *((limit, f"'{limit}' is not a limit") for limit in ("sns", "sns=0/s", "sns=1/d", "sns=1.5/s")),
         ("sns:host=1/s", "names a host, which only webhooks have"),
         ("webhook:https://a=1/s", "is not a limit"),
         ("nothing=1/s", "there is no action 'nothing' here"),
@@ -100,26 +95,20 @@ def test_a_malformed_limit_is_refused(limit: str, message: str, clock: Clock) ->
 def test_webhooks_are_limited_by_their_host_and_other_actions_by_their_name(server: Server, clock: Clock) -> None:
     chosen = ActionSettings(rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost"))
     actions = build_actions(handlers_module=None, clock=clock, settings=chosen)
-
-    def run(task_id: str, action: str, **payload: object) -> object:
-        task = a_task(payload, action=action, task_id=task_id)
-        return actions.run(task, a_context(task))
-
-    assert run("a", "webhook", url=server.url) == {"status": 200}
-    assert run("b", "webhook", url=server.url.replace("127.0.0.1", "localhost")) == {"status": 200}
-    assert run("c", "log") is None
-    with pytest.raises(RateLimited):
-        run("d", "webhook", url=server.url)
-    with pytest.raises(RateLimited):
-        run("e", "log")
+    assert run(actions, "webhook", {"url": server.url}) == {"status": 200}
+    assert run(actions, "webhook", {"url": server.url.replace("127.0.0.1", "localhost")}) == {"status": 200}
+    assert run(actions, "log") is None
+    for action in ("webhook", "log"):
+        with pytest.raises(RateLimited):
+            run(actions, action, {"url": server.url}, task_id="other")
     assert len(server.requests) == 2
 
 
 def test_a_refused_task_takes_no_token(clock: Clock) -> None:
     """A refused task must not delay others."""
-    hosts = ("127.0.0.1",)
+    hosts, arn = ("127.0.0.1",), PAYLOADS["sqs"]["queueArn"]
     chosen = ActionSettings(
-        rate_limits=("webhook=1/m", "sqs=1/m"), queues=(QUEUE,), private_hosts=hosts, webhook_hosts=hosts
+        rate_limits=("webhook=1/m", "sqs=1/m"), queues=(arn,), private_hosts=hosts, webhook_hosts=hosts
     )
     calls: list[str] = []
 
@@ -128,19 +117,12 @@ def test_a_refused_task_takes_no_token(clock: Clock) -> None:
         raise RetryableError("as if it were away")
 
     actions = build_actions(handlers_module=None, clock=clock, settings=chosen, clients=clients)
-    refused: list[tuple[str, dict[str, Any]]] = [
-        ("sqs", {}),
-        ("sqs", {"queueArn": f"{QUEUE}-of-another", "message": "x"}),
-        ("webhook", {}),
-        ("webhook", {"url": "https://example.com"}),
-    ]
-    for number, (action, payload) in enumerate(refused):
-        task = a_task(payload, action=action, task_id=str(number))
+    other = PAYLOADS["sqs"] | {"queueArn": f"{arn}-of-another"}
+    for action, payload in (("sqs", {}), ("sqs", other), ("webhook", {}), ("webhook", PAYLOADS["webhook"])):
         with pytest.raises(PermanentError):
-            actions.run(task, a_context(task))
-    task = a_task({"queueArn": QUEUE, "message": "x"}, action="sqs", task_id="a")
+            run(actions, action, payload)
     with pytest.raises(RetryableError, match="away"):
-        actions.run(task, a_context(task))
+        run(actions, "sqs", PAYLOADS["sqs"], task_id="a")
     with pytest.raises(RateLimited):
-        actions.run(second := a_task(task.payload, action="sqs", task_id="b"), a_context(second))
+        run(actions, "sqs", PAYLOADS["sqs"], task_id="b")
     assert calls == ["sqs"]

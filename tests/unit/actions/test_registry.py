@@ -1,7 +1,7 @@
 """Actions by name."""
 
 import pytest
-from tests.unit.actions.support import a_context, a_task
+from tests.unit.actions.support import run
 
 from dynatick.actions.registry import Registry
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError
@@ -17,11 +17,6 @@ class Action:
         return self.result
 
 
-def run(registry, action):
-    task = a_task(action=action)
-    return registry.run(task, a_context(task))
-
-
 @pytest.mark.parametrize(("known", "listed"), [(["log", "webhook"], "log, webhook"), ([], "none")])
 def test_an_unknown_action_is_permanent_and_lists_the_known(known, listed):
     with pytest.raises(PermanentError) as caught:
@@ -34,12 +29,6 @@ def test_the_list_of_known_actions_is_bounded():
     with pytest.raises(PermanentError, match=r"action-0019 and 480 more$") as caught:
         run(registry, "n" * 128)
     assert len(str(caught.value)) < 1000
-
-
-def test_a_name_in_use_is_refused():
-    registry = Registry({"log": Action()})
-    with pytest.raises(ConfigurationError, match="'log' is there twice"):
-        registry.add("log", Action())
 
 
 @pytest.mark.parametrize("name", ["a", "Log2", "send-reminder", "mail.send", "team/x:y_z", "a" * 128])

@@ -24,6 +24,7 @@ ALLOWED = (
     "arn:aws:secretsmanager:us-east-1:123456789012:secret:dynatick/*",
 )
 SECRET = "hunter2"
+TOKEN = SsmSecret(ssm="/dynatick/token")
 
 
 def managed(name: str, key: str | None = None) -> ManagedSecret:
@@ -43,65 +44,8 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def secrets(aws: None) -> Secrets:
-    return Secrets(ALLOWED, clients=ClientCache())
-
-
-@pytest.mark.parametrize(
-    "ref",
-    [
-        SsmSecret(ssm="/dynatick/token"),
-        SsmSecret(ssm="arn:aws:ssm:us-east-1:123456789012:parameter/dynatick/token"),
-        managed("dynatick/text"),
-        managed("dynatick/shop", "token"),
-    ],
-)
-def test_a_secret_is_read_by_name_or_arn(secrets: Secrets, ref: Any) -> None:
-    assert secrets.value(ref, "payload.url") == SECRET
-
-
-def test_a_secret_is_read_by_its_full_arn(secrets: Secrets) -> None:
-    arn = boto3.client("secretsmanager").describe_secret(SecretId="dynatick/text")["ARN"]
-    assert secrets.value(managed(arn), "payload.url") == SECRET
-    exact = Secrets([arn], clients=ClientCache())
-    assert exact.value(managed("dynatick/text"), "payload.url") == SECRET
-    with pytest.raises(PermanentError, match="AllowedSecrets"):
-        exact.value(managed("dynatick/tex"), "payload.url")
-
-
-@pytest.mark.parametrize(
-    ("ref", "message"),
-    [
-        (SsmSecret(ssm="/other/token"), "'/other/token' is not among AllowedSecrets"),
-        (SsmSecret(ssm="/dynatickx"), "'/dynatickx' is not among AllowedSecrets"),
-        (SsmSecret(ssm="/dynatick/no"), r"'/dynatick/no' can't be read \(ParameterNotFound\)"),
-        (managed("other/x"), "not among AllowedSecrets"),
-        (managed("dynatick/no"), "ResourceNotFound"),
-        (managed("dynatick/binary"), "is binary"),
-        *((managed(*name_and_key), "no text")
-          for name_and_key in (("dynatick/text", "a"), ("dynatick/shop", "n"), ("dynatick/shop", "x"))),
-    ],
-)  # fmt: skip
-def test_a_secret_that_cannot_be_read_is_permanent(secrets: Secrets, ref: Any, message: str) -> None:
-    with pytest.raises(PermanentError, match=rf"^payload\.url: the secret .*{message}") as caught:
-        secrets.value(ref, "payload.url")
-    assert SECRET not in str(caught.value)
-    assert caught.value.__cause__ is None
-
-
-def test_nothing_is_allowed_unless_it_is_named(aws: None) -> None:
-    with pytest.raises(PermanentError, match="not among AllowedSecrets"):
-        Secrets(clients=ClientCache()).value(SsmSecret(ssm="/dynatick/token"), "payload.url")
-
-
-def test_an_allowed_secret_that_is_not_an_arn_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="AllowedSecrets: '/dynatick/' is not an ARN"):
-        Secrets(["/dynatick/"], clients=ClientCache())
-
-
-class Counting:
-    """Clients that count their calls, and fail with ``code`` if it is set."""
+class Clients:
+    """Clients that count the calls of SSM, and fail them with ``code`` if it is set."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -118,45 +62,99 @@ class Counting:
             raise ClientError({"Error": {"Code": self.code, "Message": SECRET}}, "GetParameter")
 
 
-def test_a_secret_is_cached_for_five_minutes(aws: None) -> None:
-    counting, ref = Counting(), SsmSecret(ssm="/dynatick/token")
-    with freeze_time("2026-12-31T12:00:00Z") as time:
-        secrets = Secrets(ALLOWED, clients=counting)
-        for _ in range(100):
-            secrets.value(ref, "payload.url")
-        assert counting.calls == 1
-        boto3.client("ssm").put_parameter(Name="/dynatick/token", Value="new", Type="SecureString", Overwrite=True)
-        time.tick(MAX_AGE_SECONDS - 1)
+@pytest.fixture
+def clients(aws: None) -> Clients:
+    return Clients()
+
+
+@pytest.fixture
+def secrets(clients: Clients) -> Secrets:
+    return Secrets(ALLOWED, clients=clients)
+
+
+def replace_token() -> None:
+    boto3.client("ssm").put_parameter(Name="/dynatick/token", Value="new", Type="SecureString", Overwrite=True)
+
+
+def test_a_secret_is_read_by_name_or_arn(secrets: Secrets) -> None:
+    arn = boto3.client("secretsmanager").describe_secret(SecretId="dynatick/text")["ARN"]
+    for ref in (
+        TOKEN,
+        SsmSecret(ssm="arn:aws:ssm:us-east-1:123456789012:parameter/dynatick/token"),
+        managed("dynatick/text"),
+        managed("dynatick/shop", "token"),
+        managed(arn),
+    ):
         assert secrets.value(ref, "payload.url") == SECRET
+    exact = Secrets([arn], clients=ClientCache())
+    assert exact.value(managed("dynatick/text"), "payload.url") == SECRET
+    with pytest.raises(PermanentError, match="AllowedSecrets"):
+        exact.value(managed("dynatick/tex"), "payload.url")
+
+
+def test_a_secret_that_cannot_be_read_is_permanent(secrets: Secrets) -> None:
+    refs: dict[Any, str] = {
+        SsmSecret(ssm="/other/token"): "'/other/token' is not among AllowedSecrets",
+        SsmSecret(ssm="/dynatickx"): "'/dynatickx' is not among AllowedSecrets",
+        SsmSecret(ssm="/dynatick/no"): r"'/dynatick/no' can't be read \(ParameterNotFound\)",
+        managed("other/x"): "not among AllowedSecrets",
+        managed("dynatick/no"): "ResourceNotFound",
+        managed("dynatick/binary"): "is binary",
+        managed("dynatick/text", "a"): "no text",
+        managed("dynatick/shop", "n"): "no text",
+        managed("dynatick/shop", "x"): "no text",
+    }
+    for ref, message in refs.items():
+        with pytest.raises(PermanentError, match=rf"^payload\.url: the secret .*{message}") as caught:
+            secrets.value(ref, "payload.url")
+        assert SECRET not in str(caught.value)
+        assert caught.value.__cause__ is None
+
+
+def test_nothing_is_allowed_unless_it_is_named_by_an_arn(clients: Clients) -> None:
+    with pytest.raises(PermanentError, match="not among AllowedSecrets"):
+        Secrets(clients=clients).value(TOKEN, "payload.url")
+    with pytest.raises(ConfigurationError, match="AllowedSecrets: '/dynatick/' is not an ARN"):
+        Secrets(["/dynatick/"], clients=clients)
+    assert clients.calls == 0
+
+
+def test_a_secret_is_cached_for_five_minutes(clients: Clients) -> None:
+    with freeze_time("2026-12-31T12:00:00Z") as time:
+        secrets = Secrets(ALLOWED, clients=clients)
+        for _ in range(100):
+            secrets.value(TOKEN, "payload.url")
+        assert clients.calls == 1
+        replace_token()
+        time.tick(MAX_AGE_SECONDS - 1)
+        assert secrets.value(TOKEN, "payload.url") == SECRET
         time.tick(2)
-        assert secrets.value(ref, "payload.url") == "new"
-    assert counting.calls == 2
+        assert secrets.value(TOKEN, "payload.url") == "new"
+    assert clients.calls == 2
 
 
 def test_renew_fetches_a_refused_secret_again(secrets: Secrets) -> None:
-    refs = [(SsmSecret(ssm="/dynatick/token"), "payload.url")]
+    refs = [(TOKEN, "payload.url")]
     assert secrets.value(*refs[0]) == SECRET
     assert not secrets.renew(refs)
-    boto3.client("ssm").put_parameter(Name="/dynatick/token", Value="new", Type="SecureString", Overwrite=True)
+    replace_token()
     assert secrets.renew(refs)
     assert secrets.value(*refs[0]) == "new"
 
 
 @pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException", "InternalServerError"])
-def test_a_temporary_error_is_retryable(aws: None, code: str) -> None:
-    counting = Counting()
-    secrets = Secrets(ALLOWED, clients=counting)
-    counting.code = code
+def test_other_errors_are_retryable_and_not_cached(secrets: Secrets, clients: Clients, code: str) -> None:
+    clients.code = code
     with pytest.raises(RetryableError, match=rf"can't be read \({code}\)$"):
-        secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url")
-    counting.code = None
-    assert secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url") == SECRET
+        secrets.value(TOKEN, "payload.url")
+    clients.code = None
+    assert secrets.value(TOKEN, "payload.url") == SECRET
 
 
 def test_no_log_contains_a_secret_at_any_level(secrets: Secrets, caplog: pytest.LogCaptureFixture) -> None:
     for name in ("botocore", "urllib3"):
         caplog.set_level(logging.getLogger(name).level, name)  # as it is now, to be restored
     caplog.set_level(logging.DEBUG)
-    secrets.value(SsmSecret(ssm="/dynatick/token"), "payload.url")
+    secrets.value(TOKEN, "payload.url")
     secrets.value(managed("dynatick/text"), "payload.url")
     assert SECRET not in str([vars(record) for record in caplog.records])
