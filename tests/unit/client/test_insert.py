@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -10,11 +9,8 @@ from tests.builders import NOON, InProcess
 from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World
 
-from dynatick import Bucket, RetryPolicy, TaskClient, TaskExists
+from dynatick import RetryPolicy, TaskClient, TaskExists
 from dynatick.client.new_task import Time
-from dynatick.domain.buckets import Grid
-from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
-from dynatick.errors import StoreError
 
 
 @pytest.mark.parametrize(
@@ -22,8 +18,6 @@ from dynatick.errors import StoreError
     [
         ("2026-12-31T12:30:00Z", "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
         ("2026-12-31T12:31:00Z", "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
-        (datetime(2026, 12, 31, 12, 31, tzinfo=UTC), "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
-        (Bucket.parse("2026-12-31#12:31"), "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
         (Decimal(int(NOON.timestamp())) + Decimal("60.5"), "2026-12-31#12:05", "2026-12-31T12:01:00.500Z"),
         # past, and the current minute: the next tick
         ("2026-12-31T11:00:00Z", "2026-12-31#12:05", "2026-12-31T11:00:00Z"),
@@ -69,21 +63,24 @@ def test_what_is_given_is_in_the_row(client: TaskClient) -> None:
     assert view.to_row() == shown.to_row()
 
 
-def test_without_a_time_the_scheduler_decides(world: World, client: TaskClient) -> None:
-    view = client.insert("x", payload={"n": 1})
-    assert (view.status, view.bucket, view.due_at) == ("unscheduled", None, None)
-    assert world.row("x") == {"taskId": "x", "payload": {"n": 1}}
-    world.stream(world.row("x"))
-    assert client.get("x").bucket == "2026-12-31#12:01"
-
-
-def test_before_the_first_tick_the_row_goes_in_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("ticks", "row", "bucket"),
+    [
+        (1, {"payload": {"n": 1}}, "2026-12-31#12:02"),
+        (0, {"dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}, "2026-12-31#12:07"),
+    ],
+    ids=["without a time", "before the first tick"],
+)
+def test_the_scheduler_completes_a_row_that_the_client_can_not(ticks: int, row: dict[str, str], bucket: str) -> None:
     world = InProcess()
+    world.ticks(ticks)
     client = client_of(world)
-    client.insert("x", due_at="2026-12-31T13:07:00+01:00", action="log")
-    assert world.row("x") == {"taskId": "x", "dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}
+    assert client.insert_many([{"taskId": "x"} | row]).inserted == 1
+    view = client.get("x")
+    assert (view.status, view.bucket) == ("unscheduled", None)
+    assert world.row("x") == {"taskId": "x"} | row
     world.stream(world.row("x"))
-    assert client.get("x").bucket == "2026-12-31#12:07"
+    assert client.get("x").bucket == bucket
 
 
 def test_tasks_spread_over_the_shards_in_force() -> None:
@@ -92,29 +89,6 @@ def test_tasks_spread_over_the_shards_in_force() -> None:
     buckets = {client.insert(f"t{n}", due_at="2026-12-31T12:30:00Z").bucket for n in range(50)}
     assert buckets == {f"2026-12-31#12:30{shard}" for shard in ("", "#1", "#2", "#3")}
     assert client.insert("named", task_date_time="2026-12-31#12:30#3").bucket == "2026-12-31#12:30#3"
-
-
-def test_the_settings_are_read_once_a_minute(world: World, client: TaskClient) -> None:
-    world.clock.forward(seconds=20)
-    client.insert("a", due_at="2026-12-31T13:01:00Z")
-    world.reconfigure(tick_minutes=30)
-    world.next_tick()
-    client.insert("b", due_at="2026-12-31T13:01:00Z")
-    world.clock.forward(seconds=61)
-    client.insert("c", due_at="2026-12-31T13:01:00Z")
-    assert [client.get(i).bucket for i in "abc"] == ["2026-12-31#13:01", "2026-12-31#13:01", "2026-12-31#13:30"]
-
-
-def test_an_action_that_is_new_is_found_at_once(world: World, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=90)
-    publish_settings(world.store, Grid(), now=world.clock(), actions=["log", "new"])
-    assert client.insert("b", delay_seconds=90, action="new").action == "new"
-
-
-def test_settings_that_are_malformed_are_reported(world: World, client: TaskClient) -> None:
-    world.rigged.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})
-    with pytest.raises(StoreError, match="settings row cannot be understood: tickMinutes: 7 is not accepted"):
-        client.insert("a", delay_seconds=90)
 
 
 @pytest.mark.parametrize("delay", [None, 30], ids=["without a time", "with a time"])
