@@ -1,7 +1,8 @@
-"""What an insert writes, with a time and without."""
+"""What an insert writes, with a time and without; and many at a time: results in order, memory bounded."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import pytest
@@ -9,8 +10,13 @@ from tests.builders import NOON, InProcess
 from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World
 
-from dynatick import RetryPolicy, TaskClient, TaskExists
+from dynatick import MemoryStore, RetryPolicy, TaskClient, TaskExists
+from dynatick.client import Exists, Inserted, InsertUnknown, NewTask, NoneInserted, Refused
+from dynatick.client.insertion import BATCH, THREADS
 from dynatick.client.new_task import Time
+from dynatick.domain.task import Row
+from dynatick.engine.ports import StoreFailure
+from dynatick.errors import ItemTooLarge, StoreError
 
 
 @pytest.mark.parametrize(
@@ -83,14 +89,6 @@ def test_the_scheduler_completes_a_row_that_the_client_can_not(ticks: int, row: 
     assert client.get("x").bucket == bucket
 
 
-def test_tasks_spread_over_the_shards_in_force() -> None:
-    world = world_of(shard_count=4)
-    client = client_of(world)
-    buckets = {client.insert(f"t{n}", due_at="2026-12-31T12:30:00Z").bucket for n in range(50)}
-    assert buckets == {f"2026-12-31#12:30{shard}" for shard in ("", "#1", "#2", "#3")}
-    assert client.insert("named", task_date_time="2026-12-31#12:30#3").bucket == "2026-12-31#12:30#3"
-
-
 @pytest.mark.parametrize("delay", [None, 30], ids=["without a time", "with a time"])
 def test_an_id_that_is_taken_is_refused_and_nothing_is_written(
     world: World, client: TaskClient, delay: int | None
@@ -103,3 +101,110 @@ def test_an_id_that_is_taken_is_refused_and_nothing_is_written(
         "taskId: a task or schedule '+49 170' exists already; choose another id, or change that one"
     )
     assert client.get("+49 170") == before
+
+
+# -- many at a time ---------------------------------------------------------------------------------------------------
+
+WHEN = "2026-12-31T12:30:00Z"
+
+
+def test_it_inserts_before_it_returns_and_counts(world: InProcess, client: TaskClient) -> None:
+    client.insert("there", due_at=WHEN)
+    many = [{"taskId": "a", "dueAt": WHEN}, {"taskId": "there", "dueAt": WHEN}, {"taskId": "bad", "due_at": WHEN}]
+    counts = client.insert_many(iter(many))
+    assert world.row("a")["status"] == "scheduled"
+    assert (counts.inserted, counts.exists, counts.refused, counts.unknown) == (1, 1, 1, 0)
+    assert not counts.all_in
+    assert str(counts) == "1 inserted, 1 exists, 1 refused"
+    (problem,) = counts.problems
+    assert isinstance(problem, Refused)
+    assert (problem.position, problem.task_id, problem.error.field) == (2, "bad", "due_at")
+    again = client.insert_many([many[0]])
+    assert (again.inserted, again.exists, again.all_in) == (0, 1, True), "to have it already is no error"
+
+
+def test_to_have_none_of_them_in_is_an_error(client: TaskClient) -> None:
+    with pytest.raises(
+        NoneInserted, match=r"no task was inserted: 5,000 refused; position 0: due_at: .*dueAt"
+    ) as refused:
+        client.insert_many({"taskId": f"t{n}", "due_at": WHEN} for n in range(5000))
+    assert refused.value.counts.refused == 5000
+    assert len(refused.value.counts.problems) == 1000
+    nothing = client.insert_many([])
+    assert (nothing.all_in, str(nothing)) == (True, "no tasks")
+
+
+def test_each_task_has_its_result_in_order(client: TaskClient) -> None:
+    client.insert("there", due_at=WHEN)
+    rest = [("there", WHEN), ("bad", "x"), ("raw", None), ("a", WHEN), ("bad", WHEN), ("raw", None)]
+    tasks = [{"taskId": "a", "dueAt": WHEN}, NewTask(task_id="b", due_at=WHEN)]
+    results = list(client.insert_lazily(tasks + [{"taskId": task_id, "dueAt": time} for task_id, time in rest]))
+    bad = results.pop(3)
+    assert isinstance(bad, Refused) and bad.task_id == "bad"
+    assert results == [
+        Inserted(0, "a"), Inserted(1, "b"), Exists(2, "there"),
+        Inserted(4, "raw"), Exists(5, "a"), Inserted(6, "bad"), Exists(7, "raw"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [0, 1, 24, 25, 26, 1000])
+def test_any_number_of_them(world: InProcess, client: TaskClient, number: int) -> None:
+    tasks = ({"taskId": f"t{n}", **({"dueAt": WHEN} if n % 3 else {})} for n in range(number))
+    results = client.insert_lazily(tasks)
+    assert world.store.get("t0") is None, "nothing before it is asked for"
+    assert list(results) == [Inserted(n, f"t{n}") for n in range(number)]
+    assert sum(1 for n in range(number) if world.store.get(f"t{n}")) == number
+
+
+def test_tasks_are_read_as_they_are_inserted(client: TaskClient) -> None:
+    """A map may be used again by the caller, whose own error comes through."""
+    read = 0
+
+    def tasks(number: int) -> Iterator[dict[str, object]]:
+        nonlocal read
+        task: dict[str, object] = {"dueAt": WHEN, "payload": {}}
+        for read in range(number):
+            task["taskId"] = f"t{read}"
+            yield task
+            task["payload"]["n"] = read + 1  # type: ignore[index]
+        raise RuntimeError("the file broke off")
+
+    results = client.insert_lazily(tasks(100_000))
+    for n in range(1000):
+        assert next(results) == Inserted(n, f"t{n}")
+        assert read - n <= BATCH * (2 * THREADS + 2)
+    results.close()  # type: ignore[attr-defined]
+    assert [client.get(f"t{n}").payload.get("n", 0) for n in range(1000)] == [*range(1000)]
+    with pytest.raises(RuntimeError, match="the file broke off"):
+        list(client.insert_lazily(tasks(1)))
+
+
+class Faulty(MemoryStore):
+    """Fails for some ids, in each way that a store can."""
+
+    def create(self, row: Row) -> bool:
+        if row["taskId"] == "raw-away":
+            raise StoreError("throttled")
+        if row["taskId"] == "raw-large":
+            raise ItemTooLarge("too large")
+        return super().create(row)
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if any(row["taskId"] == "break" for row in rows):
+            raise StoreError("the table is away")
+        failing = {"away": StoreFailure("throttled"), "large": StoreFailure("too large", too_large=True)}
+        return [failing.get(str(row["taskId"])) or self.create(row) for row in rows]
+
+
+def test_a_failure_of_the_table_is_reported_for_each_task() -> None:
+    world = InProcess(store=Faulty())
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    ids = ["raw-away", "raw-large", "away", "large", "a", "raw"]
+    tasks = [{"taskId": i} if i.startswith("raw") else {"taskId": i, "dueAt": WHEN} for i in ids]
+    results = list(client.insert_lazily(tasks))
+    assert [type(one.error) if isinstance(one, InsertUnknown) else type(one) for one in results] == [
+        StoreError, ItemTooLarge, StoreError, ItemTooLarge, Inserted, Inserted,
+    ]  # fmt: skip
+    broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
+    assert all(isinstance(result, InsertUnknown) for result in broken)

@@ -1,4 +1,4 @@
-"""Update, cancel, reschedule, redrive, run now: from each state, and against another client who is faster."""
+"""Update, cancel, reschedule, redrive, run now, delete: from each state, and against another client who is faster."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 from tests.builders import key_of
-from tests.unit.client.support import be_first, each_state
+from tests.unit.client.support import be_first, before_deletes, each_state, started
 from tests.unit.engine.support import World
 
-from dynatick import TaskChanged, TaskClient, TransitionRefused
+from dynatick import TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.client import TaskView
 from dynatick.domain.conditional_update import Lost
 from dynatick.errors import StoreError
@@ -166,3 +166,53 @@ def test_an_answer_that_got_lost_is_found_in_the_row(
     monkeypatch.setattr(world.store, "write", lambda change: Lost())
     with pytest.raises(StoreError, match="other requests changed it 20 times"):
         client.cancel("unscheduled")
+
+
+# -- delete ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task_id", ["unscheduled", "scheduled", "completed", "failed", "waits-for-its-retry"])
+def test_a_task_that_does_not_run_is_deleted_and_never_runs(world: World, client: TaskClient, task_id: str) -> None:
+    before = world.actions.times(task_id)
+    client.delete(task_id)
+    world.next_tick(180)
+    assert (world.store.get(task_id), world.actions.times(task_id)) == (None, before)
+    with pytest.raises(TaskNotFound):
+        client.delete(task_id)
+
+
+def test_a_task_that_runs_is_not_deleted_nor_a_schedule_as_a_task(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.schedules.insert("nightly", "rate(1 day)")
+    with pytest.raises(TransitionRefused, match="it is a schedule; delete it as a schedule"):
+        client.delete("nightly")
+    before_deletes(world, monkeypatch, lambda: started(world, "scheduled"))
+    for task_id in ("running", "scheduled"):
+        with pytest.raises(TransitionRefused, match="it is running; an attempt can't be stopped: wait") as refused:
+            client.delete(task_id)
+        assert refused.value.status == "running"
+        assert world.row(task_id)["lease"] == "t"
+    assert world.store.get("nightly") is not None
+
+
+def test_a_change_or_a_delete_by_others_meanwhile_is_no_obstacle_unless_a_version_is_given(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_deletes(world, monkeypatch, lambda: client.cancel("scheduled"))
+    client.delete("scheduled")
+    before_deletes(world, monkeypatch, lambda: world.store.delete("completed"))
+    client.delete("completed")
+    assert world.store.get("scheduled") is world.store.get("completed") is None
+    seen = client.get("unscheduled").version
+    client.update("unscheduled", payload={"n": 1})
+    with pytest.raises(TaskChanged):
+        client.delete("unscheduled", version=seen)
+    before_deletes(world, monkeypatch, lambda: client.update("unscheduled", payload={"n": 2}))
+    with pytest.raises(TaskChanged):
+        client.delete("unscheduled", version=client.get("unscheduled").version)
+    client.delete("unscheduled", version=client.get("unscheduled").version)
+    assert world.store.get("unscheduled") is None
+    monkeypatch.setattr(world.store, "delete", lambda task_id, conditions: False)
+    with pytest.raises(StoreError, match="cannot delete 'failed': other requests changed it"):
+        client.delete("failed")
