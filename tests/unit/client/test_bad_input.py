@@ -9,6 +9,7 @@ import base64
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -44,6 +45,7 @@ INSERTS: list[tuple[Any, str]] = [
     (x(taskDateTime="12:07"), f"taskDateTime: '12:07' is not accepted; {TIME}"),
     (x(taskDateTime=f"{WAITING}#9"), f"taskDateTime: {NO_SHARD}"),
     (x(dueAt=NAIVE), f"dueAt: {NO_NAIVE}"),
+    (x(dueAt=Decimal("NaN")), "dueAt: NaN is not accepted; expected a finite number"),
     (x(delaySeconds=-1), "delaySeconds: -1 is not accepted; expected a number of seconds from 0 to 316224000"),
     (x(dueAt=5, delaySeconds=5), TWO_TIMES),
     # what it does, and how
