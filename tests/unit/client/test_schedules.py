@@ -496,6 +496,7 @@ REFUSED: list[tuple[Call, str]] = [
      "expectedWithinSeconds: 0 is not accepted; expected a whole number of seconds"),
     (insert({"action": "unheard-of"}), "action: 'unheard-of' is not accepted; expected one of log, webhook"),
     (insert({"action": "webhook", "payload": {"url": 7}}), "payload.url: 'a number' is not accepted; "),
+    (insert({"action": "webhook", "payload": {"url": b"x"}}), "payload.url: 'a bytes' is not accepted; "),
     (insert({"payload": [1]}), "payload: 'a list' is not accepted; expected a map"),
     (insert({"payload": {"text": "x" * 400_000}}), "expected an item of at most 393216 bytes; store the data in S3"),
     (insert({"retry_policy": {"maximumRetryAttempts": -1}}), "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
