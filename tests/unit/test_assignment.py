@@ -32,17 +32,12 @@ shipped = module(SHIPPED)
 
 
 @pytest.mark.parametrize(
-    ("now", "due"),
-    [
-        ("2026-12-31T07:59:59", "2026-12-31T08:00:00"),
-        ("2026-12-31T08:00:00", None),
-        ("2026-12-31T19:59:59", None),
-        ("2026-12-31T20:00:00", "2027-01-01T08:00:00"),
-    ],
+    ("now", "hours"), [("07:59:59", 8), ("08:00:00", None), ("19:59:59", None), ("20:00:00", 24 + 8)]
 )
-def test_in_daytime(now: str, due: str | None) -> None:
-    found = shipped.in_daytime(TASK, datetime.fromisoformat(now).replace(tzinfo=UTC), Grid())
-    assert found == (None if due is None else datetime.fromisoformat(due).replace(tzinfo=UTC))
+def test_in_daytime(now: str, hours: int | None) -> None:
+    """The hours from midnight until it is due; None: at once."""
+    found = shipped.in_daytime(TASK, datetime.fromisoformat(f"2026-12-31T{now}Z"), Grid())
+    assert found == (None if hours is None else datetime(2026, 12, 31, tzinfo=UTC) + timedelta(hours=hours))
 
 
 def test_spread_over_an_hour_is_the_same_for_one_id_and_spreads_many() -> None:
@@ -63,23 +58,22 @@ def test_spread_over_an_hour_is_the_same_for_one_id_and_spreads_many() -> None:
         (lambda task, now, grid: 1 / 0, "2026-12-31#12:01", "the assignment policy raised ZeroDivisionError"),
     ],
 )
-def test_what_the_engine_makes_of_an_answer(policy: Assign, bucket: str, error: str | None) -> None:
-    system = InProcess(rules=Rules(defaults=Defaults(assign=policy)))
-    system.tick()
-    row = system.put(taskId="a")
-    assert row["taskDateTime"] == bucket
-    assert row["status"] == ("scheduled" if error is None else "failed")
-    assert error is None or error in str(row["error"])
-
-
-def test_a_policy_is_asked_only_for_tasks_without_a_time() -> None:
+def test_a_policy_is_asked_only_for_tasks_without_a_time(policy: Assign, bucket: str, error: str | None) -> None:
     asked: list[str] = []
-    system = InProcess(rules=Rules(defaults=Defaults(assign=lambda task, now, grid: asked.append(task.task_id))))
+
+    def assign(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
+        asked.append(task.task_id)
+        return policy(task, now, grid)
+
+    system = InProcess(rules=Rules(defaults=Defaults(assign=assign)))
     system.tick()
     system.put(taskId="timed", dueAt="2026-12-31T13:00:00Z")
     system.put(taskId="delayed", delaySeconds=5)
-    system.put(taskId="untimed")
-    assert asked == ["untimed"]
+    row = system.put(taskId="a")
+    assert asked == ["a"]
+    assert row["taskDateTime"] == bucket
+    assert row["status"] == ("scheduled" if error is None else "failed")
+    assert error is None or error in str(row["error"])
 
 
 def test_the_documents_policy_works() -> None:

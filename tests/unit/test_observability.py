@@ -51,18 +51,12 @@ logging.getLogger("other").info("not ours")
 
 def output(program: str) -> list[dict[str, Any]]:
     """The log lines and metrics of a program, which writes nothing else."""
+    powertools = {"SERVICE_NAME": "dynatick", "METRICS_NAMESPACE": "Dynatick", "LOG_LEVEL": "INFO"}
+    environ = {f"POWERTOOLS_{name}": value for name, value in powertools.items()}
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", BEGINNING + program],
-        env={
-            "POWERTOOLS_SERVICE_NAME": "dynatick",
-            "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
-            "POWERTOOLS_LOG_LEVEL": "INFO",
-            "AWS_LAMBDA_FUNCTION_NAME": "dynatick",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+        env={**environ, "AWS_LAMBDA_FUNCTION_NAME": "dynatick"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     assert ran.stderr == ""
     return [json.loads(line) for line in ran.stdout.splitlines() if line]
 
@@ -70,28 +64,16 @@ def output(program: str) -> list[dict[str, Any]]:
 def test_actions_and_handlers_log_in_the_same_format() -> None:
     records = output(PROGRAM)
     assert [(one["level"], one["action"], one.get("task_id")) for one in records] == [
-        ("INFO", "pass_ended", None),
-        ("INFO", "task_logged", "a"),
-        ("WARNING", "reminder_due", "b"),
-    ]
+        ("INFO", "pass_ended", None), ("INFO", "task_logged", "a"), ("WARNING", "reminder_due", "b"),
+    ]  # fmt: skip
     assert {one["service"] for one in records} == {"dynatick"}
 
 
-NOTHING_IMPORTED = """
+SMALL = """
 order = ImportOrder(bucket="b", key="imports/a.ndjson", etag="e", size=0, sequencer="1")
 for reason in (None, "a folder"):
     result = ImportResult(order=order, tally=InsertCounts(), skipped=reason)
     invoke(lambda: observability.log_import(result, logger, metrics))
-"""
-
-
-def test_an_empty_file_is_logged_without_a_warning() -> None:
-    records = output(NOTHING_IMPORTED)
-    assert [one["action"] for one in records if "action" in one] == ["import_ended", "import_skipped"]
-    assert [one["Imported"] for one in records if "_aws" in one] == [[0.0], [0.0]]
-
-
-PASSED = """
 for elsewhere in (False, True):
     began = NOON.replace(second=7)
     report = PassReport(tick=minute_of(NOON), shard=0, continuation=1, started_at=began, leased_elsewhere=elsewhere)
@@ -99,10 +81,13 @@ for elsewhere in (False, True):
 """
 
 
-def test_a_pass_sends_tick_age_even_if_another_process_leases_the_shard() -> None:
+def test_an_empty_file_is_logged_without_a_warning_and_a_pass_sends_tick_age_wherever_the_shard_is_leased() -> None:
     """NoTickAlarm rings if the metric is missing."""
-    lines = output(PASSED)
-    assert [one["action"] for one in lines if "action" in one] == ["pass_ended", "shard_leased_elsewhere"]
+    lines = output(SMALL)
+    assert [one["action"] for one in lines if "action" in one] == [
+        "import_ended", "import_skipped", "pass_ended", "shard_leased_elsewhere",
+    ]  # fmt: skip
+    assert [one["Imported"] for one in lines if "Imported" in one] == [[0.0], [0.0]]
     assert [one["TickAge"] for one in lines if "TickAge" in one] == [[7.0], [7.0]]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from datetime import timedelta
+from operator import attrgetter
 
 import pytest
 
@@ -13,78 +15,59 @@ from dynatick.errors import ConfigurationError
 from dynatick.settings import Settings
 
 TABLE = {"DYNATICK_TABLE": "tasks"}
+URL = "https://sqs.example/queue"
+EVERY = [
+    ("TABLE", "tasks", "table", "tasks"),
+    ("TICK_MINUTES", "5", "grid.tick_minutes", 5),
+    ("SHARD_COUNT", "4", "grid.shard_count", 4),
+    ("RETENTION_DAYS", "7", "retention_days", 7),
+    ("DEFAULT_ACTION", "mail.send", "default_action", "mail.send"),
+    ("DEAD_LETTER_QUEUE_URL", URL, "dead_letter_queue_url", URL),
+    ("INDEX_LAG_SECONDS", "300", "index_lag", timedelta(seconds=300)),
+    ("PRECISION", "second", "precision", Precision.SECOND),
+    ("WAKE_UP_QUEUE_URL", URL, "action_settings.wake_up_queue_url", URL),
+    ("HANDLERS_MODULE", "mine", "handlers_module", "mine"),
+    ("HANDLERS_ENVIRONMENT", '{"SENDER": "a@b.c"}', "handlers_environment", {"SENDER": "a@b.c"}),
+    ("MAX_TURNS", "9", "max_turns", 9),
+    ("TASK_THREADS", "2", "task_threads", 2),
+    ("MAX_WORKERS", "8", "max_workers", 8),
+    ("TIMEOUT_SECONDS", "300", "processor_timeout", timedelta(seconds=300)),
+    ("WEBHOOK_PRIVATE_HOSTS", " 127.0.0.1, localhost ,,", "action_settings.private_hosts", ("127.0.0.1", "localhost")),
+    ("ALLOWED_WEBHOOK_HOSTS", "*.a.com,b", "action_settings.webhook_hosts", ("*.a.com", "b")),
+    ("ACTION_RATE_LIMITS", "sns=1/s", "action_settings.rate_limits", ("sns=1/s",)),
+    ("ALLOWED_ACTIONS", "log,sns", "action_settings.actions", ("log", "sns")),
+    ("ALLOWED_SECRETS", "arn:1,arn:2", "action_settings.secrets", ("arn:1", "arn:2")),
+    ("ALLOWED_TOPIC_ARNS", "arn:topic", "action_settings.topics", ("arn:topic",)),
+    ("ALLOWED_QUEUE_ARNS", "arn:queue", "action_settings.queues", ("arn:queue",)),
+    ("ALLOWED_EVENT_BUS_ARNS", "arn:bus", "action_settings.event_buses", ("arn:bus",)),
+    ("ALLOWED_FUNCTION_ARNS", "arn:function", "action_settings.functions", ("arn:function",)),
+    ("ALLOWED_STATE_MACHINE_ARNS", "arn:machine", "action_settings.state_machines", ("arn:machine",)),
+    ("ASSIGNMENT_POLICY", "assignment:in_daytime", "assignment_policy", "assignment:in_daytime"),
+    ("BATCHED", "0", "batched", False),
+]
 
 
-EVERY = {
-    "DYNATICK_TABLE": "tasks",
-    "DYNATICK_TICK_MINUTES": "5",
-    "DYNATICK_SHARD_COUNT": "4",
-    "DYNATICK_RETENTION_DAYS": "7",
-    "DYNATICK_DEFAULT_ACTION": "mail.send",
-    "DYNATICK_DEAD_LETTER_QUEUE_URL": "https://sqs.example/dead",
-    "DYNATICK_INDEX_LAG_SECONDS": "300",
-    "DYNATICK_PRECISION": "second",
-    "DYNATICK_WAKE_UP_QUEUE_URL": "https://sqs.example/wake-ups",
-    "DYNATICK_HANDLERS_MODULE": "mine",
-    "DYNATICK_HANDLERS_ENVIRONMENT": '{"SENDER": "noreply@example.com"}',
-    "DYNATICK_MAX_TURNS": "9",
-    "DYNATICK_TASK_THREADS": "2",
-    "DYNATICK_MAX_WORKERS": "8",
-    "DYNATICK_TIMEOUT_SECONDS": "300",
-    "DYNATICK_WEBHOOK_PRIVATE_HOSTS": " 127.0.0.1, localhost ,,",
-    "DYNATICK_ALLOWED_WEBHOOK_HOSTS": "*.example.com,hooks.internal",
-    "DYNATICK_ACTION_RATE_LIMITS": "sns=1/s",
-    "DYNATICK_ALLOWED_ACTIONS": "log,sns",
-    "DYNATICK_ALLOWED_SECRETS": "arn:1,arn:2",
-    "DYNATICK_ALLOWED_TOPIC_ARNS": "arn:topic",
-    "DYNATICK_ALLOWED_QUEUE_ARNS": "arn:queue",
-    "DYNATICK_ALLOWED_EVENT_BUS_ARNS": "arn:bus",
-    "DYNATICK_ALLOWED_FUNCTION_ARNS": "arn:function",
-    "DYNATICK_ALLOWED_STATE_MACHINE_ARNS": "arn:machine",
-    "DYNATICK_ASSIGNMENT_POLICY": "assignment:in_daytime",
-    "AWS_LAMBDA_FUNCTION_NAME": "dynatick-processor",
-    "DYNATICK_BATCHED": "0",
-}
-
-
-def test_every_setting_is_read() -> None:
-    assert Settings.from_env({**EVERY, "PATH": "/bin"}) == Settings(
-        table="tasks",
-        grid=Grid(tick_minutes=5, shard_count=4),
-        retention_days=7,
-        default_action="mail.send",
-        dead_letter_queue_url="https://sqs.example/dead",
-        index_lag=timedelta(seconds=300),
-        precision=Precision.SECOND,
-        handlers_module="mine",
-        handlers_environment={"SENDER": "noreply@example.com"},
-        task_threads=2,
-        max_workers=8,
-        max_turns=9,
-        processor_timeout=timedelta(seconds=300),
-        action_settings=ActionSettings(
-            rate_limits=("sns=1/s",),
-            actions=("log", "sns"),
-            webhook_hosts=("*.example.com", "hooks.internal"),
-            private_hosts=("127.0.0.1", "localhost"),
-            secrets=("arn:1", "arn:2"),
-            topics=("arn:topic",),
-            queues=("arn:queue",),
-            event_buses=("arn:bus",),
-            functions=("arn:function",),
-            state_machines=("arn:machine",),
-            wake_up_queue_url="https://sqs.example/wake-ups",
-        ),
-        assignment_policy="assignment:in_daytime",
-        function_name="dynatick-processor",
-        batched=False,
-    )
-
-
-@pytest.mark.parametrize("name", [name for name in EVERY if name.startswith("DYNATICK_") and name not in TABLE])
-def test_an_empty_setting_counts_as_missing(name: str) -> None:
+@pytest.mark.parametrize(("name", "text", "setting", "value"), EVERY)
+def test_a_setting_is_read_from_its_variable_and_an_empty_one_counts_as_missing(
+    name: str, text: str, setting: str, value: object
+) -> None:
     """A template can't leave a variable out."""
-    assert Settings.from_env({**TABLE, name: ""}) == Settings.from_env(TABLE)
+    name = f"DYNATICK_{name}"
+    found = attrgetter(setting)(Settings.from_env({**TABLE, name: text, "PATH": "/bin"}))
+    assert (found, type(found)) == (value, type(value))
+    if name not in TABLE:
+        assert attrgetter(setting)(Settings.from_env(TABLE)) != value
+        assert Settings.from_env({**TABLE, name: ""}) == Settings.from_env(TABLE)
+
+
+def test_every_setting_has_a_variable_of_its_own() -> None:
+    everything = {f"DYNATICK_{name}": text for name, text, *_ in EVERY}
+    settings = Settings.from_env({**everything, "AWS_LAMBDA_FUNCTION_NAME": "dynatick-processor"})
+    assert settings.function_name == "dynatick-processor"
+    for name, _, setting, value in EVERY:
+        assert attrgetter(setting)(settings) == value, name
+    parts = {setting.rpartition(".")[2] for _, _, setting, _ in EVERY} | {"grid", "action_settings", "function_name"}
+    assert parts == {field.name for kind in (Settings, ActionSettings, Grid) for field in fields(kind)}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +102,8 @@ def test_an_invalid_setting_is_refused_by_name(name: str, value: str | None, mes
     assert len(str(caught.value)) < 400
 
 
-def test_seconds_need_frequent_ticks() -> None:
-    Settings.from_env({**TABLE, "DYNATICK_PRECISION": "second", "DYNATICK_TICK_MINUTES": "5"})
+def test_precision_second_needs_frequent_ticks() -> None:
+    seconds = TABLE | {"DYNATICK_PRECISION": "second"}
+    Settings.from_env({**seconds, "DYNATICK_TICK_MINUTES": "5"})
     with pytest.raises(ConfigurationError, match=r"DYNATICK_PRECISION: .* of 5 or less, found 6"):
-        Settings.from_env({**TABLE, "DYNATICK_PRECISION": "second", "DYNATICK_TICK_MINUTES": "6"})
+        Settings.from_env({**seconds, "DYNATICK_TICK_MINUTES": "6"})

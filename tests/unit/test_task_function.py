@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from tests.unit.actions.support import a_context, a_task
 
 from dynatick import HandlerContext, TaskClient, TaskFunction, task, use_client
 from dynatick import task_function as module
+from dynatick.actions.handlers import Handler
 from dynatick.client import NoneInserted, Refused
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.retry import RetryPolicy
@@ -88,40 +88,32 @@ def test_what_is_stored_comes_back_as_the_payload() -> None:
     def note(mail: Mail) -> None:
         seen.append(mail)
 
-    from dynatick.actions.handlers import Handler
-
     stored = a_task(dict(note.encode(mail)))
     Handler("note", note).run(stored, a_context(stored))
     assert seen == [mail]
     assert ship.encode(Order(orderNumber=7)) == {"orderNumber": 7}
+    assert late.encode(Late(n=1)) == {"n": 1}, "its type is defined further down"
 
 
 @pytest.mark.parametrize(
-    ("payload", "field", "expected"),
+    ("payload", "when", "field", "expected"),
     [
-        (Mail(5, "hi"), "payload.to", "Input should be a valid string"),
-        ({"to": "ada"}, "payload.text", "Field required"),
-        ("ada", "payload", "expected Mail"),
-        (Mail("ada", "hi", tags={b"\xff"}), "payload", "JSON cannot hold it"),
+        (Mail(5, "hi"), {}, "payload.to", "Input should be a valid string"),
+        ({"to": "ada"}, {}, "payload.text", "Field required"),
+        ("ada", {}, "payload", "expected Mail"),
+        (Mail("ada", "hi", tags={b"\xff"}), {}, "payload", "JSON cannot hold it"),
+        (Mail("ada", "hi"), {"due_at": "tomorrow"}, "dueAt", "expected a bucket"),
+        (Mail("ada", "hi"), {"delay": 60}, "delay", "expected a timedelta"),
+        (Mail("ada", "hi"), {"delay": timedelta(seconds=-1)}, "delaySeconds", "expected a number of seconds"),
     ],
 )  # fmt: skip
-def test_a_payload_of_another_type_is_refused_before_anything_is_written(
-    client: TaskClient, payload: Any, field: str, expected: str
+def test_a_wrong_payload_or_time_is_refused_before_anything_is_written(
+    client: TaskClient, payload: Any, when: dict[str, Any], field: str, expected: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        send_mail.schedule(payload, due_at=DUE, task_id="one")
+        send_mail.schedule(payload, **(when or {"due_at": DUE}), task_id="one")
     assert (refused.value.field, expected in refused.value.expected) == (field, True)
     assert client.store.get("one") is None
-
-
-@pytest.mark.parametrize(
-    ("when", "field"),
-    [({"due_at": "tomorrow"}, "dueAt"), ({"delay": 60}, "delay"), ({"delay": timedelta(seconds=-1)}, "delaySeconds")],
-)
-def test_a_time_that_is_none_is_refused(client: TaskClient, when: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        send_mail.schedule(Mail("ada", "hi"), **when)
-    assert refused.value.field == field
 
 
 def test_the_same_call_makes_no_second_task_if_it_has_a_due_time(client: TaskClient) -> None:
@@ -197,22 +189,18 @@ def test_the_same_schedule_again_changes_nothing_and_another_is_refused(client: 
         count.every("rate(1 hour)", {}, schedule_id="s")
 
 
-def test_the_id_of_a_schedule_is_derived(client: TaskClient) -> None:
+def test_the_id_of_a_schedule_is_derived_also_from_async_code(client: TaskClient) -> None:
     first = send_mail.every("rate(1 hour)", Mail("a", "hi"))
     assert send_mail.every("rate(1 hour)", Mail("a", "hi")).schedule_id == first.schedule_id
     assert send_mail.every("rate(1 hour)", Mail("b", "hi")).schedule_id != first.schedule_id
     with pytest.raises(InvalidInput, match="scheduleExpression"):
         send_mail.every("hourly", Mail("a", "hi"))
 
-
-# -- in an event loop --------------------------------------------------------------------------------------------------
-
-
-def test_the_same_from_async_code(client: TaskClient) -> None:
     async def use() -> None:
         await send_mail.schedule_async(Mail("a", "hi"), task_id="one", delay=timedelta(hours=1))
         assert (await send_mail.schedule_many_async([Mail("b", "hi")], due_at=DUE)).inserted == 1
-        assert (await send_mail.every_async("rate(1 hour)", Mail("c", "hi"), schedule_id="s")).schedule_id == "s"
+        made = await send_mail.every_async("rate(1 hour)", Mail("a", "hi"))
+        assert made.schedule_id == first.schedule_id
 
     asyncio.run(use())
     assert client.get("one").due_at == NOON + timedelta(hours=1)
@@ -255,10 +243,6 @@ def test_a_retry_policy_is_checked_when_it_is_declared() -> None:
 def lambda_like(payload: dict[str, object]) -> None: ...
 
 
-def test_a_payload_type_may_be_defined_further_down() -> None:
-    assert late.encode(Late(n=1)) == {"n": 1}
-
-
 @task("late")
 def late(payload: Late) -> None: ...
 
@@ -266,49 +250,3 @@ def late(payload: Late) -> None: ...
 @dataclass
 class Late:
     n: int
-
-
-def test_mypy_finds_a_wrong_payload(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
-from dataclasses import dataclass
-from dynatick import HandlerContext, task
-
-@dataclass
-class Mail:
-    to: str
-
-@task("a")
-def a(mail: Mail) -> int:
-    return 1
-
-@task("b")
-async def b(mail: Mail, context: HandlerContext) -> str:
-    return ""
-
-async def use() -> None:
-    a.schedule(Mail("x"))
-    b.every("rate(1 hour)", Mail("x"))
-    n: int = a(Mail("x"))
-    a.schedule("x")  # wrong
-    a.schedule_many([Mail("x"), 7])  # wrong
-    b.every("rate(1 hour)", 7)  # wrong
-    await b.schedule_async("x")  # wrong
-    b("x", None)  # wrong
-    m: str = a(Mail("x"))  # wrong
-    a.schedule(Mail("x"), delay=60)  # wrong
-"""
-    )
-    found = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    ).stdout  # fmt: skip
-    wrong = {n for n, line in enumerate(program.read_text().splitlines(), 1) if line.endswith("# wrong")}
-    assert {int(line.split(":")[1]) for line in found.splitlines() if "error:" in line} == wrong, found
-
-
-def test_declaring_imports_nothing_that_only_a_caller_needs() -> None:
-    code = "import sys; from dynatick import task\n@task('x')\ndef f(payload: dict[str, object]) -> None: ...\n"
-    code += "assert not {'boto3', 'pydantic', 'dynatick.client', 'dynatick.bulk', 'asyncio'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

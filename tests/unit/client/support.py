@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from tests.builders import NOON, InProcess
 from tests.unit.engine.support import World, world
 
 from dynatick import PermanentError, RetryableError, TaskClient
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Result
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.engine.rules import Rules
 
@@ -64,3 +65,15 @@ def be_first(world: World, does: Callable[[], object]) -> None:
         does()
 
     world.rigged.before_write = before
+
+
+def before_deletes(world: InProcess, patch: pytest.MonkeyPatch, *others: Callable[[], object]) -> None:
+    """Does one of these before each delete, until they are done."""
+    delete, left = world.store.delete, list(others)
+
+    def late(task_id: str, conditions: Sequence[Condition] = ()) -> bool:
+        if left:
+            left.pop(0)()
+        return delete(task_id, conditions)
+
+    patch.setattr(world.store, "delete", late)

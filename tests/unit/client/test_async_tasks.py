@@ -6,10 +6,8 @@ import asyncio
 import contextvars
 import inspect
 import re
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -80,90 +78,52 @@ def test_it_has_each_method_with_the_same_arguments(of: type, awaited: type, mor
         assert inspect.iscoroutinefunction(found[name]) is not iterates, name
 
 
-def test_type_checkers_know_arguments_and_results(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
-from typing import assert_type
-from dynatick import AsyncTaskClient, InsertCounts, ScheduleView, TaskEntry, TaskView
-
-async def use(client: AsyncTaskClient) -> None:
-    assert_type(await client.insert("a", delay_seconds=90), TaskView)
-    assert_type(await client.insert_many([{"taskId": "a"}]), InsertCounts)
-    assert_type(await client.schedules.get("s"), ScheduleView)
-    async for entry in client.iter_history("2026-12-31#12:00"):
-        assert_type(entry, TaskEntry)
-    letters = client.dead_letters.redrive()
-    complete: bool = letters.complete
-    await client.insert("a", delay_second=90)  # wrong
-    await client.insert(7)  # wrong
-    await client.schedules.insert("s")  # wrong
-    for found in client.iter_history("2026-12-31#12:00"):  # wrong
-        pass
-"""
-    )
-    found = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    ).stdout  # fmt: skip
-    wrong = {n for n, line in enumerate(program.read_text().splitlines(), 1) if line.endswith("# wrong")}
-    assert {int(line.split(":")[1]) for line in found.splitlines() if "error:" in line} == wrong, found
-
-
 # -- what its calls do ------------------------------------------------------------------------------------------------
 
 
-def test_a_task_from_insert_to_its_end(client: TaskClient) -> None:
-    async def use() -> None:
-        async with AsyncTaskClient(client) as tasks:
-            await tasks.insert("t", delay_seconds=30, action="log")
-            with pytest.raises(TaskExists):
-                await tasks.insert("t")
-            assert (await tasks.get("t")).status is Status.SCHEDULED
-            assert (await tasks.wait("t")).status is Status.COMPLETED
-            counts = await tasks.insert_many([{"taskId": f"n-{n}"} for n in range(40)])
-            assert counts.inserted == 40
-            with pytest.raises(TaskNotFound):
-                await tasks.cancel("x")
+def run(client: TaskClient, use: Callable[[AsyncTaskClient], Awaitable[Any]], **options: int) -> Any:
+    async def main() -> Any:
+        async with AsyncTaskClient(client, **options) as tasks:
+            return await use(tasks)
 
-    asyncio.run(use())
+    return asyncio.run(main())
 
 
-def test_schedules_and_dead_letters(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
+def test_calls_do_what_those_of_the_client_do(client: TaskClient) -> None:
     with pytest.raises(ConfigurationError, match="DYNATICK_DEAD_LETTER_QUEUE_URL: it is not set"):
         _ = AsyncTaskClient(client).dead_letters
     client.dead_letter_queue = MemoryDeadLetterQueue()
 
-    async def use() -> None:
-        async with AsyncTaskClient(client) as tasks:
-            await tasks.schedules.insert("s", "rate(1 hour)", action="log")
-            assert [one["taskId"] async for one in tasks.schedules.export()] == ["s"]
-            assert await tasks.dead_letters.count() == 0
-            letters = tasks.dead_letters.purge()
-            assert letters.complete is False, "it has not begun"
-            assert [one async for one in letters] == []
-            assert letters.complete is True
+    async def use(tasks: AsyncTaskClient) -> None:
+        await tasks.insert("t", delay_seconds=30, action="log")
+        with pytest.raises(TaskExists):
+            await tasks.insert("t")
+        assert (await tasks.get("t")).status is Status.SCHEDULED
+        assert (await tasks.wait("t")).status is Status.COMPLETED
+        assert (await tasks.insert_many([{"taskId": f"n-{n}"} for n in range(40)])).inserted == 40
+        with pytest.raises(TaskNotFound):
+            await tasks.cancel("x")
+        await tasks.schedules.insert("s", "rate(1 hour)", action="log")
+        assert [one["taskId"] async for one in tasks.schedules.export()] == ["s"]
+        assert await tasks.dead_letters.count() == 0
+        letters = tasks.dead_letters.purge()
+        assert letters.complete is False, "it has not begun"
+        assert [one async for one in letters] == []
+        assert letters.complete is True
 
-    asyncio.run(use())
+    run(client, use)
 
 
 def test_results_are_fetched_as_they_are_asked_for(client: TaskClient) -> None:
     begun: list[int] = []
 
-    def rows() -> Iterator[dict[str, object]]:
-        for n in range(10_000):
-            begun.append(n)
-            yield {"taskId": f"t-{n}"}
+    async def use(tasks: AsyncTaskClient) -> None:
+        results = tasks.insert_lazily({"taskId": f"t-{n}"} for n in range(10_000) if begun.append(n) is None)
+        assert begun == []
+        async for _ in results:
+            break
 
-    async def use() -> None:
-        async with AsyncTaskClient(client) as tasks:
-            results = tasks.insert_lazily(rows())
-            assert begun == []
-            async for _ in results:
-                break
-
-    asyncio.run(use())
+    run(client, use)
     assert 0 < len(begun) < 10_000
 
 
@@ -178,32 +138,29 @@ def test_the_event_loop_goes_on_while_calls_wait(client: TaskClient, monkeypatch
 
     monkeypatch.setattr(AsyncTaskClient, "get", async_tasks._awaited(slow))
 
-    async def use() -> list[Any]:
-        async with AsyncTaskClient(client, max_threads=4) as tasks:
-            request.set("mine: ")
-            calls = asyncio.gather(*(tasks.get(f"t-{n}") for n in range(4)))
-            await asyncio.to_thread(together.wait, SOON)
-            return list(await calls)
+    async def use(tasks: AsyncTaskClient) -> list[Any]:
+        request.set("mine: ")
+        calls = asyncio.gather(*(tasks.get(f"t-{n}") for n in range(4)))
+        await asyncio.to_thread(together.wait, SOON)
+        return list(await calls)
 
-    assert asyncio.run(use()) == [f"mine: t-{n}" for n in range(4)]
+    assert run(client, use, max_threads=4) == [f"mine: t-{n}" for n in range(4)]
 
 
 def test_waiting_takes_no_thread_and_ends_in_time(client: TaskClient) -> None:
-    async def use() -> None:
-        async with AsyncTaskClient(client, max_threads=1) as tasks:
-            for n in range(5):
-                await tasks.insert(f"t-{n}", delay_seconds=600)
-            ended = await asyncio.gather(*(tasks.wait(f"t-{n}") for n in range(5)))
-            assert {task.status for task in ended} == {Status.COMPLETED}
-            bucket = ended[0].bucket
-            assert (await tasks.wait_for_bucket(str(bucket))).counts == {"completed": 5}
-            await tasks.insert("late", delay_seconds=600)
-            with pytest.raises(WaitTimedOut, match="late"):
-                await tasks.wait("late", timeout=timedelta(seconds=90))
-            with pytest.raises(InvalidInput):
-                await tasks.wait("")
+    async def use(tasks: AsyncTaskClient) -> None:
+        for n in range(5):
+            await tasks.insert(f"t-{n}", delay_seconds=600)
+        ended = await asyncio.gather(*(tasks.wait(f"t-{n}") for n in range(5)))
+        assert {task.status for task in ended} == {Status.COMPLETED}
+        assert (await tasks.wait_for_bucket(str(ended[0].bucket))).counts == {"completed": 5}
+        await tasks.insert("late", delay_seconds=600)
+        with pytest.raises(WaitTimedOut, match="late"):
+            await tasks.wait("late", timeout=timedelta(seconds=90))
+        with pytest.raises(InvalidInput):
+            await tasks.wait("")
 
-    asyncio.run(use())
+    run(client, use, max_threads=1)
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

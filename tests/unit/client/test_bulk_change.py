@@ -1,35 +1,30 @@
-"""Retrying and cancelling by filter: who is meant, what each is reported, and another client who is faster."""
+"""Redriving, cancelling and rescheduling by filter: which tasks, the result of each, and another client is faster."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
 from tests.unit.client.support import client_of, world_of
-from tests.unit.engine.support import World
+from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.lifecycle import claim
-from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
-from dynatick.engine.installation_settings import publish_settings
-from dynatick.errors import StoreError
+from dynatick.engine.ports import Entry
 
-BUCKET = "2026-12-31#12:01"
+MINUTE = timedelta(minutes=1)
+BUCKET, LATER = "2026-12-31#12:01", "2026-12-31#13:00"
 MOVE = ConditionalUpdate(task_id="a", set={"taskDateTime": "2026-12-31#12:00"})
 
 
-def fail_with(text: str) -> Callable[..., object]:
-    def fail(*_: object) -> object:
-        raise PermanentError(text)
-
-    return fail
+def fail_with(error: str) -> object:
+    raise PermanentError(error)
 
 
 @pytest.fixture
@@ -38,7 +33,7 @@ def world() -> World:
     world = world_of(shard_count=2)
     client = client_of(world)
     for name, error in {"a": "SMTP: refused", "b": "smtp: timed out", "c": "no such user"}.items():
-        world.actions.behaviour[name] = fail_with(error)
+        world.actions.behaviour[name] = lambda *_, error=error: fail_with(error)
         client.insert(name, delay_seconds=1, action="log" if name != "b" else None)
     client.insert("fine", delay_seconds=1)
     world.next_tick()
@@ -71,17 +66,20 @@ def test_filters(world: World, client: TaskClient, filters: dict[str, str], mean
     assert list(client.redrive_many(BUCKET, **filters)) == []  # type: ignore[arg-type]
 
 
-def test_all_that_wait_are_cancelled(world: World, client: TaskClient) -> None:
-    for n in range(3):
-        client.insert(f"t{n}", task_date_time="2026-12-31#13:00")
-    world.rigged.put({"taskId": "raw", "taskDateTime": "2026-12-31#13:00", "action": "log"})
-    world.rigged.put(scheduled_row("busy", Bucket.parse("2026-12-31#13:00"), status="running", lease="x", attempt=1))
-    assert ids(client.cancel_many("2026-12-31#13:00", dry_run=True), WouldChange) == ["raw", "t0", "t1", "t2"]
-    assert ids(client.cancel_many("2026-12-31#13:00", action="webhook"), Changed) == []
-    assert ids(client.cancel_many("2026-12-31#13:00"), Changed) == ["raw", "t0", "t1", "t2"]
-    assert {world.outcome(name) for name in ("t0", "t1", "t2", "raw")} == {"cancelled"}
+def test_all_that_wait_are_cancelled_up_to_a_limit_for_all_shards(world: World, client: TaskClient) -> None:
+    for n in range(30):
+        client.insert(f"t{n:02}", task_date_time=LATER)
+    world.rigged.put({"taskId": "raw", "taskDateTime": LATER, "action": "log"})
+    world.rigged.put(scheduled_row("busy", Bucket.parse(LATER), status="running", lease="x", attempt=1))
+    waiting = ["raw", *(f"t{n:02}" for n in range(30))]
+    assert ids(client.cancel_many(LATER, dry_run=True), WouldChange) == waiting
+    assert ids(client.cancel_many(LATER, action="webhook"), Changed) == []
+    assert len(ids(client.cancel_many(LATER, limit=12), Changed)) == 12
+    assert len(ids(client.cancel_many(start=NOON, end=NOON + timedelta(hours=2), limit=12), Changed)) == 12
+    assert len(ids(client.cancel_many(LATER, limit=12), Changed)) == 31 - 24
+    assert {world.outcome(name) for name in waiting} == {"cancelled"}
     assert world.row("busy")["status"] == "running"
-    assert list(client.cancel_many("2026-12-31#13:00")) == []
+    assert list(client.cancel_many(LATER)) == []
 
 
 @pytest.mark.parametrize(
@@ -97,16 +95,14 @@ def test_another_client_was_faster_than_the_list(
     world: World, client: TaskClient, other: Callable[..., object], reason: str, dry_run: bool
 ) -> None:
     """The index shows what was; the row is what counts."""
-    poll = world.store.query_bucket
 
-    def stale(*args: object, **given: object) -> object:
-        page = poll(*args, **given)  # type: ignore[arg-type]
-        if any(entry.task_id == "a" for entry in page.entries):
-            world.store.query_bucket = poll  # type: ignore[method-assign]
+    def is_listed(entry: Entry) -> bool:
+        if entry.task_id == "a":
+            world.rigged.hidden = lambda entry: False
             other(client, world)
-        return page
+        return False
 
-    world.store.query_bucket = stale  # type: ignore[method-assign, assignment]
+    world.rigged.hidden = is_listed
     results = {result.task_id: result for result in client.redrive_many(BUCKET, dry_run=dry_run)}
     assert results["a"] == Skipped("a", reason)
     assert {type(results[name]) for name in "bc"} == {WouldChange if dry_run else Changed}
@@ -126,124 +122,206 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
     assert world.row(first.task_id)["run"] == 2
 
 
-class Batches(MemoryStore):
-    """Notes the calls, and lets others in before the first batch."""
+# -- in batches ------------------------------------------------------------------------------------------------------
+
+
+class Batches(RiggedStore):
+    """Notes the sizes of batches, and the rows that are read."""
 
     def __init__(self) -> None:
         super().__init__()
         self.batches: list[int] = []
-        self.single: list[str] = []
         self.read: list[list[str]] = []
-        self.before: Callable[[], object] | None = None
-        self.unanswered = False
-        self.then_unreadable = self.unreadable = False
-        self._batching = threading.local()
-
-    def write(self, change: ConditionalUpdate) -> Result:
-        if not getattr(self._batching, "on", False):
-            self.single.append(change.task_id)
-        return super().write(change)
 
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        if self.before is not None and any(change.task_id == "t001" for change in changes):
-            self.before()
-        self.batches.append(len(changes))
-        self._batching.on = True
         results = super().write_many(changes)
-        self._batching.on = False
-        if self.unanswered:
-            self.unreadable = self.then_unreadable
-            raise StoreError("no answer")
+        self.batches.append(len(changes))
         return results
 
     def get_many(
         self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
     ) -> Mapping[str, Row]:
-        ids = list(task_ids)
-        self.read.append(ids)
-        if self.unreadable:
-            raise StoreError("cannot read rows")
-        return super().get_many(ids, consistent=consistent, only=only)
+        self.read.append(list(task_ids))
+        return super().get_many(self.read[-1], consistent=consistent, only=only)
+
+    def written_alone(self) -> int:
+        return len(self.writes) - sum(self.batches)
 
 
 def waiting(number: int) -> tuple[TaskClient, Batches]:
     """A client at noon, and its table, of so many tasks that wait for 13:00."""
-    store = Batches()
-    publish_settings(store, Grid(), now=NOON, actions=("log",), defaults=Defaults())
-    client = TaskClient(store, clock=FakeClock())
+    world = World(store=(store := Batches()))
+    world.tick()
+    client = client_of(world)
     for n in range(number):
-        client.insert(f"t{n:03}", task_date_time="2026-12-31#13:00", action="log")
-    store.single.clear()
+        client.insert(f"t{n:03}", task_date_time=LATER, action="log")
+    store.forget()
+    store.batches, store.read = [], []
     return client, store
 
 
 def test_many_are_written_25_at_a_time() -> None:
-    client, batches = waiting(412)
-    results = list(client.cancel_many("2026-12-31#13:00"))
+    client, store = waiting(412)
+    results = list(client.cancel_many(LATER))
     assert [result.task_id for result in results] == [f"t{n:03}" for n in range(412)]
     assert all(isinstance(result, Changed) and result.task == client.get(result.task_id) for result in results)
-    assert (sum(batches.batches), max(batches.batches)) == (412, 25)
-    assert len(batches.batches) == 16 + 6, "the last twelve are spread over the threads"
-    assert batches.single == []
-    assert len(batches.read) == 1, "the page's rows, and nothing after a write that succeeded"
-    assert ids(client.redrive_many("2026-12-31#13:00", status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
+    assert (sum(store.batches), max(store.batches)) == (412, 25)
+    assert len(store.batches) == 16 + 6, "the last twelve are spread over the threads"
+    assert store.written_alone() == 0
+    assert len(store.read) == 1, "the page's rows, and nothing after a write that succeeded"
+    assert ids(client.redrive_many(LATER, status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
 
 
 def test_others_who_are_faster_than_a_batch() -> None:
-    client, batches = waiting(50)
+    client, store = waiting(50)
     clock = FakeClock(NOON + timedelta(minutes=1))
-    another = TaskClient(batches, clock=clock)
-    bucket = Bucket.parse("2026-12-31#13:00")
+    another = TaskClient(store, clock=clock)
     cancelled: dict[str, object] = {}
 
-    def others() -> None:
-        batches.write(claim("t001", bucket, token="k", lease_until=clock() + timedelta(minutes=2), now=clock()))
-        batches.delete("t002")
+    def others(changes: Sequence[ConditionalUpdate]) -> None:
+        if all(change.task_id != "t001" for change in changes):
+            return
+        lease = {"token": "k", "lease_until": clock() + timedelta(minutes=2), "now": clock()}
+        MemoryStore.write(store, claim("t001", Bucket.parse(LATER), **lease))  # type: ignore[arg-type]
+        store.delete("t002")
         another.cancel("t003")
         another.update("t004", payload={"n": 1})
-        batches.write(ConditionalUpdate(task_id="t005", set={"lease": "of an earlier run"}))
-        cancelled.update(batches.get("t003") or {})
-        batches.single.clear()
-        batches.read.clear()
+        MemoryStore.write(store, ConditionalUpdate(task_id="t005", set={"lease": "of an earlier run"}))
+        cancelled.update(store.peek("t003") or {})
+        store.read.clear()
 
-    batches.before = others
-    results = {result.task_id: result for result in client.cancel_many("2026-12-31#13:00")}
+    store.batch_fails = others
+    results = {result.task_id: result for result in client.cancel_many(LATER)}
     assert list(results) == [f"t{n:03}" for n in range(50)]
     skipped = {task_id: result.reason for task_id, result in results.items() if isinstance(result, Skipped)}
     assert skipped == {"t001": "it is running now", "t002": "it was deleted", "t003": "it is cancelled now"}
     changed = [task_id for task_id, result in results.items() if isinstance(result, Changed)]
     assert len(changed) + len(skipped) == 50
     assert client.get("t001").status == "running"
-    assert batches.get("t002") is None, "a write never brings back what was deleted"
-    assert batches.get("t003") == cancelled, "as the other one left it"
+    assert store.peek("t002") is None, "a write never brings back what was deleted"
+    assert store.peek("t003") == cancelled, "as the other one left it"
     assert client.get("t004").payload == {"n": 1}
     assert {client.get(task_id).status for task_id in changed} == {"cancelled"}
-    assert batches.single == ["t005"], "it waits still: once more, by itself"
-    assert batches.read == [["t001", "t002", "t003", "t005"]], "only those, together"
+    assert store.written_alone() == 2 + 1, "by the other client, and t005 once more: it waits still"
+    assert store.read == [["t001", "t002", "t003", "t005"]], "only those, together"
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_batch_whose_answer_got_lost(readable: bool) -> None:
-    client, batches = waiting(30)
-    batches.unanswered, batches.then_unreadable = True, not readable
-    found = list(client.cancel_many("2026-12-31#13:00"))
+def test_a_batch_whose_answer_got_lost(readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, store = waiting(30)
+
+    def unreadable(*_: object, **__: object) -> Mapping[str, Row]:
+        raise cannot("read rows")
+
+    def lost(changes: Sequence[ConditionalUpdate]) -> object:
+        if not readable:
+            monkeypatch.setattr(store, "get_many", unreadable)
+        return MemoryStore.write_many(store, changes)
+
+    store.batch_fails = lost
+    found = list(client.cancel_many(LATER))
     assert {type(result) for result in found} == {Changed if readable else ChangeUnknown}, "as the rows show it"
     assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, ChangeUnknown))
-    assert (len(found), batches.single) == (30, [])
+    assert (len(found), len(store.writes)) == (30, 30)
 
 
-def test_a_batch_that_was_not_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    client, batches = waiting(30)
-
-    def fails(changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        if any(change.task_id == "t007" for change in changes):
-            raise StoreError("throttled")
-        return MemoryStore.write_many(batches, changes)
-
-    monkeypatch.setattr(batches, "write_many", fails)
-    results = list(client.cancel_many("2026-12-31#13:00"))
+def test_a_batch_that_was_not_applied() -> None:
+    client, store = waiting(30)
+    store.batch_fails = lambda changes: any(change.task_id == "t007" for change in changes)
+    results = list(client.cancel_many(LATER))
     unchanged = {result.task_id: str(result.error) for result in results if isinstance(result, ChangeUnknown)}
-    assert unchanged["t007"] == "cannot change 't007': throttled"
+    assert unchanged["t007"] == "cannot change 't007': cannot write: the table is not there"
     assert 0 < len(unchanged) <= 25
     assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)
     assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
+
+
+# -- to another time -------------------------------------------------------------------------------------------------
+
+RANGE = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T14:00:00Z"}
+MINUTES = (5, 6, 30, 35, 59, 65, 90)
+
+
+@pytest.fixture(params=[1, 3])
+def hours(request: pytest.FixtureRequest) -> World:
+    """Three tasks at each of several minutes after noon, and one that has ended."""
+    world = world_of(shard_count=request.param)
+    client = client_of(world)
+    for minute in MINUTES:
+        for n in range(3):
+            client.insert(f"t{minute:02d}-{n}", due_at=NOON + timedelta(minutes=minute))
+    client.insert("ended", due_at=NOON + timedelta(minutes=30))
+    client.cancel("ended")
+    return world
+
+
+def due(client: TaskClient) -> dict[str, float]:
+    """Minutes after noon, by id."""
+    found = {f"t{minute:02d}-{n}": client.get(f"t{minute:02d}-{n}").due_at for minute in MINUTES for n in range(3)}
+    return {task_id: (at - NOON).total_seconds() / 60 for task_id, at in found.items() if at is not None}
+
+
+@pytest.mark.parametrize("minutes", [1, 30, -3, -32])
+def test_each_is_shifted_once(hours: World, minutes: int) -> None:
+    client = client_of(hours)
+    results = list(client.reschedule_many(**RANGE, shift=timedelta(minutes=minutes)))
+    assert {type(one) for one in results} == {Changed}
+    assert len(results) == len({one.task_id for one in results}) == 3 * len(MINUTES)
+    passed = [m for m in MINUTES if m + minutes <= 0]
+    assert due(client).items() >= {(f"t{m:02d}-{n}", m + minutes) for m in {*MINUTES} - {*passed} for n in range(3)}
+    for one in results:
+        assert isinstance(one, Changed) and one.task == client.get(one.task_id)
+        due_at = NOON if int(one.task_id[1:3]) in passed else one.task.due_at  # those go to the next tick
+        assert one.task.bucket == str(hours.rules.grid.bucket_of(one.task_id, max(due_at, NOON + MINUTE)))  # type: ignore[type-var]
+    assert client.get("ended").status == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("row", "shift", "due_at", "bucket"),
+    [
+        # within a tick
+        (scheduled_row("x", bucket_at(7), dueAt="2026-12-31T12:06:10Z"), timedelta(seconds=20), "12:06:30", "12:07"),
+        # waiting to be tried again: from there
+        (scheduled_row("x", bucket_at(40), dueAt="2026-12-31T11:50:00Z", attempt=2), timedelta(minutes=10),
+         "12:50:00", "12:50"),
+    ],
+)  # fmt: skip
+def test_a_shift_counts_from_the_time_that_a_task_waits_for(
+    hours: World, row: dict[str, object], shift: timedelta, due_at: str, bucket: str
+) -> None:
+    hours.store.create(row)
+    assert [one.task_id for one in client_of(hours).reschedule_many(**RANGE, prefix="x", shift=shift)] == ["x"]
+    moved = hours.row("x")
+    assert (moved["dueAt"], moved["attempt"]) == (f"2026-12-31T{due_at}Z", row["attempt"])
+    assert str(moved["taskDateTime"])[:16] == f"2026-12-31#{bucket}"
+
+
+@pytest.mark.parametrize("minute", [30, 200])
+def test_all_get_one_time_once(hours: World, minute: int) -> None:
+    client, to = client_of(hours), NOON + timedelta(minutes=minute)
+    results = list(client.reschedule_many(**RANGE, due_at=to))
+    meant = [m for m in MINUTES if m != minute]  # the others are there already
+    assert sorted(one.task_id for one in results) == [f"t{m:02d}-{n}" for m in meant for n in range(3)]
+    assert set(due(client).values()) == {minute}
+    assert list(client.reschedule_many(**RANGE, due_at=to)) == []
+
+
+def test_a_delay_counts_from_one_instant_for_all(hours: World) -> None:
+    client = client_of(hours)
+    for _ in client.reschedule_many(**RANGE, delay_seconds=600):
+        pass
+    assert len(set(due(client).values())) == 1
+    list(client.reschedule_many(**RANGE, due_at=NOON - timedelta(days=1)))  # it has passed: the next tick
+    assert {Bucket.parse(client.get(f"t05-{n}").bucket).minute for n in range(3)} == {bucket_at(1).minute}
+
+
+def test_a_dry_run_a_limit_and_a_time_beyond_the_last(hours: World) -> None:
+    client = client_of(hours)
+    before = due(client)
+    assert len(ids(client.reschedule_many(**RANGE, prefix="t30-", shift=60 * MINUTE, dry_run=True), WouldChange)) == 3
+    never = list(client.reschedule_many(**RANGE, prefix="t30-", shift=timedelta(days=3_000_000)))
+    assert {type(one) for one in never} == {Skipped}
+    assert "expected a time between 1970 and 9998" in str(never[0])
+    assert due(client) == before
+    assert len(list(client.reschedule_many(**RANGE, shift=60 * MINUTE, limit=4))) == 4
+    assert {m for m in due(client).values() if m > 100} == {125, 150}  # the latest first

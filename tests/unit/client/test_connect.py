@@ -18,18 +18,19 @@ from dynatick.errors import ConfigurationError, StoreError
     [
         ({"DYNATICK_TABLE": "t"}, {}, ClientSettings(table="t")),
         ({"DYNATICK_TABLE": "t"}, {"table": "mine"}, ClientSettings(table="mine")),
-        ({}, {"table": "mine", "region": "eu-west-1"}, ClientSettings(table="mine", region="eu-west-1")),
-        ({"AWS_REGION": "eu-west-1"}, {"table": "mine"}, ClientSettings(table="mine", region="eu-west-1")),
         ({"AWS_REGION": "eu-west-1"}, {"table": "mine", "region": "us-east-1"},
          ClientSettings(table="mine", region="us-east-1")),
         # The SDK reads these, with the more specific one before the general one.
-        ({"AWS_ENDPOINT_URL": "http://localhost:1", "DYNATICK_TABLE": "t"}, {}, ClientSettings(table="t")),
+        ({"AWS_REGION": "eu-west-1", "AWS_ENDPOINT_URL": "http://localhost:1"}, {"table": "t"},
+         ClientSettings(table="t", region="eu-west-1")),
         ({"DYNATICK_TABLE": "t"}, {"endpoint_url": "http://localhost:2", "profile": "p"},
          ClientSettings(table="t", endpoint_url="http://localhost:2", profile="p")),
     ],
 )  # fmt: skip
 def test_settings(environ: dict[str, str], given: dict[str, str], expected: ClientSettings) -> None:
     assert ClientSettings.from_env(environ, **given) == expected
+    with pytest.raises(ConfigurationError, match="DYNATICK_TABLE: it is not set, and no table was named"):
+        ClientSettings.from_env({})
 
 
 def test_connecting_sends_nothing_and_the_environment_names_the_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,9 +43,8 @@ def test_connecting_sends_nothing_and_the_environment_names_the_endpoint(monkeyp
 
 def test_a_profile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.write_text(
-        "[profile other]\nregion = eu-central-1\naws_access_key_id = a\naws_secret_access_key = s\n[profile bare]\n"
-    )
+    keys = "aws_access_key_id = a\naws_secret_access_key = s"
+    config.write_text(f"[profile other]\nregion = eu-central-1\n{keys}\n[profile bare]\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
@@ -57,15 +57,18 @@ def test_a_profile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         TaskClient.connect("t", profile="bare")
 
 
-def test_the_client_needs_neither_the_command_line_nor_the_sdks_services() -> None:
-    program = (
-        "import sys, dynatick; dynatick.TaskClient; "
-        "print(sorted({'typer', 'rich', 'pynamodb', 'aws_lambda_powertools'} & set(sys.modules)))"
-    )
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
-
-
-def test_a_table_must_be_named() -> None:
-    with pytest.raises(ConfigurationError, match="DYNATICK_TABLE: it is not set, and no table was named"):
-        ClientSettings.from_env({})
+@pytest.mark.parametrize(
+    ("program", "others"),
+    [
+        ("import dynatick; dynatick.TaskClient", {"typer", "rich", "pynamodb", "aws_lambda_powertools"}),
+        ("from dynatick import task\n@task('x')\ndef f(payload: dict[str, object]) -> None: ...",
+         {"boto3", "pydantic", "dynatick.client", "dynatick.bulk", "asyncio"}),
+        ("import dynatick.testing.pytest_plugin",
+         {"boto3", "pydantic", "dynatick.client", "dynatick.errors", "dynatick.testing.virtual_installation"}),
+    ],
+    ids=["the client", "a task function", "the pytest plugin"],
+)  # fmt: skip
+def test_an_import_loads_nothing_that_only_others_need(program: str, others: set[str]) -> None:
+    program += f"\nimport sys; print(*{others} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == []

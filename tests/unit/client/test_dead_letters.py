@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import boto3
 import pytest
 from moto import mock_aws
 from tests.builders import NOON
 from tests.unit.client.support import be_first, client_of, fail
-from tests.unit.engine.support import World
+from tests.unit.engine.support import THROTTLED, World
 
 from dynatick import InvalidInput, StoreError, TaskClient
 from dynatick.actions.dead_letter import message_of
@@ -19,7 +20,6 @@ from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import DeadLetterView, LetterResult, LetterState, letter_reading
 from dynatick.client.letter_views import letter_of, state_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.engine.ports import DeadLetter
 from dynatick.errors import QueueError
 
@@ -146,19 +146,15 @@ def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: World, que
     assert (queue.visible, queue.hidden, world.outcome("b")) == ([], [], "failed")
 
 
-def test_by_action_and_error(client: TaskClient, queue: MemoryDeadLetterQueue) -> None:
+def test_filters_and_two_letters_of_one_failure(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
     assert results(client.dead_letters.redrive(action="webhook")) == {}
     assert results(client.dead_letters.redrive(error="timeout")) == {}
+    queue.send(list(queue.letters))
     handled = client.dead_letters.redrive(action="log", error="IT BROKE", limit=1)
     assert [str(one.result) for one in handled] == ["redriven"]
-    assert len(queue.visible) == 2
-
-
-def test_two_letters_of_one_failure_redrive_the_task_once(
-    client: TaskClient, world: World, queue: MemoryDeadLetterQueue
-) -> None:
-    queue.send(list(queue.letters))
-    assert [str(one.result) for one in client.dead_letters.redrive()] == ["redriven"] * 6
+    assert len(queue.visible) == 5
+    again = sorted(str(one.result) for one in client.dead_letters.redrive())
+    assert again == ["dropped", *["redriven"] * 4], "both letters, or none if an earlier call redrove the task"
     assert [world.row(name)["run"] for name in "abc"] == [2, 2, 2]
     assert queue.visible == []
 
@@ -188,45 +184,33 @@ def test_what_fails_again_during_the_call_is_kept(
     rest = list(handled)
     assert [str(one.result) for one in (first, *rest)] == ["redriven"] * 3 + ["kept"] * 3
     assert rest[-1].reason == "its task failed again since this call began"
-    assert {letter.task_id: letter.state for letter in client.dead_letters.list().letters} == dict.fromkeys(
-        "abc", FAILED
-    )
+    letters = client.dead_letters.list().letters
+    assert {letter.task_id: letter.state for letter in letters} == dict.fromkeys("abc", FAILED)
     assert [world.row(name)["run"] for name in "abc"] == [2, 2, 2]
 
 
-def test_a_table_that_does_not_answer_keeps_the_letters(
-    client: TaskClient, world: World, queue: MemoryDeadLetterQueue
-) -> None:
-    def write(change: ConditionalUpdate) -> Result:
-        return Unknown("throttled")
-
-    world.rigged.write = write  # type: ignore[method-assign]
-    handled = list(client.dead_letters.redrive())
-    assert {str(one.result) for one in handled} == {"unknown"}
-    assert {one.reason for one in handled} == {f"cannot change '{name}': throttled" for name in "abc"}
-    assert (len(queue.visible), queue.hidden) == (3, [])
-
-
-def test_messages_are_released_when_the_table_can_not_be_read(
+def test_messages_are_released_when_the_table_does_not_answer_or_the_caller_stops(
     client: TaskClient, world: World, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def get_many(*_: object, **__: object) -> object:
-        raise StoreError("no answer")
-
-    client.settings()
-    monkeypatch.setattr(world.store, "get_many", get_many)
-    for call in (client.dead_letters.list, lambda: list(client.dead_letters.redrive())):
-        with pytest.raises(StoreError, match="no answer"):
-            call()
-        assert (len(queue.visible), queue.hidden) == (3, [])
-
-
-def test_messages_are_released_when_the_caller_stops(client: TaskClient, queue: MemoryDeadLetterQueue) -> None:
     handled = client.dead_letters.redrive(dry_run=True)
     next(handled)
     assert len(queue.hidden) == 3
     del handled
     assert (len(queue.visible), queue.hidden) == (3, [])
+    world.rigged.throttled = lambda change: True
+    unknown = list(client.dead_letters.redrive())
+    assert {str(one.result) for one in unknown} == {"unknown"}
+    assert {one.reason for one in unknown} == {f"cannot change '{name}': {THROTTLED.error}" for name in "abc"}
+    assert (len(queue.visible), queue.hidden) == (3, [])
+
+    def get_many(*_: object, **__: object) -> object:
+        raise StoreError("no answer")
+
+    monkeypatch.setattr(world.store, "get_many", get_many)
+    for call in (client.dead_letters.list, lambda: list(client.dead_letters.redrive())):
+        with pytest.raises(StoreError, match="no answer"):
+            call()
+        assert (len(queue.visible), queue.hidden) == (3, [])
 
 
 def test_a_letter_that_can_not_be_deleted_says_so(
@@ -242,6 +226,7 @@ def test_a_letter_that_can_not_be_deleted_says_so(
 def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
     client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert timedelta(seconds=HIDDEN_SECONDS) >= 1000 * timedelta(milliseconds=100), "1,000 calls to list 10,000"
     monkeypatch.setattr(letter_reading, "MAX_HIDDEN", 20)
     for n in range(40):
         queue.put(f"no letter {n}")
@@ -252,41 +237,29 @@ def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
     assert not handled.complete
 
 
-def test_limits_that_are_refused(client: TaskClient) -> None:
-    letters = client.dead_letters
-    for call in (lambda: letters.list(limit=0), lambda: letters.list(limit=10_001)):
-        with pytest.raises(InvalidInput, match="expected a whole number from 1 to 10000"):
-            call()
-    for call in (lambda: letters.redrive(limit=0), lambda: letters.purge(limit=-1)):
-        with pytest.raises(InvalidInput, match="limit"):
-            call()
+@pytest.mark.parametrize(("verb", "limit"), [("list", 0), ("list", 10_001), ("redrive", 0), ("purge", -1)])
+def test_limits_that_are_refused(client: TaskClient, verb: str, limit: int) -> None:
+    with pytest.raises(InvalidInput, match=f"limit: {limit} is not accepted; expected a "):
+        getattr(client.dead_letters, verb)(limit=limit)
 
 
 # --- SQS --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["memory", "sqs"])
-def any_queue(request: pytest.FixtureRequest) -> object:
-    """A queue, and what puts a message into it."""
-    if request.param == "memory":
-        memory = MemoryDeadLetterQueue()
-        return memory, memory.put
-    with_aws = mock_aws()
-    with_aws.start()
-    request.addfinalizer(with_aws.stop)
-    sqs = boto3.client("sqs", region_name="us-east-1")
+@pytest.fixture
+def sqs() -> Iterator[Any]:
+    with mock_aws():
+        yield boto3.client("sqs", region_name="us-east-1")
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqs"])
+def test_what_a_queue_promises(sqs: Any, kind: str) -> None:
     url = sqs.create_queue(QueueName="dead-letters")["QueueUrl"]
-
-    def put(body: str) -> None:
-        sqs.send_message(QueueUrl=url, MessageBody=body)
-
-    return SqsDeadLetterQueue(lambda: sqs, url, wait_seconds=0), put
-
-
-def test_what_a_queue_promises(any_queue: tuple[DeadLetterQueue, Callable[[str], None]]) -> None:
-    queue, put = any_queue
+    memory = MemoryDeadLetterQueue()
+    queue: DeadLetterQueue = memory if kind == "memory" else SqsDeadLetterQueue(lambda: sqs, url, wait_seconds=0)
     for n in range(23):
-        put(f"body {n}")
+        memory.put(f"body {n}")
+        sqs.send_message(QueueUrl=url, MessageBody=f"body {n}")
     assert (queue.counts().visible, queue.counts().hidden) == (23, 0)
     received = [*queue.receive(), *queue.receive(), *queue.receive()]
     assert {one.body for one in received} == {f"body {n}" for n in range(23)}
@@ -299,20 +272,12 @@ def test_what_a_queue_promises(any_queue: tuple[DeadLetterQueue, Callable[[str],
     assert again == {one.message_id for one in received[12:]}
 
 
-def test_a_queue_that_is_not_there() -> None:
-    with mock_aws():
-        sqs = boto3.client("sqs", region_name="us-east-1")
-        queue = SqsDeadLetterQueue(lambda: sqs, "https://sqs.us-east-1.amazonaws.com/123456789012/none")
+def test_a_queue_that_is_not_there(sqs: Any) -> None:
+    queue = SqsDeadLetterQueue(lambda: sqs, "https://sqs.us-east-1.amazonaws.com/123456789012/none")
+    for call in (queue.receive, queue.counts):
         with pytest.raises(QueueError, match="cannot read the dead-letter queue"):
-            queue.receive()
-        with pytest.raises(QueueError, match="cannot read the dead-letter queue"):
-            queue.counts()
-        message = MemoryDeadLetterQueue()
-        message.put("x")
-        assert list(queue.delete(message.receive())) == [False]
-        queue.release(message.hidden)
-
-
-def test_the_time_that_a_message_is_hidden_covers_a_long_list() -> None:
-    """10,000 messages take 1,000 calls, of some 50 ms each."""
-    assert timedelta(seconds=HIDDEN_SECONDS) >= 1000 * timedelta(milliseconds=100)
+            call()
+    memory = MemoryDeadLetterQueue()
+    memory.put("x")
+    assert list(queue.delete(memory.receive())) == [False]
+    queue.release(memory.hidden)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -11,13 +12,13 @@ from tests.unit.engine.support import World, bucket_at, fails
 
 from dynatick import TaskClient
 from dynatick.client import Explanation
-from dynatick.domain.buckets import Grid
 from dynatick.domain.task import Task
 from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import ActionContext
-from dynatick.errors import InvalidInput, RateLimited, Reschedule
+from dynatick.errors import RateLimited, Reschedule
 
 SOON = NOON + timedelta(seconds=50)
+MINUTE = timedelta(minutes=1)
 
 
 def said(found: Explanation) -> str:
@@ -27,6 +28,13 @@ def said(found: Explanation) -> str:
 
 def events(found: Explanation) -> list[str]:
     return [event.what if event.error is None else f"{event.what}: {event.error}" for event in found.events]
+
+
+def raises(error: Exception) -> Callable[[Task, ActionContext], None]:
+    def run(task: Task, context: ActionContext) -> None:
+        raise error
+
+    return run
 
 
 def test_one_that_ran(world: World, client: TaskClient) -> None:
@@ -83,34 +91,27 @@ def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, cl
     assert said(client.explain("t")).startswith("t ran at 2026-12-31T12:02:00#Z")
 
 
-def test_one_that_was_cancelled(client: TaskClient) -> None:
-    client.insert("t", due_at=SOON)
-    client.cancel("t")
-    cancelled = "t never ran: it was cancelled at 2026-12-31T12:00:00#Z, and was due at 2026-12-31T12:00:50Z"
-    assert said(client.explain("t")).replace(":00Z", ":00#Z", 1) == cancelled
-
-
-def test_one_that_is_due_later(client: TaskClient) -> None:
-    client.insert("t", due_at=NOON + timedelta(days=3, minutes=1))
-    assert client.explain("t").sentence == "t is due at 2027-01-03T12:01:00Z, in 3 days; nothing holds it up"
-    client.insert("between", due_at=NOON + timedelta(days=3, seconds=10))
-    assert "in 3 days; the tick of 2027-01-03#12:01 runs it; nothing" in client.explain("between").sentence
-
-
-def test_one_between_its_due_time_and_its_tick_and_one_that_waits_for_the_next(
-    world: World, client: TaskClient
+@pytest.mark.parametrize(
+    ("due", "seconds", "sentence"),
+    [
+        # later, at a tick and between two
+        (timedelta(days=3, minutes=1), 0, "t is due at 2027-01-03T12:01:00Z, in 3 days; nothing holds it up"),
+        (timedelta(days=3, seconds=10), 0, "t is due at 2027-01-03T12:00:10Z, in 3 days; the tick of "
+                                           "2027-01-03#12:01 runs it; nothing holds it up"),
+        # between its due time and its tick, and when that has begun
+        (timedelta(seconds=50), 55, "t is due since 2026-12-31T12:00:50Z: the tick of 2026-12-31#12:01 runs it"),
+        (MINUTE, 61, "t is due since 2026-12-31T12:01:00Z: the next tick runs it, at 2026-12-31T12:02:00Z"),
+    ],
+)  # fmt: skip
+def test_one_that_is_due_later_or_now(
+    world: World, client: TaskClient, due: timedelta, seconds: int, sentence: str
 ) -> None:
-    client.insert("t", due_at=SOON)
-    client.insert("u", due_at=NOON + timedelta(minutes=1))
-    world.clock.to(NOON + timedelta(seconds=55))
-    assert client.explain("t").sentence == "t is due since 2026-12-31T12:00:50Z: the tick of 2026-12-31#12:01 runs it"
-    world.clock.to(NOON + timedelta(seconds=61))
-    assert client.explain("u").sentence == (
-        "u is due since 2026-12-31T12:01:00Z: the next tick runs it, at 2026-12-31T12:02:00Z"
-    )
+    client.insert("t", due_at=NOON + due)
+    world.clock.to(NOON + timedelta(seconds=seconds))
+    assert client.explain("t").sentence == sentence
 
 
-def test_one_that_waits_because_all_is_paused(world: World, client: TaskClient) -> None:
+def test_one_that_is_held_up_by_a_pause_and_by_a_processor_that_cannot_start(world: World, client: TaskClient) -> None:
     client.insert("t", due_at=SOON)
     client.pause(reason="a release", by="ada")
     expected = r"t is due at 2026-12-31T12:00:50Z, .*; but all is paused since \S+Z \(a release\)"
@@ -118,36 +119,24 @@ def test_one_that_waits_because_all_is_paused(world: World, client: TaskClient) 
     world.ticks(2)
     expected = r"t is due since 2026-12-31T12:00:50Z, and waits because all is paused since \S+Z \(a release\)"
     assert re.fullmatch(expected, client.explain("t").sentence)
-
-
-def test_one_that_waits_because_the_processor_cannot_start(world: World, client: TaskClient) -> None:
-    client.insert("t", due_at=SOON)
-    publish_settings(world.store, Grid(), now=NOON, processor_problem="HandlersModule: no")
+    client.resume()
+    publish_settings(world.store, world.rules.grid, now=NOON, processor_problem="HandlersModule: no")
     world.clock.forward(minutes=2)
     assert client.explain("t").sentence.endswith("and waits because the processor can't start: HandlersModule: no")
 
 
-def test_one_that_runs(client: TaskClient, world: World) -> None:
+def test_one_that_runs_and_one_whose_process_died(client: TaskClient, world: World) -> None:
     client.insert("t", due_at=SOON)
+    client.insert("dies", due_at=NOON + 2 * MINUTE)
     found: list[str] = []
     world.actions.behaviour["t"] = lambda task, context: found.append(client.explain("t").sentence)
     world.next_tick()
     assert "t is running since" in found[0] and "attempt 1 of 4; its lease ends at" in found[0]
-
-
-def test_one_whose_bucket_was_drained_without_it(world: World, client: TaskClient) -> None:
-    world.ticks(10)
-    world.store.put(scheduled_row("t", bucket_at(1)))
-    assert "its bucket was drained without it: `dynatick doctor --repair`" in client.explain("t").sentence
-
-
-def test_one_whose_process_died(world: World, client: TaskClient) -> None:
-    client.insert("t", due_at=SOON)
-    world.clock.to(NOON + timedelta(minutes=1))
-    world.claim("t", until=world.clock() + timedelta(seconds=10))
-    assert "is running since" in client.explain("t").sentence
+    world.clock.forward(minutes=1)
+    world.claim("dies", until=world.clock() + timedelta(seconds=10))
+    assert "is running since" in client.explain("dies").sentence
     world.clock.forward(seconds=30)
-    assert "t waits for a tick to make the next attempt: its process died" in client.explain("t").sentence
+    assert "dies waits for a tick to make the next attempt: its process died" in client.explain("dies").sentence
 
 
 @pytest.mark.parametrize(
@@ -160,32 +149,36 @@ def test_one_whose_process_died(world: World, client: TaskClient) -> None:
 def test_one_that_its_handler_rescheduled_or_its_limit_deferred(
     world: World, client: TaskClient, error: Exception, expected: str
 ) -> None:
-    def ends(task: Task, context: ActionContext) -> None:
-        raise error
-
-    world.actions.behaviour["t"] = ends
+    world.actions.behaviour["t"] = raises(error)
     client.insert("t", due_at=SOON)
     world.next_tick()
     assert expected in client.explain("t").sentence
 
 
-def test_one_that_nobody_has_read_and_one_that_does_not_exist(world: World, client: TaskClient) -> None:
-    world.store.put({"taskId": "t"})
-    assert "t is new: the scheduler function has not read it yet" in client.explain("t").sentence
+def test_one_that_never_ran(world: World, client: TaskClient) -> None:
+    client.insert("t", due_at=SOON)
+    client.cancel("t")
+    assert re.fullmatch(
+        r"t never ran: it was cancelled at 2026-12-31T12:00:00\S*Z, and was due at 2026-12-31T12:00:50Z",
+        client.explain("t").sentence,
+    )
+    world.store.put({"taskId": "new"})
+    assert "new is new: the scheduler function has not read it yet" in client.explain("new").sentence
     none = client.explain("nobody")
     assert (none.status, none.events) == (None, ())
     assert none.sentence == (
         "there is no task of this id: it was never inserted, was deleted, or has expired 30 days after it ended"
     )
-    with pytest.raises(InvalidInput):
-        client.explain("_dynatick#settings")
+    world.ticks(10)
+    world.store.put(scheduled_row("late", bucket_at(1)))
+    assert "its bucket was drained without it: `dynatick doctor --repair`" in client.explain("late").sentence
 
 
-def test_a_schedule_and_its_run(world: World, client: TaskClient) -> None:
+def test_a_schedule_and_its_occurrence(world: World, client: TaskClient) -> None:
     client.schedules.insert("nightly", "rate(1 minute)", action="log")
     assert "nightly is a schedule: `dynatick schedule get`" in client.explain("nightly").sentence
     world.ticks(3)
-    (entry, *_) = client.history(start=NOON, end=world.clock() + timedelta(minutes=1), schedule_id="nightly").entries
+    (entry, *_) = client.history(start=NOON, end=world.clock() + MINUTE, schedule_id="nightly").entries
     assert "due, a run of the schedule nightly" in events(client.explain(entry.task_id))
 
 

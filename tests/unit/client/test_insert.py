@@ -1,8 +1,8 @@
-"""What an insert writes, with a time and without."""
+"""What an insert writes, with a time and without; and many at a time: results in order, memory bounded."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import pytest
@@ -10,11 +10,13 @@ from tests.builders import NOON, InProcess
 from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World
 
-from dynatick import Bucket, RetryPolicy, TaskClient, TaskExists
+from dynatick import MemoryStore, RetryPolicy, TaskClient, TaskExists
+from dynatick.client import Exists, Inserted, InsertUnknown, NewTask, NoneInserted, Refused
+from dynatick.client.insertion import BATCH, THREADS
 from dynatick.client.new_task import Time
-from dynatick.domain.buckets import Grid
-from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
-from dynatick.errors import StoreError
+from dynatick.domain.task import Row
+from dynatick.engine.ports import StoreFailure
+from dynatick.errors import ItemTooLarge, StoreError
 
 
 @pytest.mark.parametrize(
@@ -22,8 +24,6 @@ from dynatick.errors import StoreError
     [
         ("2026-12-31T12:30:00Z", "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
         ("2026-12-31T12:31:00Z", "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
-        (datetime(2026, 12, 31, 12, 31, tzinfo=UTC), "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
-        (Bucket.parse("2026-12-31#12:31"), "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
         (Decimal(int(NOON.timestamp())) + Decimal("60.5"), "2026-12-31#12:05", "2026-12-31T12:01:00.500Z"),
         # past, and the current minute: the next tick
         ("2026-12-31T11:00:00Z", "2026-12-31#12:05", "2026-12-31T11:00:00Z"),
@@ -69,52 +69,24 @@ def test_what_is_given_is_in_the_row(client: TaskClient) -> None:
     assert view.to_row() == shown.to_row()
 
 
-def test_without_a_time_the_scheduler_decides(world: World, client: TaskClient) -> None:
-    view = client.insert("x", payload={"n": 1})
-    assert (view.status, view.bucket, view.due_at) == ("unscheduled", None, None)
-    assert world.row("x") == {"taskId": "x", "payload": {"n": 1}}
-    world.stream(world.row("x"))
-    assert client.get("x").bucket == "2026-12-31#12:01"
-
-
-def test_before_the_first_tick_the_row_goes_in_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("ticks", "row", "bucket"),
+    [
+        (1, {"payload": {"n": 1}}, "2026-12-31#12:02"),
+        (0, {"dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}, "2026-12-31#12:07"),
+    ],
+    ids=["without a time", "before the first tick"],
+)
+def test_the_scheduler_completes_a_row_that_the_client_can_not(ticks: int, row: dict[str, str], bucket: str) -> None:
     world = InProcess()
+    world.ticks(ticks)
     client = client_of(world)
-    client.insert("x", due_at="2026-12-31T13:07:00+01:00", action="log")
-    assert world.row("x") == {"taskId": "x", "dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}
+    assert client.insert_many([{"taskId": "x"} | row]).inserted == 1
+    view = client.get("x")
+    assert (view.status, view.bucket) == ("unscheduled", None)
+    assert world.row("x") == {"taskId": "x"} | row
     world.stream(world.row("x"))
-    assert client.get("x").bucket == "2026-12-31#12:07"
-
-
-def test_tasks_spread_over_the_shards_in_force() -> None:
-    world = world_of(shard_count=4)
-    client = client_of(world)
-    buckets = {client.insert(f"t{n}", due_at="2026-12-31T12:30:00Z").bucket for n in range(50)}
-    assert buckets == {f"2026-12-31#12:30{shard}" for shard in ("", "#1", "#2", "#3")}
-    assert client.insert("named", task_date_time="2026-12-31#12:30#3").bucket == "2026-12-31#12:30#3"
-
-
-def test_the_settings_are_read_once_a_minute(world: World, client: TaskClient) -> None:
-    world.clock.forward(seconds=20)
-    client.insert("a", due_at="2026-12-31T13:01:00Z")
-    world.reconfigure(tick_minutes=30)
-    world.next_tick()
-    client.insert("b", due_at="2026-12-31T13:01:00Z")
-    world.clock.forward(seconds=61)
-    client.insert("c", due_at="2026-12-31T13:01:00Z")
-    assert [client.get(i).bucket for i in "abc"] == ["2026-12-31#13:01", "2026-12-31#13:01", "2026-12-31#13:30"]
-
-
-def test_an_action_that_is_new_is_found_at_once(world: World, client: TaskClient) -> None:
-    client.insert("a", delay_seconds=90)
-    publish_settings(world.store, Grid(), now=world.clock(), actions=["log", "new"])
-    assert client.insert("b", delay_seconds=90, action="new").action == "new"
-
-
-def test_settings_that_are_malformed_are_reported(world: World, client: TaskClient) -> None:
-    world.rigged.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})
-    with pytest.raises(StoreError, match="settings row cannot be understood: tickMinutes: 7 is not accepted"):
-        client.insert("a", delay_seconds=90)
+    assert client.get("x").bucket == bucket
 
 
 @pytest.mark.parametrize("delay", [None, 30], ids=["without a time", "with a time"])
@@ -129,3 +101,110 @@ def test_an_id_that_is_taken_is_refused_and_nothing_is_written(
         "taskId: a task or schedule '+49 170' exists already; choose another id, or change that one"
     )
     assert client.get("+49 170") == before
+
+
+# -- many at a time ---------------------------------------------------------------------------------------------------
+
+WHEN = "2026-12-31T12:30:00Z"
+
+
+def test_it_inserts_before_it_returns_and_counts(world: InProcess, client: TaskClient) -> None:
+    client.insert("there", due_at=WHEN)
+    many = [{"taskId": "a", "dueAt": WHEN}, {"taskId": "there", "dueAt": WHEN}, {"taskId": "bad", "due_at": WHEN}]
+    counts = client.insert_many(iter(many))
+    assert world.row("a")["status"] == "scheduled"
+    assert (counts.inserted, counts.exists, counts.refused, counts.unknown) == (1, 1, 1, 0)
+    assert not counts.all_in
+    assert str(counts) == "1 inserted, 1 exists, 1 refused"
+    (problem,) = counts.problems
+    assert isinstance(problem, Refused)
+    assert (problem.position, problem.task_id, problem.error.field) == (2, "bad", "due_at")
+    again = client.insert_many([many[0]])
+    assert (again.inserted, again.exists, again.all_in) == (0, 1, True), "to have it already is no error"
+
+
+def test_to_have_none_of_them_in_is_an_error(client: TaskClient) -> None:
+    with pytest.raises(
+        NoneInserted, match=r"no task was inserted: 5,000 refused; position 0: due_at: .*dueAt"
+    ) as refused:
+        client.insert_many({"taskId": f"t{n}", "due_at": WHEN} for n in range(5000))
+    assert refused.value.counts.refused == 5000
+    assert len(refused.value.counts.problems) == 1000
+    nothing = client.insert_many([])
+    assert (nothing.all_in, str(nothing)) == (True, "no tasks")
+
+
+def test_each_task_has_its_result_in_order(client: TaskClient) -> None:
+    client.insert("there", due_at=WHEN)
+    rest = [("there", WHEN), ("bad", "x"), ("raw", None), ("a", WHEN), ("bad", WHEN), ("raw", None)]
+    tasks = [{"taskId": "a", "dueAt": WHEN}, NewTask(task_id="b", due_at=WHEN)]
+    results = list(client.insert_lazily(tasks + [{"taskId": task_id, "dueAt": time} for task_id, time in rest]))
+    bad = results.pop(3)
+    assert isinstance(bad, Refused) and bad.task_id == "bad"
+    assert results == [
+        Inserted(0, "a"), Inserted(1, "b"), Exists(2, "there"),
+        Inserted(4, "raw"), Exists(5, "a"), Inserted(6, "bad"), Exists(7, "raw"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [0, 1, 24, 25, 26, 1000])
+def test_any_number_of_them(world: InProcess, client: TaskClient, number: int) -> None:
+    tasks = ({"taskId": f"t{n}", **({"dueAt": WHEN} if n % 3 else {})} for n in range(number))
+    results = client.insert_lazily(tasks)
+    assert world.store.get("t0") is None, "nothing before it is asked for"
+    assert list(results) == [Inserted(n, f"t{n}") for n in range(number)]
+    assert sum(1 for n in range(number) if world.store.get(f"t{n}")) == number
+
+
+def test_tasks_are_read_as_they_are_inserted(client: TaskClient) -> None:
+    """A map may be used again by the caller, whose own error comes through."""
+    read = 0
+
+    def tasks(number: int) -> Iterator[dict[str, object]]:
+        nonlocal read
+        task: dict[str, object] = {"dueAt": WHEN, "payload": {}}
+        for read in range(number):
+            task["taskId"] = f"t{read}"
+            yield task
+            task["payload"]["n"] = read + 1  # type: ignore[index]
+        raise RuntimeError("the file broke off")
+
+    results = client.insert_lazily(tasks(100_000))
+    for n in range(1000):
+        assert next(results) == Inserted(n, f"t{n}")
+        assert read - n <= BATCH * (2 * THREADS + 2)
+    results.close()  # type: ignore[attr-defined]
+    assert [client.get(f"t{n}").payload.get("n", 0) for n in range(1000)] == [*range(1000)]
+    with pytest.raises(RuntimeError, match="the file broke off"):
+        list(client.insert_lazily(tasks(1)))
+
+
+class Faulty(MemoryStore):
+    """Fails for some ids, in each way that a store can."""
+
+    def create(self, row: Row) -> bool:
+        if row["taskId"] == "raw-away":
+            raise StoreError("throttled")
+        if row["taskId"] == "raw-large":
+            raise ItemTooLarge("too large")
+        return super().create(row)
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if any(row["taskId"] == "break" for row in rows):
+            raise StoreError("the table is away")
+        failing = {"away": StoreFailure("throttled"), "large": StoreFailure("too large", too_large=True)}
+        return [failing.get(str(row["taskId"])) or self.create(row) for row in rows]
+
+
+def test_a_failure_of_the_table_is_reported_for_each_task() -> None:
+    world = InProcess(store=Faulty())
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    ids = ["raw-away", "raw-large", "away", "large", "a", "raw"]
+    tasks = [{"taskId": i} if i.startswith("raw") else {"taskId": i, "dueAt": WHEN} for i in ids]
+    results = list(client.insert_lazily(tasks))
+    assert [type(one.error) if isinstance(one, InsertUnknown) else type(one) for one in results] == [
+        StoreError, ItemTooLarge, StoreError, ItemTooLarge, Inserted, Inserted,
+    ]  # fmt: skip
+    broken = list(client.insert_lazily([{"taskId": "break", "dueAt": WHEN}, {"taskId": "b", "dueAt": WHEN}]))
+    assert all(isinstance(result, InsertUnknown) for result in broken)

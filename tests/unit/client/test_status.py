@@ -1,7 +1,8 @@
-"""What `status` says of an installation."""
+"""What the client shows of an installation at work: its status, what the ticks did, and waiting for tasks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -9,25 +10,35 @@ from tests.builders import NOON
 from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World, fails, ids
 
-from dynatick import TaskClient
+from dynatick import MemoryStore, TaskClient
+from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView
 from dynatick.client import status as status_module
-from dynatick.domain.buckets import Grid
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import Task
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import ActionContext
-from dynatick.store.memory import MemoryStore
+from dynatick.errors import WaitTimedOut
 
+MINUTE = timedelta(minutes=1)
 ONCE = {"maximumRetryAttempts": 0}
 
 
-def test_what_ran_what_failed_and_what_waits(world: World, client: TaskClient) -> None:
+def test_status_counts_what_ran_failed_and_waits(world: World, client: TaskClient) -> None:
+    seen: list[tuple[int, int | None]] = []
 
     def no_mailbox(task: Task, context: ActionContext) -> None:
         raise LookupError("no such mailbox")
 
-    world.actions.behaviour = {"bad-0": fails, "bad-1": fails, "worse": no_mailbox}
+    world.actions.behaviour = {
+        "alone": lambda task, context: seen.append((client.status().due_now, client.status().running)),
+        "bad-0": fails, "bad-1": fails, "worse": no_mailbox,
+    }  # fmt: skip
+    client.insert("alone", due_at=NOON + timedelta(seconds=30))
+    world.next_tick()
+    assert seen == [(1, 1)]
     for task_id in (*ids(5), "bad-0", "bad-1", "worse", "never"):
-        client.insert(task_id, due_at=NOON + timedelta(seconds=30), retry_policy=ONCE)
+        client.insert(task_id, delay_seconds=30, retry_policy=ONCE)
     client.cancel("never")
     client.insert("soon", due_at=NOON + timedelta(hours=23))
     client.insert("later", due_at=NOON + timedelta(hours=26))
@@ -35,10 +46,9 @@ def test_what_ran_what_failed_and_what_waits(world: World, client: TaskClient) -
     client.insert("due", due_at=world.clock())
     world.clock.forward(seconds=90)
     found = client.status()
-    assert (found.state, found.completed, found.failed, found.cancelled) == ("running", 5, 3, 1)
+    assert (found.state, found.completed, found.failed, found.cancelled) == ("running", 6, 3, 1)
     assert (found.waiting, found.due_now, found.running) == (1, 1, 0)
-    assert found.oldest_due == NOON + timedelta(minutes=2)
-    assert found.next_tick == NOON + timedelta(minutes=3)
+    assert (found.oldest_due, found.next_tick) == (NOON + 3 * MINUTE, NOON + 4 * MINUTE)
     assert found.until - found.since == timedelta(hours=48)
     assert set(found.lateness) == {"p50", "p99", "max"}
     frequent, other = found.failures
@@ -50,7 +60,7 @@ def test_what_ran_what_failed_and_what_waits(world: World, client: TaskClient) -
 
 def test_states(world: World, client: TaskClient) -> None:
     assert client.status().state == "running"
-    publish_settings(world.store, Grid(), now=NOON, processor_problem="no handlers")
+    publish_settings(world.store, world.rules.grid, now=NOON, processor_problem="no handlers")
     assert (client.status().state, client.status().processor_problem) == ("failing", "no handlers")
     world.next_tick()
     client.pause()
@@ -61,15 +71,7 @@ def test_states(world: World, client: TaskClient) -> None:
     assert TaskClient(MemoryStore()).status().state == "stopped", "no tick has come yet"
 
 
-def test_tasks_that_run_are_counted(world: World, client: TaskClient) -> None:
-    client.insert("t", due_at=NOON + timedelta(seconds=30))
-    seen: list[tuple[int, int | None]] = []
-    world.actions.behaviour["t"] = lambda task, context: seen.append((client.status().due_now, client.status().running))
-    world.next_tick()
-    assert seen == [(1, 1)]
-
-
-def test_it_reads_no_more_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_module, "MAX_POLLS", 1000)
     world = world_of(shard_count=2)
     world.tick()
@@ -82,3 +84,125 @@ def test_it_reads_no_more_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     world.next_tick()
     found = client_of(world).status()
     assert (found.completed, found.until - found.since) == (5, timedelta(hours=5)), "one hour of the past was enough"
+
+
+# -- ticks -----------------------------------------------------------------------------------------------------------
+
+
+def reported(entries: Sequence[TickEntry]) -> list[str]:
+    """Each entry in short: its kind and the minutes that it stands for."""
+    lines = []
+    for entry in entries:
+        if isinstance(entry, TickView):
+            lines.append(f"pass {entry.tick[-5:]} claimed {entry.claimed}")
+        else:
+            kind = {IdleTicks: "idle", MissedTicks: "missed"}[type(entry)]
+            lines.append(f"{kind} {entry.since[-5:]} to {entry.until[-5:]}: {entry.ticks}")
+    return lines
+
+
+def test_ticks_with_work_and_idle_ones_in_between(world: World, client: TaskClient) -> None:
+    assert TaskClient(MemoryStore()).ticks() == [], "before the first tick"
+    world.ticks(3)
+    client.insert("a", delay_seconds=1)
+    client.insert("b", delay_seconds=1)
+    world.ticks(4)
+    client.insert("c", delay_seconds=1)
+    world.ticks(1)
+    every = ["idle 12:00 to 12:03: 4", "pass 12:04 claimed 2", "idle 12:05 to 12:07: 3", "pass 12:08 claimed 1"]
+    assert reported(client.ticks()) == every
+    assert reported(client.ticks(MINUTE)) == every[3:], "of the last minute"
+    for start, end, expected in [
+        ("12:02", "12:04", every[:1]), ("12:04", "12:05", every[1:2]), ("12:05", "12:06", every[2:3]),
+        ("12:03", "12:06", every[:3]), ("11:00", "12:00", []),
+    ]:  # fmt: skip
+        assert reported(client.ticks(start=f"2026-12-31T{start}:00Z", end=f"2026-12-31T{end}:00Z")) == expected
+    (view,) = [entry for entry in client.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
+    assert (view.shard, view.continuation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
+    assert view.started_at == NOON + timedelta(minutes=4, milliseconds=200)
+    assert (view.to_row()["kind"], view.to_row()["startedAt"]) == ("pass", "2026-12-31T12:04:00.200Z")
+    mean, *late = [view.to_row()[f"lateness{of}Ms"] for of in ("Mean", "P50", "P99", "Max")]
+    assert late == sorted(late)
+    assert 0 < mean <= late[-1]
+    assert 200 <= view.lateness_p50_ms <= view.lateness_max_ms
+
+
+def test_ticks_that_did_not_come_are_reported(world: World, client: TaskClient) -> None:
+    world.ticks(1)
+    client.insert("a", delay_seconds=1)
+    world.ticks(1)
+    world.clock.forward(minutes=5)  # 12:07
+    client.insert("b", delay_seconds=1)
+    world.ticks(1)
+    assert reported(client.ticks()) == [
+        "idle 12:00 to 12:01: 2", "pass 12:02 claimed 1", "missed 12:03 to 12:07: 5", "pass 12:08 claimed 1",
+    ]  # fmt: skip
+    world.clock.forward(minutes=10)  # 12:18
+    assert reported(client.ticks())[-1] == "missed 12:09 to 12:16: 8"  # the last two may be on their way
+
+
+def test_ticks_that_a_longer_pass_has_served_are_not_missing(world: World, client: TaskClient) -> None:
+    client.insert("slow", delay_seconds=1)
+    world.actions.behaviour["slow"] = lambda *_: world.clock.forward(seconds=100) and None
+    world.next_tick()  # from 12:01 to 12:02:40
+    world.next_tick()  # 12:03
+    assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
+
+
+def test_a_malformed_cursor_hides_no_pass(world: World, client: TaskClient) -> None:
+    client.insert("a", delay_seconds=1)
+    world.next_tick()
+    world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "soon"}))
+    assert reported(client.ticks())[-1] == "pass 12:01 claimed 1"
+    assert client.doctor().missed_ticks == 0
+
+
+def test_a_pass_that_continued_is_shown_in_its_parts(world: World, client: TaskClient) -> None:
+    world.life = timedelta(seconds=20)
+    # Whichever is the first: nothing is claimed after it, though there is time to record what ends.
+    takes = iter([16])
+    for n in range(60):
+        client.insert(f"t{n}", delay_seconds=1)
+        world.actions.behaviour[f"t{n}"] = lambda *_: world.clock.forward(seconds=next(takes, 0)) and None
+    world.next_tick()
+    passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
+    assert len(passes) > 1
+    assert [view.continuation for view in passes] == list(range(len(passes)))
+    # The last part may have found nothing left to do; then it has no record.
+    assert all(view.continued for view in passes[:-1])
+    assert sum(view.claimed - view.released for view in passes) == 60
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_task_is_waited_for_until_it_has_ended_or_time_is_up(world: World, client: TaskClient) -> None:
+    client.insert("t", due_at=NOON + 3 * MINUTE)
+    client.insert("later", due_at=NOON + timedelta(hours=1))
+    waits: list[float] = []
+    assert (
+        client.wait("t", pause=lambda seconds: waits.append(seconds) or (world.next_tick() and None)).status
+        == "completed"
+    )
+    assert (len(waits), waits == sorted(waits)) == (3, True)
+    assert client.wait("t", pause=lambda seconds: pytest.fail("it has ended")).status == "completed"
+    waits.clear()
+    with pytest.raises(WaitTimedOut, match="task 'later' has not ended in time"):
+        client.wait(
+            "later",
+            timeout=timedelta(seconds=30),
+            pause=lambda seconds: waits.append(seconds) or (world.clock.forward(seconds=seconds) and None),
+        )
+    assert 29 < sum(waits) < 31
+    assert max(waits) == 5.0
+
+
+def test_a_bucket_is_waited_for(world: World, client: TaskClient) -> None:
+    world.actions.behaviour["bad"] = fails
+    for task_id in ("good", "bad"):
+        client.insert(task_id, due_at=NOON + 2 * MINUTE, retry_policy=ONCE)
+    with pytest.raises(WaitTimedOut, match="bucket 2026-12-31#12:02"):
+        client.wait_for_bucket("2026-12-31#12:02", timeout=timedelta())
+    found = client.wait_for_bucket("2026-12-31#12:02", pause=lambda seconds: world.next_tick() and None)
+    assert found.counts == {"completed": 1, "failed": 1}
+    assert client.wait_for_bucket("2026-12-31#12:30").counts == {}

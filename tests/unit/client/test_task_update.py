@@ -1,4 +1,4 @@
-"""Cancel, reschedule, redrive, run now: from each state, and against another client who is faster."""
+"""Update, cancel, reschedule, redrive, run now, delete: from each state, and against another client who is faster."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from collections.abc import Callable
 
 import pytest
 from tests.builders import key_of
-from tests.unit.client.support import be_first, each_state
+from tests.unit.client.support import be_first, before_deletes, each_state, started
 from tests.unit.engine.support import World
 
-from dynatick import TaskClient, TransitionRefused
+from dynatick import TaskChanged, TaskClient, TaskNotFound, TransitionRefused
 from dynatick.client import TaskView
 from dynatick.domain.conditional_update import Lost
 from dynatick.errors import StoreError
 
 Wish = Callable[[TaskClient, str], TaskView]
 WISHES: dict[str, Wish] = {
+    "change": lambda client, task_id: client.update(task_id, payload={"n": 1}),
     "cancel": lambda client, task_id: client.cancel(task_id),
     "reschedule": lambda client, task_id: client.reschedule(task_id, due_at="2026-12-31T14:00:00Z"),
     "redrive": lambda client, task_id: client.redrive(task_id),
     "run": lambda client, task_id: client.run_now(task_id),
 }
 ALLOWED = {
+    "change": ["unscheduled", "scheduled"],
     "cancel": ["unscheduled", "scheduled"],
     "reschedule": ["unscheduled", "scheduled"],
     "redrive": ["failed", "cancelled"],
@@ -41,7 +43,7 @@ def test_what_is_possible_from_each_state(world: World, client: TaskClient, wish
     if state in ALLOWED[wish]:
         view = WISHES[wish](client, state)
         assert view == client.get(state)
-        assert view.status == ("cancelled" if wish == "cancel" else "scheduled")
+        assert view.status == {"cancel": "cancelled", "change": state}.get(wish, "scheduled")
         return
     with pytest.raises(TransitionRefused) as refused:
         WISHES[wish](client, state)
@@ -67,7 +69,7 @@ def test_a_rescheduled_task_runs_then_and_only_then(world: World, client: TaskCl
     assert client.reschedule("cancelled", due_at="2026-12-31T11:00:00Z").bucket == "2026-12-31#12:12", "the next tick"
 
 
-@pytest.mark.parametrize("streamed", [True, False], ids=["seen by the scheduler", "seen by the processor"])
+@pytest.mark.parametrize("streamed", [True, False], ids=["by the scheduler", "by the processor"])
 def test_a_raw_row_is_completed_after_its_change(world: World, client: TaskClient, streamed: bool) -> None:
     before = world.row("unscheduled")
     client.run_now("unscheduled")
@@ -90,8 +92,11 @@ def test_a_redriven_task_is_another_run(world: World, client: TaskClient) -> Non
 
 
 def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(world: World, client: TaskClient) -> None:
+    too_long = "i" * 1500  # for the index
     world.put(taskId="february", dueAt="2027-02-31T12:00:00Z")
     world.put(taskId="hopeless", payload="no map")
+    world.put(taskId=too_long)
+    assert client.get(too_long).status == "failed"
     for task_id in ("february", "hopeless"):
         assert client.get(task_id).status == "failed"
         client.redrive(task_id)
@@ -110,12 +115,21 @@ def test_run_now_comes_before_the_planned_time(world: World, client: TaskClient)
     assert (world.actions.times("scheduled"), world.actions.times("completed")) == (1, 2)
 
 
-def test_an_id_too_long_for_the_index_can_be_looked_up(world: World, client: TaskClient) -> None:
-    world.put(taskId="i" * 1500)
-    assert client.get("i" * 1500).status == "failed"
+def test_time_and_payload_change_in_one_write_and_what_is_left_out_stays(client: TaskClient) -> None:
+    moved = client.update("scheduled", due_at="2026-12-31T14:00:00Z", payload={"n": 2})
+    assert (moved.bucket, moved.payload, moved.status) == ("2026-12-31#14:00", {"n": 2}, "scheduled")
+    assert client.get("scheduled") == moved
+    less = client.update("scheduled", payload={})
+    assert (less.payload, less.bucket, less.due_at) == ({}, moved.bucket, moved.due_at)
+    assert client.update("scheduled", delay_seconds=60).payload == {}
 
 
-def test_who_was_overtaken_tries_again_on_the_row_as_it_is(world: World, client: TaskClient) -> None:
+# -- against others ---------------------------------------------------------------------------------------------------
+
+
+def test_a_change_that_another_was_faster_than_is_tried_again_on_the_row_as_it_is(
+    world: World, client: TaskClient
+) -> None:
     be_first(world, lambda: client.reschedule("scheduled", due_at="2026-12-31T15:00:00Z"))
     assert client.cancel("scheduled").bucket == "2026-12-31#15:00"
     be_first(world, lambda: (world.clock.forward(seconds=1), client.redrive("scheduled")))
@@ -124,19 +138,81 @@ def test_who_was_overtaken_tries_again_on_the_row_as_it_is(world: World, client:
     assert client.get("scheduled").run == 2
 
 
-def test_a_change_whose_answer_got_lost_is_seen_in_the_row(world: World, client: TaskClient) -> None:
-    world.rigged.unanswered = lambda change: True
-    assert client.cancel("scheduled").status == "cancelled"
+def test_a_version_names_a_row_as_it_stands(world: World, client: TaskClient) -> None:
+    client.insert("a", task_date_time="2026-12-31#13:00", payload={"n": 1}, attributes={"own": [1.5, None, {"x", "y"}]})
+    seen = client.get("a").version
+    assert client.get("a").version == seen
+    changed = client.update("a", payload={"n": 2}, version=seen)
+    assert changed.version == client.get("a").version != seen
+    with pytest.raises(TaskChanged, match="'a' has changed"):
+        client.update("a", payload={"n": 3}, version=seen)
+    for attribute in ("payload", "lease"):
+        other = {**world.row("a"), attribute: {"other": True}}
+        be_first(world, lambda row=other: world.rigged.put(row))  # type: ignore[misc]
+        with pytest.raises(TaskChanged):
+            client.update("a", payload={"mine": True}, version=client.get("a").version)
+        assert world.row("a") == other
 
 
-def test_a_change_that_got_no_answer_and_was_not_made_is_an_error(world: World, client: TaskClient) -> None:
+def test_an_answer_that_got_lost_is_found_in_the_row(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.rigged.throttled = lambda change: True
     with pytest.raises(StoreError, match="cannot change 'scheduled': "):
         client.cancel("scheduled")
     assert client.get("scheduled").status == "scheduled"
-
-
-def test_a_row_that_never_holds_still(world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.rigged.throttled, world.rigged.unanswered = lambda change: False, lambda change: True
+    assert client.cancel("scheduled").status == "cancelled"
     monkeypatch.setattr(world.store, "write", lambda change: Lost())
     with pytest.raises(StoreError, match="other requests changed it 20 times"):
-        client.cancel("scheduled")
+        client.cancel("unscheduled")
+
+
+# -- delete ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task_id", ["unscheduled", "scheduled", "completed", "failed", "waits-for-its-retry"])
+def test_a_task_that_does_not_run_is_deleted_and_never_runs(world: World, client: TaskClient, task_id: str) -> None:
+    before = world.actions.times(task_id)
+    client.delete(task_id)
+    world.next_tick(180)
+    assert (world.store.get(task_id), world.actions.times(task_id)) == (None, before)
+    with pytest.raises(TaskNotFound):
+        client.delete(task_id)
+
+
+def test_a_task_that_runs_is_not_deleted_nor_a_schedule_as_a_task(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.schedules.insert("nightly", "rate(1 day)")
+    with pytest.raises(TransitionRefused, match="it is a schedule; delete it as a schedule"):
+        client.delete("nightly")
+    before_deletes(world, monkeypatch, lambda: started(world, "scheduled"))
+    for task_id in ("running", "scheduled"):
+        with pytest.raises(TransitionRefused, match="it is running; an attempt can't be stopped: wait") as refused:
+            client.delete(task_id)
+        assert refused.value.status == "running"
+        assert world.row(task_id)["lease"] == "t"
+    assert world.store.get("nightly") is not None
+
+
+def test_a_change_or_a_delete_by_others_meanwhile_is_no_obstacle_unless_a_version_is_given(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_deletes(world, monkeypatch, lambda: client.cancel("scheduled"))
+    client.delete("scheduled")
+    before_deletes(world, monkeypatch, lambda: world.store.delete("completed"))
+    client.delete("completed")
+    assert world.store.get("scheduled") is world.store.get("completed") is None
+    seen = client.get("unscheduled").version
+    client.update("unscheduled", payload={"n": 1})
+    with pytest.raises(TaskChanged):
+        client.delete("unscheduled", version=seen)
+    before_deletes(world, monkeypatch, lambda: client.update("unscheduled", payload={"n": 2}))
+    with pytest.raises(TaskChanged):
+        client.delete("unscheduled", version=client.get("unscheduled").version)
+    client.delete("unscheduled", version=client.get("unscheduled").version)
+    assert world.store.get("unscheduled") is None
+    monkeypatch.setattr(world.store, "delete", lambda task_id, conditions: False)
+    with pytest.raises(StoreError, match="cannot delete 'failed': other requests changed it"):
+        client.delete("failed")

@@ -1,0 +1,250 @@
+"""What the installation publishes in its settings row, as the client uses it: grid, actions, types of payloads, the
+longest timeout, and the version of the rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from tests.builders import NOON, InProcess
+from tests.unit.client.support import client_of
+from tests.unit.engine.support import World
+
+from dynatick import ConfigurationError, InvalidInput, Refused, StoreError, TaskClient
+from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
+
+LATER = NOON + timedelta(hours=1)
+BUCKET = "2026-12-31#13:00"
+Operation = Callable[[TaskClient], object]
+
+
+def publish(world: InProcess, *required: str, **settings: object) -> None:
+    """Also the type of the action ``mail``: a map with these texts."""
+    fields = {"type": "object", "properties": {name: {"type": "string"} for name in required}, "required": required}
+    publish_settings(
+        world.store,
+        world.rules.grid,
+        now=world.clock(),
+        payload_schemas={"mail": json.dumps(fields)} if required else {},
+        **({"actions": ["log", "mail"]} | settings),  # type: ignore[arg-type]
+    )
+
+
+def reads(world: World) -> int:
+    return world.rigged.reads.count(SETTINGS_ID)
+
+
+def test_the_settings_are_read_once_a_minute(world: World, client: TaskClient) -> None:
+    world.clock.forward(seconds=20)
+    client.insert("a", due_at="2026-12-31T13:01:00Z")
+    world.reconfigure(tick_minutes=30)
+    world.next_tick()
+    client.insert("b", due_at="2026-12-31T13:01:00Z")
+    world.clock.forward(seconds=61)
+    client.insert("c", due_at="2026-12-31T13:01:00Z")
+    assert [client.get(i).bucket for i in "abc"] == ["2026-12-31#13:01", "2026-12-31#13:01", "2026-12-31#13:30"]
+
+
+def test_a_malformed_settings_row_is_reported(world: World, client: TaskClient) -> None:
+    world.rigged.put({"taskId": SETTINGS_ID, "tickMinutes": 7, "shardCount": 1, "shardsEver": 1})
+    with pytest.raises(StoreError, match="settings row cannot be understood: tickMinutes: 7 is not accepted"):
+        client.insert("a", delay_seconds=90)
+
+
+def test_an_unknown_action_is_refused_after_the_settings_have_been_read_again() -> None:
+    world = InProcess()
+    client = client_of(world)
+    assert client.insert("early", action="mail").status == "unscheduled", "before the first tick none is known"
+    world.next_tick()
+    with pytest.raises(InvalidInput) as refused:
+        client.insert("late", action="mail")
+    assert str(refused.value) == "action: 'mail' is not accepted; expected one of log"
+    assert client_of(world, check_actions=False).insert("unchecked", action="mail").action == "mail"
+    world.clock.forward(seconds=2)
+    publish(world)
+    assert client.insert("new", delay_seconds=90, action="mail").action == "mail"
+
+
+# -- payloads of handlers --------------------------------------------------------------------------------------------
+
+
+def test_a_type_of_payload_that_has_changed_is_read_again_before_a_refusal(world: World, client: TaskClient) -> None:
+    publish(world, "to")
+    client.insert("a", action="mail", payload={"to": "ann"})
+    publish(world, "address")
+    client.insert("b", action="mail", payload={"address": "ann"})
+    publish(world)
+    world.clock.forward(seconds=2)
+    client.insert("c", action="mail", payload={})
+    publish(world, "to")
+    world.clock.forward(seconds=60)
+    with pytest.raises(InvalidInput, match=r"payload\.to"):
+        client.insert("d", action="mail", payload={})
+
+
+def test_checking_a_payload_reads_the_settings_once_and_again_once_a_second_at_most(
+    world: World, client: TaskClient
+) -> None:
+    publish(world, "to")
+    before = reads(world)
+    for n in range(10):
+        client.insert(f"t{n}", delay_seconds=5, action="mail", payload={"to": "ann"})
+    assert reads(world) == before + 1
+    refused = client.insert_lazily({"taskId": f"u{n}", "action": "mail"} for n in range(100))
+    assert {type(one) for one in refused} == {Refused}
+    after = reads(world)
+    assert before + 1 < after <= before + 11
+    client_of(world, check_actions=False).insert("unchecked", action="mail", payload={})
+    assert reads(world) == after + 1, "for the version of the rows"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda client: client.schedules.pause("s"),
+     lambda client: client.schedules.update("s", expression="rate(2 hours)")],
+    ids=["pause", "another expression"],
+)  # fmt: skip
+def test_a_schedule_whose_payload_does_not_fit_any_more_can_still_be_changed(
+    world: World, client: TaskClient, change: Operation
+) -> None:
+    publish(world)
+    client.schedules.insert("s", "rate(1 hour)", action="mail", payload={})
+    publish(world, "to")
+    world.clock.forward(minutes=2)
+    change(client)
+    with pytest.raises(InvalidInput, match=r"payload\.to"):
+        client.schedules.update("s", payload={"text": "x"})
+
+
+# -- timeouts --------------------------------------------------------------------------------------------------------
+
+
+def update_schedule(client: TaskClient, seconds: int) -> None:
+    client.schedules.insert("there", "rate(1 hour)")
+    client.schedules.update("there", timeout_seconds=seconds)
+
+
+def insert_row(client: TaskClient, seconds: int) -> None:
+    (result,) = client.insert_rows([{"taskId": "t", "scheduleExpression": "rate(1 hour)", "timeoutSeconds": seconds}])
+    if isinstance(result, Refused):
+        raise result.error
+
+
+@pytest.mark.parametrize(
+    "insert",
+    [
+        lambda client, seconds: client.insert("t", delay_seconds=60, timeout_seconds=seconds),
+        lambda client, seconds: client.insert("t", timeout_seconds=seconds),
+        lambda client, seconds: client.schedules.insert("t", "rate(1 hour)", timeout_seconds=seconds),
+        update_schedule,
+        insert_row,
+    ],
+    ids=["task", "task without a time", "schedule", "update of a schedule", "one of many"],
+)
+def test_a_timeout_longer_than_an_attempt_can_take_is_refused_after_the_settings_have_been_read_again(
+    world: World, client: TaskClient, insert: Callable[[TaskClient, int], None]
+) -> None:
+    assert client.insert("unknown", timeout_seconds=900).row["timeoutSeconds"] == 900, "no limit is known"
+    publish(world, max_timeout_seconds=112)
+    world.clock.forward(minutes=2)
+    with pytest.raises(InvalidInput) as refused:
+        insert(client, 113)
+    assert (refused.value.field, refused.value.expected) == (
+        "timeoutSeconds", "expected at most 112, as long as an attempt can take here "
+        "(the parameter ProcessorTimeoutSeconds)"
+    )  # fmt: skip
+    assert world.store.get("t") is None
+    world.clock.forward(seconds=2)
+    client.store.delete("there")
+    insert(client, 112)
+    publish(world, max_timeout_seconds=300)
+    assert client.insert("b", timeout_seconds=300).row["timeoutSeconds"] == 300
+
+
+# -- the version of the rows -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def versioned(world: World, client: TaskClient) -> World:
+    """An installation with two tasks and a schedule."""
+    client.insert("one", due_at=LATER, action="log")
+    client.insert("ended", due_at=LATER, action="log")
+    client.cancel("ended")
+    client.schedules.insert("hourly", "cron(0 * * * ? *)", action="log")
+    return world
+
+
+def of_version(world: InProcess, version: object) -> TaskClient:
+    """A new client of an installation with this version; None: without one."""
+    row = dict(world.row(SETTINGS_ID))
+    row.pop("schemaVersion", None)
+    world.store.delete(SETTINGS_ID)
+    world.store.create(row if version is None else {**row, "schemaVersion": version})
+    return client_of(world)
+
+
+OPERATIONS: dict[str, Operation] = {
+    "insert": lambda client: client.insert("x", due_at=LATER, action="log"),
+    "insert untimed": lambda client: client.insert("x", action="log"),
+    "insert without checks": lambda client: TaskClient(client.store, check_actions=False).insert("x", action="log"),
+    "insert_many": lambda client: client.insert_many([{"taskId": "x", "action": "log"}]),
+    "insert_rows": lambda client: list(client.insert_rows([{"taskId": "x", "scheduleExpression": "rate(1 hour)"}])),
+    "cancel": lambda client: client.cancel("one"),
+    "delete": lambda client: client.delete("one"),
+    "reschedule": lambda client: client.reschedule("one", due_at=LATER),
+    "update": lambda client: client.update("one", payload={"n": 1}),
+    "update without checks": lambda client: TaskClient(client.store, check_actions=False).update("one", payload={}),
+    "redrive": lambda client: client.redrive("ended"),
+    "run_now": lambda client: client.run_now("one"),
+    "cancel_many": lambda client: list(client.cancel_many(BUCKET)),
+    "redrive_many": lambda client: list(client.redrive_many(BUCKET, status="cancelled")),
+    "reschedule_many": lambda client: list(client.reschedule_many(BUCKET, shift=timedelta(hours=1))),
+    "doctor": lambda client: client.doctor(repair=True),
+    "schedules.insert": lambda client: client.schedules.insert("x", "rate(1 hour)", action="log"),
+    "schedules.update": lambda client: client.schedules.update("hourly", payload={"n": 1}),
+    "schedules.pause": lambda client: client.schedules.pause("hourly"),
+    "schedules.resume": lambda client: client.schedules.resume("hourly"),
+    "schedules.delete": lambda client: client.schedules.delete("hourly"),
+    "schedules.run_now": lambda client: client.schedules.run_now("hourly"),
+    "schedules.backfill": lambda client: list(client.schedules.backfill("hourly", start=NOON, end=NOON)),
+    "history": lambda client: client.history(BUCKET),
+    "bucket_counts": lambda client: list(client.bucket_counts(BUCKET)),
+    "export": lambda client: list(client.export(BUCKET)),
+    "ticks": lambda client: client.ticks(),
+    "health": lambda client: client.health(),
+    "settings": lambda client: client.settings(),
+    "schedules.get": lambda client: client.schedules.get("hourly"),
+}
+
+
+@pytest.mark.parametrize("does", OPERATIONS.values(), ids=OPERATIONS)
+def test_an_operation_on_rows_of_another_version_is_refused_and_writes_nothing(
+    versioned: World, does: Operation
+) -> None:
+    client = of_version(versioned, Decimal(2))
+    before = versioned.open_rows()
+    with pytest.raises(ConfigurationError) as refused:
+        does(client)
+    assert str(refused.value) == (
+        "schemaVersion: the installation has rows of version 2, and this Dynatick is for version 1; "
+        "use the newer Dynatick that the installation was deployed from"
+    )
+    assert versioned.open_rows() == before
+    does(of_version(versioned, Decimal(1)))
+
+
+def test_an_older_installation_is_to_be_deployed_anew(versioned: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = of_version(versioned, None)
+    monkeypatch.setattr("dynatick.engine.installation_settings.SCHEMA_VERSION", 2)
+    with pytest.raises(ConfigurationError, match=r"rows of version 1, .* for version 2; deploy this Dynatick, or use"):
+        client.cancel("one")
+
+
+@pytest.mark.parametrize("version", ["2", Decimal(-1), Decimal("1.5"), True, [1]])
+def test_a_malformed_version_is_an_error_of_the_table(versioned: World, version: object) -> None:
+    with pytest.raises(StoreError, match="schemaVersion") as refused:
+        of_version(versioned, version).cancel("one")
+    assert isinstance(refused.value.__cause__, InvalidInput)
