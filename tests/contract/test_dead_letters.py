@@ -18,7 +18,6 @@ from dynatick_stack.template import table_definition
 
 MADE, FAILED_AT = "2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z"
 BUCKET = "2026-01-01#12:00"
-CREDENTIALS = ("test", "test")
 
 
 @pytest.fixture
@@ -32,36 +31,18 @@ def table_and_queue(emulator_endpoint: str) -> tuple[str, str]:
 def fill(endpoint: str, table: str, queue_url: str, ids: Sequence[str]) -> None:
     """A failed task for each id, and its letter."""
     sqs: Any = boto3.client("sqs", endpoint_url=endpoint)
-    dynamodb: Any = boto3.resource("dynamodb", endpoint_url=endpoint).Table(table)
-    with dynamodb.batch_writer() as batch:
+    ended = {"status": "failed", "outcome": "failed", "taskDateTime": BUCKET, "finishedAt": FAILED_AT, "error": "no"}
+    with boto3.resource("dynamodb", endpoint_url=endpoint).Table(table).batch_writer() as batch:
         for task_id in ids:
-            row = {"taskId": task_id, "createdAt": MADE, "run": 1, "attempt": 1, "action": "log", "status": "failed"}
-            ended = {"outcome": "failed", "taskDateTime": BUCKET, "finishedAt": FAILED_AT, "error": "no"}
-            batch.put_item(Item=row | ended)
+            batch.put_item(Item={"taskId": task_id, "createdAt": MADE, "run": 1, "attempt": 1, "action": "log"} | ended)
 
     def send(part: Sequence[str]) -> None:
-        entries = [
-            {
-                "Id": str(n),
-                "MessageBody": json.dumps({"taskId": task_id, "createdAt": MADE, "run": 1, "failedAt": FAILED_AT}),
-            }
-            for n, task_id in enumerate(part)
-        ]
+        letters = [{"taskId": task_id, "createdAt": MADE, "run": 1, "failedAt": FAILED_AT} for task_id in part]
+        entries = [{"Id": str(n), "MessageBody": json.dumps(letter)} for n, letter in enumerate(letters)]
         assert not sqs.send_message_batch(QueueUrl=queue_url, Entries=entries).get("Failed")
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(send, (ids[start : start + 10] for start in range(0, len(ids), 10))))
-
-
-def client_of(endpoint: str, table: str, queue_url: str) -> TaskClient:
-    settings = ClientSettings(
-        table=table,
-        dead_letter_queue_url=queue_url,
-        region="us-east-1",
-        endpoint_url=endpoint,
-        credentials=CREDENTIALS,
-    )
-    return TaskClient(open_store(settings), dead_letter_queue=open_queue(settings))
 
 
 @pytest.mark.parametrize("number", [230, pytest.param(10_000, marks=pytest.mark.long)])
@@ -69,7 +50,14 @@ def test_a_queue_is_read_to_its_end(emulator_endpoint: str, table_and_queue: tup
     table, queue_url = table_and_queue
     ids = [f"t{n}" for n in range(number)]
     fill(emulator_endpoint, table, queue_url, ids)
-    client = client_of(emulator_endpoint, table, queue_url)
+    settings = ClientSettings(
+        table=table,
+        dead_letter_queue_url=queue_url,
+        region="us-east-1",
+        endpoint_url=emulator_endpoint,
+        credentials=("test", "test"),
+    )
+    client = TaskClient(open_store(settings), dead_letter_queue=open_queue(settings))
     client.redrive("t0")
     client.delete("t1")
     page = client.dead_letters.list(limit=10_000)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 
 import pytest
-from tests.builders import FakeActions, InProcess, key_of, scheduled_row
+from tests.builders import InProcess, key_of, scheduled_row
 
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, minute_of
@@ -14,7 +14,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.ports import ActionContext, Store
+from dynatick.engine.ports import Store
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES
 
 
@@ -25,22 +25,16 @@ def nested(depth: int) -> object:
     return value
 
 
-NAMES: Mapping[str, str] = {
-    "a dot": "a.b",
-    "a number sign": "#x",
-    "a colon": ":v",
-    "quotes": 'it\'s "quoted" `so`',
-    "an expression": "x = :x AND attribute_exists(y)",
-    "a statement": "x' : ? } ; DELETE FROM tasks WHERE '1'='1",
-    "a question mark": "?",
-    "a reserved word": "select",
-    "brackets": "a[0].b",
-    "a space": " ",
-    "a line": "a\nb",
-    "nothing to be seen": "\u200b\u202e",
-    "a word of ours, in other letters": "Status",
-    "as long as may be": "n" * MAX_NAME_BYTES,
-}
+NAMES = [
+    "#x",
+    ":v",
+    "?",
+    "a.b",
+    "a[0].b",
+    "x = :x AND attribute_exists(y)",
+    "x' : ? } ; DELETE FROM tasks WHERE '1'='1",
+]
+NAMES += [" ", "a\nb", "\u200b\u202e", "select", "Status", 'it\'s "quoted" `so`', "n" * MAX_NAME_BYTES]
 
 PAYLOADS: Mapping[str, object] = {
     "many elements": {"list": list(range(10_000))},
@@ -48,38 +42,22 @@ PAYLOADS: Mapping[str, object] = {
     "binary": {"b": bytes(range(256)), "set": {b"\x00", b"\xff"}},
     "the largest numbers": {"n": Decimal("9.9999999999999999999999999999999999999E+125"), "m": Decimal("1E-130")},
     "hostile text": {"t": '\x00\x1b[2J\r\n{"level":"ERROR"}', "u": "☃\u202e" * 1000},
-    "hostile names": {name: {name: 1} for name in NAMES.values() if len(name) < 100},
+    "hostile names": {name: {name: 1} for name in NAMES if len(name) < 100},
 }
 
-IDS: Mapping[str, str] = {
-    "control characters": "a\x00\x07\x1b[2J\n\tb",
-    "json": '{"taskId": "other"}',
-    "quotes": 'it\'s "x" ; DROP',
-    "a bucket": "2026-12-31#12:00",
-    "right to left": "\u202egnp.exe",
-    "almost ours": "_dynatick",
-    "an expression": "#a = :b",
-    "as long as may be": "é" * 512,
-}
-
-
-class Seen(FakeActions):
-    """Records the tasks that the actions get."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tasks: dict[str, Task] = {}
-
-    def run(self, task: Task, context: ActionContext) -> object:
-        self.tasks[task.task_id] = task
-        return super().run(task, context)
+IDS = ["a\x00\x07\x1b[2J\n\tb", '{"taskId": "other"}', 'it\'s "x" ; DROP', "2026-12-31#12:00", "\u202egnp.exe"]
+IDS += ["_dynatick", "#a = :b", "é" * 512]  # almost ours, an expression, as long as may be
 
 
 @pytest.fixture
 def world(store: Store) -> InProcess:
-    world = InProcess(store=store, actions=Seen())
+    world = InProcess(store=store)
     world.tick()
     return world
+
+
+def bucket_in(world: InProcess, minutes: int = 1) -> Bucket:
+    return Bucket(minute_of(world.clock()) + minutes)
 
 
 def put(world: InProcess, row: Row) -> None:
@@ -88,42 +66,33 @@ def put(world: InProcess, row: Row) -> None:
     assert world.stream(world.row(str(row["taskId"]))).failed == []
 
 
-def run(world: InProcess, row: Row) -> Task:
-    """Runs the row together with a valid task. Returns the task that the action got."""
+ROWS: Mapping[str, Row] = {
+    **{f"name {name!r:.30}": {"taskId": "x", name: "the user's own", "payload": {"n": 1}} for name in NAMES},
+    **{f"payload of {name}": {"taskId": "x", "payload": payload} for name, payload in PAYLOADS.items()},
+    **{f"id {task_id!r:.30}": {"taskId": task_id} for task_id in IDS},
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_with_anything_in_it_runs_beside_a_valid_one_and_stays_unchanged(world: InProcess, name: str) -> None:
+    row = ROWS[name]
+    task_id = str(row["taskId"])
+    tasks: list[Task] = []
+    world.actions.behaviour[task_id] = lambda task, context: tasks.append(task)
     put(world, row)
     put(world, {"taskId": "healthy"})
     world.next_tick()
-    assert isinstance(world.actions, Seen)
-    assert world.outcome("healthy") == "completed"
-    ended = world.row(str(row["taskId"]))
-    assert (ended["outcome"], ended["attempt"]) == ("completed", 1)
-    for name, value in row.items():
-        if name not in ("taskDateTime", "delaySeconds"):
-            assert ended[name] == value
-    return world.actions.tasks[str(row["taskId"])]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_attributes_of_any_name_stay_unchanged(world: InProcess, name: str) -> None:
-    attribute = NAMES[name]
-    seen = run(world, {"taskId": "x", attribute: "the user's own", "payload": {"n": 1}})
-    assert seen.attributes == {attribute: "the user's own"}
-
-
-@pytest.mark.parametrize("name", PAYLOADS)
-def test_payloads_of_any_shape_arrive_unchanged(world: InProcess, name: str) -> None:
-    payload = PAYLOADS[name]
-    assert run(world, {"taskId": "x", "payload": payload}).payload == payload
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_ids_of_any_kind(world: InProcess, name: str) -> None:
-    assert run(world, {"taskId": IDS[name]}).idempotency_key == key_of(world.row(IDS[name]))
+    ended = world.row(task_id)
+    assert (world.outcome("healthy"), ended["outcome"], ended["attempt"]) == ("completed", "completed", 1)
+    assert {name: ended[name] for name in row} == row
+    (task,) = tasks
+    assert (task.payload, task.idempotency_key) == (row.get("payload", {}), key_of(ended))
+    assert task.attributes == {name: value for name, value in row.items() if name not in ("taskId", "payload")}
 
 
 def test_a_batch_accepts_rows_with_names_longer_than_a_statement(world: InProcess) -> None:
     """A PartiQL statement's text contains the attributes' names, and has at most 8,192 bytes."""
-    bucket = Bucket(minute_of(world.clock()) + 1)
+    bucket = bucket_in(world)
     rows = [scheduled_row(f"t{n:02d}", bucket, **({"n" * 9000: 1} if n == 7 else {})) for n in range(25)]
     assert list(world.store.create_many(rows)) == [True] * 25
     assert list(world.store.create_many(rows)) == [False] * 25
@@ -142,7 +111,7 @@ OURS: Mapping[str, Row] = {
 @pytest.mark.parametrize("timed", [True, False])
 @pytest.mark.parametrize("name", OURS)
 def test_a_row_with_a_reserved_id_never_runs_and_holds_nothing_back(world: InProcess, name: str, timed: bool) -> None:
-    bucket = Bucket(minute_of(world.clock()) + 1)
+    bucket = bucket_in(world)
     row = {**OURS[name], **({"taskDateTime": str(bucket)} if timed else {})}
     put(world, row)
     put(world, {"taskId": "healthy"})
@@ -157,7 +126,7 @@ def test_a_row_with_a_reserved_id_never_runs_and_holds_nothing_back(world: InPro
 @pytest.mark.parametrize("status", ["bucket", "cursor", "reconcile", "settings", "tick"])
 def test_a_task_with_the_status_of_an_own_row_fails_with_the_reason(world: InProcess, status: str) -> None:
     """The stream filter drops it, so the tick or the reconcile finds it."""
-    bucket = Bucket(minute_of(world.clock()) + 1)
+    bucket = bucket_in(world)
     assert world.store.create({"taskId": "timed", "status": status, "taskDateTime": str(bucket)})
     assert world.store.create({"taskId": "untimed", "status": status, "outcome": None})
     world.next_tick()
@@ -170,27 +139,21 @@ def test_a_task_with_the_status_of_an_own_row_fails_with_the_reason(world: InPro
 
 
 NULLS: Mapping[str, dict[str, object]] = {
-    "an unscheduled one": {"outcome": None},
-    "one that waits": {"outcome": None, "status": "scheduled", "attempt": 0},
-    "one that waits, and may expire": {"outcome": None, "status": "scheduled", "attempt": 0, "expiresAt": 4102444800},
-    "one whose lease is over": {
-        "outcome": None, "status": "running", "attempt": 1, "leaseUntil": "2020-01-01T00:00:00Z",
-    },
-    "one that runs, and may expire": {"outcome": None, "status": "running", "attempt": 1, "expiresAt": 4102444800},
-    "one that was given back": {
-        "outcome": None, "status": "running", "attempt": 0, "leaseUntil": RELEASED, "lease": "x",
-    },
-    "one that is in no bucket": {
-        "outcome": None, "status": "scheduled", "attempt": 0, "taskDateTime": "2026-12-31T12:00:00Z",
-    },
-}  # fmt: skip
+    "an unscheduled one": {},
+    "one that waits": {"status": "scheduled", "attempt": 0},
+    "one that waits, and may expire": {"status": "scheduled", "attempt": 0, "expiresAt": 4102444800},
+    "one whose lease has expired": {"status": "running", "attempt": 1, "leaseUntil": "2020-01-01T00:00:00Z"},
+    "one that runs, and may expire": {"status": "running", "attempt": 1, "expiresAt": 4102444800},
+    "one that was released": {"status": "running", "attempt": 0, "leaseUntil": RELEASED, "lease": "x"},
+    "one that is in no bucket": {"status": "scheduled", "attempt": 0, "taskDateTime": "2026-12-31T12:00:00Z"},
+}
 
 
 @pytest.mark.parametrize("seen", [True, False], ids=["the scheduler sees it", "a tick sees it first"])
 @pytest.mark.parametrize("name", NULLS)
 def test_an_outcome_that_is_null_counts_as_missing(world: InProcess, name: str, seen: bool) -> None:
-    bucket = Bucket(minute_of(world.clock()) + 1)
-    row = {"taskId": "x", "action": "log", "taskDateTime": str(bucket), **NULLS[name]}
+    bucket = bucket_in(world)
+    row = {"taskId": "x", "action": "log", "taskDateTime": str(bucket), "outcome": None, **NULLS[name]}
     assert world.store.create(row)
     if seen:
         assert world.stream(world.row("x")).failed == []
@@ -201,51 +164,37 @@ def test_an_outcome_that_is_null_counts_as_missing(world: InProcess, name: str, 
     assert world.actions.times("x") == 1
 
 
-def test_a_task_whose_outcome_is_null_can_be_cancelled_and_rescheduled(world: InProcess) -> None:
-    client = TaskClient(world.store, clock=world.clock)
-    bucket = Bucket(minute_of(world.clock()) + 5)
-    for task_id in ("off", "later"):
-        assert world.store.create(scheduled_row(task_id, bucket, outcome=None))
-    assert client.cancel("off").status == "cancelled"
-    client.reschedule("later", task_date_time=Bucket(bucket.minute + 1))
-    assert "outcome" not in world.row("later")
-    assert [view.task_id for view in client.history(Bucket(bucket.minute + 1)).entries] == ["later"]
-
-
-def test_a_retry_of_a_row_whose_outcome_is_null_counts_on(world: InProcess) -> None:
+def test_a_task_whose_outcome_is_null_can_be_cancelled_rescheduled_and_retried(world: InProcess) -> None:
     """If the attempts were counted anew, a poison task would get further ones."""
-    bucket = Bucket(minute_of(world.clock()) + 5)
-    assert world.store.create(scheduled_row("x", bucket, outcome=None, attempt=2))
-    assert world.stream(world.row("x")).failed == []
-    row = world.row("x")
-    assert (row["attempt"], "outcome" in row) == (2, False)
+    client = TaskClient(world.store, clock=world.clock)
+    bucket = bucket_in(world, minutes=5)
+    for task_id in ("off", "later", "again"):
+        assert world.store.create(scheduled_row(task_id, bucket, outcome=None, attempt=2))
+    assert client.cancel("off").status == "cancelled"
+    client.reschedule("later", task_date_time=bucket_in(world, minutes=6))
+    assert "outcome" not in world.row("later")
+    assert [view.task_id for view in client.history(bucket_in(world, minutes=6)).entries] == ["later"]
+    assert world.stream(world.row("again")).failed == []
+    assert (world.row("again")["attempt"], "outcome" in world.row("again")) == (2, False)
 
 
 def test_a_row_put_with_an_endless_lease_holds_up_no_other(world: InProcess) -> None:
-    bucket = Bucket(minute_of(world.clock()) + 1)
-    hostage = scheduled_row(
-        "hostage", bucket, status="running", attempt=1, lease="x", leaseUntil="9998-12-31T00:00:00Z"
-    )
-    assert world.store.create(hostage)
+    bucket = bucket_in(world)
+    lease = {"status": "running", "attempt": 1, "lease": "x", "leaseUntil": "9998-12-31T00:00:00Z"}
+    assert world.store.create(scheduled_row("hostage", bucket, **lease))
     for n in range(5):
         put(world, {"taskId": f"t{n}"})
         world.next_tick()
     assert {world.outcome(f"t{n}") for n in range(5)} == {"completed"}
 
 
-@pytest.mark.parametrize("name", ["nothing", "longer than a key may be", "one of our rows", "no text"])
-def test_a_schedule_whose_latest_task_is_malformed_holds_up_no_other(world: InProcess, name: str) -> None:
+@pytest.mark.parametrize("task_id", ["", "é" * 1500, cursor_id(0), ["x"]], ids=["empty", "too long", "own", "no text"])
+def test_a_schedule_whose_latest_task_is_malformed_holds_up_no_other(world: InProcess, task_id: object) -> None:
     """The latest tasks of several schedules are read in one request."""
-    ids: Mapping[str, object] = {
-        "nothing": "",
-        "longer than a key may be": "é" * 1500,
-        "one of our rows": cursor_id(0),
-        "no text": ["x"],
-    }
     for schedule_id in ("malformed", "healthy"):
         put(world, {"taskId": schedule_id, "scheduleExpression": "rate(1 minute)"})
     world.next_tick()
-    assert isinstance(world.store.write(ConditionalUpdate(task_id="malformed", set={"lastTaskId": ids[name]})), Written)
+    assert isinstance(world.store.write(ConditionalUpdate(task_id="malformed", set={"lastTaskId": task_id})), Written)
     world.next_tick()
     for schedule_id in ("malformed", "healthy"):
         assert world.outcome(f"{schedule_id}#1#2026-12-31T12:02:00Z") == "completed"

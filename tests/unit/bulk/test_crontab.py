@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 
 import pytest
 from cronsim import CronSim, CronSimError
@@ -38,43 +40,40 @@ def converted(text: str, zone: str | None = "UTC") -> list[Conversion]:
     return list(read_crontab(text, action="run-command", zone=zone, now=NOW))
 
 
-def schedule(line: str, zone: str = "UTC") -> tuple[str, str]:
-    """The expression and the time zone of a line's schedule."""
-    (one,) = converted(f"{line} do", zone)
+def row_of(one: Conversion) -> Mapping[str, Any]:
     assert one.row is not None, one.error
-    return str(one.row["scheduleExpression"]), str(one.row["scheduleExpressionTimezone"])
+    return one.row
 
 
 def test_a_file_of_a_user() -> None:
     shell, mail, zone, poll, report, rotate, quarter = converted(FILE, None)
     for one, name in ((shell, "SHELL"), (mail, "MAILTO")):
-        assert one.row is None and one.error is None
+        assert (one.row, one.error) == (None, None)
         assert one.notes == (f"{name} is left out: set what the command needs in the handler's environment",)
-    assert poll.row is not None and report.row is not None and rotate.row is not None and quarter.row is not None
-    assert {name: value for name, value in poll.row.items() if name != "taskId"} == {
+    assert {name: value for name, value in row_of(poll).items() if name != "taskId"} == {
         "scheduleExpression": "cron(0/5 * * * ? *)", "scheduleExpressionTimezone": "UTC", "action": "run-command",
         "payload": {"command": "/usr/bin/poll --all"}, "catchUp": "none", "overlap": "allow",
         "retryPolicy": {"maximumRetryAttempts": 0},
     }  # fmt: skip
     assert [(one.line, one.name) for one in (poll, quarter)] == [(5, "line 5"), (9, "line 9")]
-    assert (zone.name, zone.row, poll.notes) == ("line 5", None, ())
+    assert (zone.name, zone.row, poll.notes, report.notes) == ("line 5", None, (), ())
     assert zone.notes == (
         "from here on read on the clock of UTC, as no CRON_TZ is before it; --tz names that of the machine",
     )
-    assert report.row["scheduleExpression"] == "cron(30 2 ? * MON-FRI *)"
-    assert rotate.row["payload"] == {"command": "/usr/bin/rotate"}
-    assert {one.row["scheduleExpressionTimezone"] for one in (report, rotate, quarter) if one.row} == {"Europe/Berlin"}
-    assert report.notes == ()
-    assert quarter.row["scheduleExpression"] == "cron(0 22 1 1/3 ? *)"
-    assert quarter.row["payload"] == {
-        "command": 'mail -s "100%" ada@example.com', "stdin": "Dear Ada,\n\nthe quarter is over\n"
-    }  # fmt: skip
+    assert [(row_of(one)["scheduleExpression"], row_of(one)["payload"]) for one in (report, rotate, quarter)] == [
+        ("cron(30 2 ? * MON-FRI *)", {"command": "/usr/bin/report"}),
+        ("cron(0 0 * * ? *)", {"command": "/usr/bin/rotate"}),
+        (
+            "cron(0 22 1 1/3 ? *)",
+            {"command": 'mail -s "100%" ada@example.com', "stdin": "Dear Ada,\n\nthe quarter is over\n"},
+        ),
+    ]
+    assert {row_of(one)["scheduleExpressionTimezone"] for one in (report, rotate, quarter)} == {"Europe/Berlin"}
 
 
 @pytest.mark.parametrize(
     ("line", "expression"),
     [
-        ("0 9 * * 0", "cron(0 9 ? * SUN *)"),
         ("0 9 * * 7", "cron(0 9 ? * SUN *)"),
         ("0 9 * * 5-7", "cron(0 9 ? * SUN,FRI,SAT *)"),
         ("0 9 * * */2", "cron(0 9 ? * SUN,TUE,THU,SAT *)"),
@@ -82,16 +81,14 @@ def test_a_file_of_a_user() -> None:
         ("5,10,15 8-18/5 * * *", "cron(5-15/5 8-18/5 * * ? *)"),
         ("10-59/25 0 1 2 *", "cron(10,35 0 1 2 ? *)"),
         ("*/90 * * * *", "cron(0 * * * ? *)"),
-        ("007 09 * * *", "cron(7 9 * * ? *)"),
         ("0 0 */1 * 1", "cron(0 0 ? * MON *)"),  # every day of the month: Mondays
         ("0 0 1-31 * 1", "cron(0 0 * * ? *)"),  # either is enough: every day
-        ("0 0 13 * 0-6", "cron(0 0 * * ? *)"),
         ("@yearly", "cron(0 0 1 1 ? *)"),
-        ("@hourly", "cron(0 * * * ? *)"),
     ],
 )
 def test_a_line_and_its_expression(line: str, expression: str) -> None:
-    assert schedule(line)[0] == expression
+    (one,) = converted(f"{line} do")
+    assert row_of(one)["scheduleExpression"] == expression
 
 
 @pytest.mark.parametrize(
@@ -101,12 +98,9 @@ def test_a_line_and_its_expression(line: str, expression: str) -> None:
         ("0 9 1,15 * 5 x", "line", "cron(0 9 1,15 * ? *) and cron(0 9 ? * FRI *) would run it twice"),
         ("0 9 */2 * 1 x", "line", "days that both name"),
         ("0 22-2 * * * x", "hour", "a range that ends after it begins"),
-        ("0 9 * * fri-sun x", "day of week", "a range that ends after it begins"),
-        ("60 * * * * x", "minute", "numbers from 0 to 59"),
         ("* * * * 8 x", "day of week", "numbers from 0 to 7"),
         ("5/10 * * * * x", "minute", "a range or '*' before the step"),
         ("*/0 * * * * x", "minute", "a step from 1 on"),
-        ("H * * * * x", "minute", "numbers from 0 to 59"),
         ("² * * * * x", "minute", "numbers from 0 to 59"),
         ("0 0 30 2 * x", "scheduleExpression", "it never runs"),
         ("* * * * *", "line", "five fields and a command"),
@@ -126,15 +120,14 @@ def test_what_is_refused_has_its_reason(line: str, field: str, expected: str) ->
 def test_after_a_time_zone_that_is_not_known_no_line_is_accepted() -> None:
     zone, line, other = converted("CRON_TZ=Nowhere/Land\n0 9 * * * x\nCRON_TZ=Asia/Tokyo\n0 9 * * * x")[:3]
     assert zone.error is not None and line.error is not None and "CRON_TZ before it" in str(line.error)
-    assert other.row is not None and other.row["scheduleExpressionTimezone"] == "Asia/Tokyo"
+    assert row_of(other)["scheduleExpressionTimezone"] == "Asia/Tokyo"
 
 
 def test_ids_follow_from_what_a_line_says() -> None:
-    one, again = converted("0 9 * * * x"), converted("# moved\n\n00  9 * * *   x")
-    assert one[0].row == again[0].row
-    others = ["1 9 * * * x", "0 9 * * * y", "CRON_TZ=Asia/Tokyo\n0 9 * * * x"]
-    ids = {converted(text)[0].row["taskId"] for text in ("0 9 * * * x", *others)}  # type: ignore[index]
-    assert len(ids) == 4
+    (one,), (again,) = converted("0 9 * * * x"), converted("# moved\n\n00  9 * * *   x")
+    assert one.row == again.row
+    texts = ("0 9 * * * x", "1 9 * * * x", "0 9 * * * y", "CRON_TZ=Asia/Tokyo\n0 9 * * * x")
+    assert len({row_of(converted(text)[-1])["taskId"] for text in texts}) == 4
 
 
 @pytest.mark.parametrize(
@@ -147,7 +140,8 @@ def test_ids_follow_from_what_a_line_says() -> None:
     ],
 )
 def test_a_line_of_every_hour_is_kept_on_the_clock_of_utc(line: str, zone: str, expected: str) -> None:
-    assert schedule(line, zone)[1] == expected
+    (one,) = converted(f"{line} do", zone)
+    assert row_of(one)["scheduleExpressionTimezone"] == expected
 
 
 def test_a_comparison_says_where_they_differ_first() -> None:
@@ -155,9 +149,8 @@ def test_a_comparison_says_where_they_differ_first() -> None:
     assert one.notes == (
         "where the clock changes, cron may run it once more, or right after a gap; this schedule does not",
     )
-    assert str(compare(one, NOW)) == (
-        "after 124 of 1,000 they differ: at 2027-03-28T01:00:00Z the original runs, this does not"
-    )
+    first = "at 2027-03-28T01:00:00Z the original runs, this does not"
+    assert str(compare(one, NOW)) == f"after 124 of 1,000 they differ: {first}"
     (same,) = converted("30 2 * * * x", "Asia/Tokyo")
     assert str(compare(same, NOW)) == "1,000 of 1,000 agree"
     (yearly,) = converted("@yearly x")
@@ -169,14 +162,11 @@ def test_a_comparison_says_where_they_differ_first() -> None:
 
 def fields(first: int, last: int, names: tuple[str, ...] = (), begin: int = 0) -> st.SearchStrategy[str]:
     """One field of a crontab: lists of values, ranges and steps."""
-
-    def written(value: int, *, by_name: bool) -> str:
-        return names[value - begin] if by_name and 0 <= value - begin < len(names) else str(value)
-
     value = st.integers(first, last)
-    single = st.builds(lambda one, by_name: written(one, by_name=by_name), value, st.booleans())
-    spans = st.tuples(value, value, st.booleans()).map(
-        lambda drawn: "-".join(written(one, by_name=drawn[2]) for one in sorted(drawn[:2]))
+    named = [names[number - begin] if 0 <= number - begin < len(names) else str(number) for number in range(last + 1)]
+    single = value.map(str) | value.map(named.__getitem__)
+    spans = st.tuples(value, value, st.sampled_from([str, named.__getitem__])).map(
+        lambda drawn: "-".join(drawn[2](one) for one in sorted(drawn[:2]))
     )
     stepped = st.builds("{}/{}".format, st.one_of(st.just("*"), spans), st.integers(1, last))
     listed = st.lists(st.one_of(single, spans, stepped), min_size=1, max_size=4).map(",".join)
@@ -197,15 +187,12 @@ def both(line: str, zone: str, after: datetime, number: int) -> tuple[list[datet
     """The next instants of cron, by brute force, and of the schedule."""
     (one,) = read_crontab(f"{line} x", action="run-command", zone=zone, now=after)
     if one.row is None:
-        assert one.error is not None and any(
-            word in str(one.error)
-            for word in ("either names", "both name", "never runs", "at most", "a range that ends")
-        ), one.error
+        known = "either names|both name|never runs|at most|a range that ends"
+        assert re.search(known, str(one.error)), one.error
         assume(False)
-    assert one.row is not None and one.original is not None
-    return list(islice(one.original(after), number)), list(
-        islice(occurrences(Schedule.from_row(one.row), after), number)
-    )
+    assert one.original is not None
+    ours = occurrences(Schedule.from_row(row_of(one)), after)
+    return list(islice(one.original(after), number)), list(islice(ours, number))
 
 
 @given(LINES, MOMENTS, st.sampled_from(["UTC", "Asia/Kolkata"]))

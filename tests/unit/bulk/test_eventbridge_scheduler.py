@@ -40,6 +40,9 @@ PRINTED = {
 }
 
 
+INPUT = {"kind": "sales", "net": pytest.approx(1.5)}
+
+
 def converted(*documents: object) -> list[Conversion]:
     return list(read_eventbridge_scheduler("\n".join(json.dumps(one, indent=4) for one in documents), now=NOW))
 
@@ -52,8 +55,7 @@ def one_of(target: Mapping[str, object] | None = None, **changes: object) -> Con
     return found
 
 
-def row_of(target: Mapping[str, object] | None = None, **changes: object) -> Mapping[str, Any]:
-    found = one_of(target, **changes)
+def row_of(found: Conversion) -> Mapping[str, Any]:
     assert found.row is not None, found.error
     return found.row
 
@@ -68,7 +70,7 @@ def test_all_that_get_schedule_prints() -> None:
         "startDate": "2025-02-28T23:00:00Z",
         "overlap": "allow",
         "action": "lambda",
-        "payload": {"functionArn": FUNCTION, "input": {"kind": "sales", "net": pytest.approx(1.5)}},
+        "payload": {"functionArn": FUNCTION, "input": INPUT},
         "retryPolicy": {"maximumRetryAttempts": 4, "maximumEventAgeInSeconds": 3600},
     }
     assert found.notes == (
@@ -89,7 +91,7 @@ def test_one_document_or_many() -> None:
     assert [(one.name, one.line) for one in read_eventbridge_scheduler(lines, now=NOW)] == [(names[0], 1), ("b", 3)]
     assert list(read_eventbridge_scheduler("", now=NOW)) == converted({"Schedules": []}) == []
     (prefixed,) = read_eventbridge_scheduler(json.dumps(second), now=NOW, id_prefix="eb-")
-    assert prefixed.row is not None and prefixed.row["taskId"] == "eb-b"
+    assert row_of(prefixed)["taskId"] == "eb-b"
 
 
 def test_what_list_schedules_prints_is_not_enough() -> None:
@@ -112,7 +114,6 @@ QUEUE = "arn:aws:sqs:eu-west-1:123456789012:a.fifo"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:topic"
 MACHINE = "arn:aws-cn:states:cn-north-1:123456789012:stateMachine:m"
 BUS = "arn:aws:events:eu-west-1:123456789012:event-bus/default"
-INPUT = {"kind": "sales", "net": pytest.approx(1.5)}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ INPUT = {"kind": "sales", "net": pytest.approx(1.5)}
 def test_a_target_is_an_action_with_a_payload(
     target: Mapping[str, object], action: str, payload: Mapping[str, object]
 ) -> None:
-    row = row_of(target)
+    row = row_of(one_of(target))
     assert (row["action"], row["payload"]) == (action, payload)
 
 
@@ -145,38 +146,36 @@ def test_a_target_is_an_action_with_a_payload(
         ({"Input": '{"at": "<aws.scheduler.scheduled-time>"}'}, "Target.Input", "nothing takes its place here"),
         ({"Input": "[1]"}, "Target.Input", "a JSON object"),
         ({"Input": "{"}, "Target.Input", "expected JSON"),
-        ({"Arn": "arn:aws:sqs:eu-west-1:123456789012:q", "Input": None}, "Target.Input", "expected an input"),
+        ({"Arn": QUEUE, "Input": None}, "Target.Input", "expected an input"),
         ({"RetryPolicy": 3}, "RetryPolicy", "expected an object"),
     ],
 )
 def test_a_target_that_no_action_has_is_refused(target: Mapping[str, object], field: str, expected: str) -> None:
-    found = one_of(target)
-    assert found.row is None and found.error is not None
-    assert found.error.field == field and expected in found.error.expected
+    error = one_of(target).error
+    assert error is not None
+    assert error.field == field and expected in error.expected
 
 
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"ScheduleExpression": "rate(30 seconds)"}, "ScheduleExpression"),
-        ({"ScheduleExpressionTimezone": "Mars/Base"}, "ScheduleExpressionTimezone"),
-        ({"StartDate": "soon"}, "StartDate"),
-        ({"State": "PAUSED"}, "State"),
-        ({"FlexibleTimeWindow": {"Mode": "FLEXIBLE"}}, "FlexibleTimeWindow.MaximumWindowInMinutes"),
-        ({"FlexibleTimeWindow": {"Mode": "WIDE"}}, "FlexibleTimeWindow.Mode"),
-        ({"Name": None}, "Name"),
-        ({"GroupName": 7}, "GroupName"),
-    ],
-)
-def test_what_is_not_understood_is_refused(changes: dict[str, object], field: str) -> None:
-    found = one_of(**changes)
-    assert found.row is None and found.error is not None and found.error.field == field
+def test_what_is_not_understood_is_refused_by_its_name() -> None:
+    refused: dict[str, dict[str, object]] = {
+        "ScheduleExpression": {"ScheduleExpression": "rate(30 seconds)"},
+        "ScheduleExpressionTimezone": {"ScheduleExpressionTimezone": "Mars/Base"},
+        "StartDate": {"StartDate": "soon"},
+        "State": {"State": "PAUSED"},
+        "FlexibleTimeWindow.MaximumWindowInMinutes": {"FlexibleTimeWindow": {"Mode": "FLEXIBLE"}},
+        "FlexibleTimeWindow.Mode": {"FlexibleTimeWindow": {"Mode": "WIDE"}},
+        "Name": {"Name": None},
+        "GroupName": {"GroupName": 7},
+    }
+    found = {name: one_of(**changes) for name, changes in refused.items()}
+    assert {name: one.error and one.error.field for name, one in found.items()} == {name: name for name in refused}
+    assert [one.row for one in found.values()] == [None] * len(refused)
 
 
 def test_without_an_input_and_a_retry_policy_it_gets_an_empty_one_and_the_defaults_of_eventbridge_scheduler() -> None:
     found = one_of({"Input": None, "RetryPolicy": None})
-    assert found.row is not None and found.row["payload"] == {"functionArn": FUNCTION, "input": {}}
-    assert found.row["retryPolicy"] == {"maximumRetryAttempts": 185, "maximumEventAgeInSeconds": 86_400}
+    assert row_of(found)["payload"] == {"functionArn": FUNCTION, "input": {}}
+    assert row_of(found)["retryPolicy"] == {"maximumRetryAttempts": 185, "maximumEventAgeInSeconds": 86_400}
     assert "it has no Input: the target gets no 'Scheduled Event' any more, but an empty one" in found.notes
 
 
@@ -185,9 +184,8 @@ def test_state_window_and_end() -> None:
     found = one_of(
         State="DISABLED", FlexibleTimeWindow=window, EndDate=1830297600.0, Tags=[], KmsKeyArn="arn:aws:kms:x"
     )
-    assert found.row is not None
-    assert found.row["scheduleState"] == "DISABLED" and found.row["flexibleTimeWindow"] == 15
-    assert found.row["endDate"] == "2028-01-01T00:00:00Z"
+    row = row_of(found)
+    assert (row["scheduleState"], row["flexibleTimeWindow"], row["endDate"]) == ("DISABLED", 15, "2028-01-01T00:00:00Z")
     assert {
         "within its FlexibleTimeWindow it starts later by always the same time",
         "ActionAfterCompletion NONE: it is removed RetentionDays after its last run",
@@ -200,12 +198,12 @@ def test_state_window_and_end() -> None:
 
 
 def test_a_rate_counts_from_its_start_or_its_creation() -> None:
-    assert row_of(ScheduleExpression="rate(7 minutes)")["startDate"] == "2025-02-28T23:00:00Z"
-    created = one_of(ScheduleExpression="rate(7 minutes)", StartDate=None)
-    assert created.row is not None and created.row["startDate"] == "2025-02-03T13:03:21Z"
+    rate = {"ScheduleExpression": "rate(7 minutes)"}
+    assert row_of(one_of(**rate))["startDate"] == "2025-02-28T23:00:00Z"
+    created, neither = one_of(**rate, StartDate=None), one_of(**rate, StartDate=None, CreationDate=None)
+    assert row_of(created)["startDate"] == "2025-02-03T13:03:21Z"
     assert created.notes[0].endswith("its rate counts from its CreationDate; compare that with its last runs")
-    neither = one_of(ScheduleExpression="rate(7 minutes)", StartDate=None, CreationDate=None)
-    assert neither.row is not None and "startDate" not in neither.row
+    assert "startDate" not in row_of(neither)
     assert neither.notes[0].startswith("it has no StartDate: its rate counts from the import")
     assert str(compare(created, NOW)) == str(compare(neither, NOW)) == "1,000 of 1,000 agree"
 
@@ -214,12 +212,10 @@ def test_a_rate_counts_from_its_start_or_its_creation() -> None:
     ("expression", "said"),
     [
         ("at(2027-03-01T09:00:00)", "1 of 1 agree"),
-        ("rate(1 hour)", "1,000 of 1,000 agree"),
         ("rate(12 hours)", "1,000 of 1,000 agree"),
         ("rate(400 days)", "9 of 9 agree"),
         ("cron(0/10 * * * ? *)", "1,000 of 1,000 agree"),
         ("cron(30 2 LW * ? *)", "121 of 121 agree"),
-        ("cron(15 10 ? 1/2 FRI#5 2026-2030)", "9 of 9 agree"),
     ],
 )
 def test_the_next_thousand_runs_are_compared_or_ten_years(expression: str, said: str) -> None:

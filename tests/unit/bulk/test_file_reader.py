@@ -7,27 +7,17 @@ import itertools
 import json
 import time
 import tracemalloc
-from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.bulk.support import records
 
 from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.bulk.file_reader import read
 from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, lines
-from dynatick.bulk.record import Record
 from dynatick.errors import InvalidInput
-
-
-def source(content: bytes) -> Callable[[int], Callable[[int], bytes]]:
-    return lambda offset: io.BytesIO(content[offset:]).read
-
-
-def records(content: str | bytes, form: FileFormat = FileFormat.NDJSON, **place: int) -> list[Record]:
-    data = content if isinstance(content, bytes) else content.encode()
-    return list(read(source(data), form, **place))
 
 
 def rows(content: str | bytes, form: FileFormat = FileFormat.NDJSON) -> list[object]:
@@ -127,9 +117,6 @@ def test_a_malformed_line_is_refused_alone(line: bytes, why: str) -> None:
     assert bad.error is not None and why in str(bad.error) and len(str(bad.error)) < 400
 
 
-# -- one object ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -143,27 +130,17 @@ def test_a_json_file_is_one_object_or_one_in_each_line(text: str, expected: list
     assert rows(text, FileFormat.JSON) == expected
 
 
+def test_a_large_json_file_is_read_as_lines() -> None:
+    found = records(("{\n" + " " * 1000) * 500, FileFormat.JSON)
+    assert len(found) == 500 and all(record.error is not None for record in found)
+
+
 @pytest.mark.parametrize(
     ("text", "why"), [('{\n "taskId": "a"\n', "expected JSON"), ("[\n {}\n]", "put each element of a list")]
 )
 def test_a_malformed_json_file_is_one_error(text: str, why: str) -> None:
     (record,) = records(text, FileFormat.JSON)
     assert record.line == 1 and record.error is not None and record.error.field == "file" and why in str(record.error)
-
-
-@pytest.mark.parametrize("column", ["timeoutSeconds", "delaySeconds"])
-def test_a_column_of_seconds_accepts_numbers_only(column: str) -> None:
-    assert rows(f"taskId,{column}\na,60\nb,\nc,long\n", FileFormat.CSV) == [
-        {"taskId": "a", column: Decimal(60)},
-        {"taskId": "b"},
-        f"{column}: 'long' is not accepted; expected a number of seconds",
-    ]
-
-
-def test_a_large_json_file_is_read_as_lines() -> None:
-    text = ("{\n" + " " * 1000) * 500
-    found = records(text, FileFormat.JSON)
-    assert len(found) == 500 and all(record.error is not None for record in found)
 
 
 # -- CSV -------------------------------------------------------------------------------------------------------
@@ -184,6 +161,10 @@ def test_csv_cells_become_values() -> None:
         {"taskId": "b", "dueAt": Decimal(1798718400), "payload": {"n": [1, None]}, "vip": True},
         {"taskId": "c", "delaySeconds": Decimal("60.5")},
     ]  # fmt: skip
+    *accepted, refused = rows("taskId,timeoutSeconds\na,60\nb,\nc,long\n", FileFormat.CSV)
+    assert accepted == [{"taskId": "a", "timeoutSeconds": Decimal(60)}, {"taskId": "b"}]
+    assert refused == "timeoutSeconds: 'long' is not accepted; expected a number of seconds"
+    assert records("taskId,dueAt\r\n", FileFormat.CSV) == records("", FileFormat.CSV) == []
     found = records(text, FileFormat.CSV)
     assert [record.line for record in found] == [2, 5, 6]
     for n, record in enumerate(found):  # the heading is known, wherever it goes on
@@ -223,10 +204,6 @@ def test_an_invalid_heading_ends_the_file(heading: str, why: str) -> None:
     assert str(record.error).count("nothing after it can be read") == 1
 
 
-def test_a_file_without_rows_has_no_records() -> None:
-    assert records("taskId,dueAt\r\n", FileFormat.CSV) == records("", FileFormat.CSV) == []
-
-
 def test_an_open_quote_ends_the_file() -> None:
     text = 'taskId,action\na,log\nb,"log\n' + "c,log\n" * 100_000
     good, bad = records(text, FileFormat.CSV)
@@ -247,9 +224,6 @@ def test_reading_any_file_ends(content: bytes, form: FileFormat) -> None:
         ends = [record.end for record in found]
         assert ends == sorted(ends) and all(end <= len(head + content) for end in ends)
         json.dumps([record.text for record in found]).encode()
-
-
-# -- names -----------------------------------------------------------------------------------------------------
 
 
 def test_the_format_follows_from_the_name_and_an_unknown_ending_is_refused() -> None:

@@ -1,4 +1,5 @@
-"""The importer function: a file is imported once, by one or several invocations, also after failures."""
+"""The import of lines, in order, with derived ids; and the importer function: a file is imported once, by one or
+several invocations, also after failures."""
 
 from __future__ import annotations
 
@@ -10,11 +11,15 @@ from typing import IO, Any
 
 import pytest
 from tests.builders import InProcess
+from tests.unit.bulk.support import records
 
 from dynatick import TaskClient
 from dynatick.bulk import importer
+from dynatick.bulk.derived_id import with_id
 from dynatick.bulk.importer import FileGone, Importer, ImportOrder, ImportResult, parse_event
-from dynatick.client.insertion import InsertResult, InsertUnknown
+from dynatick.bulk.importing import Import, LineError
+from dynatick.client.insertion import InsertCounts, InsertResult, InsertUnknown
+from dynatick.engine.ports import StoreFailure
 from dynatick.errors import InvalidInput, StoreError
 
 TASK = '{"taskId": "t%d", "dueAt": "2026-12-31T12:30:00Z"}\n'
@@ -28,9 +33,8 @@ class Bucket:
     reads: list[int] = field(default_factory=list)
     fails: Callable[[], None] = lambda: None
 
-    def event(self, key: str, content: str | bytes, sequencer: str = "001") -> dict[str, Any]:
-        data = content if isinstance(content, bytes) else content.encode()
-        self.objects[key] = data
+    def event(self, key: str, content: str, sequencer: str = "001") -> dict[str, Any]:
+        self.objects[key] = data = content.encode()
         file = {"key": key, "size": len(data), "etag": etag_of(data), "sequencer": sequencer}
         detail = {"bucket": {"name": "b"}, "object": file}
         return {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
@@ -96,51 +100,142 @@ class Lambda:
 
 
 @pytest.fixture
-def function() -> Lambda:
+def world() -> InProcess:
     world = InProcess()
     world.tick()
+    return world
+
+
+@pytest.fixture
+def function(world: InProcess) -> Lambda:
     return Lambda(world, Bucket())
 
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def imported(world: InProcess, text: str, **options: object) -> tuple[Import, list[LineError]]:
+    errors: list[LineError] = []
+    client = TaskClient(world.store, clock=world.clock)
+    done = Import(insert_rows=client.insert_lazily, report=errors.append, **options)  # type: ignore[arg-type]
+    for _ in done.run(iter(records(text))):
+        pass
+    return done, errors
+
+
+def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
+    text = "".join("no json\n" if n % 3 else '{"taskId": "t%d", "x": ""}\n' % (n % 200) for n in range(600))  # noqa: UP031
+    done, errors = imported(world, text)
+    assert done.complete and not done.gave_up
+    assert done.tally == InsertCounts(inserted=200, exists=0, refused=400)
+    assert [error.line for error in errors] == [n + 1 for n in range(600) if n % 3]
+    assert (done.offset, done.line) == (len(text), 601)
+
+
+def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
+    _, (error,) = imported(world, '\n{"taskId": "größe", "dueAt": "tomorrow"}\n')
+    assert json.loads(error.to_json()) == {
+        "line": 2, "field": "dueAt", "message": str(error.message), "text": '{"taskId": "größe", "dueAt": "tomorrow"}',
+    }  # fmt: skip
+    assert "'tomorrow' is not accepted" in error.message and "\n" not in error.to_json()
+
+
+def test_a_failed_line_keeps_the_offset_before_it(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "".join(TASK % n for n in range(1000))
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "create_many", lambda rows: [StoreFailure("throttled")] * len(rows))
+        done, errors = imported(world, text)
+    assert (done.gave_up, done.complete, done.line, done.offset) == (True, False, 1, 0)
+    assert done.tally.unknown == 200 and errors[0].field == "table"
+    again, _ = imported(world, text)
+    assert again.complete and again.tally.inserted == 1000 and again.latest == "t999"
+
+
+def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(
+    world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a failure it would be retried for ever."""
+    too_large = StoreFailure("too large", too_large=True)
+    monkeypatch.setattr(
+        world.store, "create_many", lambda rows: [too_large if row["taskId"] == "t1" else True for row in rows]
+    )
+    done, (error,) = imported(world, "".join(TASK % n for n in range(3)))
+    assert done.tally == InsertCounts(inserted=2, refused=1) and done.complete
+    assert (error.line, done.line) == (2, 4)
+
+
+def test_ids_are_derived_from_attributes_and_never_change(world: InProcess) -> None:
+    """Otherwise a file that an earlier release has imported would be inserted twice."""
+    lines = [
+        '{"action": "log", "payload": {"a": 1, "b": [1.5]}}\n',
+        '{"payload":{"b":[1.5],"a":1},"action":"log"}\n',  # says the same
+        '{"action": "log", "payload": {"a": 2, "b": [1.5]}}\n',
+    ]
+    done, _ = imported(world, "".join(lines))
+    assert done.tally == InsertCounts(inserted=2, exists=1)
+    again, _ = imported(world, "".join(reversed(lines)))  # in whatever order, under whatever name
+    assert again.tally == InsertCounts(exists=3)
+    other, _ = imported(world, lines[0], id_prefix="night-2-")
+    assert other.tally.inserted == 1 and str(other.latest).startswith("night-2-")
+    row = with_id({"action": "mail", "payload": {"to": "ada@example.com", "n": 1}, "dueAt": "2026-12-31T12:00:00Z"})
+    assert row["taskId"] == "import-1174000ecd6427be19e2e658455c8f58"
+
+
+def test_a_row_with_a_misspelt_id_or_without_an_attribute_is_refused(world: InProcess) -> None:
+    for name in ("taskid", "task_id", "TaskId", "task-id", "TASK ID"):
+        done, (error,) = imported(world, json.dumps({name: "a", "action": "log"}) + "\n")
+        assert done.tally == InsertCounts(refused=1)
+        assert error.field == name and error.message.endswith("expected the name taskId")
+    done, (error,) = imported(world, "{}\n")
+    assert done.tally == InsertCounts(refused=1) and "at least one attribute" in error.message
+
+
+def test_state_attributes_are_refused_or_dropped(world: InProcess) -> None:
+    times = {"taskDateTime": "2026-12-31#12:30", "dueAt": "2026-12-31T12:29:00Z"}
+    line = json.dumps({"taskId": "a", **times, "status": "failed", "error": "x", "tenant": "t1"}) + "\n"
+    done, _ = imported(world, line)
+    assert done.tally == InsertCounts(refused=1)
+    done, _ = imported(world, line, drop_state=True)
+    assert done.tally == InsertCounts(inserted=1)
+    row = world.row("a")
+    assert (row["status"], row["dueAt"], row["tenant"]) == ("scheduled", "2026-12-31T12:29:00Z", "t1")
+    assert "error" not in row
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
 
 MIXED = "".join(TASK % n if n % 7 else f"bad {n}\n" for n in range(2000))
 BAD = [n + 1 for n in range(2000) if n % 7 == 0]
 
 
-def test_a_file_in_one_invocation(function: Lambda) -> None:
-    (done,) = function.run(function.bucket.event("imports/x/tasks.ndjson", MIXED))
-    assert (done.skipped, done.continued) == (None, False)
+@pytest.mark.parametrize(("records", "invocations"), [(10**9, 1), (150, 14)])
+def test_a_file_is_imported_by_one_or_several_invocations(function: Lambda, records: int, invocations: int) -> None:
+    function.records = records
+    done = function.run(function.bucket.event("imports/x/tasks.ndjson", MIXED))
+    assert [(one.order.part, one.skipped) for one in done] == [(part, None) for part in range(invocations)]
+    assert [one.continued for one in done] == [True] * (invocations - 1) + [False]
     report = function.bucket.report("x/tasks.ndjson")
     assert {name: report[name] for name in ("file", "inserted", "exists", "refused", "errors")} == {
         "file": "imports/x/tasks.ndjson", "inserted": 2000 - len(BAD), "exists": 0, "refused": len(BAD),
         "errors": "errors/x/tasks.ndjson/001/",
     }  # fmt: skip
-    assert [error["line"] for error in function.bucket.errors()] == BAD
+    assert sum(one.tally.inserted for one in done) == report["inserted"]
+    assert [error["line"] for error in function.bucket.errors()] == BAD, "each once, in order"
     assert function.world.row("t1")["taskDateTime"] == "2026-12-31#12:30"
 
 
-def test_a_large_file_takes_several_invocations(function: Lambda) -> None:
-    function.records = 150
-    done = function.run(function.bucket.event("imports/tasks.ndjson", MIXED))
-    assert len(done) > 5 and all(one.continued for one in done[:-1]) and not done[-1].continued
-    assert [one.order.part for one in done] == list(range(len(done)))
-    report = function.bucket.report("tasks.ndjson")
-    assert (report["inserted"], report["refused"], report["exists"]) == (2000 - len(BAD), len(BAD), 0)
-    assert sum(one.tally.inserted for one in done) == report["inserted"]
-    assert [error["line"] for error in function.bucket.errors()] == BAD, "each once, in order"
-
-
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_an_import_of_each_format_continues(function: Lambda, form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        ("csv", "taskId,payload.text\n" + "".join(f't{n},"a\n{n}"\n' for n in range(300))),
+        ("json", "".join(f'{{"taskId": "t{n}", "payload": {{"text": "a\\n{n}"}}}}\n' for n in range(300))),
+    ],
+)
+def test_an_import_of_each_format_continues(function: Lambda, form: str, content: str) -> None:
     function.records = 40
-    lines = {
-        "csv": "taskId,payload.text\n" + "".join(f't{n},"a\n{n}"\n' for n in range(300)),
-        "json": "".join(TASK % n for n in range(300)),
-    }
-    done = function.run(function.bucket.event(f"imports/tasks.{form}", lines[form]))
-    assert len(done) > 3
+    assert len(function.run(function.bucket.event(f"imports/tasks.{form}", content))) > 3
     assert function.bucket.report(f"tasks.{form}")["inserted"] == 300
-    if form == "csv":
-        assert function.world.row("t299")["payload"] == {"text": "a\n299"}
+    assert function.world.row("t299")["payload"] == {"text": "a\n299"}
 
 
 def test_a_repeated_event_imports_nothing_and_a_file_uploaded_again_inserts_nothing(function: Lambda) -> None:
@@ -161,26 +256,30 @@ def test_two_invocations_at_once_insert_each_task_once(function: Lambda) -> None
     assert sum(one.tally.inserted for one in done) == 2000 - len(BAD)
 
 
-@pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_deleted_file_is_skipped(function: Lambda, how: str) -> None:
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_deleted_or_replaced_file_is_skipped(function: Lambda, replaced: bool) -> None:
     event = function.bucket.event("imports/tasks.ndjson", MIXED)
-    if how == "deleted":
-        del function.bucket.objects["imports/tasks.ndjson"]
-    else:
+    del function.bucket.objects["imports/tasks.ndjson"]
+    if replaced:
         function.bucket.event("imports/tasks.ndjson", TASK % 1)
     (done,) = function.run(event)
     assert done.skipped == "imports/tasks.ndjson was deleted or replaced meanwhile"
     assert not [key for key in function.bucket.objects if not key.startswith("imports/")]
 
 
-def test_an_unreachable_table_raises_so_that_the_event_is_retried(function: Lambda) -> None:
+def test_an_unreachable_table_or_bucket_raises_so_that_the_event_is_retried(function: Lambda) -> None:
     def insert_lazily(rows: Iterable[Mapping[str, object]]) -> Iterator[InsertResult]:
-        for n, row in enumerate(rows):
-            yield InsertUnknown(n, str(row.get("taskId")), StoreError("throttled"))
+        return (InsertUnknown(n, str(row.get("taskId")), StoreError("throttled")) for n, row in enumerate(rows))
+
+    def fails() -> None:
+        raise StoreError("cannot read imports/tasks.ndjson: slow down")
 
     function.insert_lazily = insert_lazily
     event = function.bucket.event("imports/tasks.ndjson", "".join(TASK % n for n in range(50)))
     with pytest.raises(StoreError, match=r"no further than line 1 of imports/tasks[.]ndjson: the table did not take"):
+        function.handle(event)
+    function.bucket.fails = fails
+    with pytest.raises(StoreError, match=r"no further than line 1 .* slow down"):
         function.handle(event)
     assert not function.started and list(function.bucket.objects) == ["imports/tasks.ndjson"]
 
@@ -209,15 +308,6 @@ def test_a_table_that_fails_half_way_continues_from_there(function: Lambda, rais
     assert [error["line"] for error in function.bucket.errors()] == BAD
 
 
-def test_an_unreadable_bucket_raises_so_that_the_event_is_retried(function: Lambda) -> None:
-    def fails() -> None:
-        raise StoreError("cannot read imports/tasks.ndjson: slow down")
-
-    function.bucket.fails = fails
-    with pytest.raises(StoreError, match=r"no further than line 1 .* slow down"):
-        function.handle(function.bucket.event("imports/tasks.ndjson", MIXED))
-
-
 def test_many_errors_are_written_to_several_files(function: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "_MAX_ERRORS", 5000)
     done = function.run(function.bucket.event("imports/tasks.ndjson", "bad\n" * 5000))
@@ -227,14 +317,11 @@ def test_many_errors_are_written_to_several_files(function: Lambda, monkeypatch:
     assert [error["line"] for error in function.bucket.errors()] == list(range(1, 5001))
 
 
-def test_a_file_of_an_unknown_format_is_refused(function: Lambda) -> None:
+def test_a_file_of_an_unknown_format_an_empty_one_and_a_folder(function: Lambda) -> None:
     function.run(function.bucket.event("imports/tasks.ndjson.gz", TASK % 1))
     (error,) = function.bucket.errors()
     assert error["field"] == "file" and "ends in one of" in error["message"]
     assert function.bucket.report("tasks.ndjson.gz")["refused"] == 1
-
-
-def test_an_empty_file_and_a_folder(function: Lambda) -> None:
     (done,) = function.run(function.bucket.event("imports/empty.ndjson", ""))
     assert done.skipped is None and function.bucket.report("empty.ndjson")["inserted"] == 0
     assert not function.bucket.reads

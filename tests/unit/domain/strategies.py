@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
@@ -20,7 +20,6 @@ near_instants = st.datetimes(
     max_value=datetime(2027, 12, 31),  # noqa: DTZ001
     timezones=st.just(UTC),
 )
-zones = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 intervals = st.sampled_from(TICK_MINUTES)
 grids = st.builds(lambda n, shards: Grid(tick_minutes=n, shard_count=shards), intervals, st.integers(1, 256))
 minutes = st.integers(0, minute_of(LAST))

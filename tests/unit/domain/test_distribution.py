@@ -24,15 +24,10 @@ def nearest_rank(numbers: Iterable[int], percent: int) -> int:
     return in_order[ceil(percent / 100 * len(in_order)) - 1]
 
 
-def test_an_empty_distribution_has_zeros_and_no_sample() -> None:
-    empty = Distribution()
+def test_small_numbers_the_maximum_and_no_numbers_at_all_are_exact() -> None:
+    empty, found = Distribution(), distribution_of([3, 0, 90_001, 127, 3])
     assert (empty.count, empty.mean, empty.max, empty.percentile(50), empty.percentile(99)) == (0, 0, 0, 0, 0)
-    assert empty.sample(100) == []
-
-
-def test_small_numbers_and_the_maximum_are_exact() -> None:
-    found = distribution_of([3, 0, 90_001, 127, 3])
-    assert found.sample(100) == [0, 3, 3, 127, 90_001]
+    assert (empty.sample(100), found.sample(100)) == ([], [0, 3, 3, 127, 90_001])
     assert (found.count, found.mean, found.max) == (5, 18_026, 90_001)
     assert [found.percentile(percent) for percent in (1, 50, 99)] == [0, 3, 90_001]
 
@@ -48,8 +43,7 @@ def test_percentiles_are_at_most_two_percent_too_small_and_those_of_the_sample(n
     for percent in (1, 10, 50, 90, 99, 100):
         exact = nearest_rank(numbers, percent)
         assert exact * 0.98 <= found.percentile(percent) <= exact
-    for percent in (1, 50, 90, 99, 100):
-        assert nearest_rank(sample, percent) == found.percentile(percent)
+        assert percent == 10 or nearest_rank(sample, percent) == found.percentile(percent)
 
 
 def test_memory_does_not_grow_with_the_number_of_numbers() -> None:

@@ -54,7 +54,7 @@ def begun(grid: Grid = EVERY_MINUTE, now: datetime = NOON, **row: Any) -> Fields
 
 
 def changed(row: Fields, edits: Fields, now: datetime) -> Fields:
-    """After an edit through a door of ours."""
+    """After an edit through an interface of ours."""
     return applied(row, edited(row, edits, now=now, grid=EVERY_MINUTE, defaults=defaults()))
 
 
@@ -103,13 +103,6 @@ def test_one_that_waits_to_be_marked_failed_can_be_corrected() -> None:
     assert not {"movedTo", "malformedReason"} & row.keys()
 
 
-def test_a_paused_one_lies_in_no_bucket() -> None:
-    row = begun(scheduleState="DISABLED")
-    assert "taskDateTime" not in row
-    assert "nextOccurrenceAt" not in row
-    assert is_ready(row, at(60))
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -138,13 +131,10 @@ def test_what_cannot_be_understood_is_marked_failed(row: Fields, message: str) -
     assert message in str(change.set["error"])
 
 
-def test_only_what_is_as_it_was_read_is_written() -> None:
+def test_only_what_is_as_it_was_read_is_written_and_what_is_ready_left_alone() -> None:
     found = {*made_ready({**EVERY, "startDate": "2027-01-01T00:00:00Z"}).conditions}
     assert {Absent("status"), Absent("outcome"), Absent("taskDateTime"), Absent("cronExpression")} <= found
     assert {Is("scheduleExpression", "rate(1 minute)"), Is("startDate", "2027-01-01T00:00:00Z")} <= found
-
-
-def test_what_is_ready_is_left_alone() -> None:
     for row in (begun(), begun(scheduleExpression="cron(0 9 ? * MON *)"), begun(flexibleTimeWindow=30)):
         assert is_ready(row, at(-1))
         assert is_ready(row, at(500))  # its tick is late
@@ -161,20 +151,17 @@ def test_which_rows_are_schedules() -> None:
 # -- edits -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_edit_counts_from_now_on() -> None:
-    row = begun(scheduleExpression="cron(0 13 * * ? *)")
-    later = changed(row, {"scheduleExpression": "cron(30 12 * * ? *)"}, at(10))
-    assert (later["nextOccurrenceAt"], later["taskDateTime"]) == ("2026-12-31T12:30:00Z", "2026-12-31#12:30")
-    assert later["definedAt"] == "2026-12-31T12:10:00Z"
-    assert later["definition"] != row["definition"]
-
-
 @pytest.mark.parametrize("name", ["scheduleExpression", "cronExpression"])
-def test_an_edit_by_hand_is_found_by_itself(name: str) -> None:
-    row = begun(scheduleExpression="cron(0 13 * * ? *)") | {name: "cron(30 12 * * ? *)"}
-    later = applied(row, made_ready(row, at(10)))
-    assert (later["scheduleExpression"], later["taskDateTime"]) == ("cron(30 12 * * ? *)", "2026-12-31#12:30")
-    assert "cronExpression" not in later
+def test_an_edit_counts_from_now_on_also_one_by_hand(name: str) -> None:
+    row = begun(scheduleExpression="cron(0 13 * * ? *)")
+    by_hand = row | {name: "cron(30 12 * * ? *)"}
+    edited_row = changed(row, {"scheduleExpression": "cron(30 12 * * ? *)"}, at(10))
+    assert edited_row == applied(by_hand, made_ready(by_hand, at(10)))
+    assert edited_row["scheduleExpression"] == "cron(30 12 * * ? *)"
+    assert "cronExpression" not in edited_row
+    assert (edited_row["nextOccurrenceAt"], edited_row["taskDateTime"]) == ("2026-12-31T12:30:00Z", "2026-12-31#12:30")
+    assert edited_row["definedAt"] == "2026-12-31T12:10:00Z"
+    assert edited_row["definition"] != row["definition"]
 
 
 def test_an_edit_leaves_a_run_that_is_due_where_it_is() -> None:
@@ -188,9 +175,11 @@ def test_an_edit_leaves_a_run_that_is_due_where_it_is() -> None:
 
 def test_pausing_and_resuming_within_an_interval_changes_nothing() -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
-    paused = changed(row, {"scheduleState": "DISABLED", "stateReason": "why"}, at(10))
-    assert "taskDateTime" not in paused
-    resumed = changed(paused, {"scheduleState": "ENABLED", "stateReason": None}, at(20))
+    paused = changed(row, PAUSED | {"stateReason": "why"}, at(10))
+    for one in (paused, begun(**PAUSED)):
+        assert not {"taskDateTime", "nextOccurrenceAt"} & one.keys()
+        assert is_ready(one, at(60))
+    resumed = changed(paused, RESUMED | {"stateReason": None}, at(20))
     assert (resumed["nextOccurrenceAt"], resumed["taskDateTime"]) == ("2026-12-31T13:00:00Z", "2026-12-31#13:00")
     assert "stateReason" not in resumed
 
@@ -261,14 +250,10 @@ def test_the_last_run_may_wait() -> None:
 
 def runs_from(row: Fields, closed: int) -> list[datetime]:
     """All that the ticks make of it, however many they take."""
-    made: list[datetime] = []
-    while True:
-        plan = plan_of(row, closed, limit=2)
-        made += plan.make
-        row = advanced(row, plan, C + closed)
-        if not plan.more:
-            assert "dueBefore" not in row
-            return made
+    plan = plan_of(row, closed, limit=2)
+    row = advanced(row, plan, C + closed)
+    assert plan.more or "dueBefore" not in row
+    return [*plan.make, *(runs_from(row, closed) if plan.more else [])]
 
 
 ALL: Fields = {"catchUp": "all", "overlap": "allow"}
@@ -294,7 +279,7 @@ def test_a_definition_makes_no_runs_of_the_time_before_it(paused: float, made: l
     assert runs_from(row, 10) == [at(minutes) for minutes in made]
 
 
-@pytest.mark.parametrize("by_hand", [False, True], ids=["through a door", "by hand"])
+@pytest.mark.parametrize("by_hand", [False, True], ids=["through an interface", "by hand"])
 @pytest.mark.parametrize(("edits", "made"), EDITS_IN_AN_OUTAGE)
 def test_an_edit_leaves_all_runs_that_are_due(edits: list[tuple[int, Fields]], made: list[int], by_hand: bool) -> None:
     """Several are, for no tick comes: those of the definition that was in force at their time."""
@@ -317,25 +302,19 @@ def test_an_edit_before_the_start_of_a_run_that_a_window_puts_off() -> None:
 
 
 @pytest.mark.parametrize("lost", ["scheduleId", "taskDateTime", "nextOccurrenceAt", "definition"])
-def test_what_somebody_takes_off_comes_back(lost: str) -> None:
+def test_an_attribute_that_was_removed_comes_back(lost: str) -> None:
     row = begun(scheduleExpression="cron(0 13 * * ? *)")
     malformed = {name: value for name, value in row.items() if name != lost}
     repaired = applied(malformed, made_ready(malformed, at(5)))
     assert repaired | {"definedAt": row["definedAt"]} == row
 
 
-@pytest.mark.parametrize("stray", [{"expiresAt": 5}, {"outcome": None}])
-def test_what_would_end_it_is_taken_off(stray: Fields) -> None:
-    change = made_ready(begun() | stray)
-    assert change.remove == tuple(stray)
-
-
-def test_a_bucket_later_than_the_next_run_is_put_right() -> None:
+def test_what_would_end_it_is_removed_and_a_bucket_later_than_the_next_run_corrected() -> None:
+    for stray in ({"expiresAt": 5}, {"outcome": None}):
+        assert made_ready(begun() | stray).remove == tuple(stray)
     row = begun(scheduleExpression="cron(0 13 * * ? *)") | {"taskDateTime": "2027-12-31#12:00"}
-    change = made_ready(row)
-    assert change.set == {"taskDateTime": "2026-12-31#13:00"}
-    moved = row | {"movedTo": "2027-12-31#12:00"}  # by settling: its own was closed
-    assert is_ready(moved, NOON)
+    assert made_ready(row).set == {"taskDateTime": "2026-12-31#13:00"}
+    assert is_ready(row | {"movedTo": "2027-12-31#12:00"}, NOON), "placed there: its own was closed"
 
 
 # -- deciding ----------------------------------------------------------------------------------------------------------
@@ -353,6 +332,10 @@ def test_at_its_tick_a_run_is_made_and_the_schedule_moves_on() -> None:
     after = advanced(row, plan, C + 1)
     assert (after["nextOccurrenceAt"], after["taskDateTime"]) == ("2026-12-31T12:02:00Z", "2026-12-31#12:02")
     assert (after["lastOccurrenceAt"], after["lastTaskId"]) == ("2026-12-31T12:01:00Z", "s#1#2026-12-31T12:01:00Z")
+    # Found in a bucket of an older, finer grid, it is not due yet on the new one.
+    plan = plan_of(row, 1, grid=EVERY_FIVE)
+    assert (plan.make, plan.more) == ([], False)
+    assert advanced(row, plan, C + 1, EVERY_FIVE)["taskDateTime"] == "2026-12-31#12:05"
 
 
 OUTAGE = [
@@ -371,11 +354,8 @@ def test_after_an_outage(catch_up: str, expression: str, overlap: str, made: lis
     assert sum(entry.occurrences for entry in plan.missed) == missed
     assert plan.next_occurrence_at is not None
     assert plan.next_occurrence_at > at(60)
-
-
-@pytest.mark.parametrize("policy", CatchUp)
-def test_one_missed_tick_is_no_outage(policy: CatchUp) -> None:
-    assert list(plan_of(begun(catchUp=str(policy), overlap="allow"), 2).make) == [at(1), at(2)]
+    # One missed tick is no outage.
+    assert list(plan_of(begun(catchUp=catch_up, overlap="allow"), 2).make) == [at(1), at(2)]
 
 
 def test_an_interval_shorter_than_the_tick() -> None:
@@ -397,8 +377,8 @@ def test_a_run_while_the_one_before_has_not_ended() -> None:
     waits = advanced(row, buffer, C + 1)
     assert waits["bufferedOccurrenceAt"] == "2026-12-31T12:01:00Z"
     # One waits already: the next one is skipped.
-    held = plan_of(waits, 2, active=True)
-    assert (held.make, held.buffered, [entry.occurrences for entry in held.missed]) == ([], at(1), [1])
+    second = plan_of(waits, 2, active=True)
+    assert (second.make, second.buffered, [entry.occurrences for entry in second.missed]) == ([], at(1), [1])
     # The one before has ended: the one that waited starts, and the present one waits for it.
     freed = plan_of(waits, 2)
     assert (list(freed.make), freed.buffered) == ([at(1)], at(2))
@@ -416,19 +396,14 @@ def test_the_last_run_ends_it() -> None:
 
 def test_a_week_without_ticks_is_gone_through_in_parts() -> None:
     week = 7 * 1440
-    row, made, missed, rounds = begun(), [], 0, 0
-    while True:
-        plan = plan_of(row, week, limit=99)
-        made += plan.make
-        missed += sum(entry.occurrences for entry in plan.missed)
-        row = advanced(row, plan, C + week)
-        rounds += 1
-        if not plan.more:
-            break
+    row, made, missed, plans = begun(), [], 0, []
+    while not plans or plans[-1].more:
+        plans.append(plan_of(row, week, limit=99))
+        made += plans[-1].make
+        missed += sum(entry.occurrences for entry in plans[-1].missed)
+        row = advanced(row, plans[-1], C + week)
     assert (made, missed) == ([at(week - 1)], week - 1)  # of the two that are in time, skip lets one start
-    assert row["missedOccurrences"] == missed
-    assert len(row["missed"]) <= 10
-    assert rounds == 6
+    assert (row["missedOccurrences"], len(row["missed"]) <= 10, len(plans)) == (missed, True, 6)
 
 
 def test_a_window_spreads_starts_and_keeps_them() -> None:
@@ -442,14 +417,6 @@ def test_a_window_spreads_starts_and_keeps_them() -> None:
     assert plan_of(row, 60).make == [], "it is early"
 
 
-def test_a_grid_that_has_grown_coarser() -> None:
-    """Found in a bucket of the old grid, at a tick of it: on the new one it is not due yet."""
-    row = begun()
-    plan = plan_of(row, 1, grid=EVERY_FIVE)
-    assert (plan.make, plan.more) == ([], False)
-    assert advanced(row, plan, C + 1, EVERY_FIVE)["taskDateTime"] == "2026-12-31#12:05"
-
-
 def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
     row = begun(payload={"a": 1}, retryPolicy={"maximumRetryAttempts": 1}, timeoutSeconds=60, colour="red")
     schedule = Schedule.from_row(row)
@@ -458,11 +425,8 @@ def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
     assert (task.task_id, task.schedule_id, task.due_at) == ("s#1#2026-12-31T12:01:00Z", "s", at(1))
     assert (str(task.bucket), dict(task.payload), task.attributes) == ("2026-12-31#12:01", {"a": 1}, {"colour": "red"})
     assert (task.retry_policy.maximum_retry_attempts, task.timeout_seconds) == (1, 60)
-
-
-def test_one_that_takes_anothers_place_has_occurrences_of_its_own() -> None:
-    row = applied(EVERY, made_ready(EVERY, revision=2))
-    assert Schedule.from_row(row).occurrence_id(at(1)) == "s#2#2026-12-31T12:01:00Z"
+    another = applied(EVERY, made_ready(EVERY, revision=2))  # which takes its place
+    assert Schedule.from_row(another).occurrence_id(at(1)) == "s#2#2026-12-31T12:01:00Z"
 
 
 @pytest.mark.parametrize(("run", "found", "closed", "listed"), [(3, 1, 9, 3), (3, 4, 9, 4), (3, 1, 2, 2), (0, 1, 9, 1)])

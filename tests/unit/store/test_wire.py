@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from io import BytesIO
+from pathlib import Path
 from typing import Any, ClassVar
 
 import botocore.exceptions
@@ -21,6 +21,7 @@ from botocore.httpsession import URLLib3Session
 from botocore.session import Session
 from freezegun import freeze_time
 from tests.unit.certificate import self_signed
+from tests.unit.store.support import response
 from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from dynatick.store.codec import decode
@@ -42,17 +43,7 @@ class Network:
             case Exception() as error:
                 raise error
             case status, body:
-                return _response(request, status, body)
-
-
-class _Raw(BytesIO):
-    def stream(self, **_: object) -> Iterator[bytes]:
-        yield self.read()
-
-
-def _response(request: AWSPreparedRequest, status: int, body: bytes) -> AWSResponse:
-    headers: Any = {"Content-Type": "application/x-amz-json-1.0"}
-    return AWSResponse(request.url, status, headers, _Raw(body))
+                return response(request, body, status)
 
 
 @pytest.fixture
@@ -67,10 +58,6 @@ def client_of(session: Session, **options: Any) -> Any:
     return session.create_client("dynamodb", region_name="eu-west-1", **options)
 
 
-def wire_of(session: Session) -> Wire:
-    return Wire(client_of(session), session)
-
-
 @pytest.fixture
 def session() -> Session:
     made = Session()
@@ -78,17 +65,28 @@ def session() -> Session:
     return made
 
 
-def test_a_successful_answer_is_returned_as_plain_json(network: Network, session: Session) -> None:
-    network.answers = [(200, json.dumps({"Responses": [{"Item": {"b": {"B": "AAE="}}}]}).encode())]
-    assert wire_of(session).call("BatchExecuteStatement", BATCH) == {"Responses": [{"Item": {"b": {"B": "AAE="}}}]}
-    assert len(network.requests) == 1
+@pytest.fixture
+def wire(session: Session) -> Wire:
+    client = client_of(session)
+    register_large_reader(client)
+    return Wire(client, session)
+
+
+ENCODED = {"Responses": [{"Item": {"b": {"B": "AAE="}}}]}
+
+
+def test_a_successful_answer_is_returned_as_plain_json(network: Network, wire: Wire) -> None:
+    network.answers = [(200, json.dumps(ENCODED).encode())]
+    assert wire.call("Query", {"a": {"B": b"\x00\x01"}, "b": {"BS": [bytearray(b"\x02")]}}) == ENCODED
+    (request,) = network.requests
+    assert json.loads(request.body) == {"a": {"B": "AAE="}, "b": {"BS": ["Ag=="]}}, "binaries are base64 in JSON"
 
 
 @freeze_time("2026-12-31T12:00:00Z")
-def test_the_request_equals_that_of_botocore(network: Network, session: Session) -> None:
+def test_the_request_equals_that_of_botocore(network: Network, session: Session, wire: Wire) -> None:
     """In host, path, target, body and token, and it is signed by the same method."""
     network.answers = [(200, b'{"Responses": []}')] * 2
-    wire_of(session).call("BatchExecuteStatement", BATCH)
+    wire.call("BatchExecuteStatement", BATCH)
     client_of(session).batch_execute_statement(**BATCH)
     ours, theirs = network.requests
     assert (ours.method, ours.url) == (theirs.method, theirs.url)
@@ -113,20 +111,24 @@ def test_the_request_equals_that_of_botocore(network: Network, session: Session)
     ids=["error", "no json", "no object", "closed", "broken"],
 )
 def test_after_any_other_answer_the_client_repeats_the_request(
-    network: Network, session: Session, bad: tuple[int, bytes] | Exception
+    network: Network, wire: Wire, bad: tuple[int, bytes] | Exception
 ) -> None:
-    network.answers = [bad, (200, b'{"Responses": [{"Item": {"b": {"B": "AAE="}}}]}')]
-    answer = wire_of(session).call("BatchExecuteStatement", BATCH)
-    assert answer["Responses"] == [{"Item": {"b": {"B": b"\x00\x01"}}}]
+    network.answers = [bad, (200, json.dumps(ENCODED).encode())]
+    assert wire.call("BatchExecuteStatement", BATCH)["Responses"] == [{"Item": {"b": {"B": b"\x00\x01"}}}]
     first, second = network.requests
     assert json.loads(first.body) == json.loads(second.body)
 
 
-def test_errors_are_raised_as_by_the_client(network: Network, session: Session) -> None:
+def test_errors_are_raised_as_by_the_client(network: Network, wire: Wire) -> None:
     network.answers = [(400, b'{"__type": "com.amazonaws#AccessDeniedException", "message": "no"}')] * 2
     with pytest.raises(ClientError, match=r"AccessDeniedException.*BatchExecuteStatement operation: no"):
-        wire_of(session).call("BatchExecuteStatement", BATCH)
+        wire.call("BatchExecuteStatement", BATCH)
     assert len(network.requests) == 2
+    # orjson refuses a lone surrogate, botocore sends it, and DynamoDB refuses it.
+    network.answers = [(400, b'{"__type": "com.amazonaws#SerializationException", "message": "no"}')]
+    with pytest.raises(ClientError, match="SerializationException"):
+        wire.call("BatchExecuteStatement", {"Statements": [{"Statement": "\ud800"}]})
+    assert len(network.requests) == 3
 
 
 NUMBERS = {"L": [{"N": "1"}] * 60_000}
@@ -134,13 +136,14 @@ LARGE = json.dumps({"Responses": [{"Item": {"taskId": {"S": "a"}, "payload": NUM
 
 
 @pytest.mark.parametrize("first", [[], [(500, b"{}")]], ids=["the short way", "the client's"])
-def test_a_large_value_stays_encoded(network: Network, session: Session, first: list[tuple[int, bytes]]) -> None:
+def test_a_large_value_stays_encoded(network: Network, wire: Wire, first: list[tuple[int, bytes]]) -> None:
     network.answers = [*first, (200, LARGE)]
-    client = client_of(session)
-    register_large_reader(client)
-    (found,) = Wire(client, session).call("BatchExecuteStatement", BATCH)["Responses"]
+    (found,) = wire.call("BatchExecuteStatement", BATCH)["Responses"]
     assert found["Item"] == {"taskId": {"S": "a"}}
     assert json.loads(found["Item"].large["payload"]) == NUMBERS
+    network.answers = [(200, LARGE[:-9])] * 2
+    assert "Responses" not in wire.call("BatchExecuteStatement", BATCH), "it is not JSON"
+    assert network.answers == []
 
 
 def test_a_large_answer_to_the_client_stays_encoded_too(network: Network, session: Session) -> None:
@@ -153,23 +156,8 @@ def test_a_large_answer_to_the_client_stays_encoded_too(network: Network, sessio
     assert set(found.large) == {"payload"}
 
 
-def test_a_large_answer_that_is_not_json_is_refused(network: Network, session: Session) -> None:
-    client = client_of(session)
-    register_large_reader(client)
-    network.answers = [(200, LARGE[:-9])] * 2
-    assert "Responses" not in Wire(client, session).call("BatchExecuteStatement", BATCH)
-    assert len(network.requests) == 2
-
-
-def test_binaries_are_base64_in_json(network: Network, session: Session) -> None:
-    network.answers = [(200, b"{}")]
-    wire_of(session).call("Query", {"a": {"B": b"\x00\x01"}, "b": {"BS": [bytearray(b"\x02")]}})
-    assert json.loads(network.requests[0].body) == {"a": {"B": "AAE="}, "b": {"BS": ["Ag=="]}}
-
-
-def test_each_request_uses_the_current_credentials(network: Network, session: Session) -> None:
+def test_each_request_uses_the_current_credentials(network: Network, session: Session, wire: Wire) -> None:
     network.answers = [(200, b"{}")] * 2
-    wire = wire_of(session)
     wire.call("Query", {})
     found = session.get_credentials()
     found.get_frozen_credentials = lambda: ReadOnlyCredentials("NEW", "secret", None)
@@ -178,19 +166,17 @@ def test_each_request_uses_the_current_credentials(network: Network, session: Se
     assert "NEW" in _text(network.requests[1].headers["Authorization"])
 
 
-def test_text_that_json_cannot_contain_is_refused_as_by_the_client(network: Network, session: Session) -> None:
-    """orjson refuses a lone surrogate, botocore sends it, and DynamoDB refuses it."""
-    network.answers = [(400, b'{"__type": "com.amazonaws#SerializationException", "message": "no"}')]
-    with pytest.raises(ClientError, match="SerializationException"):
-        wire_of(session).call("BatchExecuteStatement", {"Statements": [{"Statement": "\ud800"}]})
-    assert len(network.requests) == 1
-
-
-def test_the_client_sends_requests_to_an_endpoint_with_a_path(network: Network, session: Session) -> None:
-    network.answers = [(200, b'{"Count": 7}')]
-    client = client_of(session, endpoint_url="http://127.0.0.1:9/below")
-    assert Wire(client, session).call("Query", {"TableName": "t"})["Count"] == 7
+def test_the_client_sends_what_needs_it(network: Network, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests to an endpoint with a path, and through a proxy."""
+    sent: list[object] = []
+    monkeypatch.setattr(Connections, "send", lambda self, request: sent.append(request))
+    network.answers = [(200, b'{"Count": 7}')] * 2
+    below = client_of(session, endpoint_url="http://127.0.0.1:9/below")
+    assert Wire(below, session).call("Query", {"TableName": "t"})["Count"] == 7
     assert network.requests[0].url.startswith("http://127.0.0.1:9/below")
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    assert Wire(client_of(session), session).call("Query", {"TableName": "t"})["Count"] == 7
+    assert sent == []
 
 
 def test_the_client_reports_missing_credentials(
@@ -198,15 +184,13 @@ def test_the_client_reports_missing_credentials(
 ) -> None:
     monkeypatch.setattr(Session, "get_credentials", lambda self: None)
     with pytest.raises(NoCredentialsError):
-        wire_of(session).call("Query", {"TableName": "t"})
+        Wire(client_of(session), session).call("Query", {"TableName": "t"})
     assert network.requests == []
 
 
 def test_listeners_to_the_clients_events_get_the_request(network: Network, session: Session) -> None:
     client = client_of(session)
-    client.meta.events.register(
-        "before-send.dynamodb.Query", lambda request, **_: _response(request, 200, b'{"Count": 7}')
-    )
+    client.meta.events.register("before-send.dynamodb.Query", lambda request, **_: response(request, b'{"Count": 7}'))
     assert Wire(client, session).call("Query", {"TableName": "t"}) == {"Count": 7}
     assert network.requests == []
 
@@ -231,10 +215,10 @@ class _Service(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """The address of an endpoint with a self-signed certificate, and the file of that certificate."""
-    context, certificate = self_signed(tmp_path_factory.mktemp("tls"), "localhost")
+    context, certificate = self_signed(tmp_path, "localhost")
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Service)
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -243,23 +227,18 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str
     server.server_close()
 
 
-@pytest.mark.parametrize("trusted", [True, False])
-def test_an_untrusted_certificate_is_refused(session: Session, secured: tuple[str, str], trusted: bool) -> None:
+def test_an_untrusted_certificate_is_refused(session: Session, secured: tuple[str, str]) -> None:
     url, certificate = secured
     config = Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=10)
     client = client_of(session, endpoint_url=url, config=config)
-    short = Connections(url + "/", client.meta.config, certificate if trusted else None)
     request = AWSRequest("POST", url + "/", data=b"{}").prepare()
-    if trusted:
-        assert short.send(request).content == b'{"Count": 7}'
-        before = len(_Service.accepted)
-        assert short.send(request).status_code == 200
-        assert len(_Service.accepted) == before  # on the same connection
-    else:
-        with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
-            short.send(request)
-        with pytest.raises(botocore.exceptions.SSLError):  # after which the client says the same
-            Wire(client, session).call("Query", {"TableName": "t"})
+    trusting = Connections(url + "/", client.meta.config, certificate)
+    assert [trusting.send(request).content for _ in range(2)] == [b'{"Count": 7}'] * 2
+    assert len(_Service.accepted) == 1, "both on the same connection"
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        Connections(url + "/", client.meta.config, None).send(request)
+    with pytest.raises(botocore.exceptions.SSLError):  # after which the client says the same
+        Wire(client, session).call("Query", {"TableName": "t"})
 
 
 def _serve_once(listening: socket.socket, ending: str, done: threading.Event) -> None:
@@ -293,17 +272,6 @@ def test_a_missing_answer_times_out_as_in_the_client(session: Session) -> None:
         client = client_of(session, endpoint_url=url, config=config)
         with pytest.raises(ReadTimeoutError):
             Connections(url, client.meta.config, None).send(AWSRequest("POST", url, data=b"{}").prepare())
-
-
-def test_the_client_sends_requests_through_a_proxy(
-    network: Network, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    sent: list[object] = []
-    monkeypatch.setattr(Connections, "send", lambda self, request: sent.append(request))
-    network.answers = [(200, b'{"Count": 7}')]
-    assert wire_of(session).call("Query", {"TableName": "t"})["Count"] == 7
-    assert sent == []
 
 
 def _text(value: str | bytes) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise
-from random import Random
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.domain.expressions import generator
 
-from dynatick.bulk.brute_force import runs as by_brute_force
 from dynatick.domain.expressions import (
     Expression,
     check_fires,
+    check_zone,
     clock_warnings,
     never_fires,
     next_after,
@@ -49,7 +49,6 @@ def runs(text: str, after: str, count: int, **bounds: datetime) -> list[str]:
         # strictly after
         ("cron(0 12 * * ? *)", "2026-01-01T11:59:59Z", ["2026-01-01T12:00", "2026-01-02T12:00"]),
         ("cron(0 12 * * ? *)", "2026-01-01T12:00:00Z", ["2026-01-02T12:00"]),
-        ("cron(0 12 * * ? *)", "2026-01-01T12:00:00.000001Z", ["2026-01-02T12:00"]),
         # lists, ranges, steps
         ("cron(15,45 8-9 * * ? *)", "2026-01-01T08:15:00Z", ["2026-01-01T08:45", "2026-01-01T09:15"]),
         ("cron(10/25 * * * ? *)", "2026-01-01T00:00:00Z", ["2026-01-01T00:10", "2026-01-01T00:35", "2026-01-01T01:10"]),
@@ -58,7 +57,6 @@ def runs(text: str, after: str, count: int, **bounds: datetime) -> list[str]:
         ("cron(0 0 1 NOV-FEB ? *)", "2026-01-15T00:00:00Z", ["2026-02-01T00:00", "2026-11-01T00:00"]),
         ("cron(0 0 ? * FRI-MON *)", "2026-01-03T00:00:00Z", ["2026-01-04T00:00", "2026-01-05T00:00"]),
         ("cron(0 0 ? * 1 *)", "2026-01-01T00:00:00Z", ["2026-01-04T00:00", "2026-01-11T00:00"]),
-        ("cron(0 0 ? * 7 *)", "2026-01-01T00:00:00Z", ["2026-01-03T00:00", "2026-01-10T00:00"]),
         ("cron(0 0 ? * L *)", "2026-01-01T00:00:00Z", ["2026-01-03T00:00", "2026-01-10T00:00"]),
         # ends of months, leap years
         ("cron(0 0 31 * ? *)", "2026-01-31T00:00:00Z", ["2026-03-31T00:00", "2026-05-31T00:00"]),
@@ -66,36 +64,26 @@ def runs(text: str, after: str, count: int, **bounds: datetime) -> list[str]:
         ("cron(0 0 L 2 ? *)", "2026-01-01T00:00:00Z", ["2026-02-28T00:00", "2027-02-28T00:00", "2028-02-29T00:00"]),
         ("cron(0 0 29 2 ? *)", "2026-01-01T00:00:00Z", ["2028-02-29T00:00", "2032-02-29T00:00"]),
         ("cron(0 0 29 2 ? *)", "2096-02-29T00:00:00Z", ["2104-02-29T00:00"]),  # 2100 is no leap year
-        ("cron(59 23 31 12 ? *)", "2026-12-31T23:58:59Z", ["2026-12-31T23:59", "2027-12-31T23:59"]),
         # the nearest workday, within the month
         ("cron(0 0 1W * ? *)", "2026-01-31T00:00:00Z", ["2026-02-02T00:00", "2026-03-02T00:00", "2026-04-01T00:00"]),
         ("cron(0 0 3W 1,5 ? 2026)", "2026-01-01T00:00:00Z", ["2026-01-02T00:00", "2026-05-04T00:00"]),
-        ("cron(0 0 1W 8 ? 2026)", "2026-01-01T00:00:00Z", ["2026-08-03T00:00"]),  # the 1st is a Saturday
         ("cron(0 0 31W 5 ? 2026)", "2026-01-01T00:00:00Z", ["2026-05-29T00:00"]),  # the 31st is a Sunday
         ("cron(0 0 31W 1 ? 2026)", "2026-01-01T00:00:00Z", ["2026-01-30T00:00"]),  # the 31st is a Saturday
         ("cron(0 0 29W 2 ? *)", "2026-01-01T00:00:00Z", ["2028-02-29T00:00", "2032-02-27T00:00"]),
         ("cron(0 0 15W * ? *)", "2026-01-01T00:00:00Z", ["2026-01-15T00:00", "2026-02-16T00:00", "2026-03-16T00:00"]),
         ("cron(0 0 LW * ? *)", "2026-01-01T00:00:00Z", ["2026-01-30T00:00", "2026-02-27T00:00", "2026-03-31T00:00"]),
-        ("cron(0 0 LW 5 ? *)", "2026-01-01T00:00:00Z", ["2026-05-29T00:00"]),
         # the nth and the last weekday
         ("cron(0 0 ? * 2#5 *)", "2026-01-01T00:00:00Z", ["2026-03-30T00:00", "2026-06-29T00:00", "2026-08-31T00:00"]),
         ("cron(0 0 ? 2 1#5 *)", "2026-01-01T00:00:00Z", ["2032-02-29T00:00", "2060-02-29T00:00"]),
-        ("cron(0 0 ? * THU#1 *)", "2025-12-31T00:00:00Z", ["2026-01-01T00:00", "2026-02-05T00:00"]),
         ("cron(0 0 ? * 6L *)", "2026-01-01T00:00:00Z", ["2026-01-30T00:00", "2026-02-27T00:00", "2026-03-27T00:00"]),
         ("cron(0 0 ? * SATL *)", "2026-01-01T00:00:00Z", ["2026-01-31T00:00", "2026-02-28T00:00"]),
         # years
         ("cron(0 0 1 1 ? 2027-2029/2)", "2026-01-01T00:00:00Z", ["2027-01-01T00:00", "2029-01-01T00:00"]),
-        ("cron(0 0 1 1 ? 1970)", "1970-01-01T00:00:00Z", []),
-        ("cron(59 23 31 12 ? *)", "2198-12-31T23:59:00Z", ["2199-12-31T23:59"]),
         ("cron(* * * * ? *)", "2199-12-31T23:58:00Z", ["2199-12-31T23:59"]),
-        ("cron(* * * * ? *)", "9998-01-01T00:00:00Z", []),
         ("cron(0 0 1 1 ? 2025)", "2026-01-01T00:00:00Z", []),
         # once
         ("at(2026-12-31T12:00:30)", "2026-12-31T12:00:29Z", ["2026-12-31T12:00:30Z"]),
         ("at(2026-12-31T12:00:30)", "2026-12-31T12:00:30Z", []),
-        # none after the last
-        ("cron(59 23 31 12 ? *)", "2199-12-31T23:59:00Z", []),
-        ("cron(0 0 1 1 ? 2027-2029/2)", "2029-01-01T00:00:00Z", []),
     ],
 )  # fmt: skip
 def test_the_occurrences_of_an_expression(text: str, after: str, expected: list[str]) -> None:
@@ -114,12 +102,6 @@ def test_a_rate_counts_from_its_start() -> None:
         next_after(parse_expression(every_90), NEW_YEAR)
 
 
-def test_a_rate_ends_with_the_calendar() -> None:
-    start = datetime(9997, 6, 1, tzinfo=UTC)
-    found = list(upcoming(parse_expression("rate(365 days)"), start, start=start))
-    assert [format_instant(one.instant) for one in found] == ["9998-06-01T00:00:00Z"]
-
-
 def test_start_and_end_are_inclusive() -> None:
     start, end = datetime(2026, 1, 3, 12, tzinfo=UTC), datetime(2026, 1, 5, 12, tzinfo=UTC)
     noon, noons = "cron(0 12 * * ? *)", ["2026-01-03T12:00", "2026-01-04T12:00", "2026-01-05T12:00"]
@@ -132,13 +114,8 @@ def test_start_and_end_are_inclusive() -> None:
     assert runs("at(2026-01-01T08:00:00)", "2026-01-01T00:00:00Z", 9, start=start, end=end) == ["2026-01-01T08:00"]
 
 
-def test_aware_instants_are_accepted_and_naive_ones_refused() -> None:
-    noon = parse_expression("cron(0 12 * * ? *)")
-    kathmandu = timezone(timedelta(hours=5, minutes=45))
-    found = next_after(noon, datetime(2026, 1, 1, 17, 45, tzinfo=kathmandu))
-    assert found == datetime(2026, 1, 2, 12, tzinfo=UTC)
-    assert found is not None and found.tzinfo is UTC
-    naive = datetime(2026, 1, 1)  # noqa: DTZ001
+def test_naive_instants_and_unknown_zones_are_refused() -> None:
+    noon, naive = parse_expression("cron(0 12 * * ? *)"), datetime(2026, 1, 1)  # noqa: DTZ001
     for bounds in ({"after": naive}, {"after": NEW_YEAR, "start": naive}, {"after": NEW_YEAR, "end": naive}):
         with pytest.raises(InvalidInput, match="expected a datetime with a time zone"):
             next_after(noon, **bounds)
@@ -155,14 +132,14 @@ def test_the_ends_of_pythons_calendar_raise_nothing(year: int, text: str, zone: 
     assert (found is None) == (year == 9999)
 
 
-def test_occurrences_are_computed_lazily() -> None:
+def test_occurrences_are_utc_instants_computed_lazily() -> None:
     every_minute = upcoming(parse_expression("cron(* * * * ? *)"), NEW_YEAR, zone="Europe/Berlin")
     assert next(every_minute).instant == NEW_YEAR + timedelta(minutes=1)
-
-
-def test_a_zone_offset_may_have_seconds() -> None:
-    # Monrovia was 44 minutes and 30 seconds behind until 1972.
     noon = parse_expression("cron(0 12 * * ? *)")
+    kathmandu = timezone(timedelta(hours=5, minutes=45))
+    found = next_after(noon, datetime(2026, 1, 1, 17, 45, tzinfo=kathmandu))
+    assert (found, found and found.tzinfo) == (datetime(2026, 1, 2, 12, tzinfo=UTC), UTC)
+    # Monrovia was 44 minutes and 30 seconds behind until 1972.
     found = next_after(noon, datetime(1970, 6, 1, tzinfo=UTC), zone="Africa/Monrovia")
     assert found == datetime(1970, 6, 1, 12, 44, 30, tzinfo=UTC)
 
@@ -170,16 +147,14 @@ def test_a_zone_offset_may_have_seconds() -> None:
 @pytest.mark.parametrize(
     ("text", "bounds", "message"),
     [
-        ("cron(0 0 1 1 ? 2020)", {}, "scheduleExpression: 'cron(0 0 1 1 ? 2020)' is not accepted; "
-         "it never runs after 2026-01-01T00:00:00Z (UTC)"),
+        ("cron(0 0 1 1 ? 2020)", {}, "it never runs after 2026-01-01T00:00:00Z (UTC)"),
         ("at(2025-12-31T23:59:59)", {}, "it never runs after 2026-01-01T00:00:00Z (UTC)"),
         ("at(2026-01-01T00:30:00)", {"zone": "Asia/Tokyo"}, "it never runs after 2026-01-01T00:00:00Z (Asia/Tokyo)"),
         ("cron(30 2 8 3 ? 2026)", {"zone": "America/Los_Angeles"}, "it never runs after"),
-        ("rate(1 day)", {"start": NEW_YEAR, "end": NEW_YEAR}, "endDate: '2026-01-01T00:00:00Z' is not accepted; "
-         "it never runs: its next run, 2026-01-02T00:00:00Z, would be after its end"),
+        ("rate(1 day)", {"start": NEW_YEAR, "end": NEW_YEAR}, "its next run, 2026-01-02T00:00:00Z, would be after its"),
         ("cron(0 0 1 2 ? *)", {"end": datetime(2026, 1, 31, tzinfo=UTC)}, "endDate: '2026-01-31T00:00:00Z'"),
     ],
-)  # fmt: skip
+)
 def test_an_expression_without_an_occurrence_is_refused(text: str, bounds: dict[str, object], message: str) -> None:
     expression = parse_expression(text)
     assert never_fires(expression, after=NEW_YEAR, **bounds)
@@ -194,13 +169,10 @@ def test_an_expression_without_an_occurrence_is_refused(text: str, bounds: dict[
         ("rate(90 minutes)", timedelta(minutes=90)),
         ("at(2026-12-31T12:00:00)", timedelta.max),
         ("cron(* * * * ? *)", timedelta(minutes=1)),
-        ("cron(0/20 * * * ? *)", timedelta(minutes=20)),
         ("cron(0/25 * * * ? *)", timedelta(minutes=10)),  # :00 :25 :50 :00
         ("cron(0 0/9 * * ? *)", timedelta(hours=6)),  # 0 9 18 0
-        ("cron(0 12 * * ? *)", timedelta(days=1)),
         ("cron(5 0,23 ? * MON *)", timedelta(hours=23)),
         ("cron(0 0 ? * MON,TUE *)", timedelta(days=1)),
-        ("cron(0 0 ? * MON,THU *)", timedelta(days=3)),
         ("cron(0 0 ? * 2 *)", timedelta(days=7)),
         ("cron(0 0 L * ? *)", timedelta(days=28)),
         ("cron(0 0 31,1 * ? *)", timedelta(days=1)),
@@ -218,16 +190,14 @@ def test_clock_warnings_name_the_affected_wall_times() -> None:
     def warned(text: str, zone: str, **bounds: object) -> list[str]:
         return clock_warnings(parse_expression(text), NEW_YEAR, zone=zone, **bounds)  # type: ignore[arg-type]
 
-    assert warned("cron(30 2 * * ? *)", "America/Los_Angeles") == ["02:30 does not exist on 2026-03-08: skipped"]
     assert warned("cron(0/15 1-2 * * ? *)", "America/Los_Angeles") == [
         "02:00 to 02:45 do not exist on 2026-03-08: 4 runs skipped",
         "01:00 to 01:45 come twice on 2026-11-01: 4 runs, each once, at the first",
     ]
     assert warned("cron(0 0 * * ? *)", "America/Santiago") == ["00:00 does not exist on 2026-09-06: skipped"]
     assert warned("at(2026-03-29T02:30:00)", "Europe/Berlin") == ["02:30 does not exist on 2026-03-29: skipped"]
-    assert warned("cron(0 12 * * ? *)", "Europe/Berlin") == []
+    assert warned("cron(0 12 * * ? *)", "Europe/Berlin") == warned("rate(1 minute)", "Europe/Berlin") == []
     assert warned("cron(30 2 * * ? *)", "UTC") == []
-    assert warned("rate(1 minute)", "Europe/Berlin") == []
     assert warned("cron(30 2 * * ? *)", "America/Los_Angeles", end=datetime(2026, 3, 1, tzinfo=UTC)) == []
     assert warned("cron(30 2 * * ? *)", "America/Los_Angeles", start=datetime(2026, 4, 1, tzinfo=UTC)) == [
         "02:30 does not exist on 2027-03-14: skipped"  # within a year of the start
@@ -236,6 +206,141 @@ def test_clock_warnings_name_the_affected_wall_times() -> None:
         parse_expression("cron(0 12 * * ? *)"), datetime(2011, 12, 1, tzinfo=UTC), zone="Pacific/Apia"
     ) == ["12:00 does not exist on 2011-12-30: skipped"]
 
+
+# -- clock changes ----------------------------------------------------------------------------------------------------
+
+# As EventBridge Scheduler documents, a wall time that does not exist is skipped, and one that comes twice runs once, at
+# the first.
+
+
+def shown(text: str, zone: str, after: str, count: int) -> list[str]:
+    found = upcoming(parse_expression(text), parse_instant(after, "after"), zone=zone)
+    return ["; ".join([format_instant(one.instant), *one.notes]) for one in islice(found, count)]
+
+
+CLOCK_CHANGES: dict[str, list[tuple[str, str, list[str]]]] = {
+    "America/Los_Angeles": [
+        # 2026-03-08, 02:00 PST (-8) becomes 03:00 PDT (-7)
+        ("cron(30 2 * * ? *)", "2026-03-07T08:00:00Z", [
+            "2026-03-07T10:30:00Z",
+            "2026-03-09T09:30:00Z; 02:30 does not exist on 2026-03-08: skipped",
+            "2026-03-10T09:30:00Z"]),
+        ("cron(0/30 1-3 * * ? *)", "2026-03-08T08:59:59Z", [
+            "2026-03-08T09:00:00Z", "2026-03-08T09:30:00Z",
+            "2026-03-08T10:00:00Z; 02:00 to 02:30 do not exist on 2026-03-08: 2 runs skipped",
+            "2026-03-08T10:30:00Z", "2026-03-09T08:00:00Z"]),
+        # 2026-11-01, 02:00 PDT (-7) becomes 01:00 PST (-8)
+        ("cron(30 1 * * ? *)", "2026-10-31T00:00:00Z", [
+            "2026-10-31T08:30:00Z",
+            "2026-11-01T08:30:00Z; 01:30 comes twice on 2026-11-01: runs once, at the first 01:30",
+            "2026-11-02T09:30:00Z"]),
+        # Asked between the two 01:30s: the second one does not run.
+        ("cron(30 1 * * ? *)", "2026-11-01T09:15:00Z", ["2026-11-02T09:30:00Z"]),
+        # Each wall time of the hour once.
+        ("cron(0/30 0-2 1 11 ? 2026)", "2026-11-01T00:00:00Z", [
+            "2026-11-01T07:00:00Z", "2026-11-01T07:30:00Z",
+            "2026-11-01T08:00:00Z; 01:00 comes twice on 2026-11-01: runs once, at the first 01:00",
+            "2026-11-01T08:30:00Z; 01:30 comes twice on 2026-11-01: runs once, at the first 01:30",
+            "2026-11-01T10:00:00Z", "2026-11-01T10:30:00Z"]),
+    ],
+    "Australia/Lord_Howe": [
+        # 2026-04-05, 02:00 (+11) becomes 01:30 (+10:30): half an hour comes twice
+        ("cron(0/15 1 5 4 ? 2026)", "2026-04-04T00:00:00Z", [
+            "2026-04-04T14:00:00Z", "2026-04-04T14:15:00Z",
+            "2026-04-04T14:30:00Z; 01:30 comes twice on 2026-04-05: runs once, at the first 01:30",
+            "2026-04-04T14:45:00Z; 01:45 comes twice on 2026-04-05: runs once, at the first 01:45"]),
+        # 2026-10-04, 02:00 (+10:30) becomes 02:30 (+11): half an hour does not come
+        ("cron(0/15 2 * * ? *)", "2026-10-03T00:00:00Z", [
+            "2026-10-03T15:30:00Z; 02:00 to 02:15 do not exist on 2026-10-04: 2 runs skipped",
+            "2026-10-03T15:45:00Z", "2026-10-04T15:00:00Z"]),
+    ],
+    "America/Santiago": [
+        # 2026-09-06, 00:00 (-4) becomes 01:00 (-3): the day begins at one o'clock
+        ("cron(0 0 * * ? *)", "2026-09-05T00:00:00Z", [
+            "2026-09-05T04:00:00Z",
+            "2026-09-07T03:00:00Z; 00:00 does not exist on 2026-09-06: skipped",
+            "2026-09-08T03:00:00Z"]),
+        # 2026-04-05, 00:00 (-3) becomes 2026-04-04, 23:00 (-4): the hour before midnight comes twice, midnight once
+        ("cron(30 23 * * ? *)", "2026-04-04T00:00:00Z", [
+            "2026-04-04T02:30:00Z",
+            "2026-04-05T02:30:00Z; 23:30 comes twice on 2026-04-04: runs once, at the first 23:30",
+            "2026-04-06T03:30:00Z"]),
+        ("cron(0 0 * * ? *)", "2026-04-04T12:00:00Z", ["2026-04-05T04:00:00Z", "2026-04-06T04:00:00Z"]),
+    ],
+    "Pacific/Apia": [
+        # 2011-12-29 24:00 (-10) becomes 2011-12-31 00:00 (+14): there was no 30th
+        ("cron(0 12 * * ? *)", "2011-12-28T12:00:00Z", [
+            "2011-12-28T22:00:00Z", "2011-12-29T22:00:00Z",
+            "2011-12-30T22:00:00Z; 12:00 does not exist on 2011-12-30: skipped",
+            "2011-12-31T22:00:00Z"]),
+        # 18:00 on the 29th; the next midnight, six hours later, is that of the 31st.
+        ("cron(0 0/6 * * ? *)", "2011-12-30T02:00:00Z", [
+            "2011-12-30T04:00:00Z",
+            "2011-12-30T10:00:00Z; 00:00 to 18:00 do not exist on 2011-12-30: 4 runs skipped"]),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "after", "expected"), [(zone, *case) for zone, cases in CLOCK_CHANGES.items() for case in cases]
+)
+def test_occurrences_at_clock_changes(zone: str, text: str, after: str, expected: list[str]) -> None:
+    assert shown(text, zone, after, len(expected)) == expected
+
+
+def test_the_far_future_follows_the_present_rules_of_the_zone() -> None:
+    # 2199-03-10 is the second Sunday of March.
+    assert shown("cron(30 2 10 3 ? 2199)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 1) == []
+    assert shown("cron(30 3 10 3 ? 2199)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 1) == ["2199-03-10T10:30:00Z"]
+
+
+def test_a_single_time_in_a_gap_is_refused_and_one_in_a_fold_runs_at_the_first() -> None:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    expression = parse_expression("at(2026-03-08T02:30:00)")
+    with pytest.raises(InvalidInput, match="in America/Los_Angeles, 02:30 does not exist on 2026-03-08: skipped"):
+        check_fires(expression, after=now, zone="America/Los_Angeles")
+    assert format_instant(check_fires(expression, after=now, zone="America/Phoenix")) == "2026-03-08T09:30:00Z"
+    assert shown("at(2026-11-01T01:30:00)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 2) == [
+        "2026-11-01T08:30:00Z; 01:30 comes twice on 2026-11-01: runs once, at the first 01:30"
+    ]
+
+
+def test_a_rate_ignores_the_zone() -> None:
+    start = datetime(2026, 3, 7, 12, tzinfo=UTC)
+    found = upcoming(parse_expression("rate(1 day)"), start, zone="America/Los_Angeles", start=start)
+    assert [one.instant.hour for one in islice(found, 3)] == [12, 12, 12]
+
+
+def test_every_zone_is_that_of_the_package_and_none_of_the_systems() -> None:
+    zoneinfo.reset_tzpath(to=[])
+    try:
+        noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
+        for name in sorted(zone_names()):
+            assert noon.astimezone(zone_of(check_zone(name))) == noon.astimezone(zoneinfo.ZoneInfo(name))
+    finally:
+        zoneinfo.reset_tzpath()
+    assert zone_of("Europe/Berlin") is zone_of("Europe/Berlin")
+    assert zone_of("Europe/Berlin") is not zoneinfo.ZoneInfo("Europe/Berlin"), "which the whole process shares"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "close"),
+    [("europe/berlin", "Europe/Berlin"), ("Berlin", "Europe/Berlin"), ("Amerika/New York", "America/New_York")],
+)
+def test_an_unknown_zone_is_refused_with_similar_names(wrong: str, close: str) -> None:
+    with pytest.raises(InvalidInput, match=f"scheduleExpressionTimezone: .*close to it: {close}"):
+        check_zone(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", " UTC", "../UTC", "/etc/passwd", "posix/UTC", "zones", "UTC\n", None, 1, "A" * 10_000]
+)
+def test_a_value_that_is_not_a_zone_is_refused(wrong: object) -> None:
+    with pytest.raises(InvalidInput, match="expected the IANA name of a time zone"):
+        check_zone(wrong)
+
+
+# -- all expressions ---------------------------------------------------------------------------------------------------
 
 zones = st.sampled_from(sorted(zone_names()))
 moments = st.datetimes(datetime(1969, 1, 1), datetime(2201, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -279,25 +384,8 @@ def test_occurrences_rise_strictly_and_none_is_left_out(
         assert next_after(expression, between, zone=zone, start=start, end=end) == later
 
 
-@given(crons(), moments, zones)
-def test_an_occurrence_is_at_a_wall_time_of_the_expression(expression: Expression, after: datetime, zone: str) -> None:
-    """Checked against the fields, in any zone."""
-    for one in islice(upcoming(expression, after, zone=zone), 4):
-        shown = one.instant.astimezone(zone_of(zone))
-        assert shown.fold == 0
-        local = shown.replace(tzinfo=UTC)
-        assert next(by_brute_force(expression.text, local - timedelta(seconds=1), UTC)) == local
-
-
 @given(crons(), moments)
 def test_no_gap_is_shorter_than_the_shortest_gap(expression: Expression, after: datetime) -> None:
     row = [one.instant for one in islice(upcoming(expression, after), 20)]
     shortest = shortest_gap(expression)
     assert all(later - earlier >= shortest for earlier, later in pairwise(row))
-
-
-def test_the_generator_uses_every_part_of_the_syntax() -> None:
-    """Otherwise the properties would not test them."""
-    texts = " ".join(generator.cron(Random(seed)) for seed in range(2000))
-    for part in ("LW", "15W", "31W", "1W", " L ", "L ", "#5", "#1", "/", "-", ",", "FRI", "FEB", "2199", "1970", "29 "):
-        assert part in texts

@@ -1,0 +1,209 @@
+"""Batches of statements, where a refused one fails alone; and reads, which are consistent and of every row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import ClientError
+from botocore.session import Session
+from tests.builders import scheduled_row
+from tests.unit.store.support import response
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.conditional_update import ConditionalUpdate, Unknown, Written, as_read
+from dynatick.engine.ports import StoreFailure
+from dynatick.errors import StoreError
+from dynatick.store import partiql
+from dynatick.store.dynamodb import ANSWER_BYTES, TRIES, DynamoStore
+from dynatick.store.large import LargeItem
+from dynatick.store.wire import Wire
+
+
+class Service:
+    """Has an ``answer`` to each statement of a batch. An exception refuses the whole batch, as DynamoDB does for some
+    faults."""
+
+    answer: Callable[[Mapping[str, Any]], Mapping[str, Any] | ClientError]
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self.waits: list[float] = []
+
+    def call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.batches.append(len(request["Statements"]))
+        answers = [self.answer(statement) for statement in request["Statements"]]
+        for answer in answers:
+            if isinstance(answer, ClientError):
+                raise answer
+        return {"Responses": answers}
+
+    def store(self) -> DynamoStore:
+        return DynamoStore("tasks", region="us-east-1", pause=self.waits.append)
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Service:
+    made = Service()
+    monkeypatch.setattr(Wire, "call", lambda wire, *args: made.call(*args))
+    return made
+
+
+def refusal(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "no"}}, "BatchExecuteStatement")
+
+
+def update(task_id: str, **more: Any) -> ConditionalUpdate:
+    return ConditionalUpdate(task_id=task_id, set={"n": 1}, **more)
+
+
+def test_a_statement_that_the_table_refuses_fails_alone(service: Service) -> None:
+    service.answer = lambda one: refusal("ValidationException") if {"S": "poison"} in one["Parameters"] else {}
+    ids = [f"t{n}" for n in range(10)] + ["poison"] + [f"u{n}" for n in range(10)]
+    results = service.store().write_many([update(i) for i in ids])
+    assert [isinstance(result, Written) for result in results] == [i != "poison" for i in ids]
+    assert results[10] == Unknown("ValidationException: An error occurred (ValidationException) when calling the "
+                                  "BatchExecuteStatement operation: no")  # fmt: skip
+    assert service.batches == [21] + [1] * 21
+    answers = service.store().create_many([scheduled_row(i, Bucket(0)) for i in ids])
+    assert [answer is True for answer in answers] == [i != "poison" for i in ids]
+    assert isinstance(answers[10], StoreFailure)
+
+
+def test_a_batch_is_not_split_after_other_faults(service: Service) -> None:
+    """Parts of it may have taken effect, and the SDK has retried it already."""
+    service.answer = lambda one: refusal("ServiceUnavailable")
+    results = service.store().write_many([update("a"), update("b")])
+    assert all(isinstance(result, Unknown) for result in results)
+    assert service.batches == [2]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_updates_with_several_removes_are_sent_singly_to_an_engine_that_accepts_one(
+    service: Service, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Such an engine refuses the statement alone, or its whole batch."""
+    refused = {"Error": {"Code": "ValidationError", "Message": "no"}} if alone else refusal("ValidationException")
+    service.answer = lambda one: refused if one["Statement"].count(" REMOVE ") > 1 else {}
+    store = service.store()
+    singly: list[str] = []
+
+    def write(change: ConditionalUpdate) -> Written:
+        singly.append(change.task_id)
+        return Written()
+
+    monkeypatch.setattr(store, "write", write)
+    removed = {"none": (), "one": ("a",), "two": ("a", "b"), "three": ("a", "b", "c")}
+    assert store.write_many([update(i, remove=names) for i, names in removed.items()]) == [Written()] * 4
+    assert singly == ["two", "three"]
+
+
+@pytest.mark.parametrize(("letters", "fits"), [(8100, True), (8200, False)])
+def test_a_statement_fits_up_to_the_maximum_length(letters: int, fits: bool) -> None:
+    statement = partiql.insert("tasks", {"taskId": {"S": "a"}, "n" * letters: {"N": "1"}})
+    assert partiql.fits(statement) == fits
+    assert (len(statement["Statement"]) <= 8192) == fits
+
+
+@pytest.mark.parametrize("name", ["#status", ":now", "#"])
+def test_an_update_with_a_name_like_a_placeholder_is_sent_singly(name: str) -> None:
+    """Users may have such attributes, and conditions refer to them."""
+    for more in (
+        {"set": {name: 1}},
+        {"remove": (name,)},
+        {"conditions": as_read({name: 1}, name)},
+        {"conditions": as_read({}, name)},
+    ):
+        change = ConditionalUpdate(**{"task_id": "a", "set": {"status": "failed"}, **more})  # type: ignore[arg-type]
+        assert partiql.update("tasks", change) is None, more
+    accepted = ConditionalUpdate(task_id="a", set={"a#": 1}, conditions=as_read({}, "b:"))
+    assert partiql.update("tasks", accepted) is not None
+
+
+def test_after_large_rows_a_batch_has_fewer_statements(service: Service) -> None:
+    """Only an answer shows how large the rows are."""
+    size = ANSWER_BYTES // 5
+    service.answer = lambda one: {"Item": LargeItem({}, {"payload": b" " * size} if size else {})}
+    store = service.store()
+    changes = [update(f"t{n}", returning=True) for n in range(37)]
+    assert all(isinstance(result, Written) for result in store.write_many(changes))
+    assert service.batches == [25, 5, 5, 2]
+    size = ANSWER_BYTES * 2
+    store.write_many(changes[:7])
+    size = 0
+    store.write_many(changes)
+    assert service.batches == [25, 5, 5, 2, 5, 1, 1, 1, 25, 11]
+
+
+THROTTLED = {"Error": {"Code": "ProvisionedThroughputExceeded", "Message": "slow down"}}
+
+
+@pytest.mark.parametrize(("times", "written"), [(1, True), (TRIES - 1, True), (TRIES, False)])
+def test_a_throttled_statement_is_sent_again(service: Service, times: int, written: bool) -> None:
+    service.answer = lambda one: (
+        THROTTLED if len(service.batches) <= times and {"S": "hot"} in one["Parameters"] else {}
+    )
+    results = service.store().write_many([update(task_id) for task_id in ("a", "hot", "b")])
+    assert [type(result) for result in results] == [Written, Written if written else Unknown, Written]
+    assert service.batches == [3] + [1] * min(times, TRIES - 1)
+    assert len(service.waits) >= len(service.batches) - 1
+
+
+# -- reads -------------------------------------------------------------------------------------------------------------
+
+Answer = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
+
+
+def store_with(answer: Answer) -> DynamoStore:
+    """A store whose requests ``answer`` handles."""
+
+    def send(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        operation = request.headers["X-Amz-Target"]
+        name = (operation.decode() if isinstance(operation, bytes) else operation).rpartition(".")[2]
+        return response(request, json.dumps(answer(name, json.loads(request.body))).encode())
+
+    session = Session()
+    session.set_credentials("AKID", "secret")
+    session.register("before-send.dynamodb", send)
+    return DynamoStore("tasks", region="eu-west-1", session=session, pause=lambda seconds: None)
+
+
+def test_rows_are_read_consistently() -> None:
+    """The closed watermark is read after a row's image; an older one would leave the row in a bucket that is closed."""
+    asked: list[tuple[str, object]] = []
+
+    def answer(name: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        part = request["RequestItems"]["tasks"] if name == "BatchGetItem" else request
+        asked.append((name, part.get("ConsistentRead")))
+        return {"Responses": {"tasks": []}, "Items": [], "Count": 0, "ScannedCount": 0}
+
+    store = store_with(answer)
+    store.get("t")
+    store.get_many(["t"])
+    store.scan()
+    store.scan(segment=1, segments=4)
+    assert asked == [("GetItem", True), ("BatchGetItem", True), ("Scan", True), ("Scan", True)]
+
+
+@pytest.mark.parametrize("times", [0, 1, TRIES - 1, TRIES])
+def test_unprocessed_keys_are_requested_again(times: int) -> None:
+    """An unread row must not count as missing."""
+    asked: list[list[str]] = []
+
+    def answer(name: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        keys = request["RequestItems"]["tasks"]["Keys"]
+        asked.append([key["taskId"]["S"] for key in keys])
+        left = [key for key in keys if key["taskId"]["S"] == "slow"] if len(asked) <= times else []
+        unprocessed = {"UnprocessedKeys": {"tasks": {"Keys": left}}} if left else {}
+        return {"Responses": {"tasks": [key for key in keys if key not in left]}, **unprocessed}
+
+    store = store_with(answer)
+    if times == TRIES:
+        with pytest.raises(StoreError, match=f"cannot read rows: 1 keys were left unprocessed {TRIES} times"):
+            store.get_many(["a", "slow", "b"])
+    else:
+        assert set(store.get_many(["a", "slow", "b"])) == {"a", "slow", "b"}
+    assert asked == [["a", "slow", "b"], *[["slow"]] * min(times, TRIES - 1)]
