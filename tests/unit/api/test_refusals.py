@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.api.support import Caller, fields
 
+from dynatick import Refused
 from dynatick.engine.installation_settings import publish_settings
 
 LATER = "2026-12-31T15:00:00Z"
@@ -72,6 +73,12 @@ def test_of_a_handlers_payload(caller: Caller) -> None:
 def test_of_a_schedule_and_of_its_change(caller: Caller) -> None:
     assert set(caller.refused_fields("POST", "/v1/schedules", {"taskId": "new", **SCHEDULE})) == OF_SCHEDULE
     assert set(caller.refused_fields("PATCH", "/v1/schedules/nightly", SCHEDULE)) == OF_SCHEDULE
+
+
+def test_the_client_has_all_of_them_too(caller: Caller) -> None:
+    (result,) = caller.client.insert_lazily([{"taskId": "a", "dueAt": "noon", "timeoutSeconds": -1}])
+    assert isinstance(result, Refused)
+    assert [result.error.field, *(error.field for error in result.error.others)] == ["timeoutSeconds", "dueAt"]
 
 
 # -- each request --------------------------------------------------------------------------------------------------
