@@ -19,16 +19,9 @@ INSTALL = (
 )
 # It is started as root in containers, and shall send nothing of its own.
 FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--force-color-profile=srgb",
-    "--font-render-hinting=none",
-)
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--force-color-profile=srgb", "--font-render-hinting=none",
+)  # fmt: skip
 DESKTOP = (1280, 800)
 PHONE = (360, 740)
 
@@ -78,14 +71,6 @@ class Log:
         self.requests.clear()
         self.loaded_bytes = self.clicks = 0
 
-    def foreign(self, url: str) -> list[str]:
-        """The requests for anything that ``url``'s server does not have."""
-        own = urlsplit(url).netloc
-        schemes = ("data", "blob")
-        return [
-            asked for asked in self.requests if (part := urlsplit(asked)).scheme not in schemes and part.netloc != own
-        ]
-
 
 class Person:
     """A tab, and the log of it."""
@@ -129,20 +114,17 @@ class Person:
 
     def problems(self) -> list[str]:
         """What no page may do."""
+        own = urlsplit(self.url).netloc
+        requests = [(url, urlsplit(url)) for url in self.log.requests]
         return [
             *self.log.errors,
             *(f"violates its policy: {what}" for what in self.log.violations),
-            *(f"loads from elsewhere: {what}" for what in self.log.foreign(self.url)),
+            *(f"loads from elsewhere: {url}" for url, to in requests if to.scheme != "data" and to.netloc != own),
         ]
 
 
 def open_tab(
-    running: Browser,
-    url: str,
-    *,
-    size: tuple[int, int] = DESKTOP,
-    scheme: str = "light",
-    **options: Any,
+    running: Browser, url: str, *, size: tuple[int, int] = DESKTOP, scheme: str = "light", **options: Any
 ) -> Person:
     """A new tab with an empty profile. ``scheme``: light or dark. ``options``: of Playwright's context."""
     context = running.new_context(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, Playwright, sync_playwright
 from tests.ui import browser, seed
 from tests.ui.browser import Person
+from tests.ui.seed import Seed
 from tests.ui.serving import Served, served
 
 from dynatick_stack.counting.counts import Engine, counting
@@ -39,36 +40,22 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def small(engine: Engine) -> Iterator[Served]:
-    """One of everything. For tests that change nothing."""
-    with served(engine.url, seed.small()) as pages:
-        yield pages
+def _pages(make: Callable[[], Seed], scope: Literal["session", "function"] = "session") -> Any:
+    """A fixture: the pages of a seed."""
+
+    @pytest.fixture(scope=scope)
+    def pages(engine: Engine) -> Iterator[Served]:
+        with served(engine.url, make()) as found:
+            yield found
+
+    return pages
 
 
-@pytest.fixture
-def own(engine: Engine) -> Iterator[Served]:
-    """The same, for one test that changes something."""
-    with served(engine.url, seed.small()) as pages:
-        yield pages
-
-
-@pytest.fixture(scope="session")
-def empty(engine: Engine) -> Iterator[Served]:
-    with served(engine.url, seed.empty()) as pages:
-        yield pages
-
-
-@pytest.fixture(scope="session")
-def undeployed(engine: Engine) -> Iterator[Served]:
-    with served(engine.url, seed.undeployed()) as pages:
-        yield pages
-
-
-@pytest.fixture(scope="session")
-def large(engine: Engine) -> Iterator[Served]:
-    with served(engine.url, seed.large(20_000)) as pages:
-        yield pages
+small = _pages(seed.small)  # one of everything, for tests that change nothing
+own = _pages(seed.small, "function")  # the same, for one test that changes something
+empty = _pages(seed.empty)
+undeployed = _pages(lambda: Seed([]))  # a table in which nothing has ever been written: no tick has come yet
+large = _pages(lambda: seed.large(20_000))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -21,15 +21,8 @@ from dynatick_stack.counting.counts import counting
 from dynatick_stack.template import ROOT
 
 FOLDER = ROOT / "docs" / "images"
-SHOWN = {
-    "now": "now",
-    "timeline": "timeline",
-    "failures": "failures",
-    "redrive": "redrive",
-    "task": "task-waiting",
-    "schedule": "schedule-with-clock-change",
-    "ticks": "ticks",
-}
+SHOWN = {name: name for name in ("now", "timeline", "failures", "redrive", "ticks")}
+SHOWN |= {"task": "task-waiting", "schedule": "schedule-with-clock-change"}
 SIZE = (1120, 720)
 MAX_STEPS = 2
 

@@ -43,12 +43,6 @@ class Seed:
 
 
 @cache
-def undeployed() -> Seed:
-    """A table in which nothing has ever been written: no tick has come yet."""
-    return Seed([])
-
-
-@cache
 def empty() -> Seed:
     """An installation that has ticked for an hour and has no task."""
     return _seed(timedelta(hours=1), lambda installation: None)
@@ -131,56 +125,43 @@ def _small(installation: Installation, *, odd: bool = True) -> None:
         client.cancel(name)
 
 
+def _mail(task_id: str, due_at: datetime | str, to: str, text: str | None = None) -> NewTask:
+    payload = {"to": to} if text is None else {"to": to, "text": text}
+    return NewTask(task_id=task_id, due_at=due_at, action="send-reminder", payload=payload)
+
+
+def _charge(order: int, due_at: datetime, cents: int, down_until: str | None = None, **policy: int) -> NewTask:
+    payload: dict[str, object] = {"order": str(order), "cents": cents}
+    if down_until is not None:
+        payload["down_until"] = f"2027-03-24T{down_until}:00+00:00"
+    return NewTask(
+        task_id=f"charge-order-{order}", due_at=due_at, action="charge-card", payload=payload,
+        retry_policy=policy or None,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
 def _small_tasks(first: datetime) -> Iterator[NewTask]:
-    random, payload = Random(1), dict[str, object]()
+    random = Random(1)
     for number in range(240):  # through the whole history, and a day ahead
         at = first + timedelta(minutes=10 + number * 13, seconds=random.randrange(60))
-        yield NewTask(
-            task_id=f"reminder-{number:03}",
-            due_at=at,
-            action="send-reminder",
-            payload={"to": f"user{number}@example.com"},
-        )
+        yield _mail(f"reminder-{number:03}", at, f"user{number}@example.com")
     for number in range(NO_MAILBOX):
         at = NIGHT + timedelta(minutes=5 * number)
-        payload = {"to": f"user{number}@nowhere.invalid", "text": "Your invoice is ready"}
-        yield NewTask(task_id=f"invoice-mail-{number:02}", due_at=at, action="send-reminder", payload=payload)
-    once = {"maximumRetryAttempts": 1, "minBackoffSeconds": 60}
+        yield _mail(f"invoice-mail-{number:02}", at, f"user{number}@nowhere.invalid", "Your invoice is ready")
     for number in range(BANK_DOWN):
         at = NIGHT + timedelta(minutes=40 + number)
-        payload = {"order": str(4001 + number), "cents": 995, "down_until": "2027-03-24T05:00:00+00:00"}
-        yield NewTask(
-            task_id=f"charge-order-{4001 + number}", due_at=at, action="charge-card", payload=payload, retry_policy=once
-        )
+        yield _charge(4001 + number, at, 995, "05:00", maximumRetryAttempts=1, minBackoffSeconds=60)
     for number in range(2):
-        payload = {"order": str(5001 + number), "cents": -5 - number}
-        at = NIGHT + timedelta(hours=1, minutes=number)
-        yield NewTask(task_id=f"charge-order-{5001 + number}", due_at=at, action="charge-card", payload=payload)
-    yield NewTask(
-        task_id=WAITS_FOR_RETRY,
-        due_at=NOW - 3 * MINUTE,
-        action="charge-card",
-        payload={"order": "7001", "cents": 1299, "down_until": "2027-03-24T09:15:00+00:00"},
-        retry_policy={"maximumRetryAttempts": 5, "minBackoffSeconds": 600},
-    )
+        yield _charge(5001 + number, NIGHT + timedelta(hours=1, minutes=number), -5 - number)
+    yield _charge(7001, NOW - 3 * MINUTE, 1299, "09:15", maximumRetryAttempts=5, minBackoffSeconds=600)
     for number in range(1, 4):
-        at = NOW + timedelta(hours=number)
-        yield NewTask(
-            task_id=f"old-campaign-{number}", due_at=at, action="send-reminder", payload={"to": "a@example.com"}
-        )
+        yield _mail(f"old-campaign-{number}", NOW + timedelta(hours=number), "a@example.com")
     for number in range(3):
-        payload = {"to": f"guest{number}@example.com", "text": "Your table is ready"}
-        yield NewTask(task_id=f"table-{number}", due_at=NOON, action="send-reminder", payload=payload)
-    yield NewTask(
-        task_id="new-year", due_at="2028-01-01T00:00:00+01:00", action="send-reminder", payload={"to": "b@example.com"}
-    )
+        yield _mail(f"table-{number}", NOON, f"guest{number}@example.com", "Your table is ready")
+    yield _mail("new-year", "2028-01-01T00:00:00+01:00", "b@example.com")
     # The last tick claims it, and is still at work on it.
-    yield NewTask(
-        task_id=RUNNING_ID,
-        due_at=NOW - timedelta(seconds=50),
-        action="build-report",
-        payload={"seconds": 5, "pauses": True},
-    )
+    running = {"seconds": 5, "pauses": True}
+    yield NewTask(task_id=RUNNING_ID, due_at=NOW - timedelta(seconds=50), action="build-report", payload=running)
 
 
 def _odd_tasks() -> Iterator[NewTask]:
@@ -196,12 +177,8 @@ def _odd_tasks() -> Iterator[NewTask]:
 def _large(installation: Installation, tasks: int) -> None:
     client, clock = installation.client, installation.clock
     for number in range(200):
-        client.schedules.insert(
-            f"schedule-{number:03}",
-            f"rate({5 + number} minutes)",
-            action="send-reminder",
-            payload={"to": "a@example.com"},
-        )
+        expression, mail = f"rate({5 + number} minutes)", {"to": "a@example.com"}
+        client.schedules.insert(f"schedule-{number:03}", expression, action="send-reminder", payload=mail)
     result = client.insert_many(_large_tasks(clock.now, tasks))
     assert result.inserted == tasks, result
 
@@ -217,9 +194,8 @@ def _large_tasks(first: datetime, tasks: int) -> Iterator[NewTask]:
         else:
             at = NOW + timedelta(seconds=120 + random.randrange(24 * 3600))
         if number < past and number % 30 == 0:  # each with an error text of its own
-            action, payload = "charge-card", {"order": str(number), "cents": -1 - number}
-        elif number < past and number % 31 == 0:
-            action, payload = "send-reminder", {"to": f"user{number}@nowhere.invalid"}
+            payload = {"order": str(number), "cents": -1 - number}
+            yield NewTask(task_id=f"task-{number:06}", due_at=at, action="charge-card", payload=payload)
         else:
-            action, payload = "send-reminder", {"to": f"user{number}@example.com"}
-        yield NewTask(task_id=f"task-{number:06}", due_at=at, action=action, payload=payload)
+            domain = "nowhere.invalid" if number < past and number % 31 == 0 else "example.com"
+            yield _mail(f"task-{number:06}", at, f"user{number}@{domain}")

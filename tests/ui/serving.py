@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import boto3
@@ -54,22 +53,11 @@ def fill(endpoint: str, seed: Seed) -> str:
 
 @contextmanager
 def served(endpoint: str, seed: Seed) -> Iterator[Served]:
-    """Fills a table and serves it."""
-    with serving(endpoint, fill(endpoint, seed)) as pages:
-        yield pages
-
-
-@contextmanager
-def serving(endpoint: str, table: str, *, read_only: bool = False) -> Iterator[Served]:
-    """The pages of a table, on a clock that stands still."""
-    clock = Clock(NOW)
-
-    def client_clock() -> datetime:
-        return clock.now  # reading it takes no time: two pages of the same rows are the same
-
+    """Fills a table and serves its pages, on a clock that stands still."""
+    clock, table = Clock(NOW), fill(endpoint, seed)
     installation = Installation(DynamoStore(table, endpoint_url=endpoint), clock)
-    client = TaskClient(DynamoStore(table, endpoint_url=endpoint), clock=client_clock)
-    with run(application(Site(client=client, clock=client_clock, name="reminders", read_only=read_only))) as url:
+    client = TaskClient(DynamoStore(table, endpoint_url=endpoint), clock=clock)
+    with run(application(Site(client=client, clock=clock, name="reminders"))) as url:
         yield Served(url, table, installation)
 
 

@@ -3,104 +3,52 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, expect
-from tests.ui import browser, seed
+from playwright.sync_api import expect
+from tests.ui import seed
 from tests.ui.accessibility import violations
 from tests.ui.addresses import ADDRESSES, EMPTY, MISSING, task
-from tests.ui.browser import DESKTOP, PHONE, Person
+from tests.ui.browser import PHONE
 from tests.ui.conftest import OpenTab
 from tests.ui.serving import Served
 
 MAX_BYTES = 100_000
-Scheme = Literal["light", "dark"]
-SCHEMES: tuple[Scheme, ...] = ("light", "dark")
-each_scheme = pytest.mark.parametrize("scheme", SCHEMES)
-
-_OVERFLOW = """() => {
-    const width = document.documentElement.clientWidth;
-    const scrolls = node => {
-        for (; node && node !== document.body; node = node.parentElement)
-            if (/auto|scroll|hidden|clip/.test(getComputedStyle(node).overflowX)) return true;
-        return false;
-    };
-    return document.documentElement.scrollWidth <= width ? [] : [...document.querySelectorAll('body *')]
-        .filter(node => node.getBoundingClientRect().right > width + 1 && !scrolls(node.parentElement))
-        .map(node => node.outerHTML.slice(0, 120));
-}"""
+SCHEMES = ("light", "dark")
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """A page that has been opened once, for all the tests that look at it."""
-
-    person: Person
-    loaded_bytes: int
-
-
-@pytest.fixture(scope="module", params=ADDRESSES.values(), ids=ADDRESSES)
-def visit(request: pytest.FixtureRequest, small: Served, chromium: Browser) -> Iterator[Visit]:
-    person = browser.open_tab(chromium, small.url)
-    person.open(request.param)
-    yield Visit(person, person.log.loaded_bytes)
-    person.context.close()
-
-
-def test_nothing_comes_from_elsewhere_and_at_most_100_kb(visit: Visit) -> None:
-    assert visit.person.problems() == []
-    assert 0 < visit.loaded_bytes <= MAX_BYTES, visit.person.log.requests
-
-
-@each_scheme
-def test_axe_finds_no_violation(visit: Visit, scheme: Scheme) -> None:
-    visit.person.page.emulate_media(color_scheme=scheme)
-    assert violations(visit.person.page) == []
-
-
-def test_nothing_is_wider_than_a_phone(visit: Visit) -> None:
-    page = visit.person.page
-    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
-    try:
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0], page.evaluate(_OVERFLOW)
-    finally:
-        page.set_viewport_size({"width": DESKTOP[0], "height": DESKTOP[1]})
-
-
-def test_a_page_has_a_title_one_main_heading_and_a_language(visit: Visit) -> None:
-    page = visit.person.page
+@pytest.mark.parametrize("address", ADDRESSES.values(), ids=ADDRESSES)
+def test_a_page_is_small_accessible_and_the_same_again(small: Served, open_tab: OpenTab, address: str) -> None:
+    person = open_tab(small, address)
+    page = person.page
+    assert 0 < person.log.loaded_bytes <= MAX_BYTES, person.log.requests
     assert "reminders" in page.title()
     expect(page.locator("h1")).to_have_count(1)
     expect(page.locator("main")).to_have_count(1)
     expect(page.locator("html")).to_have_attribute("lang", "en")
-
-
-def test_an_address_shows_the_same_again(visit: Visit) -> None:
-    person = visit.person
-    before = person.page.locator("main").inner_text()
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        assert violations(page) == [], scheme
+    before = page.locator("main").inner_text()
     assert before.strip()
-    person.page.reload()
+    page.reload()
     person.settle()
-    assert person.page.locator("main").inner_text() == before
+    assert page.locator("main").inner_text() == before
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
 
 
+@pytest.mark.parametrize(("installation", "state"), [("empty", "running"), ("undeployed", "none")])
 @pytest.mark.parametrize("address", EMPTY.values(), ids=EMPTY)
-def test_a_page_without_tasks_is_as_good(empty: Served, open_tab: OpenTab, address: str) -> None:
-    person = open_tab(empty, address)
+def test_a_page_without_tasks_or_before_the_first_tick_is_as_good(
+    request: pytest.FixtureRequest, open_tab: OpenTab, address: str, installation: str, state: str
+) -> None:
+    person = open_tab(request.getfixturevalue(installation), address)
+    expect(person.by("state")).to_have_attribute("data-state", state)
     assert person.page.locator("main").inner_text().strip()
     for scheme in SCHEMES:
         person.page.emulate_media(color_scheme=scheme)
         assert violations(person.page) == [], scheme
-
-
-@pytest.mark.parametrize("address", EMPTY.values(), ids=EMPTY)
-def test_every_page_opens_before_the_first_tick(undeployed: Served, open_tab: OpenTab, address: str) -> None:
-    person = open_tab(undeployed, address)
-    expect(person.by("state")).to_have_attribute("data-state", "none")
-    assert violations(person.page) == []
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

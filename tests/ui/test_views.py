@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -41,20 +42,15 @@ def test_the_timeline_goes_to_an_hour_a_day_and_a_week_and_on(small: Served, ope
         person.by(step).click()
         person.settle()
         seen.add(person.page.url)
-        main = person.page.locator("main").inner_text()
         again = open_tab(small, person.page.url.removeprefix(small.url))
-        assert again.page.locator("main").inner_text() == main, step
+        assert again.page.locator("main").inner_text() == person.page.locator("main").inner_text(), step
     assert len(seen) >= 5
 
 
-def test_the_failures_are_grouped_with_their_first_and_last_time(small: Served, open_tab: OpenTab) -> None:
-    person = open_tab(small, "/failures?last=24h")
-    group = person.by("failure-group").filter(has_text="no such mailbox")
-    expect(group).to_have_count(1)
+def test_a_group_of_failures_opens_to_show_one_of_them(small: Served, open_tab: OpenTab) -> None:
+    group = open_tab(small, "/failures?last=24h").by("failure-group").filter(has_text="no such mailbox")
     expect(group).to_have_attribute("data-count", str(seed.NO_MAILBOX))
-    expect(group).to_contain_text("send-reminder")
-    expect(group).to_contain_text("02:00")
-    expect(group).to_contain_text("02:55")
+    expect(group).to_contain_text(re.compile("send-reminder.*02:00.*02:55", re.DOTALL))
     group.locator("summary").click()
     expect(group.get_by_test_id("failure-sample")).to_contain_text("nowhere.invalid")
     expect(group.get_by_test_id("failure-sample")).to_contain_text("in send_reminder")

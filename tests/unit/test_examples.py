@@ -38,7 +38,7 @@ RUN_BY = {
     "docs/how-to/unpublish-by-webhook.md": [HOW_TOS],
     "docs/how-to/webhooks.md": ["tests/unit/actions/test_docs.py"],
     "docs/quickstart.md": [DOCUMENTS],
-    "docs/schedules.md": [DOCUMENTS, "tests/unit/cli/test_schedules_page.py"],
+    "docs/schedules.md": [DOCUMENTS, "tests/unit/cli/test_expr.py"],
     "docs/tutorial.md": ["tests/newcomer.py", HERE],
 }
 NOT_RUN = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
 import schemathesis
-from jsonschema_rs import Draft202012Validator, ValidationError
+from jsonschema_rs import Draft202012Validator
 from tests.unit.api.support import Caller
 
 from dynatick.api.document import document
@@ -21,24 +22,14 @@ FORMS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 def test_it_is_a_document_of_openapi_3_1() -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
     schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT)).validate()
-    broken = copy.deepcopy(DOCUMENT)
-    del broken["paths"]["/v1/tasks/{taskId}"]["get"]["responses"]["200"]["description"]
-    with pytest.raises(ValidationError):
-        schemathesis.openapi.from_dict(broken).validate()
-
-
-def references(value: object) -> set[str]:
-    if isinstance(value, dict):
-        return {value["$ref"]} if "$ref" in value else {one for part in value.values() for one in references(part)}
-    return {one for part in value for one in references(part)} if isinstance(value, list) else set()
 
 
 def test_whatever_it_refers_to_is_there() -> None:
-    found = references(DOCUMENT)
+    found = set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(DOCUMENT)))
     assert found
     for reference in found:
         place: Any = DOCUMENT
-        for part in reference.removeprefix("#/").split("/"):
+        for part in reference.split("/"):
             place = place[part.replace("~1", "/").replace("~0", "~")]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.api.support import Caller, fields
 
-from dynatick import InvalidInput, Refused
+from dynatick import Refused
 from dynatick.engine.installation_settings import publish_settings
 
 LATER = "2026-12-31T15:00:00Z"
@@ -47,17 +47,16 @@ def caller(caller: Caller) -> Caller:
 
 def test_of_a_task(caller: Caller) -> None:
     problem = caller.refused("invalid-input", "POST", "/v1/tasks", TASK)
-    assert set(fields(problem)) == OF_TASK
-    assert len(fields(problem)) == len(OF_TASK)
+    assert sorted(fields(problem)) == sorted(OF_TASK)
     assert problem["detail"].startswith("taskId: ")
     assert all(error["detail"] for error in problem["errors"])
 
 
-@pytest.mark.parametrize("left_out", TASK)
-def test_what_is_right_is_not_among_them(caller: Caller, left_out: str) -> None:
-    row = {**TASK, left_out: "fine"} if left_out == "taskId" else {k: v for k, v in TASK.items() if k != left_out}
-    pointers = caller.refused_fields("POST", "/v1/tasks", row)
-    assert set(pointers) == {one for one in OF_TASK if one.split("/")[1] != left_out}
+@pytest.mark.parametrize("right", TASK)
+def test_what_is_right_is_not_among_them(caller: Caller, right: str) -> None:
+    row = {**TASK, "taskId": "fine"} if right == "taskId" else {k: v for k, v in TASK.items() if k != right}
+    wrong = {one for one in OF_TASK if one.split("/")[1] != right}
+    assert set(caller.refused_fields("POST", "/v1/tasks", row)) == wrong
 
 
 def test_of_a_handlers_payload(caller: Caller) -> None:
@@ -76,11 +75,7 @@ def test_of_a_schedule_and_of_its_change(caller: Caller) -> None:
     assert set(caller.refused_fields("PATCH", "/v1/schedules/nightly", SCHEDULE)) == OF_SCHEDULE
 
 
-def test_the_client_has_them_on_the_first(caller: Caller) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        caller.client.insert("", due_at="noon")
-    assert refused.value.field == "taskId"
-    assert [error.field for error in refused.value.others] == ["dueAt"]
+def test_the_client_has_all_of_them_too(caller: Caller) -> None:
     (result,) = caller.client.insert_lazily([{"taskId": "a", "dueAt": "noon", "timeoutSeconds": -1}])
     assert isinstance(result, Refused)
     assert [result.error.field, *(error.field for error in result.error.others)] == ["timeoutSeconds", "dueAt"]

@@ -40,13 +40,10 @@ def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
     assert caller.client.get("welcome-42").to_row() == task
 
 
-def test_without_an_id_it_gets_one(caller: Caller) -> None:
-    ids = {caller.ask("POST", "/v1/tasks", {"delaySeconds": 60})["taskId"] for _ in range(2)}
-    assert len(ids) == 2
-
-
-def test_null_is_as_good_as_nothing(caller: Caller) -> None:
-    task = caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": None, "delaySeconds": 30, "note": None})
+def test_null_is_as_good_as_nothing_and_without_an_id_it_gets_one(caller: Caller) -> None:
+    body = {"dueAt": None, "delaySeconds": 30, "note": None}
+    task, other = (caller.ask("POST", "/v1/tasks", body) for _ in range(2))
+    assert task["taskId"] != other["taskId"]
     assert task["taskDateTime"] == "2026-12-31#12:01"
     assert (task["note"], "payload" in task) == (None, False)  # one's own attributes are one's own
 
@@ -76,7 +73,6 @@ def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
     assert caller.ask("POST", "/v1/tasks", row, idempotency_key="k") == made
     caller.refused("idempotency-key-reused", "POST", "/v1/tasks", row, idempotency_key="l")
     caller.refused("task-exists", "POST", "/v1/tasks", row)
-    assert caller.ask("GET", "/v1/tasks/mine") == made
     caller.ask("PATCH", "/v1/tasks/mine", {"payload": {"other": True}})
     caller.ask("POST", "/v1/tasks/mine/cancel")
     again = caller.ask("POST", "/v1/tasks", row, idempotency_key="k")
@@ -91,21 +87,12 @@ def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("task_id", "path"),
     [
-        ("+491701234567", "%2B491701234567"),
-        ("ada@example.com", "ada%40example.com"),
-        ("ada@example.com", "ada@example.com"),
-        ("2026#7 ä", "2026%237%20%C3%A4"),
-        ("100%", "~MTAwJQ"),
-        ("%41", "~JTQx"),
-        ("a%2Fb", "~YSUyRmI"),
-        ("a/b", "~YS9i"),
-        ("a?b", "~YT9i"),
-        ("~a", "~fmE"),
-        ("..", "~Li4"),
-        ("bulk", "~YnVsaw"),
-        ("bulky", "bulky"),
+        ("+491701234567", "%2B491701234567"), ("ada@example.com", "ada%40example.com"),
+        ("ada@example.com", "ada@example.com"), ("2026#7 ä", "2026%237%20%C3%A4"), ("100%", "~MTAwJQ"),
+        ("%41", "~JTQx"), ("a%2Fb", "~YSUyRmI"), ("a/b", "~YS9i"), ("a?b", "~YT9i"), ("~a", "~fmE"), ("..", "~Li4"),
+        ("bulk", "~YnVsaw"), ("bulky", "bulky"),
     ],
-)
+)  # fmt: skip
 def test_any_id_can_stand_in_a_path(caller: Caller, task_id: str, path: str) -> None:
     made = caller.send("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 60})
     own_path = made.response["headers"]["Location"]
@@ -135,11 +122,10 @@ def test_an_encoded_question_mark_ends_a_path(caller: Caller) -> None:
 
 @pytest.mark.parametrize("path", ["~", "~!!", "~/w", "~_w", "_dynatick%23settings", "x" * 3000])
 def test_what_is_no_id(caller: Caller, path: str) -> None:
-    answer = caller.send("GET", f"/v1/tasks/{path}")
-    assert answer.status in (404, 422)
+    assert caller.send("GET", f"/v1/tasks/{path}").status in (404, 422)
 
 
-# -- look, change --------------------------------------------------------------------------------------------------
+# -- read, change --------------------------------------------------------------------------------------------------
 
 
 def test_a_task_that_is_not_there(caller: Caller) -> None:
@@ -172,16 +158,13 @@ def test_if_match_guards_a_change(caller: Caller) -> None:
 
 def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> None:
     """RFC 9110, 13.2.1: a precondition is for what would otherwise be done."""
-    caller.ask(
-        "POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER, "action": "webhook", "payload": {"url": "https://x.org"}}
-    )
-    old = {"if_match": '"old"'}
-    caller.refused("invalid-input", "PATCH", "/v1/tasks/a", {"dueAt": "noon"}, **old)
-    caller.refused("invalid-input", "PATCH", "/v1/tasks/a", {"payload": {"url": 7}}, **old)
-    caller.refused("invalid-input", "PATCH", "/v1/tasks/a", {"payload": {"data": "x" * 400_000}}, **old)
+    hook = {"action": "webhook", "payload": {"url": "https://x.org"}}
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER, **hook})
+    for body in ({"dueAt": "noon"}, {"payload": {"url": 7}}, {"payload": {"data": "x" * 400_000}}):
+        caller.refused("invalid-input", "PATCH", "/v1/tasks/a", body, if_match='"old"')
     caller.ask("POST", "/v1/tasks/a/cancel")
-    caller.refused("not-possible-now", "PATCH", "/v1/tasks/a", {"payload": {}}, **old)
-    caller.refused("task-not-found", "PATCH", "/v1/tasks/b", {"payload": {}}, **old)
+    caller.refused("not-possible-now", "PATCH", "/v1/tasks/a", {"payload": {}}, if_match='"old"')
+    caller.refused("task-not-found", "PATCH", "/v1/tasks/b", {"payload": {}}, if_match='"old"')
 
 
 def test_a_task_is_deleted(caller: Caller) -> None:
@@ -229,23 +212,14 @@ def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
 # -- the simple form -----------------------------------------------------------------------------------------------
 
 
-def test_the_simple_form(caller: Caller) -> None:
-    body = {
-        "action": "webhook",
-        "payload": {"url": "https://example.com/hook", "data": {"n": 1}},
-        "run_at": "2027-05-17T15:00:00Z",
-    }
-    answer = caller.send("POST", "/schedule-task", body)
-    assert answer.status == 201
-    task = caller.ask("GET", f"/v1/tasks/{read(answer)['taskId']}")
-    assert (task["action"], task["payload"]) == (body["action"], body["payload"])
-    assert (task["dueAt"], task["taskDateTime"]) == ("2027-05-17T15:00:00Z", "2027-05-17#15:00")
-
-
-def test_the_simple_form_can_be_repeated(caller: Caller) -> None:
-    body = {"action": "log", "payload": {"n": 1}, "run_at": LATER}
+def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: Caller) -> None:
+    hook = {"url": "https://example.com/hook", "data": {"n": 1}}
+    body = {"action": "webhook", "payload": hook, "run_at": "2027-05-17T15:00:00Z"}
     first, again = (caller.send("POST", "/schedule-task", body, idempotency_key="order-7") for _ in range(2))
     assert (first.status, again.status, read(first)) == (201, 200, read(again))
+    task = caller.ask("GET", f"/v1/tasks/{read(first)['taskId']}")
+    assert (task["action"], task["payload"]) == (body["action"], body["payload"])
+    assert (task["dueAt"], task["taskDateTime"]) == ("2027-05-17T15:00:00Z", "2027-05-17#15:00")
     other = body | {"run_at": "2027-01-01T00:00:00Z"}
     caller.refused("idempotency-key-reused", "POST", "/schedule-task", other, idempotency_key="order-7")
     assert caller.ask("POST", "/schedule-task", body)["taskId"] != read(first)["taskId"]
@@ -255,28 +229,22 @@ def test_the_simple_form_can_be_repeated(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "missing"),
+    ("path", "query", "missing"),
     [
-        ("status=failed", ["start", "end"]),
-        ("", ["start", "end"]),
-        ("status=failed&start=2026-12-31T00:00:00Z", ["end"]),
-        ("end=2026-12-31T00:00:00Z&limit=5", ["start"]),
+        ("/v1/tasks", "status=failed", ["start", "end"]),
+        ("/v1/tasks", "", ["start", "end"]),
+        ("/v1/tasks", "status=failed&start=2026-12-31T00:00:00Z", ["end"]),
+        ("/v1/tasks", "end=2026-12-31T00:00:00Z&limit=5", ["start"]),
+        ("/v1/buckets", "", ["start", "end"]),
     ],
 )
 def test_a_list_without_a_time_says_what_is_missing_by_an_example(
-    caller: Caller, query: str, missing: list[str]
+    caller: Caller, path: str, query: str, missing: list[str]
 ) -> None:
-    problem = caller.refused("invalid-input", "GET", "/v1/tasks", query=query)
+    problem = caller.refused("invalid-input", "GET", path, query=query)
     assert [error["parameter"] for error in problem["errors"]] == missing
-    assert "bucket=2026-12-31%2312:00" in problem["detail"]
+    assert ("bucket=2026-12-31%2312:00" in problem["detail"]) is (path == "/v1/tasks")
     example = problem["detail"].rpartition("for instance ")[2]
     assert ("status=failed" in example) is ("status" in query)
     path, _, works = example.partition("?")
-    assert caller.ask("GET", path, query=works) == {"tasks": [], "nextPageToken": None}
-
-
-def test_a_list_of_buckets_without_a_range_says_so_too(caller: Caller) -> None:
-    problem = caller.refused("invalid-input", "GET", "/v1/buckets")
-    assert [error["parameter"] for error in problem["errors"]] == ["start", "end"]
-    path, _, works = problem["detail"].rpartition("for instance ")[2].partition("?")
-    assert caller.ask("GET", path, query=works) == {"buckets": [], "nextStart": None}
+    assert [] in caller.ask("GET", path, query=works).values()

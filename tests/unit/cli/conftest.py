@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.builders import InProcess
 
-from dynatick import TaskClient, cli
+from dynatick import PermanentError, TaskClient, cli
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
 from dynatick.client import doctor
@@ -33,6 +35,18 @@ class Ended:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+def fail(*_: object) -> object:
+    """What an action does that fails for good, with a control character in its error."""
+    raise PermanentError("SMTP: refused\x1b[2J")
+
+
+def documented(page: str) -> list[list[str]]:
+    """The commands that a page of docs/ shows in consoles, each with the lines that it prints."""
+    text = (Path(__file__).parents[3] / "docs" / page).read_text(encoding="utf-8")
+    shown = "".join(re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    return [command.splitlines() for command in shown.split("$ ")[1:]]
 
 
 class Terminal(io.StringIO):

@@ -1,15 +1,16 @@
-"""``dynatick task redrive`` and ``cancel`` by filter: what they print, and how they end."""
+"""Verbs for several tasks, by their ids or by a filter: what they print, what they ask, and how they end."""
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 
 import pytest
 from tests.builders import InProcess, scheduled_row
-from tests.unit.cli.conftest import Ended, Shell, Terminal
+from tests.unit.cli.conftest import Ended, Shell, Terminal, fail
 
-from dynatick import MemoryStore, PermanentError, TaskClient
+from dynatick import MemoryStore
 from dynatick.cli import bulk_change
 from dynatick.cli.listing import BATCH
 from dynatick.domain.buckets import Bucket
@@ -18,72 +19,14 @@ from dynatick.domain.conditional_update import Unknown
 BUCKET = "2026-12-31#12:01"
 
 
-def fail(*_: object) -> object:
-    raise PermanentError("SMTP: refused\x1b[2J")
-
-
 @pytest.fixture
-def failed(world: InProcess) -> InProcess:
+def failed(world: InProcess, shell: Shell) -> InProcess:
     """Three tasks failed at 12:01."""
-    client = TaskClient(world.store, clock=world.clock)
-    for name in ("a", "b", "c"):
+    for name in "abc":
         world.actions.behaviour[name] = fail
-        client.insert(name, delay_seconds=1)
+        shell("task", "add", name, "--delay", "1")
     world.next_tick()
     return world
-
-
-def test_a_dry_run_lists_and_changes_nothing(shell: Shell, failed: InProcess) -> None:
-    ended = shell("task", "redrive", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z", "--dry-run")
-    assert (ended.code, ended.err) == (0, "3 to be redriven\n")
-    assert ended.lines == [
-        "TASK  WHAT            BUCKET            ACTION  WHY",
-        *(f"{name}     to be redriven  {BUCKET}  log     SMTP: refused [2J" for name in "abc"),
-    ]
-    assert failed.outcome("a") == "failed"
-
-
-def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
-    redrive = ("task", "redrive", "--bucket", BUCKET)
-    row = {"result": "to be redriven", "taskDateTime": BUCKET, "action": "log", "why": "SMTP: refused [2J"}
-    rows = [{"taskId": name, **row} for name in "abc"]
-    dry = shell(*redrive, "--dry-run", "-o", "json")
-    assert dry.json == {"tasks": rows, "counts": {"to be redriven": 3}}
-    assert [json.loads(line) for line in shell(*redrive, "--dry-run", "-o", "jsonl").lines] == rows
-    done = shell(*redrive, "--error", "smtp", "--action", "log", "-o", "json").json
-    assert done["counts"] == {"redriven": 3}
-    redriven = {"result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log"}
-    assert done["tasks"] == [{"taskId": name, **redriven} for name in "abc"]
-    again = shell(*redrive, "-o", "json")
-    assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
-    assert shell(*redrive).out == ""
-
-
-NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
-BOTH = "--{} has no effect on named tasks; use one of them only"
-
-
-def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MemoryStore, "write", lambda *_: Unknown("throttled"))
-    ended = shell("task", "redrive", "--bucket", BUCKET, "-o", "json")
-    assert ended.code == 6
-    assert ended.json["counts"] == {"unknown": 3}
-    assert ended.json["tasks"][0]["why"] == "cannot change 'a': throttled"
-    assert ended.err == "3 unknown\nerror: 3 got no answer; repeat the command\n"
-    monkeypatch.setattr(bulk_change, "MAX_FAILURES", 2)
-    assert shell("task", "redrive", "--bucket", BUCKET, "-o", "json").json["counts"] == {"unknown": 2}
-
-
-def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
-    number = BATCH + 20
-    assert isinstance(world.store, MemoryStore)
-    for n in range(number):
-        row = scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed")
-        world.store.put(row)
-    table = shell("task", "redrive", "--bucket", BUCKET, "--dry-run").lines
-    assert len(table) == number + 1
-    assert sum(line.startswith("TASK") for line in table) == 1
-    assert len(shell("task", "redrive", "--bucket", BUCKET, "--dry-run", "-o", "json").json["tasks"]) == number
 
 
 @pytest.fixture
@@ -92,6 +35,122 @@ def waiting(world: InProcess, shell: Shell) -> InProcess:
     for name in ("w1", "w2", "w3"):
         shell("task", "add", name, "--at", "2026-12-31#12:30")
     return world
+
+
+def due(world: InProcess) -> list[str]:
+    return [str(world.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
+
+
+# -- by id ---------------------------------------------------------------------------------------------------------
+
+
+def test_one_failure_does_not_stop_the_others(shell: Shell, waiting: InProcess) -> None:
+    shell("task", "cancel", "w2")
+    ended = shell("task", "cancel", "w3", "w2", "nope", "w1", "w3")
+    assert [line.split()[:2] for line in ended.lines] == [
+        ["TASK", "WHAT"], ["w3", "cancelled"], ["w2", "refused"], ["nope", "refused"], ["w1", "cancelled"],
+    ]  # fmt: skip
+    assert "cannot cancel task 'w2': it is cancelled" in ended.out
+    assert ended.err == "2 cancelled, 2 refused\nerror: 2 of 4 not cancelled\n"
+    assert ended.code == 5  # the highest of those of the failures
+    assert shell("task", "cancel", "nope", "nope2").code == 4
+
+
+def test_each_is_done_once_and_in_order(shell: Shell, waiting: InProcess) -> None:
+    ended = shell("task", "cancel", "w3", "w1", "w3", "-o", "json")
+    assert (ended.code, ended.err) == (0, "2 cancelled\n")
+    row = {"result": "cancelled", "taskDateTime": "2026-12-31#12:30", "action": "log"}
+    assert ended.json == {"tasks": [{"taskId": "w3", **row}, {"taskId": "w1", **row}], "counts": {"cancelled": 2}}
+    again = shell("task", "redrive", "w3", "w1", "-o", "jsonl")
+    assert [json.loads(line)["result"] for line in again.lines] == ["redriven", "redriven"]
+
+
+def test_ids_from_stdin(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    def typed(text: str, *arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        return shell("task", *arguments)
+
+    ended = typed("w1\r\n\n  \nw2\n", "reschedule", "-", "--delay", "2h")
+    assert (ended.code, ended.err, due(waiting)) == (0, "2 rescheduled\n", ["14:00", "14:00", "12:30"])
+    assert typed("w1\n", "run", "-", "w3").err == "2 to run\n"
+    assert (typed("", "cancel", "-").err, waiting.row("w1")["status"]) == ("There are none\n", "scheduled")
+    only = typed("w1", "get", "-", "-o", "json")  # a list, although of one
+    assert only.json["tasks"][0]["taskId"] == "w1"
+
+
+def test_reading_several(shell: Shell, waiting: InProcess) -> None:
+    shell("task", "cancel", "w2")
+    ended = shell("task", "get", "w1", "nope", "w2")
+    assert [block.splitlines()[0].split() for block in ended.out.split("\n\n")] == [["id", "w1"], ["id", "w2"]]
+    assert ended.err == "error: taskId: there is no task 'nope'\nerror: 1 of 3 could not be shown\n"
+    assert ended.code == 4
+    assert [task["taskId"] for task in shell("task", "get", "w1", "w2", "-o", "json").json["tasks"]] == ["w1", "w2"]
+    lines = shell("task", "get", "w1", "w2", "-o", "jsonl").lines
+    assert [json.loads(line)["status"] for line in lines] == ["scheduled", "cancelled"]
+
+
+def test_several_schedules(shell: Shell, world: InProcess) -> None:
+    for name in ("s1", "s2"):
+        shell("schedule", "add", name, "rate(1 hour)", "--start-date", "2026-12-31T12:30:00Z")
+    ended = shell("schedule", "pause", "s1", "s2", "nope", "--reason", "holidays")
+    assert [line.split()[:3] for line in ended.lines[1:3]] == [
+        ["s1", "paused", "DISABLED"],
+        ["s2", "paused", "DISABLED"],
+    ]
+    assert (ended.code, ended.err) == (4, "2 paused, 1 refused\nerror: 1 of 3 not paused\n")
+    assert shell("schedule", "get", "s2", "-o", "json").json["stateReason"] == "holidays"
+    resumed = shell("schedule", "resume", "s1", "s2", "-o", "json").json["schedules"]
+    assert [(one["taskId"], one["scheduleState"]) for one in resumed] == [("s1", "ENABLED"), ("s2", "ENABLED")]
+    assert shell("schedule", "run", "s1", "s2").err == "2 to run\n"
+    assert shell("schedule", "delete", "s1", "s2").err == "2 deleted\n"
+    assert (world.store.get("s1"), world.store.get("s2")) == (None, None)
+
+
+# -- by filter -----------------------------------------------------------------------------------------------------
+
+
+def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
+    redrive = ("task", "redrive", "--bucket", BUCKET)
+    dry = shell(*redrive, "--dry-run")
+    assert (dry.code, dry.err) == (0, "3 to be redriven\n")
+    assert dry.lines == [
+        "TASK  WHAT            BUCKET            ACTION  WHY",
+        *(f"{name}     to be redriven  {BUCKET}  log     SMTP: refused [2J" for name in "abc"),
+    ]
+    row = {"result": "to be redriven", "taskDateTime": BUCKET, "action": "log", "why": "SMTP: refused [2J"}
+    rows = [{"taskId": name, **row} for name in "abc"]
+    assert shell(*redrive, "--dry-run", "-o", "json").json == {"tasks": rows, "counts": {"to be redriven": 3}}
+    assert [json.loads(line) for line in shell(*redrive, "--dry-run", "-o", "jsonl").lines] == rows
+    assert failed.outcome("a") == "failed"
+    done = shell(*redrive, "--error", "smtp", "--action", "log", "-o", "json").json
+    redriven = {"result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log"}
+    assert done == {"tasks": [{"taskId": name, **redriven} for name in "abc"], "counts": {"redriven": 3}}
+    again = shell(*redrive, "-o", "json")
+    assert (again.json, again.code, again.err) == ({"tasks": [], "counts": {}}, 0, "There are none\n")
+    assert shell(*redrive).out == ""
+
+
+def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    redrive = ("task", "redrive", "--bucket", BUCKET, "-o", "json")
+    monkeypatch.setattr(MemoryStore, "write", lambda *_: Unknown("throttled"))
+    ended = shell(*redrive)
+    assert ended.code == 6
+    assert ended.json["counts"] == {"unknown": 3}
+    assert ended.json["tasks"][0]["why"] == "cannot change 'a': throttled"
+    assert ended.err == "3 unknown\nerror: 3 got no answer; repeat the command\n"
+    monkeypatch.setattr(bulk_change, "MAX_FAILURES", 2)
+    assert shell(*redrive).json["counts"] == {"unknown": 2}
+    by_id = shell("task", "redrive", "a", "b", "c")
+    assert (by_id.code, by_id.err) == (6, "2 unknown\nerror: 2 of 3 not redriven\n")
+
+
+def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> None:
+    for n in range(BATCH + 20):
+        world.store.create(scheduled_row(f"t{n:04d}", Bucket.parse(BUCKET), status="failed", outcome="failed"))
+    redrive = ("task", "redrive", "--bucket", BUCKET, "--dry-run")
+    table = shell(*redrive).lines
+    assert [line.split()[0] for line in table] == ["TASK", *(f"t{n:04d}" for n in range(BATCH + 20))]
+    assert len(shell(*redrive, "-o", "json").json["tasks"]) == BATCH + 20
 
 
 VERBS = [
@@ -103,7 +162,7 @@ VERBS = [
 
 @pytest.mark.parametrize("confirmed", [("y\n",), ("n\n", "--yes")])
 @pytest.mark.parametrize(("verb", "question", "done"), VERBS)
-def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_already(
+def test_it_asks_on_a_terminal_unless_it_changes_nothing_or_yes_is_given(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str,
     confirmed: tuple[str, ...],
 ) -> None:  # fmt: skip
@@ -120,33 +179,29 @@ def test_it_is_asked_on_a_terminal_unless_that_changes_nothing_or_is_answered_al
     for answer in ("n\n", "\n", ""):  # the last is the end of the input
         assert answered(answer) == Ended(130, "", f"{question}error: nothing was changed\n")
     assert {name: waiting.row(name) for name in before} == before
+    with monkeypatch.context() as counting:
+        counting.setattr(bulk_change, "_MAX_COUNTED", 2)
+        assert answered("n\n").err.startswith(question.replace("3", "more than 2"))
     ended = answered(*confirmed)
     assert (ended.code, ended.err) == (0, done if "--yes" in confirmed else question + done)
     assert answered("").err == "There are none\n", "and nothing to ask"
 
 
-def test_so_many_are_not_counted_to_the_end(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_change, "_MAX_COUNTED", 2)
-    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
-    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
-    ended = shell("task", "cancel", "--bucket", "2026-12-31#12:30")
-    assert ended.err == "Cancel more than 2 tasks? [y/N] 3 cancelled\n"
-
-
 def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
-    def due() -> list[str]:
-        return [str(waiting.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
+    span = ("task", "reschedule", "--from", "now", "--to", "+2h")
+    dry = shell(*span, "--by", "+1h", "--dry-run", "-o", "json").json
+    assert (dry["counts"], due(waiting)) == ({"to be rescheduled": 3}, ["12:30", "12:30", "12:30"])
+    done = shell(*span, "--by", "+1h", "--prefix", "w1", "--status", "scheduled", "-o", "json").json
+    assert (done["tasks"][0]["taskDateTime"], due(waiting)) == ("2026-12-31#13:30", ["13:30", "12:30", "12:30"])
+    for options, changed, then in (
+        (("--by", "-10m", "--action", "log"), 3, ["13:20", "12:20", "12:20"]),
+        (("--at", "2026-12-31#12:20"), 1, ["12:20", "12:20", "12:20"]), (("--delay", "45m"), 3, ["12:45"] * 3),
+    ):  # fmt: skip
+        assert (shell(*span, *options).err, due(waiting)) == (f"{changed} rescheduled\n", then)
 
-    span = ("--from", "now", "--to", "+2h")
-    dry = shell("task", "reschedule", *span, "--by", "+1h", "--dry-run", "-o", "json").json
-    assert (dry["counts"], due()) == ({"to be rescheduled": 3}, ["12:30", "12:30", "12:30"])
-    done = shell("task", "reschedule", *span, "--by", "+1h", "--prefix", "w1", "--status", "scheduled", "-o", "json")
-    assert (done.json["tasks"][0]["taskDateTime"], due()) == ("2026-12-31#13:30", ["13:30", "12:30", "12:30"])
-    assert shell("task", "reschedule", *span, "--by", "-10m", "--action", "log").err == "3 rescheduled\n"
-    assert due() == ["13:20", "12:20", "12:20"]
-    assert shell("task", "reschedule", *span, "--at", "2026-12-31#12:20").err == "1 rescheduled\n"
-    assert shell("task", "reschedule", *span, "--delay", "45m").err == "3 rescheduled\n"
-    assert len(set(due())) == 1
+
+NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
+BOTH = "--{} has no effect on named tasks; use one of them only"
 
 
 @pytest.mark.parametrize(

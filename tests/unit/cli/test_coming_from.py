@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.cli.conftest import Shell
+from tests.unit.cli.conftest import Shell, documented
 
 from dynatick import PermanentError
 
@@ -75,9 +75,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_commands_say_what_the_page_shows(shell: Shell, world: InProcess, folder: Path) -> None:
-    shown = "".join(block for language, block in BLOCK.findall(PAGE) if language == "console")
     programs = []
-    for command, *said in (text.splitlines() for text in shown.split("$ ")[1:]):
+    for command, *lines in documented("how-to/coming-from.md"):
         program, *arguments = shlex.split(command)
         programs.append(program)
         if program == "cat":
@@ -85,7 +84,7 @@ def test_the_commands_say_what_the_page_shows(shell: Shell, world: InProcess, fo
         else:
             ended = shell(*arguments)
             printed = ended.out + ended.err
-        assert [line.rstrip() for line in printed.splitlines()] == said, command
+        assert [line.rstrip() for line in printed.splitlines()] == lines, command
     assert programs == ["dynatick", "cat", "dynatick"]
 
 
@@ -110,14 +109,10 @@ class Crontab:
 def beat(monkeypatch: pytest.MonkeyPatch, schedule: dict[str, dict[str, Any]]) -> None:
     """Runs the page's script on a ``beat_schedule``."""
     app = SimpleNamespace(conf=SimpleNamespace(timezone="Europe/Berlin", beat_schedule=schedule))
-    modules: dict[str, Any] = {
-        "celery": {},
-        "celery.schedules": {"crontab": Crontab},
-        "shop": {},
-        "shop.app": {"app": app},
-    }
-    for name, values in modules.items():
-        monkeypatch.setitem(sys.modules, name, SimpleNamespace(**values))
+    of_celery, of_shop = SimpleNamespace(crontab=Crontab), SimpleNamespace(app=app)
+    modules = {"celery": object(), "celery.schedules": of_celery, "shop": object(), "shop.app": of_shop}
+    for name, module in modules.items():
+        monkeypatch.setitem(sys.modules, name, module)
     exec(CELERY, {"__name__": "beat"})
 
 

@@ -1,16 +1,22 @@
-"""Whatever the Python client can do, the command line can; and every command prints in each way."""
+"""Whatever the Python client can do, the command line can; every command prints in each way, and is in its page."""
 
 from __future__ import annotations
 
 import inspect
+import re
+from dataclasses import fields
 
 import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
+from tests.unit.reference_page import text
 from typer.main import get_command
 
 from dynatick import TaskClient
+from dynatick.cli import bucket, expr, schedule, task, tick
 from dynatick.cli.app import app
+from dynatick.cli.exit_code import ExitCode
+from dynatick.cli.session import Session
 from dynatick.client import DeadLetters
 from dynatick.client.schedules import Schedules
 
@@ -82,12 +88,14 @@ def test_every_command_prints_in_each_way(shell: Shell, world: InProcess, argume
         shell("schedule", "add", "nightly", "rate(5 minutes)")
         ended = shell(*words, "--output", output)
         assert ended.code == 0, ended.err
-        if output == "json":
-            assert ended.json is not None
-        if output == "jsonl":
-            assert all(line[0] in '{"' and line[-1] in '}"' for line in ended.out.splitlines())
-        if output == "table":
-            assert all(line == line.rstrip() for line in ended.out.splitlines())
+        lines = ended.out.splitlines()
+        match output:
+            case "json":
+                assert ended.json is not None
+            case "jsonl":
+                assert all(line[0] in '{"' and line[-1] in '}"' for line in lines)
+            case "table":
+                assert lines == ended.lines
 
 
 def test_before_the_first_tick_no_settings_are_in_force(
@@ -110,3 +118,38 @@ def test_the_shell_completes(shell: Shell, monkeypatch: pytest.MonkeyPatch, line
     monkeypatch.setenv("COMP_CWORD", str(len(line.split())))
     ended = shell()
     assert (ended.code, ended.out.split()) == (0, offered.split())
+
+
+# -- docs/reference/cli.md -----------------------------------------------------------------------------------------
+
+TEXT = text("cli.md")
+
+
+def test_every_command_has_its_section() -> None:
+    known = {
+        f"dynatick {noun.app.info.name} {one.name or getattr(one.callback, '__name__', '')}"
+        for noun in (task, bucket, schedule, tick, expr)
+        for one in noun.app.registered_commands
+    }
+    sections = set(re.findall(r"^## (dynatick .+)$", TEXT, re.MULTILINE))
+    assert known < sections and "dynatick doctor" in sections and "dynatick local up" in sections
+    for section in sections:
+        assert f"(#{section.replace(' ', '-')})" in TEXT
+
+
+def test_every_shared_option_is_there_once() -> None:
+    shared = TEXT.partition("## What comes out")[0]
+    for option in fields(Session):
+        name = f"`--{option.name.replace('_', '-')}"
+        assert len(re.findall(rf"^\| {name}[ `]", shared, re.MULTILINE)) == 1
+    assert "`--output`, `-o` `table\\|json\\|jsonl` | How to print data. Default: `table`." in TEXT
+
+
+def test_every_exit_code_is_there() -> None:
+    assert re.findall(r"^\| (\d+) \|", TEXT, re.MULTILINE) == [str(code.value) for code in ExitCode]
+
+
+@pytest.mark.parametrize("path", re.findall(r"^## dynatick (.+)$", TEXT, re.MULTILINE))
+def test_every_command_explains_itself(shell: Shell, path: str) -> None:
+    ended = shell(*path.split(), "--help")
+    assert ended.code == 0 and "\x1b" not in ended.out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,33 +19,26 @@ from dynatick.domain.executions import RECOVERIES, Executions
 from dynatick.engine import recovery
 from dynatick_stack import template
 
-
-@dataclass(frozen=True)
-class Aws:
-    """Answers as CloudFormation and Lambda do, for one stack of an account."""
-
-    allowed: int
-    parameters: dict[str, str]
-
-    def describe_stacks(self, *, StackName: str) -> dict[str, Any]:
-        if StackName != "mine":
-            raise ClientError({"Error": {"Code": "ValidationError", "Message": "no such stack"}}, "DescribeStacks")
-        found = [{"ParameterKey": name, "ParameterValue": value} for name, value in self.parameters.items()]
-        return {"Stacks": [{"Parameters": found}]}
-
-    def get_account_settings(self) -> dict[str, Any]:
-        return {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": self.allowed}}
-
-
 Account = Callable[..., None]
 
 
 @pytest.fixture
 def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
-    """Says what the account allows, and with which parameters the stack is deployed."""
+    """Says what the account allows, and with which parameters the stack ``mine`` is deployed."""
 
     def has(allowed: int, **parameters: str) -> None:
-        aws = Aws(allowed, {**template.defaults(), **parameters})
+        found = [
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in {**template.defaults(), **parameters}.items()
+        ]
+
+        def describe_stacks(*, StackName: str) -> dict[str, Any]:
+            if StackName != "mine":
+                raise ClientError({"Error": {"Code": "ValidationError", "Message": "no such stack"}}, "DescribeStacks")
+            return {"Stacks": [{"Parameters": found}]}
+
+        limits = {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": allowed}}
+        aws = SimpleNamespace(describe_stacks=describe_stacks, get_account_settings=lambda: limits)
         monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
 
     return has

@@ -7,21 +7,17 @@ import sys
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.cli.conftest import Shell, Terminal
+from tests.unit.cli.conftest import Shell, Terminal, fail
 
-from dynatick import MemoryStore, PermanentError, TaskClient
+from dynatick import MemoryStore, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli import dead_letter
 from dynatick.domain.conditional_update import Unknown
 
 
-def fail(*_: object) -> object:
-    raise PermanentError("SMTP: refused\x1b[2J")
-
-
 @pytest.fixture
 def failed(world: InProcess) -> InProcess:
-    """Two tasks failed at 12:01:00.2; ``a`` was redriven since."""
+    """Two tasks failed, at 12:01 and 12:02; ``a`` was redriven since."""
     client = TaskClient(world.store, clock=world.clock)
     for name in ("a", "b"):
         world.actions.behaviour[name] = fail
@@ -71,8 +67,7 @@ def test_redrive(shell: Shell, failed: InProcess) -> None:
     for other in (("--error", "timeout"), ("--action", "webhook")):
         assert shell("deadletter", "redrive", *other).err == "There are none\n"
     dry = shell("deadletter", "redrive", "--dry-run", "--error", "smtp", "--action", "log")
-    assert (dry.code, dry.err) == (0, "1 to be dropped, 1 to be redriven\n")
-    assert failed.outcome("b") == "failed"
+    assert (dry.code, dry.err, failed.outcome("b")) == (0, "1 to be dropped, 1 to be redriven\n", "failed")
     done = shell("deadletter", "redrive", "-o", "json").json
     assert [(one["taskId"], one["result"], one["state"]) for one in done["deadLetters"]] == [
         ("a", "dropped", "redriven"), ("b", "redriven", "failed"),
@@ -81,6 +76,13 @@ def test_redrive(shell: Shell, failed: InProcess) -> None:
     assert failed.row("b")["run"] == 2
     again = shell("deadletter", "redrive")
     assert (again.code, again.err, again.out) == (0, "There are none\n", "")
+    gone = shell("bucket", "show", "2026-12-31#12:02")
+    assert gone.err.splitlines()[:2] == [
+        "2026-12-31#12:02: nothing is there now",
+        "1 ran there, 1 of them failed. Gone elsewhere since: 1 redriven after they had failed",
+    ]
+    as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
+    assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)
 
 
 def test_purge(shell: Shell, failed: InProcess) -> None:
@@ -122,14 +124,3 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
     monkeypatch.setattr(dead_letter, "MAX_FAILURES", 1)
     assert shell("deadletter", "redrive").code == 6
     assert len(queue_of(failed).visible) == 1
-
-
-def test_a_bucket_says_what_has_gone_elsewhere_since(shell: Shell, failed: InProcess) -> None:
-    shell("deadletter", "redrive")
-    ended = shell("bucket", "show", "2026-12-31#12:02")
-    assert ended.err.splitlines()[:2] == [
-        "2026-12-31#12:02: nothing is there now",
-        "1 ran there, 1 of them failed. Gone elsewhere since: 1 redriven after they had failed",
-    ]
-    as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
-    assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)

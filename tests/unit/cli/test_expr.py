@@ -1,12 +1,13 @@
-"""``dynatick expr``: without a table, a region or a credential."""
+"""``dynatick expr``: without a table, a region or a credential; and what docs/schedules.md shows of it."""
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 from random import Random
 
 import pytest
-from tests.unit.cli.conftest import Shell
+from tests.unit.cli.conftest import Shell, documented
 from tests.unit.domain.expressions import generator
 
 from dynatick.cli.expression_text import in_words
@@ -88,6 +89,14 @@ def test_what_is_refused(shell: Shell, verb: str, arguments: tuple[str, ...], sa
     assert (ended.code, ended.out) == (3, "")
     assert said in ended.err
     assert len(ended.err.splitlines()) == 1
+
+
+def test_the_commands_say_what_the_page_shows(shell: Shell) -> None:
+    commands = documented("schedules.md")
+    assert len(commands) >= 4
+    for command, *lines in commands:
+        ended = shell(*shlex.split(command)[1:])
+        assert [line.rstrip() for line in (ended.out + ended.err).splitlines()] == lines, command
 
 
 @pytest.mark.parametrize(

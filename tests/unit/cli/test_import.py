@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,6 @@ def test_each_line_has_its_result(shell: Shell, world: InProcess, tmp_path: Path
     assert world.row("e")["tenant"] == "t1"
 
 
-def test_from_stdin(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO('\ufeff{"taskId": "größe"}\n'.encode())))
-    assert shell("task", "import", "-").code == 0
-    assert world.store.get("größe") is not None
-
-
 def test_what_is_said_where_there_is_no_terminal(
     shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,13 +72,16 @@ def test_what_is_said_where_there_is_no_terminal(
 # -- going on ----------------------------------------------------------------------------------------------------
 
 
+@dataclass
 class Falters(MemoryStore):
     """Goes away after so many batches, or is interrupted there."""
 
-    def __init__(self, batches: int, *, interrupts: bool = False) -> None:
+    batches: int
+    interrupts: bool = False
+    asked: list[str] = field(default_factory=list)  # ids of every insert that was tried
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.batches, self.interrupts = batches, interrupts
-        self.asked: list[str] = []  # ids of every insert that was tried
 
     def create_many(self, rows: Sequence[Row]) -> list[bool | StoreFailure]:
         self.batches -= 1
@@ -148,12 +146,17 @@ def test_a_place_that_means_nothing_here_is_not_gone_on_from(
 ) -> None:
     faltering(monkeypatch, Falters(20))
     text = "".join(TASK % n for n in range(2000))
-    file = written(tmp_path, text)
+    file, note = written(tmp_path, text), tmp_path / "tasks.ndjson.progress"
+    (tmp_path / "tasks.ndjson.progress.partial").mkdir()
+    ended = shell("task", "import", file)
+    assert ended.code == 6
+    assert "Cannot write tasks.ndjson.progress (Is a directory)" in ended.err, "that costs only the note"
+    (tmp_path / "tasks.ndjson.progress.partial").rmdir()
+    faltering(monkeypatch, Falters(20))
     assert shell("task", "import", file).code == 6
     if how == "another file":
         written(tmp_path, text.replace('t7"', 'u7"'))
     if how == "malformed":
-        note = tmp_path / "tasks.ndjson.progress"
         note.write_text(note.read_text()[:40])
     store = faltering(monkeypatch, Falters(10**6))  # which has no task yet
     ended = shell("task", "import", file, *(["--restart"] if how == "restart" else []), "-o", "json")
@@ -161,35 +164,21 @@ def test_a_place_that_means_nothing_here_is_not_gone_on_from(
     assert "Continuing" not in ended.err and len(store.asked) == 2000
 
 
-def test_a_folder_that_cannot_be_written_to_costs_only_the_note(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    faltering(monkeypatch, Falters(20))
-    file = written(tmp_path, "".join(TASK % n for n in range(2000)))
-    (tmp_path / "tasks.ndjson.progress.partial").mkdir()
-    ended = shell("task", "import", file)
-    assert ended.code == 6
-    assert "Cannot write tasks.ndjson.progress (Is a directory)" in ended.err
-
-
 # -- options -----------------------------------------------------------------------------------------------------
 
 
-def test_errors_go_to_a_file(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    errors = tmp_path / "errors.ndjson"
-    ended = shell("task", "import", written(tmp_path), "--errors", str(errors), "-o", "json")
+def test_errors_go_to_a_file_and_never_overwrite_the_file_itself(
+    shell: Shell, world: InProcess, tmp_path: Path
+) -> None:
+    file, errors = written(tmp_path), tmp_path / "errors.ndjson"
+    ended = shell("task", "import", file, "--errors", str(errors), "-o", "json")
     assert ended.json["refused"] == 5
     assert ended.err == f"error: 5 lines were refused; the others were inserted; see {errors}\n"
     lines = FILE.splitlines()
-    reported = [json.loads(line) for line in errors.read_text().splitlines()]
-    assert [(one["field"], one["text"]) for one in reported] == [
-        ("line", lines[4]), ("line", lines[5]), ("taskid", lines[6]), ("taskDateTime", lines[7]), ("status", lines[8]),
+    assert [(one["line"], one["field"], one["text"]) for one in map(json.loads, errors.read_text().splitlines())] == [
+        (5, "line", lines[4]), (6, "line", lines[5]), (7, "taskid", lines[6]), (8, "taskDateTime", lines[7]),
+        (9, "status", lines[8]),
     ]  # fmt: skip
-    assert [one["line"] for one in reported] == [5, 6, 7, 8, 9]
-
-
-def test_errors_never_overwrite_the_file_itself(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    file = written(tmp_path)
     assert shell("task", "import", file, "--errors", file).code == 2
     assert Path(file).read_text() == FILE
     assert shell("task", "import", file, "--errors", str(tmp_path / "no" / "folder")).code == 4
@@ -208,8 +197,10 @@ def test_formats_by_name_and_by_option(
     assert inserted("c", '{"action": "log"}\n', "--format", "ndjson", "--id-prefix", "p-") == 1
     refused = shell("task", "import", str(tmp_path / "c"))
     assert (refused.code, "ends in one of" in refused.err) == (3, True)
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"taskId\nd\n")))
-    assert shell("task", "import", "-", "--format", "csv", "-o", "json").json["inserted"] == 1
+    for text, ending in (("taskId\nd\n", ["--format", "csv"]), ('\ufeff{"taskId": "größe"}\n', [])):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert shell("task", "import", "-", *ending, "-o", "json").json["inserted"] == 1
+    assert world.store.get("größe") is not None
 
 
 def test_exported_to_a_file_and_to_stdout(shell: Shell, world: InProcess, tmp_path: Path) -> None:

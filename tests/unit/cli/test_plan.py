@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 
@@ -40,14 +41,12 @@ def test_what_it_prints_for_a_project_is_accepted_there(shell: Shell, tmp_path: 
 
 def test_as_a_document(shell: Shell) -> None:
     found = shell("plan", "--per-day", "100000000", "--peak", "10x", "-o", "json").json
-    assert found["feasible"] is True
-    assert found["tasksInBucket"] == 694_445
-    assert found["parameters"]["ShardCount"] == 256
+    assert (found["feasible"], found["tasksInBucket"], found["parameters"]["ShardCount"]) == (True, 694_445, 256)
     assert found["lastStartSeconds"]["planned"] <= found["withinSeconds"] == 60
     assert found["dollars"]["load"] == pytest.approx(10_000, rel=0.1)
     assert [quota["raise"] for quota in found["quotas"]] == [False, False]
     (line,) = shell("plan", "--schedules", "100000", "--every", "1m", "-o", "jsonl").lines
-    assert '"tasksInBucket":100000' in line.replace(" ", "")
+    assert json.loads(line)["tasksInBucket"] == 100_000
     assert "for a month of this load" in shell("plan", "--schedules", "1000").out
 
 
@@ -56,7 +55,6 @@ def test_what_is_too_much_says_why_and_what_to_raise(shell: Shell) -> None:
     assert ended.code == 0
     assert "can't all begin within 60 s" in ended.lines[0] and "What limits it: index partition." in ended.lines[0]
     assert "of 40,000, raise the quota" in ended.out
-    assert shell("plan", "--burst", "10000000", "-o", "json").json["feasible"] is False
 
 
 @pytest.mark.parametrize(
@@ -78,17 +76,11 @@ def test_what_is_refused(shell: Shell, arguments: str, code: int, message: str) 
     assert ended.err.startswith(f"error: {message}")
 
 
-ROOT = Path(__file__).parents[3]
-DOCUMENTED = [
-    line
-    for name in ("performance.md", "how-to/burst.md")
-    for line in (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
-    if line.startswith("dynatick plan")
-]
-
-
 def test_the_commands_of_the_documents_work(shell: Shell) -> None:
-    assert len(DOCUMENTED) == 5
-    for line in DOCUMENTED:
-        ended = shell(*line.split()[1:])
-        assert ended.code == 0 and "ShardCount" in ended.out, line
+    pages = [template.ROOT / "docs" / name for name in ("performance.md", "how-to/burst.md")]
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
+    commands = [line for line in lines if line.startswith("dynatick plan")]
+    assert len(commands) == 5
+    for command in commands:
+        ended = shell(*command.split()[1:])
+        assert ended.code == 0 and "ShardCount" in ended.out, command

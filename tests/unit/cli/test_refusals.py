@@ -78,14 +78,14 @@ def test_a_file_that_is_not_text(shell: Shell, world: InProcess, tmp_path: Path)
     assert f"error: {file} is not UTF-8: " in ended.err
 
 
+NO_TABLE = "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local"
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (
-            "task get x",
-            "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local",
-        ),
-        ("ui", "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local"),
+        ("task get x", NO_TABLE),
+        ("ui", NO_TABLE),
         ("task get x --table t --profile nobody", "profile: The config profile (nobody) could not be found"),
     ],
 )

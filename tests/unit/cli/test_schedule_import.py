@@ -76,25 +76,21 @@ def test_a_dry_run_shows_compares_and_inserts_nothing(
     poll, report = ended.json["schedules"]
     assert poll["scheduleExpression"] == "cron(0/20 * * * ? *)" and poll["payload"] == {"command": "poll"}
     assert poll["nextOccurrences"] == ["2026-12-31T12:20:00Z", "2026-12-31T12:40:00Z", "2026-12-31T13:00:00Z"]
-    assert [one["comparison"] for one in (poll, report)] == ["1,000 of 1,000 agree"] * 2
+    assert poll["comparison"] == report["comparison"] == "1,000 of 1,000 agree"
     assert poll["notes"] == report["notes"]
     assert ended.code == 3
-    lines = ended.err.splitlines()
-    assert lines[-2:] == [
+    assert ended.err.splitlines()[-2:] == [
         "line 5: the file has the same schedule, or another of its id, before: it is inserted once",
         "error: 1 schedule would be refused; the others would be inserted",
     ]
     table = shell(*command).lines
     assert table[0].split() == ["LINE", "SCHEDULE", "EXPRESSION", "ZONE", "ACTION", "NEXT", "OCCURRENCES", "COMPARED"]
     assert table[1].endswith("1,000 of 1,000 agree") and len(table) == 3
-
-
-def test_a_dry_run_checks_what_an_insert_would(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     over = {**SCHEDULE, "Name": "over", "ScheduleExpression": "at(2020-01-01T00:00:00)"}
     wide = {**SCHEDULE, "Name": "wide", "FlexibleTimeWindow": {"Mode": "FLEXIBLE", "MaximumWindowInMinutes": 2000}}
     file = written(tmp_path, json.dumps([over, wide]))
     ended = shell("schedule", "import", "--from", "eventbridge-scheduler", "--dry-run", file, "-o", "json")
-    assert (ended.code, ended.json) == (3, {"schedules": []})
+    assert (ended.code, ended.json) == (3, {"schedules": []}), "it checks what an insert would"
     first, second, error = (line for line in ended.err.splitlines() if "note:" not in line)
     assert first.startswith("over:") and "it never runs after" in first
     assert second.startswith("wide:") and "1440" in second
@@ -118,13 +114,11 @@ def test_options_that_do_not_fit_together(
 
 
 def test_files_that_cannot_be_read(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    command = ["schedule", "import", "--from", "crontab", "--action", "log"]
-    missing = shell(*command, str(tmp_path / "none"))
-    assert missing.code == 4 and missing.err.endswith("No such file or directory\n")
     (tmp_path / "latin").write_bytes(b"0 9 * * * echo \xe4\n")
-    latin = shell(*command, str(tmp_path / "latin"))
-    assert latin.code == 3 and "expected UTF-8" in latin.err
-    empty = shell(*command, written(tmp_path, "# nothing\n"))
-    assert empty.code == 0 and empty.err == "The file has no schedules\n"
-    zone = shell(*command, "--tz", "Europe/Brelin", written(tmp_path, ""))
-    assert zone.code == 3 and "Europe/Berlin" in zone.err
+    for arguments, code, message in (
+        ([str(tmp_path / "none")], 4, "No such file or directory"), ([str(tmp_path / "latin")], 3, "expected UTF-8"),
+        ([written(tmp_path, "# nothing\n")], 0, "The file has no schedules"),
+        (["--tz", "Europe/Brelin", str(tmp_path / "file")], 3, "Europe/Berlin"),
+    ):  # fmt: skip
+        ended = shell("schedule", "import", "--from", "crontab", "--action", "log", *arguments)
+        assert ended.code == code and message in ended.err, arguments

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,32 +31,28 @@ QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/mine-DeadLetterQueue-1
 NAMES = {"TasksTable": "mine-TasksTable-1", "ProcessorFunction": "mine-ProcessorFunction-1", "DeadLetterQueue": QUEUE}
 
 
-class CloudFormation:
-    """Answers as CloudFormation does for one stack, ``mine``."""
-
-    def describe_stack_resource(self, *, StackName: str, LogicalResourceId: str) -> Mapping[str, Any]:
-        if StackName != "mine":
-            raise error_of("ValidationError", f"Stack '{StackName}' does not exist")
-        if LogicalResourceId not in NAMES:
-            raise error_of("ValidationError", f"Resource {LogicalResourceId} does not exist for stack {StackName}")
-        return {"StackResourceDetail": {"PhysicalResourceId": NAMES[LogicalResourceId]}}
-
-
 def error_of(code: str, message: str = "no") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": message}}, "DescribeStackResource")
 
 
+def describe(*, StackName: str, LogicalResourceId: str) -> Mapping[str, Any]:
+    """Answers as CloudFormation does for one stack, ``mine``."""
+    if StackName != "mine":
+        raise error_of("ValidationError", f"Stack '{StackName}' does not exist")
+    if LogicalResourceId not in NAMES:
+        raise error_of("ValidationError", f"Resource {LogicalResourceId} does not exist for stack {StackName}")
+    return {"StackResourceDetail": {"PhysicalResourceId": NAMES[LogicalResourceId]}}
+
+
+CLOUD_FORMATION = SimpleNamespace(describe_stack_resource=describe)
+
+
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientSettings]:
-    """The tables that were opened."""
+    """The settings of the tables that were opened."""
     opened: list[ClientSettings] = []
-
-    def open_store(settings: ClientSettings) -> MemoryStore:
-        opened.append(settings)
-        return MemoryStore()
-
-    monkeypatch.setattr(connect, "open_store", open_store)
-    monkeypatch.setattr(stack, "aws_client", lambda session, service: CloudFormation())
+    monkeypatch.setattr(connect, "open_store", lambda settings: opened.append(settings) or MemoryStore())
+    monkeypatch.setattr(stack, "aws_client", lambda session, service: CLOUD_FORMATION)
     return opened
 
 
@@ -114,7 +111,7 @@ def test_what_can_be_done_about_it(
     def fails(*_: object, **__: object) -> object:
         raise error
 
-    monkeypatch.setattr(CloudFormation, "describe_stack_resource", fails)
+    monkeypatch.setattr(CLOUD_FORMATION, "describe_stack_resource", fails)
     ended = shell("task", "get", "x", "--stack", "mine")
     assert ended.code == 6
     assert ended.err.startswith("error: cannot look up the stack 'mine': ")
@@ -145,13 +142,12 @@ def test_a_tick_by_hand_with_what_local_env_sets(
 ) -> None:
     invoked: list[str] = []
 
-    class Lambda:
-        def invoke(self, *, FunctionName: str, Payload: bytes) -> Mapping[str, object]:
-            invoked.append(FunctionName)
-            world.handle(json.loads(Payload))
-            return {"Payload": io.BytesIO(b"null")}
+    def invoke(*, FunctionName: str, Payload: bytes) -> Mapping[str, object]:
+        invoked.append(FunctionName)
+        world.handle(json.loads(Payload))
+        return {"Payload": io.BytesIO(b"null")}
 
-    services = {"cloudformation": CloudFormation(), "lambda": Lambda()}
+    services = {"cloudformation": CLOUD_FORMATION, "lambda": SimpleNamespace(invoke=invoke)}
     monkeypatch.setattr(stack, "aws_client", lambda session, service: services[service])
     monkeypatch.setenv("DYNATICK_STACK", "mine")
     shell("task", "add", "x", "--delay", "1")
@@ -178,12 +174,8 @@ def test_which_dead_letter_queue_is_meant(
     environment: dict[str, str], queue: str,
 ) -> None:  # fmt: skip
     named: list[str | None] = []
-
-    def open_queue(settings: ClientSettings) -> MemoryDeadLetterQueue:
-        named.append(settings.dead_letter_queue_url)
-        return MemoryDeadLetterQueue()
-
-    monkeypatch.setattr(connect, "open_queue", open_queue)
+    empty = MemoryDeadLetterQueue()
+    monkeypatch.setattr(connect, "open_queue", lambda asked: named.append(asked.dead_letter_queue_url) or empty)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     ended = shell("deadletter", "list", *options)

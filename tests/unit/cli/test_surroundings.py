@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import typer
@@ -54,27 +51,19 @@ def test_a_plugin_that_cannot_be_imported(shell: Shell, monkeypatch: pytest.Monk
     assert shell("task", "add", "x").code == 0
 
 
-OUTPUTS = [
-    {"OutputKey": "TasksTableName", "OutputValue": "the-table"},
-    {"OutputKey": "ProcessorFunctionName", "OutputValue": "the-processor"},
-]
-
-
-class CloudFormation:
+def cloud_formation(**outputs: str) -> SimpleNamespace:
     """Answers for a deployed stack."""
-
-    def __init__(self, outputs: list[dict[str, str]]) -> None:
-        self.outputs = outputs
-
-    def describe_stacks(self) -> Mapping[str, Any]:
-        return {"Stacks": [{"Outputs": []}, {"Outputs": self.outputs}]}  # another's, and Dynatick's
+    listed = [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()]
+    return SimpleNamespace(
+        describe_stacks=lambda: {"Stacks": [{"Outputs": []}, {"Outputs": listed}]}  # another's, and Dynatick's
+    )
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The endpoints that were asked for their stack."""
     asked: list[tuple[str, str]] = []
-    stack = CloudFormation(OUTPUTS)
+    stack = cloud_formation(TasksTableName="the-table", ProcessorFunctionName="the-processor")
     monkeypatch.setattr(local_stack, "aws_client", lambda *where: asked.append(where) or stack)
     return asked
 
@@ -111,7 +100,7 @@ def test_a_local_stack_that_does_not_run_or_is_not_deployed_yet(
     ended = shell("task", "get", "x", "--local", "--endpoint-url", "http://127.0.0.1:9")
     assert ended.code == 6
     assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with make up")
-    monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: CloudFormation([]))
+    monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: cloud_formation())
     with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
         local_stack.find("http://x")
 
@@ -122,18 +111,6 @@ def test_the_local_stack_is_reached_with_its_own_credentials() -> None:
     assert stack.settings(mine) == ClientSettings(
         table="t", region="us-east-1", endpoint_url="http://127.0.0.1:4566", credentials=("test", "test")
     )
-
-
-@dataclass
-class Function:
-    """Stands for Lambda where the processor can't be invoked, or fails."""
-
-    error: Exception | None
-
-    def invoke(self, *, FunctionName: str, Payload: bytes) -> Mapping[str, object]:
-        if self.error is not None:
-            raise self.error
-        return {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "no"}')}
 
 
 @pytest.mark.parametrize(
@@ -149,6 +126,11 @@ class Function:
 def test_a_tick_that_cannot_be_run(
     shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int, message: str
 ) -> None:
-    monkeypatch.setattr(tick, "_lambda", lambda session: Function(error))
+    def invoke(**_: object) -> dict[str, object]:
+        if error is not None:
+            raise error
+        return {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "no"}')}
+
+    monkeypatch.setattr(tick, "_lambda", lambda session: SimpleNamespace(invoke=invoke))
     ended = shell("tick", "run", "--function", "p")
     assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

@@ -42,18 +42,14 @@ def test_without_the_token_nothing_is_changed(busy: VirtualInstallation, browser
     assert rows(busy) == before
 
 
-@pytest.mark.parametrize("url", CHANGES)
-def test_read_only_pages_change_nothing(busy: VirtualInstallation, url: str) -> None:
+def test_read_only_pages_offer_and_make_no_change(busy: VirtualInstallation) -> None:
     browser = Browser(busy, read_only=True)
     before = rows(busy)
-    answer = browser.post(url, **CHANGES[url])
-    assert answer.status_code == 403
-    assert "read-only" in text_of(answer, "problem")
+    for url, form in CHANGES.items():
+        answer = browser.post(url, **form)
+        assert answer.status_code == 403
+        assert "read-only" in text_of(answer, "problem")
     assert rows(busy) == before
-
-
-def test_read_only_pages_offer_no_change(busy: VirtualInstallation) -> None:
-    browser = Browser(busy, read_only=True)
     for url in ("/", "/failures", "/failures/first", "/tasks?status=failed", "/tasks/to-come", "/schedules/often"):
         page = browser.get(url)
         assert 'method="post"' not in page.text, url
@@ -61,18 +57,20 @@ def test_read_only_pages_offer_no_change(busy: VirtualInstallation) -> None:
     assert elements(browser.get("/"), "read-only")
 
 
-@pytest.mark.parametrize("kind", ["application/json", "text/plain", "multipart/form-data; boundary=x", ""])
-def test_another_content_type_is_refused(busy: VirtualInstallation, browser: Browser, kind: str) -> None:
-    answer = browser.http.post("/pause", content=f"token={browser.site.token}", headers={"Content-Type": kind})
-    assert answer.status_code == 415
+def test_a_form_of_another_content_type_or_a_large_one_is_refused(busy: VirtualInstallation, browser: Browser) -> None:
+    for kind in ("application/json", "text/plain", "multipart/form-data; boundary=x", ""):
+        answer = browser.http.post("/pause", content=f"token={browser.site.token}", headers={"Content-Type": kind})
+        assert answer.status_code == 415, kind
+    assert browser.post("/pause", reason="x" * 70_000).status_code == 413
     assert busy.client.health().pause is None
 
 
-def test_a_large_form_is_refused(browser: Browser) -> None:
-    assert browser.post("/pause", reason="x" * 70_000).status_code == 413
-
-
-def test_cancel_and_what_comes_too_late(busy: VirtualInstallation, browser: Browser) -> None:
+def test_a_task_is_rescheduled_and_cancelled_until_it_is_too_late(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.follow(browser.post("/tasks/to-come/reschedule", due_at="2026-12-31T15:30"))
+    assert text_of(page, "notice") == "Rescheduled: it is due at 15:30."
+    assert busy.client.get("to-come").bucket == "2026-12-31#15:30"
+    for form, wrong in (({"due_at": "soon"}, "expected an instant"), ({}, "due_at")):
+        assert wrong in text_of(browser.follow(browser.post("/tasks/to-come/reschedule", **form)), "problem")
     page = browser.follow(browser.post("/tasks/to-come/cancel"))
     assert text_of(page, "notice").startswith("Cancelled at ")
     assert text_of(page, "status") == busy.client.get("to-come").status == "cancelled"
@@ -80,16 +78,6 @@ def test_cancel_and_what_comes_too_late(busy: VirtualInstallation, browser: Brow
         page = browser.follow(browser.post(f"/tasks/to-come/{change}", due_at="2026-12-31T15:00"))
         wrong = f"Nothing was changed: cannot {change} task 'to-come': it is cancelled"
         assert text_of(page, "problem").startswith(wrong)
-
-
-def test_reschedule(busy: VirtualInstallation, browser: Browser) -> None:
-    page = browser.follow(browser.post("/tasks/to-come/reschedule", due_at="2026-12-31T15:30"))
-    assert text_of(page, "notice") == "Rescheduled: it is due at 15:30."
-    assert busy.client.get("to-come").bucket == "2026-12-31#15:30"
-    wrong = browser.follow(browser.post("/tasks/to-come/reschedule", due_at="soon"))
-    assert "expected an instant" in text_of(wrong, "problem")
-    missing = browser.follow(browser.post("/tasks/to-come/reschedule"))
-    assert "due_at" in text_of(missing, "problem")
 
 
 def test_run_now_and_redrive(busy: VirtualInstallation, browser: Browser) -> None:
@@ -107,15 +95,16 @@ def test_an_unknown_change_is_no_page(busy: VirtualInstallation, browser: Browse
 
 
 def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, browser: Browser) -> None:
-    groups = elements(browser.get("/failures"), "failure-group")
+    page = browser.get("/failures")
+    groups = elements(page, "failure-group")
     assert [one.attributes["data-count"] for one in groups] == ["1", "3"]
     assert "no such mailbox: …" in groups[1].text
-    dry_run = browser.get(str(elements(browser.get("/failures"), "redrive-all")[1].attributes["href"]))
+    dry_run = browser.get(str(elements(page, "redrive-all")[1].attributes["href"]))
     assert text_of(dry_run, "dry-run-count") == "3"
     assert "Redrives 3 tasks at the next tick, 13:01." in text_of(dry_run, "dry-run")
     assert busy.client.get("bad-0").status == "failed"
     assert "user-2@example.com" in text_of(browser.get("/failures/sample/bad-2"), "payload")
-    form = {"action": "webhook", "error": elements(browser.get("/failures"), "failure-error")[1].text, "last": "24h"}
+    form = {"action": "webhook", "error": elements(page, "failure-error")[1].text, "last": "24h"}
     busy.answer("webhook", lambda payload: None)
     job = browser.follow(browser.post("/failures/redrive", **form))
     assert elements(job, "job")[0].attributes["data-state"] == "done"
@@ -126,32 +115,21 @@ def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, b
     assert [one.attributes["data-count"] for one in elements(browser.get("/failures"), "failure-group")] == ["1"]
 
 
-WAITING = {"status": "scheduled", "from": "2026-12-31T13:30Z", "to": "2026-12-31T14:30Z"}
-
-
 def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstallation, browser: Browser) -> None:
-    dry_run = browser.get(
-        str(elements(browser.get(f"/tasks?{urlencode(WAITING)}"), "change-cancel")[0].attributes["href"])
-    )
+    filters = {"status": "scheduled", "from": "2026-12-31T13:30Z", "to": "2026-12-31T18:30Z"}
+    later = {"do": "reschedule", **filters}
+    assert elements(browser.get(f"/tasks/change?{urlencode(later)}"), "due-at")
+    dry_run = browser.get(f"/tasks/change?{urlencode(later)}&due_at=2026-12-31T18:00")
     assert text_of(dry_run, "dry-run-count") == "1"
-    assert busy.client.get("to-come").status == "scheduled"
-    form = {"do": "cancel", **WAITING}
-    job = browser.follow(browser.post("/tasks/change", **form))
-    assert text_of(job, "job-changed") == "1"
-    assert busy.client.get("to-come").status == "cancelled"
-    assert elements(browser.get(f"/tasks/change?{urlencode(form)}"), "none")
-
-
-def test_many_tasks_are_rescheduled(busy: VirtualInstallation, browser: Browser) -> None:
-    form = {"do": "reschedule", **WAITING}
-    assert elements(browser.get(f"/tasks/change?{urlencode(form)}"), "due-at")
-    dry_run = browser.get(f"/tasks/change?{urlencode(form)}&due_at=2026-12-31T18:00")
-    assert text_of(dry_run, "dry-run-count") == "1"
-    browser.follow(browser.post("/tasks/change", **form, due_at="2026-12-31T18:00:00Z"))
+    browser.follow(browser.post("/tasks/change", **later, due_at="2026-12-31T18:00:00Z"))
     assert busy.client.get("to-come").bucket == "2026-12-31#18:00"
-
-
-def test_a_status_that_does_not_allow_the_change_is_refused(busy: VirtualInstallation, browser: Browser) -> None:
+    found = browser.get(f"/tasks?{urlencode(filters)}")
+    dry_run = browser.get(str(elements(found, "change-cancel")[0].attributes["href"]))
+    assert (text_of(dry_run, "dry-run-count"), busy.client.get("to-come").status) == ("1", "scheduled")
+    form = {"do": "cancel", **filters}
+    job = browser.follow(browser.post("/tasks/change", **form))
+    assert (text_of(job, "job-changed"), busy.client.get("to-come").status) == ("1", "cancelled")
+    assert elements(browser.get(f"/tasks/change?{urlencode(form)}"), "none")
     for do, status in (("cancel", "failed"), ("redrive", "scheduled"), ("redrive", "completed")):
         assert browser.get(f"/tasks/change?do={do}&status={status}").status_code == 400
         assert browser.post("/tasks/change", do=do, status=status).status_code == 400
