@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.capacity import Wishes, units_of
+from dynatick.domain.capacity import PlanOptions, units_of
 from dynatick.domain.plan import plan_burst, plan_schedules
 from dynatick.domain.plan_figures import (
     FURTHER_READS,
@@ -37,7 +37,7 @@ def test_a_task_that_grows_over_a_kilobyte_while_it_runs(engine: Engine) -> None
     inserted = size()
     installation.next_tick()
     assert 0 < size() - inserted <= ROW_GROWTH
-    load = plan_burst(1, 60, Wishes(row_bytes=inserted)).load
+    load = plan_burst(1, 60, PlanOptions(row_bytes=inserted)).load
     assert (units_of(inserted), load.table_units) == (1, 4), "such a row is what this test is for"
     own = 3  # the cursor twice, and the tick's record
     # The claim adds less than the whole growth, so that one of the two writes may take a unit less than planned.

@@ -15,7 +15,7 @@ from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.schedules import simulate_schedules
 from tests.simulate.world import Scenario
 
-from dynatick.domain.capacity import Wishes
+from dynatick.domain.capacity import PlanOptions
 from dynatick.domain.plan import plan_burst, plan_schedules, plan_steady
 from dynatick_stack.markdown import write_parts
 from dynatick_stack.template import ROOT
@@ -32,24 +32,24 @@ SHOWN = 20  # problems
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = _options(arguments)
-    tables, problems = _SIMULATIONS[options.of](options)
+    given = _arguments(arguments)
+    tables, problems = _SIMULATIONS[given.of](given)
     for name, table in tables.items():
         _print(f"{_TITLES[name]}\n\n{table}\n")
-    if options.write:
+    if given.write:
         write_parts(DOCUMENT, tables)
     for problem in problems[:SHOWN]:
         _print(problem)
     return 1 if problems else 0
 
 
-def _bursts(options: argparse.Namespace) -> Simulated:
-    wishes, changes = _wishes(options), _changes(options)
-    plans = [plan_burst(tasks, WITHIN, wishes) for tasks in ([options.tasks] if options.tasks else BURSTS)]
+def _bursts(given: argparse.Namespace) -> Simulated:
+    options, changes = _plan_options(given), _changes(given)
+    plans = [plan_burst(tasks, WITHIN, options) for tasks in ([given.tasks] if given.tasks else BURSTS)]
     bursts = [_timed(simulate_burst, replace(Scenario.of(plan), **changes)) for plan in plans]
     beyond = (
-        ("10,000,000 in a minute", plan_burst(10_000_000, WITHIN, wishes)),
-        ("100,000,000 a day, peak 5x; price of a month", plan_steady(100_000_000, 5, wishes)),
+        ("10,000,000 in a minute", plan_burst(10_000_000, WITHIN, options)),
+        ("100,000,000 a day, peak 5x; price of a month", plan_steady(100_000_000, 5, options)),
     )
     tables = {
         "fleets": report.fleets([burst.scenario for burst in bursts]),
@@ -60,20 +60,20 @@ def _bursts(options: argparse.Namespace) -> Simulated:
     return tables, [f"{burst.scenario.tasks:,} tasks: {problem}" for burst in bursts for problem in burst.problems]
 
 
-def _inserting(options: argparse.Namespace) -> Simulated:
-    wishes, found = _wishes(options), list[Inserting]()
-    plans = [plan_burst(tasks, WITHIN, wishes) for tasks in ([options.tasks] if options.tasks else BURSTS)]
+def _inserting(given: argparse.Namespace) -> Simulated:
+    options, found = _plan_options(given), list[Inserting]()
+    plans = [plan_burst(tasks, WITHIN, options) for tasks in ([given.tasks] if given.tasks else BURSTS)]
     for planned in plans:
-        scenario = replace(Scenario.of(planned), **_changes(options))
+        scenario = replace(Scenario.of(planned), **_changes(given))
         clients = planned.inserting.clients
         found.append(_timed(lambda one, clients=clients: simulate_inserting(one, clients), scenario))
     missing = [f"{one.missing:,} of {one.scenario.tasks:,} tasks are missing" for one in found if one.missing]
     return {"inserting": report.inserting(found, plans)}, missing
 
 
-def _schedules(options: argparse.Namespace) -> Simulated:
-    planned = plan_schedules(options.tasks or SCHEDULES, 60.0, _wishes(options))
-    found = _timed(simulate_schedules, replace(Scenario.of(planned), **_changes(options)))
+def _schedules(given: argparse.Namespace) -> Simulated:
+    planned = plan_schedules(given.tasks or SCHEDULES, 60.0, _plan_options(given))
+    found = _timed(simulate_schedules, replace(Scenario.of(planned), **_changes(given)))
     return {"schedules": report.schedules(found)}, found.problems
 
 
@@ -84,13 +84,13 @@ _SIMULATIONS: Mapping[str, Callable[[argparse.Namespace], Simulated]] = {
 }
 
 
-def _wishes(options: argparse.Namespace) -> Wishes:
-    return Wishes(task_seconds=options.task_ms / 1000, row_bytes=options.row_bytes)
+def _plan_options(given: argparse.Namespace) -> PlanOptions:
+    return PlanOptions(task_seconds=given.task_ms / 1000, row_bytes=given.row_bytes)
 
 
-def _changes(options: argparse.Namespace) -> Mapping[str, Any]:
+def _changes(given: argparse.Namespace) -> Mapping[str, Any]:
     """What is to be other than the plan has it."""
-    fleet = {name: getattr(options, name) for name in ("shards", "workers", "threads", "warm")}
+    fleet = {name: getattr(given, name) for name in ("shards", "workers", "threads", "warm")}
     return {name: value for name, value in fleet.items() if value is not None}
 
 
@@ -115,7 +115,7 @@ def _print(text: str) -> None:
     print(text, flush=True)  # noqa: T201 - what it prints is what it is for
 
 
-def _options(arguments: list[str] | None) -> argparse.Namespace:
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
     parser.add_argument("--of", choices=_SIMULATIONS, default="bursts")
     parser.add_argument(

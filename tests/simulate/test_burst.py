@@ -9,7 +9,7 @@ from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
 from tests.simulate.world import Scenario
 
-from dynatick.domain.capacity import Fleet, Wishes, timing
+from dynatick.domain.capacity import Fleet, PlanOptions, timing
 from dynatick.domain.plan import plan_burst
 
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
@@ -65,7 +65,7 @@ def test_a_quota_of_executions_delays_shards_and_loses_nothing() -> None:
     ],
 )
 def test_the_plan_names_the_same_last_start(tasks: int, seconds: float, fleet: Fleet) -> None:
-    planned = replace(plan_burst(tasks, 60, Wishes(task_seconds=seconds)), fleet=fleet)
+    planned = replace(plan_burst(tasks, 60, PlanOptions(task_seconds=seconds)), fleet=fleet)
     scenario = Scenario.of(planned)
     burst = simulate_burst(scenario)
 

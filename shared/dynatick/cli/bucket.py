@@ -12,8 +12,8 @@ from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_page
 from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
 from dynatick.cli.task_selection import Last, Span, span_of
+from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.domain.durations import duration_of
-from dynatick.domain.left_words import LEFT_WORDS
 from dynatick.domain.task import Status as TaskStatus
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
@@ -46,7 +46,7 @@ def show(
         there = ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items()))
         say(f"{bucket}: {there or 'nothing is there now'}")
         if counts.left:
-            gone = ", ".join(f"{number} {LEFT_WORDS[name]}" for name, number in counts.left.items())
+            gone = ", ".join(f"{number} {DEPARTURE_TEXT[name]}" for name, number in counts.left.items())
             say(f"{counts.ran} ran there, {counts.failed} of them failed. Gone elsewhere since: {gone}")
         if counts.lateness_max_ms is not None:
             p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms

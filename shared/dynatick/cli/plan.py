@@ -10,7 +10,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, show_document, show_table
-from dynatick.domain.capacity import Quotas, Wishes
+from dynatick.domain.capacity import PlanOptions, Quotas
 from dynatick.domain.durations import duration_of
 from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 from dynatick.domain.plan_figures import (
@@ -63,11 +63,11 @@ def plan(
     named = [name for name, number in given.items() if number is not None]
     if len(named) != 1:
         raise CommandFailed(ExitCode.USAGE, "name one load: --burst, --per-day or --schedules")
-    options = {"peak": peak, "every": every}
+    of_loads = {"peak": peak, "every": every}
     for load, name in _OF_LOADS.items():
-        if load != named[0] and options[name] is not None:
+        if load != named[0] and of_loads[name] is not None:
             raise CommandFailed(ExitCode.USAGE, f"--{name} goes with --{load}, not with --{named[0]}")
-    wishes = Wishes(
+    options = PlanOptions(
         task_seconds=task_ms / 1000,
         row_bytes=bytes_,
         memory_mb=memory,
@@ -77,11 +77,11 @@ def plan(
     )
     soon = _seconds(within, "within")
     if burst is not None:
-        found = plan_burst(burst, soon, wishes)
+        found = plan_burst(burst, soon, options)
     elif per_day is not None:
-        found = plan_steady(per_day, _factor(peak or "1x"), wishes, within=soon)
+        found = plan_steady(per_day, _factor(peak or "1x"), options, within=soon)
     else:
-        found = plan_schedules(schedules or 0, _seconds(every or "1m", "every"), wishes, within=soon)
+        found = plan_schedules(schedules or 0, _seconds(every or "1m", "every"), options, within=soon)
     if output is not Output.TABLE:
         show_document(document(found), output)
         return
@@ -143,7 +143,9 @@ def first_sentence(found: Plan) -> str:
         f"the last one begins {expected.last_start:.0f} s after it is due, and in {CONFIDENCE:.0%} of all cases within "
         f"{timing.last_start:.0f} s"
     )
-    tasks = f"{load.tasks:,} tasks in one bucket, {load.wishes.task_seconds * 1000:g} ms and {load.wishes.row_bytes:,}"
+    tasks = (
+        f"{load.tasks:,} tasks in one bucket, {load.options.task_seconds * 1000:g} ms and {load.options.row_bytes:,}"
+    )
     if found.is_feasible:
         return f"{tasks} bytes each: {begins}. What limits it: {timing.limited_by}."
     return (

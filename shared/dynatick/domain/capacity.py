@@ -52,8 +52,8 @@ class Quotas:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wishes:
-    """What the caller has decided; None: the plan decides."""
+class PlanOptions:
+    """What the caller decides about a plan; None: the plan decides."""
 
     task_seconds: float = 0.2  # that a task takes, waiting for others
     row_bytes: int = 700  # of a task as it is inserted
@@ -69,7 +69,7 @@ class Load:
 
     tasks: int
     within: float  # the last one is to begin so long after they are due
-    wishes: Wishes
+    options: PlanOptions
     table_units: int  # of a task, from its claim to its record; of an occurrence, from its making
     index_units: int  # the same, in its bucket's partition
     inserts: float = 0.0  # a second, into other buckets, at the same time
@@ -84,7 +84,7 @@ class Load:
     @property
     def insert_units(self) -> int:
         """Write units of the table for an insert; the index takes one more."""
-        return units_of(self.wishes.row_bytes)
+        return units_of(self.options.row_bytes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -168,7 +168,7 @@ def process_rate(load: Load, threads: int, memory_mb: int) -> float:
     """Tasks a second of one process."""
     cpu = min(1.0, memory_mb / MB_PER_CPU) / load.cpu_seconds
     calls = CLAIMS_AT_ONCE * BATCH / CALL_SECONDS
-    waiting = threads / (load.wishes.task_seconds + load.cpu_seconds)
+    waiting = threads / (load.options.task_seconds + load.cpu_seconds)
     return min(cpu, calls, waiting)
 
 
@@ -201,7 +201,7 @@ def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> T
     rate = process_rate(load, fleet.threads, fleet.memory_mb)
     in_shard = fullest_shard(load.tasks, fleet.shards)
     alone = in_shard / rate
-    handed_out = min(max(load.wishes.task_seconds, MIN_MEASURED), MAX_MEASURED) + OUTLINE_SECONDS
+    handed_out = min(max(load.options.task_seconds, MIN_MEASURED), MAX_MEASURED) + OUTLINE_SECONDS
     if fleet.workers and alone - handed_out > SOON:  # they get equal parts of the rest, and begin them later
         with_workers = handed_out + (alone - handed_out) / (1 + fleet.workers)
         alone = min(alone, with_workers + START_SECONDS + COLD_START_SECONDS + POLL_SECONDS)

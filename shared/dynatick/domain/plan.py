@@ -14,8 +14,8 @@ from dynatick.domain.capacity import (
     Inserting,
     LimitedBy,
     Load,
+    PlanOptions,
     Timing,
-    Wishes,
     first_claim,
     fullest_partition,
     inserting,
@@ -91,7 +91,7 @@ class Plan:
     @property
     def parameters(self) -> dict[str, str]:
         """The template's parameters."""
-        wishes = self.load.wishes
+        options = self.load.options
         return {
             "ShardCount": str(self.fleet.shards),
             "MaxWorkers": str(self.fleet.workers),
@@ -99,7 +99,7 @@ class Plan:
             "ProcessorMemoryMb": str(self.fleet.memory_mb),
             "WarmThroughput": str(self.fleet.warm if self.fleet.warm > NEW_TABLE_WRITE_UNITS else 0),
             "MaxWriteUnits": str(self.max_write_units),
-            **({"Precision": "second"} if wishes.to_the_second else {}),
+            **({"Precision": "second"} if options.to_the_second else {}),
             **(
                 {"ProcessorTimeoutSeconds": str(self.timeout_seconds)}
                 if self.timeout_seconds != USUAL_TIMEOUT_SECONDS
@@ -111,42 +111,44 @@ class Plan:
 # -- loads -------------------------------------------------------------------------------------------------------------
 
 
-def plan_burst(tasks: int, within: float, wishes: Wishes | None = None) -> Plan:
+def plan_burst(tasks: int, within: float, options: PlanOptions | None = None) -> Plan:
     """A plan for tasks that are due in one bucket and inserted before it; the last one is to begin within
     ``within`` seconds. Raises InvalidInput."""
-    wishes = _checked(wishes or Wishes())
+    options = _checked(options or PlanOptions())
     _check("burst", tasks, 1, 100_000_000, "a number of tasks from 1 to 100,000,000")
     _check("within", within, 5, 86_400, "5s to 1d")
-    return _plan(_tasks_due(tasks, within, wishes), loads=1.0, tasks_kept=tasks)
+    return _plan(_tasks_due(tasks, within, options), loads=1.0, tasks_kept=tasks)
 
 
-def plan_steady(per_day: int, peak: float, wishes: Wishes | None = None, *, within: float = TICK_SECONDS) -> Plan:
+def plan_steady(per_day: int, peak: float, options: PlanOptions | None = None, *, within: float = TICK_SECONDS) -> Plan:
     """A plan for tasks that are inserted and run all day, ``peak`` times the mean at times. Those of a minute begin
     within ``within`` seconds. Raises InvalidInput."""
-    wishes = _checked(wishes or Wishes())
+    options = _checked(options or PlanOptions())
     _check("within", within, 5, TICK_SECONDS, "5s to 60s: the next minute has tasks of its own")
     _check("per-day", per_day, 1, 10_000_000_000, "a number of tasks from 1 to 10,000,000,000")
     _check("peak", peak, 1, 1_000, "how many times the mean the peak is, from 1x to 1000x")
     rate = per_day / 86_400 * peak
     bucket = max(1, math.ceil(rate * TICK_SECONDS))
-    load = replace(_tasks_due(bucket, within, wishes), inserts=rate)
+    load = replace(_tasks_due(bucket, within, options), inserts=rate)
     month = per_day * 365 / 12
     return _plan(load, loads=month / bucket, tasks_kept=per_day * RETENTION_DAYS)
 
 
-def plan_schedules(schedules: int, every: float, wishes: Wishes | None = None, *, within: float = TICK_SECONDS) -> Plan:
+def plan_schedules(
+    schedules: int, every: float, options: PlanOptions | None = None, *, within: float = TICK_SECONDS
+) -> Plan:
     """A plan for schedules that run every ``every`` seconds, spread evenly over the minutes; the runs of a minute begin
     within ``within`` seconds. Raises InvalidInput."""
-    wishes = _checked(wishes or Wishes())
+    options = _checked(options or PlanOptions())
     _check("within", within, 5, TICK_SECONDS, "5s to 60s: the next minute has runs of its own")
     _check("schedules", schedules, 1, 100_000_000, "a number of schedules from 1 to 100,000,000")
     _check("every", every, TICK_SECONDS, 366 * 86_400, "1m to 366d")
     bucket = max(1, math.ceil(schedules * TICK_SECONDS / every))
-    unit = units_of(wishes.row_bytes + ROW_GROWTH)
+    unit = units_of(options.row_bytes + ROW_GROWTH)
     load = Load(
         tasks=bucket,
         within=within,
-        wishes=wishes,
+        options=options,
         table_units=3 * unit,  # the occurrence is made, its schedule is moved, the outcome is recorded
         index_units=3,  # the same three; the schedule's entry in its next bucket is a fourth
         cpu_seconds=CPU_SECONDS_OF_OCCURRENCE,
@@ -161,25 +163,25 @@ def plan_schedules(schedules: int, every: float, wishes: Wishes | None = None, *
     )
 
 
-def _tasks_due(tasks: int, within: float, wishes: Wishes) -> Load:
-    unit = units_of(wishes.row_bytes + ROW_GROWTH)
-    return Load(tasks=tasks, within=within, wishes=wishes, table_units=2 * unit, index_units=1)
+def _tasks_due(tasks: int, within: float, options: PlanOptions) -> Load:
+    unit = units_of(options.row_bytes + ROW_GROWTH)
+    return Load(tasks=tasks, within=within, options=options, table_units=2 * unit, index_units=1)
 
 
-def _checked(wishes: Wishes) -> Wishes:
+def _checked(options: PlanOptions) -> PlanOptions:
     longest = MAX_TIMEOUT_SECONDS - 30
-    _check("task-ms", wishes.task_seconds * 1000, 0, longest * 1000, f"0 to {longest * 1000:,}: a run of Lambda's")
-    _check("bytes", wishes.row_bytes, 1, 380_000, "the size of a row, 1 to 380,000 bytes")
-    if wishes.memory_mb is not None:
-        _check("memory", wishes.memory_mb, MIN_MEMORY_MB, MAX_MEMORY_MB, f"{MIN_MEMORY_MB} to {MAX_MEMORY_MB:,} MB")
-    if wishes.threads is not None:
-        _check("threads", wishes.threads, 1, MAX_THREADS, f"1 to {MAX_THREADS}")
-    _check("concurrent-executions", wishes.quotas.concurrent_executions, 1, 1_000_000, "the account's quota")
+    _check("task-ms", options.task_seconds * 1000, 0, longest * 1000, f"0 to {longest * 1000:,}: a run of Lambda's")
+    _check("bytes", options.row_bytes, 1, 380_000, "the size of a row, 1 to 380,000 bytes")
+    if options.memory_mb is not None:
+        _check("memory", options.memory_mb, MIN_MEMORY_MB, MAX_MEMORY_MB, f"{MIN_MEMORY_MB} to {MAX_MEMORY_MB:,} MB")
+    if options.threads is not None:
+        _check("threads", options.threads, 1, MAX_THREADS, f"1 to {MAX_THREADS}")
+    _check("concurrent-executions", options.quotas.concurrent_executions, 1, 1_000_000, "the account's quota")
     _check(
-        "table-write-units", wishes.quotas.table_write_units, NEW_TABLE_WRITE_UNITS, 10_000_000,
+        "table-write-units", options.quotas.table_write_units, NEW_TABLE_WRITE_UNITS, 10_000_000,
         f"the table's quota a second, at least {NEW_TABLE_WRITE_UNITS:,}",
     )  # fmt: skip
-    return wishes
+    return options
 
 
 def _check(name: str, value: float, minimum: float, maximum: float, expected: str) -> None:
@@ -193,7 +195,7 @@ def _check(name: str, value: float, minimum: float, maximum: float, expected: st
 def _plan(load: Load, *, loads: float, tasks_kept: float, inserted: int | None = None) -> Plan:
     """``loads``: how often the load comes in what is priced."""
     fleet = _fleet(load, loads)
-    quota = load.wishes.quotas
+    quota = load.options.quotas
     worst = timing(load, fleet)
     rate = load.tasks / max(1.0, worst.last_start - worst.first_start)
     table_peak = math.ceil(rate * load.table_units + load.inserts * load.insert_units)
@@ -211,7 +213,7 @@ def _plan(load: Load, *, loads: float, tasks_kept: float, inserted: int | None =
         table_peak=table_peak,
         index_peak=index_peak,
         max_write_units=max_write_units,
-        timeout_seconds=_timeout(load.wishes.task_seconds),
+        timeout_seconds=_timeout(load.options.task_seconds),
         executions=executions,
         quotas=(
             Quota(
@@ -234,7 +236,7 @@ def _executions(load: Load, fleet: Fleet) -> Executions:
     return Executions(
         ticks=fleet.shards,
         workers=fleet.shards * fleet.workers,
-        wake_ups=WAKE_UP_CONCURRENCY if load.wishes.to_the_second else 0,
+        wake_ups=WAKE_UP_CONCURRENCY if load.options.to_the_second else 0,
         stream=fleet.partitions,  # the stream has a shard for each
     )
 
@@ -255,7 +257,7 @@ def _fleet(load: Load, loads: float) -> Fleet:
 
 def _fleets(load: Load) -> Iterator[Fleet]:
     """Those that are worth a comparison."""
-    quota = load.wishes.quotas.table_write_units
+    quota = load.options.quotas.table_write_units
     shards = 1
     while shards <= MAX_SHARDS:
         time = max(1.0, load.target - first_claim(shards))
@@ -271,15 +273,15 @@ def _fleets(load: Load) -> Iterator[Fleet]:
 def _with_processes(load: Load, shards: int, warm: int) -> Fleet:
     """Enough processes for the shards: first by threads, then by workers, within the account's concurrency if that is
     possible."""
-    wishes = load.wishes
+    options = load.options
     fleet = Fleet(
         shards=shards,
         workers=0,
-        threads=wishes.threads or USUAL_THREADS,
-        memory_mb=wishes.memory_mb or USUAL_MEMORY_MB,
+        threads=options.threads or USUAL_THREADS,
+        memory_mb=options.memory_mb or USUAL_MEMORY_MB,
         warm=warm,
     )
-    room = _executions(load, fleet).max_workers(wishes.quotas.concurrent_executions)
+    room = _executions(load, fleet).max_workers(options.quotas.concurrent_executions)
     affordable = min(MAX_WORKERS, room) if load.workers_help else 0
     for highest, workers in (
         *((PREFERRED_THREADS, workers) for workers in range(affordable + 1)),
@@ -289,7 +291,7 @@ def _with_processes(load: Load, shards: int, warm: int) -> Fleet:
         found = _with_threads(load, replace(fleet, workers=workers), highest)
         if found is not None:
             return found
-    return replace(fleet, workers=affordable, threads=wishes.threads or MAX_THREADS)
+    return replace(fleet, workers=affordable, threads=options.threads or MAX_THREADS)
 
 
 def _with_threads(load: Load, fleet: Fleet, highest: int) -> Fleet | None:
@@ -299,7 +301,7 @@ def _with_threads(load: Load, fleet: Fleet, highest: int) -> Fleet | None:
         found = timing(load, replace(fleet, threads=threads), shards_together=0)
         return found.limited_by is not LimitedBy.PROCESSES or found.last_start <= end
 
-    if load.wishes.threads is not None:
+    if load.options.threads is not None:
         return fleet if is_in_time(fleet.threads) else None
     if not is_in_time(highest):
         return None
@@ -316,9 +318,9 @@ def _calm_threads(load: Load, fleet: Fleet) -> int:
     """Returns the usual number of threads, or fewer, so that together they don't ask the table for more than it
     takes."""
     of_table = fleet.warm / load.table_units / fleet.processes  # tasks a second
-    if process_rate(load, USUAL_THREADS, fleet.memory_mb) <= of_table or not load.wishes.task_seconds:
+    if process_rate(load, USUAL_THREADS, fleet.memory_mb) <= of_table or not load.options.task_seconds:
         return USUAL_THREADS
-    return max(1, min(USUAL_THREADS, int(of_table * load.wishes.task_seconds)))
+    return max(1, min(USUAL_THREADS, int(of_table * load.options.task_seconds)))
 
 
 def _timeout(task_seconds: float) -> int:

@@ -61,13 +61,13 @@ def warm_price(fleet: Fleet) -> float:
 def running_price(load: Load, fleet: Fleet) -> float:
     """Returns the price of Lambda for the tasks of one bucket."""
     work = load.tasks / process_rate(load, fleet.threads, fleet.memory_mb)  # seconds of processes
-    running = max(work, fleet.processes * load.wishes.task_seconds) + fleet.processes * (START_SECONDS + POLL_SECONDS)
+    running = max(work, fleet.processes * load.options.task_seconds) + fleet.processes * (START_SECONDS + POLL_SECONDS)
     return running * fleet.memory_mb / 1024 * GB_SECOND + fleet.processes * LAMBDA_REQUEST
 
 
 def prices_of(load: Load, fleet: Fleet, *, loads: float, tasks_kept: float) -> Prices:
     """``loads``: how often the load comes in what is priced. ``tasks_kept``: rows at any time, for RetentionDays."""
-    size = load.wishes.row_bytes + ROW_GROWTH
+    size = load.options.row_bytes + ROW_GROWTH
     if load.workers_help:
         units, reads = load.insert_units + 1 + load.table_units + load.index_units, READ_UNITS_OF_TASK
     else:
@@ -76,6 +76,6 @@ def prices_of(load: Load, fleet: Fleet, *, loads: float, tasks_kept: float) -> P
     return Prices(
         load=loads * (of_tasks + running_price(load, fleet)),
         warm_once=warm_price(fleet),
-        idle_month=idle_month(fleet.shards, to_the_second=load.wishes.to_the_second),
+        idle_month=idle_month(fleet.shards, to_the_second=load.options.to_the_second),
         storage_month=tasks_kept * (size + ENTRY_BYTES) / 1e9 * STORAGE_GB_MONTH,
     )

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
-from dynatick.ui.errors_alike import shape
+from dynatick.ui.error_pattern import error_pattern
 from dynatick.ui.readings import HOUR, Failures, hour_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import trace_of
@@ -66,7 +66,7 @@ def _redrive(request: Request, form: Form) -> Response:
         start=start,
         end=end,
         action=form.get("action"),
-        error=None if wanted is None else lambda error: shape(error) == wanted,
+        error=None if wanted is None else lambda error: error_pattern(error) == wanted,
     )
     job = site.jobs.start("redriven", links.failures(last=form.get("last", "24h")), results)
     return RedirectResponse(links.job(job.id), status_code=303)

@@ -30,7 +30,7 @@ _AHEAD = timedelta(hours=6)  # in which the next tasks are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Coming:
+class UpcomingRun:
     """What runs next: a task, or an occurrence of a schedule."""
 
     at: datetime
@@ -111,21 +111,21 @@ def _in_flight(site: Site, due: Mapping[int, int]) -> int | None:
 def _next(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
-    return site.fragment("next.html", now, coming=_coming(site, now))
+    return site.fragment("next.html", now, coming=_upcoming(site, now))
 
 
-def _coming(site: Site, now: datetime) -> Sequence[Coming]:
+def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
     """The next tasks and occurrences."""
     tasks = islice(site.client.iter_listed(start=now, end=now + _AHEAD), _NEXT)
     found = [
-        Coming(
+        UpcomingRun(
             _at(entry, now), entry.task_id, entry.action, links.task(entry.task_id), False,
         )
         for entry in tasks
         if entry.status == "open"
     ]  # fmt: skip
     found += [
-        Coming(one.occurrence_at, one.schedule_id, one.action, links.schedule(one.schedule_id), True)
+        UpcomingRun(one.occurrence_at, one.schedule_id, one.action, links.schedule(one.schedule_id), True)
         for one in (site.readings.forecast(now.replace(minute=0, second=0, microsecond=0) + 25 * HOUR) or ())[:_NEXT]
     ]
     return sorted(found, key=lambda one: one.at)[:_NEXT]

@@ -15,7 +15,7 @@ from dynatick.domain.distribution import Distribution
 from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
-from dynatick.ui.errors_alike import shape
+from dynatick.ui.error_pattern import error_pattern
 from dynatick.ui.recent import Recent
 
 MINUTE = timedelta(minutes=1)
@@ -35,7 +35,7 @@ class Failures:
     """The failed tasks of one action whose errors are alike."""
 
     action: str
-    error: str  # its shape
+    error: str  # its pattern
     tasks: int
     first: datetime  # when the first of them failed
     last: datetime
@@ -232,7 +232,7 @@ def _reading(entries: Iterable[TaskEntry]) -> Reading:
             at = entry.finished_at or instant_of(minute)
             group = Failures(
                 action=entry.action or _NO_ACTION,
-                error=shape(entry.error or ""),
+                error=error_pattern(entry.error or ""),
                 tasks=1,
                 first=at,
                 last=at,

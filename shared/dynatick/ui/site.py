@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from dynatick.client import TaskClient
-from dynatick.domain.left_words import LEFT_WORDS
+from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.ui import display, links
 from dynatick.ui.chart import KINDS, WORDS, lines, offset
 from dynatick.ui.jobs import Jobs
@@ -107,7 +107,7 @@ class Site:
             "htmx_config": json.dumps(_HTMX),
             "max_shown": display.MAX_SHOWN,
             "kinds": KINDS,
-            "left_words": LEFT_WORDS,
+            "departure_text": DEPARTURE_TEXT,
             "one_day": DAY,
             "one_hour": HOUR,
             "one_minute": MINUTE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynatick.domain.capacity import Wishes
+from dynatick.domain.capacity import PlanOptions
 from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 from dynatick_stack.markdown import Table
 
@@ -23,7 +23,7 @@ def bursts() -> Table:
     rows = []
     for tasks in BURSTS:
         for seconds in TASK_SECONDS:
-            found = plan_burst(tasks, MINUTE, Wishes(task_seconds=seconds))
+            found = plan_burst(tasks, MINUTE, PlanOptions(task_seconds=seconds))
             rows.append(
                 (f"{tasks:,}", f"{seconds:g} s", *_fleet(found), _last_start(found), str(found.timing.limited_by),
                  f"{found.executions.total:,}", f"${found.prices.load:,.2f}", f"${found.prices.warm_once:,.2f}")

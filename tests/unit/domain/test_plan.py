@@ -20,8 +20,8 @@ from dynatick.domain import prices
 from dynatick.domain.capacity import (
     Fleet,
     LimitedBy,
+    PlanOptions,
     Quotas,
-    Wishes,
     first_claim,
     fullest_partition,
     fullest_shard,
@@ -48,7 +48,7 @@ windows = st.sampled_from([15.0, 60.0, 600.0])
 @settings(max_examples=25, deadline=None)
 @given(tasks=task_counts, seconds=task_seconds, within=windows)
 def test_a_feasible_plan_keeps_to_every_limit(tasks: int, seconds: float, within: float) -> None:
-    found = plan_burst(tasks, within, Wishes(task_seconds=seconds))
+    found = plan_burst(tasks, within, PlanOptions(task_seconds=seconds))
     fleet = found.fleet
     assert found.is_feasible == (found.timing.last_start <= within)
     assert found.timing.first_start <= found.timing.last_start
@@ -68,8 +68,8 @@ def test_a_feasible_plan_keeps_to_every_limit(tasks: int, seconds: float, within
 @settings(max_examples=25, deadline=None)
 @given(tasks=task_counts, more=st.integers(0, 1_000_000), seconds=task_seconds)
 def test_more_tasks_never_cost_less(tasks: int, more: int, seconds: float) -> None:
-    wishes = Wishes(task_seconds=seconds)
-    few, many = plan_burst(tasks, 60, wishes), plan_burst(tasks + more, 60, wishes)
+    options = PlanOptions(task_seconds=seconds)
+    few, many = plan_burst(tasks, 60, options), plan_burst(tasks + more, 60, options)
     assert few.inserting.write_units <= many.inserting.write_units
     assert few.prices.load <= many.prices.load + 0.01  # a further process costs a fraction of a cent
     assert few.prices.storage_month <= many.prices.storage_month
@@ -81,7 +81,7 @@ def test_more_tasks_never_cost_less(tasks: int, more: int, seconds: float) -> No
 def test_the_same_fleet_takes_longer_for_more_and_no_worker_makes_it_later(
     tasks: int, more: int, seconds: float, shards: int, workers: int
 ) -> None:
-    load = plan_burst(tasks, 60, Wishes(task_seconds=seconds)).load
+    load = plan_burst(tasks, 60, PlanOptions(task_seconds=seconds)).load
     fleet = Fleet(shards=shards, workers=0, threads=16, memory_mb=1024, warm=10_000)
     # Workers help a shard only if it has enough for them, and it then ends sooner than one with less.
     assert timing(load, fleet).last_start <= timing(replace(load, tasks=tasks + more), fleet).last_start
@@ -106,7 +106,7 @@ def test_ten_million_in_a_minute_are_too_many_for_256_shards() -> None:
     assert not found.is_feasible
     assert found.timing.limited_by is LimitedBy.INDEX
     assert raised(found) == ["write units a second of the table"]
-    of_few_executions = plan_burst(100_000, 60, Wishes(quotas=Quotas(concurrent_executions=10)))
+    of_few_executions = plan_burst(100_000, 60, PlanOptions(quotas=Quotas(concurrent_executions=10)))
     assert raised(of_few_executions) == ["concurrent executions of the account"]
 
 
@@ -120,14 +120,14 @@ def test_a_small_load_wants_what_a_new_stack_has() -> None:
 
 
 def test_a_plan_follows_the_wishes() -> None:
-    fleet = plan_burst(100_000, 60, Wishes(threads=48, memory_mb=300)).fleet
+    fleet = plan_burst(100_000, 60, PlanOptions(threads=48, memory_mb=300)).fleet
     assert (fleet.threads, fleet.memory_mb) == (48, 300)
     # Tasks that wait longer get workers, and those longer than a process a longer one.
-    quick, slow = (plan_burst(100_000, 60, Wishes(task_seconds=seconds)) for seconds in (0.2, 5.0))
+    quick, slow = (plan_burst(100_000, 60, PlanOptions(task_seconds=seconds)) for seconds in (0.2, 5.0))
     assert quick.fleet.workers == 0 < slow.fleet.workers
     assert slow.fleet.processes * slow.fleet.threads >= 100_000 * 5 / 60
-    assert plan_burst(10, 3600, Wishes(task_seconds=300)).parameters["ProcessorTimeoutSeconds"] == "330"
-    tick, second = plan_burst(1_000, 60), plan_burst(1_000, 60, Wishes(to_the_second=True))
+    assert plan_burst(10, 3600, PlanOptions(task_seconds=300)).parameters["ProcessorTimeoutSeconds"] == "330"
+    tick, second = plan_burst(1_000, 60), plan_burst(1_000, 60, PlanOptions(to_the_second=True))
     assert second.parameters["Precision"] == "second"
     assert second.executions.total == tick.executions.total + figures.WAKE_UP_CONCURRENCY
 
@@ -157,20 +157,20 @@ def test_a_hundred_thousand_schedules_each_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "wishes"),
+    ("name", "options"),
     [
-        ("task-ms", Wishes(task_seconds=-1)),
-        ("task-ms", Wishes(task_seconds=871)),
-        ("bytes", Wishes(row_bytes=0)),
-        ("bytes", Wishes(row_bytes=400_001)),
-        ("memory", Wishes(memory_mb=128)),
-        ("threads", Wishes(threads=257)),
-        ("concurrent-executions", Wishes(quotas=Quotas(concurrent_executions=0))),
-        ("table-write-units", Wishes(quotas=Quotas(table_write_units=3_999))),
+        ("task-ms", PlanOptions(task_seconds=-1)),
+        ("task-ms", PlanOptions(task_seconds=871)),
+        ("bytes", PlanOptions(row_bytes=0)),
+        ("bytes", PlanOptions(row_bytes=400_001)),
+        ("memory", PlanOptions(memory_mb=128)),
+        ("threads", PlanOptions(threads=257)),
+        ("concurrent-executions", PlanOptions(quotas=Quotas(concurrent_executions=0))),
+        ("table-write-units", PlanOptions(quotas=Quotas(table_write_units=3_999))),
     ],
 )
-def test_no_plan_is_made_for_a_wish_or_a_load_out_of_bounds(name: str, wishes: Wishes) -> None:
-    assert refusal(plan_burst, 10, 60, wishes)[0] == name
+def test_no_plan_is_made_for_a_wish_or_a_load_out_of_bounds(name: str, options: PlanOptions) -> None:
+    assert refusal(plan_burst, 10, 60, options)[0] == name
     assert (refusal(plan_burst, 0, 60)[0], refusal(plan_burst, 10, 1)[0]) == ("burst", "within")
     assert (refusal(plan_steady, 0, 1)[0], refusal(plan_steady, 10, 0.5)[0]) == ("per-day", "peak")
     assert (refusal(plan_schedules, 0, 60)[0], refusal(plan_schedules, 10, 59)[0]) == ("schedules", "every")
@@ -253,4 +253,4 @@ def test_the_measured_figures_are_those_of_the_benchmark() -> None:
 def test_units_are_begun_kilobytes() -> None:
     assert [units_of(size) for size in (0, 1, 1024, 1025, 2048, 2049)] == [1, 1, 1, 2, 2, 3]
     # The row grows while it runs: one of a KB takes two units from its claim on.
-    assert plan_burst(1, 60, Wishes(row_bytes=1000)).load.table_units == 4
+    assert plan_burst(1, 60, PlanOptions(row_bytes=1000)).load.table_units == 4

@@ -12,7 +12,7 @@ from tests.builders import NOON
 from dynatick.ui import links
 from dynatick.ui.chart import KINDS, Bar, height_of, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
-from dynatick.ui.errors_alike import shape
+from dynatick.ui.error_pattern import error_pattern
 from dynatick.ui.recent import Recent
 
 
@@ -61,12 +61,12 @@ def test_a_bar_has_a_name_and_leads_to_its_tasks() -> None:
     ],
 )
 def test_errors_that_name_single_things_are_alike_and_so_is_their_shape(first: str, second: str) -> None:
-    assert shape(first) == shape(second) == shape(shape(first))
+    assert error_pattern(first) == error_pattern(second) == error_pattern(error_pattern(first))
 
 
 @pytest.mark.parametrize(("first", "second"), [("answered 503", "answered 404"), ("ValueError: a", "TypeError: a")])
 def test_other_errors_are_not(first: str, second: str) -> None:
-    assert shape(first) != shape(second)
+    assert error_pattern(first) != error_pattern(second)
 
 
 @pytest.mark.parametrize(

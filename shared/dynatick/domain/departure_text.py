@@ -1,10 +1,10 @@
-"""How tasks have left a bucket, in words."""
+"""The text for each way in which tasks leave a bucket."""
 
 from typing import Final
 
 from dynatick.domain import attributes as attr
 
-LEFT_WORDS: Final = {
+DEPARTURE_TEXT: Final = {
     attr.RETRIED: "to be retried",
     attr.RESCHEDULED: "for a further turn",
     attr.DEFERRED: "failed, and waiting for the dead-letter queue",
