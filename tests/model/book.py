@@ -79,7 +79,7 @@ class Book:
             self._hear_expiry(old)
         elif kind == "hand":
             self._hear_hand(old, new)
-        elif new is None and order.wish == "delete":
+        elif new is None and order.operation == "delete":
             self._hear_hand(old, new)
             order.effects += 1
         elif new is None:
@@ -188,7 +188,7 @@ class Book:
         self.occurrences[schedule.number, life.task_id] = life
         if not life.task_id.endswith("#now"):
             schedule.schedule.hear_occurrence(by, now, due, life, self.look_up(schedule.task_id))
-        elif not by_wish or by.order.wish != "run":
+        elif not by_wish or by.order.operation != "run":
             self.say(f"{life.task_id}: {by.kind} makes it")
         if not by_wish:  # it begins as claimed
             self._hear_claim(by, {**new, "status": "scheduled"}, new)
@@ -237,21 +237,21 @@ class Book:
             self.say(f"{name}: {kind} changed it after its end")
 
     def _hear_client(self, order: Order, old: Row, new: Row) -> None:
-        life, wish = self.life_of(old), order.wish
+        life, operation = self.life_of(old), order.operation
         life.asked = None
         if life.meant == FAIL:  # it has another time now, which can be understood
             life.meant = END
-        if wish == "reschedule":
+        if operation == "reschedule":
             life.not_before = life.due = order.not_before
-        elif wish in ("redrive", "run_now"):
+        elif operation in ("redrive", "run_now"):
             life.not_before = -math.inf
             if is_terminal(old) and number(new["run"]) <= number(old.get("run")):
                 self.say(f"{life.task_id}: run {new['run']} again")
             if is_terminal(old) and new.get("attempt", 0) != 0:
                 self.say(f"{life.task_id}: a new run begins at attempt {new['attempt']}")
-        elif wish == "cancel" and state_of(new) != "cancelled":
+        elif operation == "cancel" and state_of(new) != "cancelled":
             self.say(f"{life.task_id}: {state_of(new)} by a cancel")
-        elif wish == "dry run":
+        elif operation == "dry run":
             self.say(f"{life.task_id}: {state_of(new)} by a dry run")
 
     def _hear_engine(self, by: Actor, old: Row, new: Row) -> None:

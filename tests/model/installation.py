@@ -19,7 +19,7 @@ from tests.model.lives import MARGIN, Life
 from tests.model.post import Post
 from tests.model.seam import QUIET, Actor, Order, Plan, Seam
 from tests.model.simulation import Simulation
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 from tests.model.stream import Stream
 from tests.model.table import Table
 
@@ -48,7 +48,7 @@ class NotLogged(Exception):
 
 
 @dataclass(frozen=True, repr=False)
-class Tick(Brief):
+class Tick(ShortRepr):
     """The course of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
 
     events: int = 1
@@ -133,8 +133,8 @@ class Installation:
 
     def ask(self, order: Order, do: Callable[[TaskClient], object], *, plan: Plan = QUIET, client: int = 0) -> Order:
         """A client does something, with its own process."""
-        kind = "doctor" if order.wish == "doctor" else "client"
-        actor = Actor(self.simulation, f"client, {order.wish}", kind=kind, plan=plan, order=order)
+        kind = "doctor" if order.operation == "doctor" else "client"
+        actor = Actor(self.simulation, f"client, {order.operation}", kind=kind, plan=plan, order=order)
 
         def work() -> None:
             try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tests.model.seam import Actor, Seam
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 
 from dynatick.actions.wake_up_queue import MAX_DELAY_SECONDS
 from dynatick.engine.ports import ENVELOPE
@@ -17,7 +17,7 @@ from dynatick.wiring import WAKE_UP_LEAD
 
 
 @dataclass(frozen=True, repr=False)
-class Mail(Brief):
+class Mail(ShortRepr):
     """How the queue is at present. ``seed`` 0: every message comes once, in time."""
 
     seed: int = 0

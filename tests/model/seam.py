@@ -14,7 +14,7 @@ from typing import NoReturn, TypeVar
 
 from tests.model.lives import Life
 from tests.model.simulation import Killed, Process, Simulation
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 from tests.model.table import Table
 
 from dynatick.domain.buckets import Bucket
@@ -40,7 +40,7 @@ UNKNOWN = Unknown("no answer")
 
 
 @dataclass(frozen=True, repr=False)
-class Fault(Brief):
+class Fault(ShortRepr):
     """What goes wrong at a process's nth call (from 1), and at those after it."""
 
     call: int
@@ -50,7 +50,7 @@ class Fault(Brief):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Brief):
+class Plan(ShortRepr):
     """The course of a process. ``seed`` 0: every call takes the same time."""
 
     seed: int = 0
@@ -68,7 +68,7 @@ QUIET = Plan()
 class Order:
     """What a client was asked to do, and what came of it."""
 
-    wish: str
+    operation: str
     lives: dict[str, Life] = field(default_factory=dict)  # of the rows it is to create, by id
     not_before: float = -math.inf  # what it asks for, as seconds of the simulation
     effects: int = 0

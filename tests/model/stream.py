@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.model.simulation import Simulation
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 from tests.model.table import Effect
 from tests.sandbox.stream import matches, patterns
 
@@ -25,7 +25,7 @@ FILTER = patterns()
 
 
 @dataclass(frozen=True, repr=False)
-class Mode(Brief):
+class Mode(ShortRepr):
     """How the stream is at present."""
 
     seed: int = 0

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from tests.model.ending import come_to_an_end
 from tests.model.installation import INDEX_LAG, Installation, Tick
+from tests.model.lives import Life
 from tests.model.post import Mail
 from tests.model.seam import FAULTS, QUIET, Fault, Order, Plan
 from tests.model.standins import inside
-from tests.model.steps import Step, first_step, step
+from tests.model.steps import Step, chosen, step
 from tests.model.stream import Mode
 
 from dynatick.domain.buckets import minute_of
@@ -23,6 +24,7 @@ from dynatick.errors import DynatickError, InvalidInput, StoreError, TaskExists,
 Fresh = tuple[Store, Callable[[Any], None], Callable[[], None]]
 """A fresh store, what put-item does to it, and what to do when it is over."""
 
+NO_MAIL = Mail()
 POLICIES = (
     None,
     {"maximumRetryAttempts": 0},
@@ -30,60 +32,55 @@ POLICIES = (
     {"maximumRetryAttempts": 2, "minBackoffSeconds": 60, "maxBackoffSeconds": 120},
 )
 
+IDS = st.runner().flatmap(lambda machine: st.sampled_from(machine.ids))
 seeds = st.just(0) | st.integers(1, 9999)
-faults = st.builds(
+faults = chosen(
     Fault,
     call=st.integers(1, 15) | st.integers(1, 60),
-    kind=st.sampled_from(FAULTS),
-    seconds=st.sampled_from((3.0, 10.0, 50.0, 100.0)),
-    calls=st.sampled_from((1, 1, 2, 6)),
+    kind=FAULTS,
+    seconds=(3.0, 10.0, 50.0, 100.0),
+    calls=(1, 1, 2, 6),
 )
-plans = st.just(QUIET) | st.builds(
+plans = st.just(QUIET) | chosen(
     Plan,
     seed=seeds,
     faults=st.lists(faults, max_size=3).map(tuple),
-    skew=st.sampled_from((0.0, 2.0, -2.0)),
-    life=st.sampled_from((120.0, 20.0, 6.0)),
-    unlogged=st.sampled_from((False,) * 5 + (True,)),
-    cold=st.sampled_from((False, False, True)),
+    skew=(0.0, 2.0, -2.0),
+    life=(120.0, 20.0, 6.0),
+    unlogged=(False,) * 5 + (True,),
+    cold=(False, False, True),
 )
-scripts = st.lists(
-    st.sampled_from(("ok", "error", "permanent", "slow", "long", "hang", "poison")), min_size=1, max_size=4
-).map(tuple)
-ticks = st.builds(
-    Tick,
-    events=st.sampled_from((1, 1, 1, 0, 2)),
-    late=st.sampled_from((0.3, 0.3, 3.0, 40.0, 130.0)),
-    plans=st.lists(plans, max_size=3).map(tuple),
+ticks = chosen(
+    Tick, events=(1, 1, 1, 0, 2), late=(0.3, 0.3, 3.0, 40.0, 130.0), plans=st.lists(plans, max_size=3).map(tuple)
 )
-modes = st.builds(
+lags = (INDEX_LAG, 0.0, 1.0, 4 * INDEX_LAG)
+modes = chosen(
     Mode,
     seed=seeds,
-    delay=st.sampled_from((0.2, 3.0, 200.0)),
-    batch=st.sampled_from((1, 3, 10)),
-    again=st.sampled_from((0.0, 0.3)),
-    held=st.sampled_from((False, False, True)),
+    delay=(0.2, 3.0, 200.0),
+    batch=(1, 3, 10),
+    again=(0.0, 0.3),
+    held=(False, False, True),
     mixed=st.booleans(),
 )
-
-workers = st.sampled_from((0, 0, 1, 3))
-mails = st.just(Mail()) | st.builds(
+mails = st.just(Mail()) | chosen(
     Mail,
     seed=st.integers(1, 9999),
-    lost=st.sampled_from((0.0, 0.3, 1.0)),
-    again=st.sampled_from((0.0, 0.5)),
-    early=st.sampled_from((0.0, 3.0, 90.0)),
-    late=st.sampled_from((0.0, 3.0, 200.0)),
+    lost=(0.0, 0.3, 1.0),
+    again=(0.0, 0.5),
+    early=(0.0, 3.0, 90.0),
+    late=(0.0, 3.0, 200.0),
 )
-lags = st.sampled_from((INDEX_LAG, 0.0, 1.0, 4 * INDEX_LAG))
-polls = st.sampled_from((0.0,) * 6 + (2.0,))
-grids = st.tuples(st.sampled_from((1, 1, 2, 5, 60)), st.sampled_from((1, 2, 3)))
+workers = (0, 0, 1, 3)
 
 
 class Surroundings(RuleBasedStateMachine):
-    """The rules that concern no task in particular, over the store that ``table`` gives."""
+    """The rules for tasks and for schedules alike, over the store that ``table`` gives."""
 
     of: ClassVar[str]  # what else may happen
+    ids: ClassVar[Sequence[str]]
+    pauses: ClassVar[Sequence[float]] = (0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0, 10_000.0)
+    tick_minutes: ClassVar[Sequence[int]] = (1, 1, 2, 5, 60)
 
     @staticmethod
     def table() -> Fresh:
@@ -104,12 +101,12 @@ class Surroundings(RuleBasedStateMachine):
     def tick(self, ticks: list[Tick]) -> None:
         self.model.ticks(ticks)
 
-    @step(tick=ticks, ago=st.sampled_from((0, 0, 1, 45)))
+    @step(tick=ticks, ago=(0, 0, 1, 45))
     def tick_again(self, tick: Tick, ago: int) -> None:
         """The tick of this minute or of an earlier one, now: once more, or by hand, or very late."""
         self.model.fire(minute_of(self.model.simulation.instant) - ago, tick)
 
-    @step(seconds=st.sampled_from((0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0, 10_000.0)))
+    @step(seconds=st.runner().flatmap(lambda machine: st.sampled_from(machine.pauses)))
     def time_passes(self, seconds: float) -> None:
         self.model.pass_time(seconds)
 
@@ -117,8 +114,16 @@ class Surroundings(RuleBasedStateMachine):
     def rest(self) -> None:
         self.model.rest()
 
-    @first_step(
-        mode=modes, lag=lags, seed=seeds, grid=grids, poll=polls, precise=st.booleans(), mail=mails, workers=workers
+    @step(
+        first=True,
+        mode=modes,
+        lag=lags,
+        seed=seeds,
+        grid=st.tuples(st.sampled_from((1, 1, 2, 5, 60)), st.sampled_from((1, 2, 3))),
+        poll=(0.0,) * 6 + (2.0,),
+        precise=st.booleans(),
+        mail=mails,
+        workers=workers,
     )
     def begin(
         self,
@@ -127,24 +132,23 @@ class Surroundings(RuleBasedStateMachine):
         seed: int,
         grid: tuple[int, int],
         poll: float = 0.0,
-        precise: bool = False,
-        mail: Mail = Mail(),  # noqa: B008
-        workers: int = 0,
+        mail: Mail = NO_MAIL,
+        **more: Any,
     ) -> None:
         """``poll``: seconds that a page takes, for good. With slow ones a gap of hours, which the simulation has time
         for, shows what fast ones do to one of weeks: polling takes longer than a lease, or than from tick to tick."""
         self.model.seam.poll_seconds = poll
-        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1], precise=precise, workers=workers)
+        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1], **more)
         self.model.book.shortest_interval = grid[0]
-        self._surround(mode, lag, seed, mail)
+        self.surround(mode, lag, seed, mail)
 
     @step(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans(), mail=mails)
-    def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool, mail: Mail = Mail()) -> None:  # noqa: B008
+    def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool, mail: Mail = NO_MAIL) -> None:
         """How stream, index and queues are from now on."""
-        self._surround(mode, lag, seed, mail)
+        self.surround(mode, lag, seed, mail)
         self.model.letters_refused = letters_refused
 
-    def _surround(self, mode: Mode, lag: float, seed: int, mail: Mail) -> None:
+    def surround(self, mode: Mode, lag: float, seed: int, mail: Mail) -> None:
         self.model.stream.set(mode)
         self.model.post.set(mail)
         self.model.table.lag = lag
@@ -155,7 +159,11 @@ class Surroundings(RuleBasedStateMachine):
         """The course of the processes that start next, schedulers included."""
         self.model.plan(plans)
 
-    @step(grid=grids)
+    @step(
+        grid=st.runner().flatmap(
+            lambda machine: st.tuples(st.sampled_from(machine.tick_minutes), st.sampled_from((1, 2, 3)))
+        )
+    )
     def reconfigure(self, grid: tuple[int, int]) -> None:
         """A redeployment with another tick interval and number of shards."""
         self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
@@ -181,13 +189,36 @@ class Surroundings(RuleBasedStateMachine):
 
     @step(repair=st.booleans(), plan=plans)
     def doctor(self, repair: bool, plan: Plan) -> None:
-        order = Order("doctor", may_write=repair)
-        self._ask(order, lambda c: self.model.examine(c, repair=repair), plan, 0)
+        self._ask(Order("doctor", may_write=repair), lambda c: self.model.examine(c, repair=repair), plan)
+
+    @step(task_id=IDS)
+    def delete(self, task_id: str) -> None:
+        """delete-item, by hand."""
+        self.model.table.delete(self.model.hand, task_id)
+
+    @step(task_id=IDS)
+    def lose_record(self, task_id: str) -> None:
+        row = self.model.table.get(task_id)
+        if self.model.stream.drop(task_id) and row is not None:
+            self.model.book.life_of(row).unseen = True
+
+    def _life(self, task_id: str, script: tuple[str, ...], policy: Any, **known: Any) -> Life:
+        return self.model.book.enter(
+            task_id,
+            script=script,
+            maximum=(policy or {}).get("maximumRetryAttempts", 3) + 1,
+            backoff=(policy or {}).get("minBackoffSeconds", 5),
+            **known,
+        )
+
+    def _ask(self, order: Order, do: Callable[[Any], object], plan: Plan, client: int = 0) -> None:
+        self._orders.append(self.model.ask(order, do, plan=plan, client=client))
+        order.faultless = not plan.faults and plan.life > 100
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant()
-    def nothing_is_wrong(self) -> None:
+    def no_violation(self) -> None:
         book = self.model.book
         for order in [order for order in self._orders if order.answer is not None]:
             self._orders.remove(order)
@@ -202,7 +233,7 @@ class Surroundings(RuleBasedStateMachine):
     def _check_answer(self, order: Order) -> None:
         match order.answer:
             case TransitionRefused() | TaskNotFound() | TaskExists() if order.effects and order.faultless:
-                self.model.book.say(f"{order.wish}: refused ({order.answer}), and it took effect")
+                self.model.book.say(f"{order.operation}: refused ({order.answer}), and it took effect")
             case InvalidInput(field="taskDateTime", value=str(value)) if value.startswith("#"):
                 pass  # a shard that is not in use: the interface is right
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
@@ -210,10 +241,10 @@ class Surroundings(RuleBasedStateMachine):
             case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists():
                 pass
             case DynatickError() as error:
-                self.model.book.say(f"{order.wish}: {error!r}")
+                self.model.book.say(f"{order.operation}: {error!r}")
             case _:
-                if order.wish == "insert" and not order.effects:
-                    self.model.book.say(f"{order.wish}: said to be done, and was not")
+                if order.operation == "insert" and not order.effects:
+                    self.model.book.say(f"{order.operation}: said to be done, and was not")
 
     def _come_to_an_end(self) -> None:
         come_to_an_end(self.model)
@@ -226,7 +257,3 @@ class Surroundings(RuleBasedStateMachine):
         finally:
             self._inside.__exit__(None, None, None)
             self._drop_table()
-
-    def _ask(self, order: Order, do: Callable[[Any], object], plan: Plan, client: int) -> None:
-        self._orders.append(self.model.ask(order, do, plan=plan, client=client))
-        order.faultless = not plan.faults and plan.life > 100
