@@ -36,8 +36,8 @@ class Book:
     lives: list[Life] = field(default_factory=list)
     claims: dict[str, Claim] = field(default_factory=dict)  # by token
     executions: dict[str, Execution] = field(default_factory=dict)  # by token
-    letters: list[tuple[int, DeadLetter]] = field(default_factory=list)
-    refused: set[int] = field(default_factory=set)  # lives of which no letter was taken
+    letters: set[int] = field(default_factory=set)  # lives of which the dead-letter queue took a message
+    refused: set[int] = field(default_factory=set)  # those of which it refused one
     wrong: list[str] = field(default_factory=list)
     longest_interval: int = 1
     shortest_interval: int = 1
@@ -88,7 +88,7 @@ class Book:
             order.effects += 1
             if old is None:
                 self._hear_birth(kind, order, new)
-                diary.put(new)
+                diary.policies(new)
             if diary.life is not self.life_of(old or new):
                 self.say(f"{effect.task_id}: one life became another")
             if new.get("outcome") == "failed":
@@ -156,17 +156,12 @@ class Book:
     def _hear_hand(self, old: Row | None, new: Row | None) -> None:
         now = self.simulation.now
         if new is not None:
-            life = self.life_of(new)
-            life.began = True
-            if (
-                life.schedule is not None
-                and life.schedule.life is life
-                and old is not None
-                and old["life"] == new["life"]
-            ):
-                life.schedule.edit(now, old, new)
-            elif life.schedule is not None and life.schedule.life is life:
-                life.schedule.put(new)
+            self.life_of(new).began = True
+            if (diary := self._schedule_of(new)) is not None:
+                if old is not None and old["life"] == new["life"]:
+                    diary.edit(now, old, new)
+                else:
+                    diary.policies(new)
         if old is not None and (new is None or new.get("life") != old.get("life")):
             life = self.life_of(old)
             life.gone = True
@@ -316,14 +311,9 @@ class Book:
         elif after == "scheduled":
             if result != "error" or attempt >= life.maximum:
                 self.say(f"{life.task_id}: a retry after attempt {attempt}, whose result is {result}")
-            bucket = Bucket.canonical(new.get("taskDateTime"))
-            due = _due(new)
-            if (
-                ran is None
-                or bucket is None
-                or due is None
-                or self.seconds(min(due, bucket.instant)) < ran.ended_at + life.backoff / 2 - MARGIN
-            ):
+            bucket, due = Bucket.canonical(new.get("taskDateTime")), _due(new)
+            at = -math.inf if bucket is None or due is None else self.seconds(min(due, bucket.instant))
+            if ran is None or at < ran.ended_at + life.backoff / 2 - MARGIN:
                 self.say(f"{life.task_id}: a retry at {due} or in {bucket}, too early")
         elif after == "failed":
             # A success that its process did not live to record counts as an attempt, as any other.
@@ -342,7 +332,7 @@ class Book:
                 claim.released = True
 
     def _check_letter(self, life: Life) -> None:
-        if not any(number == life.number for number, _ in self.letters):
+        if life.number not in self.letters:
             self.say(f"{life.task_id}: failed, and no dead letter tells of it")
 
     def _check_time(self, old: Row, new: Row) -> None:
@@ -372,11 +362,8 @@ class Book:
 
     def begin(self, task: Task, context: ActionContext, process: Actor, row: Row | None) -> Execution:
         """An action begins. ``row``: the task's, as it is in the table now."""
-        life, token, name = (
-            self._life(task.attributes["life"], task.task_id, task.schedule_id),
-            str(task.lease),
-            task.task_id,
-        )
+        life = self._life(task.attributes["life"], task.task_id, task.schedule_id)
+        token, name = str(task.lease), task.task_id
         ran = Execution(life, context.run, context.attempt, token, context.idempotency_key, process)
         claim = self.claims.get(token)
         if claim is None or claim.life is not life or claim.process is not process or claim.released:
@@ -411,11 +398,8 @@ class Book:
     def end(self, ran: Execution, result: str) -> None:
         ran.result, ran.ended_at = result, self.simulation.now
 
-    def take_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self.letters += [(self.life_of(letter.row).number, letter) for letter in letters]
-
-    def refuse_letters(self, letters: Sequence[DeadLetter]) -> None:
-        self.refused |= {self.life_of(letter.row).number for letter in letters}
+    def take_letters(self, letters: Sequence[DeadLetter], *, refused: bool) -> None:
+        (self.refused if refused else self.letters).update(self.life_of(letter.row).number for letter in letters)
 
     def runs_of(self, life: Life, run: int) -> Mapping[int, Execution]:
         return {e.attempt: e for e in self.executions.values() if e.life is life and e.run == run}

@@ -7,9 +7,9 @@ so of runs in between nothing certain is known, and of those within what two clo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from tests.model.lives import MARGIN, Life, number
 from tests.model.seam import Actor
@@ -19,6 +19,9 @@ from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row
+
+if TYPE_CHECKING:
+    from tests.model.book import Book
 
 Said = tuple[object, ...]
 _ALL, _LATEST, _NONE = "all", "latest", "none"
@@ -52,10 +55,7 @@ class Diary:
     """Of one schedule: one life of its row."""
 
     life: Life
-    seconds: Callable[[datetime], float]
-    say: Callable[[str], None]
-    tick_minutes: Callable[[], tuple[int, int]]  # the shortest and the longest interval so far
-    look_up: Callable[[str], Row | None]
+    book: Book
     eras: list[Era] = field(default_factory=list)
     made: dict[float, Life] = field(default_factory=dict)  # by nominal instant
     by_ticks: list[float] = field(default_factory=list)  # of these, those that no client asked for
@@ -82,15 +82,12 @@ class Diary:
 
     def instant(self, row: Row | None, name: str) -> float | None:
         value = None if row is None else row.get(name)
-        return None if value is None else self.seconds(parse_instant(value, name))
+        return None if value is None else self.book.seconds(parse_instant(value, name))
 
     def wrong(self, problem: str) -> None:
-        self.say(f"{self.life.task_id}: {problem}")
+        self.book.say(f"{self.life.task_id}: {problem}")
 
     # -- its row -------------------------------------------------------------------------------------------------------
-
-    def put(self, row: Row) -> None:
-        self.policies(row)
 
     def policies(self, row: Row) -> None:
         self.catch_up.add(str(row.get("catchUp", _LATEST)))
@@ -172,7 +169,7 @@ class Diary:
         noted = added(old.get("missed"), new.get("missed"))
         counted = 0
         for entry in noted:
-            first, last = (self.seconds(parse_instant(entry[name], name)) for name in ("from", "until"))
+            first, last = (self.book.seconds(parse_instant(entry[name], name)) for name in ("from", "until"))
             reason, runs = str(entry["reason"]), number(entry["occurrences"])
             counted += runs if reason != "paused" else 0
             counts = reason not in ("paused", "overlap") or (reason == "overlap" and self.expected is not None)
@@ -204,7 +201,6 @@ class Diary:
             self.wrong(f"the runs of {sorted(clash)} are said to be left out by a pause")
 
     def _check_missed(self, by: Actor, now: float, run: float, reason: str) -> None:
-        shortest, _ = self.tick_minutes()
         if run in self.missed:
             self.wrong(f"the run of {run:.0f} is missed again ({reason})")
         if reason == "outage":
@@ -212,12 +208,12 @@ class Diary:
                 self.wrong(f"the run of {run:.0f} is left out, and all are to be made up")
             if self.catch_up == {_LATEST} and not self.due(run, now + MARGIN, perhaps=True):
                 self.wrong(f"the run of {run:.0f} is left out, and it is the latest")
-            if run > now - 60 * shortest + MARGIN:
+            if run > now - 60 * self.book.shortest_interval + MARGIN:
                 self.wrong(f"the run of {run:.0f} is left out as late, {now - run:.0f} s after its time")
         elif reason == "overlap":
             if self.overlap == {_ALLOW}:
                 self.wrong(f"the run of {run:.0f} is left out for another, and they may overlap")
-            if not any(life.was_open_after(by.began) for life in self.made.values()):
+            if not any(life.ended_at > by.began for life in self.made.values()):
                 self.wrong(f"the run of {run:.0f} is left out for another, and there is none")
         else:
             self.wrong(f"the run of {run:.0f} is left out: {reason}")
@@ -232,7 +228,7 @@ class Diary:
     # -- what is overdue ---------------------------------------------------------------------------------------------
 
     def hear_overdue(self, one: Overdue, now: float) -> None:
-        first, last = self.seconds(one.first), self.seconds(one.last)
+        first, last = self.book.seconds(one.first), self.book.seconds(one.last)
         if one.reason.startswith("missed"):
             self.reported_missed.add((first, last))
             return
@@ -240,7 +236,7 @@ class Diary:
         life = self.made.get(first)
         if life is None or self.expected is None or one.reason.startswith("not awaited"):
             return  # it may be of another life of this id
-        row = None if life.gone else self.look_up(life.task_id)
+        row = None if life.gone else self.book.look_up(life.task_id)
         if now < first + self.expected - MARGIN:
             self.wrong(
                 f"the run of {first:.0f} is said to be overdue ({one.reason}) {now - first:.0f} s after its time"
@@ -270,7 +266,7 @@ class Diary:
     def _is_excused(self, run: float) -> bool:
         """Whether it has completed in time, or a person has called it off or run it again."""
         life = self.made.get(run)
-        row = None if life is None or life.gone else self.look_up(life.task_id)
+        row = None if life is None or life.gone else self.book.look_up(life.task_id)
         if row is None or row.get("outcome") == "cancelled" or number(row.get("run"), 1) > 1:
             return True
         finished = self.instant(row, "finishedAt")
@@ -319,9 +315,8 @@ class Diary:
         """Late runs are made as ``catchUp`` says. ``by`` has closed its buckets through some tick or a later one."""
         if _ALL in self.catch_up or run == self.instant(schedule, "bufferedOccurrenceAt") or not by.closed_at:
             return
-        _, longest = self.tick_minutes()
-        closed = min(by.closed_at.values())
-        closed -= self.window
+        longest = self.book.longest_interval
+        closed = min(by.closed_at.values()) - self.window
         if run > closed - 60 * 2 * longest:
             return
         if self.catch_up == {_NONE}:

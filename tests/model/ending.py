@@ -51,7 +51,9 @@ def come_to_an_end(model: Installation) -> None:
     book = model.book
     _calm(model)
     _serve(model)
-    _check_served(model)
+    for row in model.open_rows():
+        if not book.life_of(row).unseen:
+            book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
     _see_all(model)
     _reconcile(model)
     _serve(model)
@@ -65,13 +67,6 @@ def come_to_an_end(model: Installation) -> None:
     for life in book.lives:
         if life.began and life.schedule is None:
             _check_life(model, life, rows.get(life.number))
-
-
-def _check_served(model: Installation) -> None:
-    book = model.book
-    for row in model.open_rows():
-        if not book.life_of(row).unseen:
-            book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
 
 
 def _see_all(model: Installation) -> None:

@@ -90,10 +90,9 @@ class Installation:
 
     def _rules(self, grid: Grid) -> Rules:
         precise = self.precise and grid.tick_minutes <= LONGEST_PRECISE
-        precision = Precision.SECOND if precise else Precision.TICK
         return Rules(
             grid=grid,
-            precision=precision,
+            precision=Precision.SECOND if precise else Precision.TICK,
             index_lag=timedelta(seconds=INDEX_LAG),
             threads=THREADS,
             max_workers=self.workers,
@@ -331,11 +330,8 @@ class Installation:
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
         def take(by: object) -> Sequence[bool]:
-            if self.letters_refused:
-                self.book.refuse_letters(letters)
-                return nothing
-            self.book.take_letters(letters)
-            return [True] * len(letters)
+            self.book.take_letters(letters, refused=self.letters_refused)
+            return [not self.letters_refused] * len(letters)
 
         nothing = [False] * len(letters)
         return self.seam.call(take, lambda: nothing, lambda _: nothing)

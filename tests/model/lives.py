@@ -49,9 +49,6 @@ class Life:
     def first(self) -> Life:
         return self.original or self
 
-    def was_open_after(self, moment: float) -> bool:
-        return self.ended_at > moment
-
     def is_open_since(self, moment: float) -> bool:
         """Whether it was open all that time, and is."""
         return self.ended_at == math.inf and self.open_since < moment and not self.gone

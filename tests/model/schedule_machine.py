@@ -114,10 +114,8 @@ class ScheduleMachine(Surroundings):
         self._ask(order, lambda c: c.schedules.insert(task_id, row.expression, **options), plan)
 
     def _schedule(self, task_id: str, script: tuple[str, ...], policy: Any) -> Life:
-        book, life = self.model.book, self._life(task_id, script, policy)
-        life.schedule = Diary(
-            life, book.seconds, book.say, lambda: (book.shortest_interval, book.longest_interval), book.look_up
-        )
+        life = self._life(task_id, script, policy)
+        life.schedule = Diary(life, self.model.book)
         return life
 
     # -- changes -------------------------------------------------------------------------------------------------------

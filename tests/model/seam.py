@@ -148,7 +148,7 @@ class Seam:
         self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
     ) -> Mapping[str, Row]:
         ids = list(dict.fromkeys(task_ids))
-        return self._read(lambda: self.table.rows(ids, only))
+        return self._read(lambda: self.table.inner.get_many(ids, only=only))
 
     def query_bucket(
         self,
@@ -172,7 +172,9 @@ class Seam:
     def scan(
         self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
     ) -> ScanPage:
-        return self._read(lambda: self.table.scan(after=after, open_only=open_only, segment=segment, segments=segments))
+        return self._read(
+            lambda: self.table.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)
+        )
 
     def create(self, row: Row) -> bool:
         return self.call(lambda by: self.table.create(by, row), _no_answer, lambda _: _no_answer())

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self
 
 from tests.model.simulation import Killed, Simulation, Strand
@@ -118,9 +118,7 @@ class SimPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.shutdown(wait=not isinstance(error, Killed))
 
     def _begin(self) -> None:
@@ -157,9 +155,7 @@ class SimCondition:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
 
     def wait(self, timeout: float | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,10 +17,10 @@ from tests.model.simulation import Simulation
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Entry, Page, ScanPage, Store, StoreFailure
+from dynatick.engine.ports import Entry, Page, Store, StoreFailure
+from dynatick.store.codec import encode, entry_of
 
 REPLICAS = 2
-_SHOWN = {"action": "action", "due_at": "dueAt", "schedule_id": "scheduleId", "next_attempt_at": "nextAttemptAt"}
 
 T = TypeVar("T")
 
@@ -98,21 +98,13 @@ class Table:
     def get(self, task_id: str) -> Row | None:
         return self.inner.get(task_id)
 
-    def rows(self, task_ids: Iterable[str], only: Collection[str] = ()) -> dict[str, Row]:
-        return dict(self.inner.get_many(task_ids, only=only))
-
-    def scan(self, *, after: str | None, open_only: bool, segment: int, segments: int) -> ScanPage:
-        return self.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)
-
     def everything(self, *, open_only: bool = False) -> list[Row]:
-        rows: list[Row] = []
-        after: str | None = None
-        while True:
-            page = self.inner.scan(after=after, open_only=open_only)
+        page = self.inner.scan(open_only=open_only)
+        rows = list(page.rows)
+        while page.after is not None:
+            page = self.inner.scan(after=page.after, open_only=open_only)
             rows += page.rows
-            after = page.after
-            if after is None:
-                return rows
+        return rows
 
     def query_bucket(
         self, bucket: Bucket, *, after: str | None, open_only: bool, outcome: str | None, limit: int | None
@@ -164,14 +156,4 @@ class Table:
 def _entry(row: Row | None) -> Entry | None:
     if row is None or not isinstance(row.get("taskDateTime"), str):
         return None
-    outcome = row.get("outcome")
-    return Entry(
-        str(row["taskId"]),
-        str(row["taskDateTime"]),
-        None if "outcome" not in row else str(outcome),
-        **{name: _text(row.get(of)) for name, of in _SHOWN.items()},
-    )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return entry_of(encode(row))
