@@ -354,7 +354,7 @@ MUTATIONS = (
              "if due_before := _due_before(schedule, now):", "if due_before := schedule.due_before:", RECURRING),
     Mutation(OF_SCHEDULES, "what is overdue is forgotten unreported", f"{ENGINE}/recurring.py",
              "        if overdue:\n            self.report_overdue(overdue)\n", "", OVERDUE),
-    Mutation(OF_SCHEDULES, "a schedule waits for its next run, whatever is awaited", f"{DOMAIN}/occurrences.py",
+    Mutation(OF_SCHEDULES, "a schedule waits for its next occurrence, whatever is awaited", f"{DOMAIN}/occurrences.py",
              "awaited, grid))] if awaited else []", "awaited, grid))] if awaited and plan.more else []", OVERDUE),
     Mutation(OF_SCHEDULES, "a pause forgets what is awaited", f"{DOMAIN}/recurrence.py",
              "if not pending and (not schedule.awaited or schedule.bucket is None):", "if not pending:", OVERDUE),

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 from moto import mock_aws
-from tests.model.machine import Machine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
+from tests.model.task_machine import TaskMachine
 
 from dynatick.engine import division, hand_out
 from dynatick_stack import emulator
 
 # What is tried on a table of which kind, how many sequences each time, and from which seed they are made up.
 FIXED = [
-    *((Machine, "memory", 60, part) for part in range(1, 5)),
-    *((Machine, "moto", 2, part) for part in range(1, 3)),
-    *((Machine, "emulator-batched", 2, part) for part in range(1, 3)),
+    *((TaskMachine, "memory", 60, part) for part in range(1, 5)),
+    *((TaskMachine, "moto", 2, part) for part in range(1, 3)),
+    *((TaskMachine, "emulator-batched", 2, part) for part in range(1, 3)),
     *((ScheduleMachine, "memory", 50, part) for part in range(1, 5)),
     *((ScheduleMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
 ]
 AT_ENDPOINT = [
     (machine, f"endpoint-{how}", 5, part)
-    for machine in (Machine, ScheduleMachine)
+    for machine in (TaskMachine, ScheduleMachine)
     for how in ("single", "batched")
     for part in range(1, 3)
 ]

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tests.model.faulty_store import FREEZE_BEFORE, LOSE, REFUSE, REPEAT, Fault, Plan
 from tests.model.installation import INDEX_LAG, Tick
 from tests.model.rows import DUE, IN_SHARD, RawRow, When
 from tests.model.schedule_machine import ScheduleRow
-from tests.model.seam import FREEZE_BEFORE, LOSE, REFUSE, REPEAT, Fault, Plan
 from tests.model.steps import Counterexample, Step
-from tests.model.stream import Mode
+from tests.model.stream import StreamMode
 
 ONCE = {"maximumRetryAttempts": 0}
 MINUTES_LATER = {"maximumRetryAttempts": 2, "minBackoffSeconds": 60, "maxBackoffSeconds": 120}
 HOURS_LATER = {"minBackoffSeconds": 400, "maxBackoffSeconds": 400}
-MODE, PLAN, MISSED = Mode(), Plan(), Tick(events=0)
-SHORT = Plan(life=20.0)
+MODE, PLAN, MISSED = StreamMode(), Plan(), Tick(events=0)
+SHORT = Plan(timeout=20.0)
 SOON = When(seconds=1.0)
 ALL = ScheduleRow(catch_up="all", overlap="allow")
 BY_THE_CLOCK = ScheduleRow(expression="cron(* * * * ? *)")
@@ -27,13 +27,13 @@ EVERY_FIVE, EVERY_SEVEN, DAILY = "cron(0/5 * * * ? *)", "rate(7 minutes)", "cron
 
 
 def begin(
-    *, lag: float = 0.0, seed: int = 0, grid: tuple[int, int] = (1, 1), mode: Mode = MODE, **more: object
+    *, lag: float = 0.0, seed: int = 0, grid: tuple[int, int] = (1, 1), mode: StreamMode = MODE, **more: object
 ) -> Step:
     return Step("begin", mode=mode, lag=lag, seed=seed, grid=grid, **more)
 
 
-def surroundings(*, lag: float = 0.0, mode: Mode = MODE, letters_refused: bool = False) -> Step:
-    return Step("surroundings", mode=mode, lag=lag, seed=0, letters_refused=letters_refused)
+def conditions(*, lag: float = 0.0, mode: StreamMode = MODE, dead_letters_refused: bool = False) -> Step:
+    return Step("conditions", mode=mode, lag=lag, seed=0, dead_letters_refused=dead_letters_refused)
 
 
 def put(row: RawRow | When | ScheduleRow = When(), *script: str, task_id: str = "", policy: object = None) -> Step:  # noqa: B008
@@ -112,10 +112,10 @@ def frozen(call: int, seconds: float, **more: float) -> Plan:
     return faulty(call, FREEZE_BEFORE, seconds, **more)
 
 
-REST = Step("rest")
+UNTIL_IDLE = Step("wait_until_idle")
 
 REGRESSIONS: Mapping[str, Counterexample] = {
-    "a row with an attempt by hand is rescheduled before anybody saw it": Counterexample(
+    "a row with an attempt by hand is rescheduled before the scheduler saw it": Counterexample(
         "b: failed at attempt 1, and its action None: action: None is not accepted",
         [put(RawRow(attempt=0, action=False), task_id="b"), reschedule(When(), "b")],
     ),
@@ -128,15 +128,15 @@ REGRESSIONS: Mapping[str, Counterexample] = {
 
 SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
     "an edit while several runs are due": Counterexample(
-        "s: the run of 120 is lost: processor has moved it on to 600.0",
+        "s: the occurrence of 120 is lost: processor has moved it on to 600.0",
         [put_schedule(), wait(400.0), update(EVERY_FIVE)],
     ),
     "a pause and a resumption while several runs are due": Counterexample(
-        "s: the run of 120 is lost: processor has moved it on to 420.0",
+        "s: the occurrence of 120 is lost: processor has moved it on to 420.0",
         [put_schedule(), wait(400.0), change_schedule("pause"), wait(2.0), change_schedule("resume")],
     ),
     "a pause between the times of two late ticks": Counterexample(
-        "s: the run of 180 is lost: processor has moved it on to None",
+        "s: the occurrence of 180 is lost: processor has moved it on to None",
         [
             begin(grid=(2, 3)),
             put_schedule(),
@@ -145,7 +145,7 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
         ],
     ),
     "a client makes up what a tick is about to decide on": Counterexample(
-        "s: 2 runs from 360 to 420 said to be missed (outage), and 1 of 2 were made",
+        "s: 2 occurrences from 360 to 420 recorded as missed (outage), and 1 of 2 were made",
         [tick(), put_schedule(), tick(*[MISSED] * 4), backfill(3), wait(0.2)],
     ),
     "an insert without an answer, and no other attempt": Counterexample(
@@ -153,7 +153,7 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
         [
             begin(lag=100.0, grid=(5, 1)),
             put_schedule(policy=ONCE),
-            tick(Tick(), by(faulty(10, LOSE), frozen(14, 100.0, life=20.0), events=2)),
+            tick(Tick(), by(faulty(10, LOSE), frozen(14, 100.0, timeout=20.0), events=2)),
         ],
     ),
     "a claim that is under way when the time is up": Counterexample(
@@ -162,20 +162,22 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
             backfill(40, "t"),
             put(ScheduleRow("cron(* * * * ? *)", enabled=False), task_id="t", policy=ONCE),
             reconfigure(1, 3),
-            REST,
+            UNTIL_IDLE,
             Step("reconcile", plan=PLAN),
             reconfigure(5, 1),
             update(EVERY_SEVEN, "t"),
-            Step("plan", plans=[PLAN, Plan(5870, (Fault(15, REPEAT, calls=6), Fault(10, REPEAT, calls=6)), life=20.0)]),
+            Step(
+                "plan", plans=[PLAN, Plan(5870, (Fault(15, REPEAT, calls=6), Fault(10, REPEAT, calls=6)), timeout=20.0)]
+            ),
             tick(),
         ],
     ),
     "a schedule that is still being served when the pass ends": Counterexample(
-        "t: no tick will look at it, recurring in 2026-12-31#23:42",
+        "t: no tick will poll it, recurring in 2026-12-31#23:42",
         [
             put(ScheduleRow(), task_id="t"),
-            tick(by(faulty(4, REPEAT, calls=6, seed=357, life=6.0), late=40.0), by(PLAN, PLAN, PLAN, late=130.0)),
-            Step("plan", plans=[Plan(1062, life=6.0)]),
+            tick(by(faulty(4, REPEAT, calls=6, seed=357, timeout=6.0), late=40.0), by(PLAN, PLAN, PLAN, late=130.0)),
+            Step("plan", plans=[Plan(1062, timeout=6.0)]),
             tick(Tick(events=2), Tick(), MISSED),
         ],
     ),
@@ -184,13 +186,13 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
     ),
 }
 
-MUTATIONS_FOUND: Mapping[str, Counterexample] = {
+BY_MUTATION: Mapping[str, Counterexample] = {
     "a pass closes nothing": Counterexample("a: waits for ever", [put()]),
     "only minutes of the present grid are polled": Counterexample(
-        "a: waits for ever", [put(), REST, reconfigure(60, 1)]
+        "a: waits for ever", [put(), UNTIL_IDLE, reconfigure(60, 1)]
     ),
     "any poll is final, however late the index": Counterexample(
-        "a: no tick will look at it",
+        "a: no tick will poll it",
         # The second of the tick's events looks where the first has just closed.
         [begin(lag=INDEX_LAG, seed=12), wait(50.0), put(SOON), tick(Tick(events=2)), wait(2.0)],
     ),
@@ -205,10 +207,10 @@ MUTATIONS_FOUND: Mapping[str, Counterexample] = {
     "every pass sets a new mark": Counterexample("drained through 2026-12-31#23:39 only", [tick()]),
     "a newcomer to a closed bucket is left there": Counterexample(
         "m03: waits for ever",
-        [begin(mode=Mode(seed=2275, delay=200.0), lag=1.0, grid=(2, 2)), insert_many(When(), "ok"), REST],
+        [begin(mode=StreamMode(seed=2275, delay=200.0), lag=1.0, grid=(2, 2)), insert_many(When(), "ok"), UNTIL_IDLE],
     ),
     "a bucket is compared with S": Counterexample(
-        "a: no tick will look at it",
+        "a: no tick will poll it",
         # Put into a closed bucket, which is drained at the next tick.
         [begin(lag=INDEX_LAG, seed=1), tick(Tick(), Tick()), wait(50.0), put(known(-120.0)), tick(), wait(2.0)],
     ),
@@ -218,16 +220,16 @@ MUTATIONS_FOUND: Mapping[str, Counterexample] = {
             begin(lag=1.0, seed=387, grid=(5, 2)),
             tick(Tick(), by(PLAN, PLAN, Plan(2054)), by(PLAN)),
             insert("b", When(seconds=0.0), ONCE, Plan(240, skew=-2.0)),
-            surroundings(lag=1.0, mode=Mode(seed=107, mixed=True)),
+            conditions(lag=1.0, mode=StreamMode(seed=107, mixed=True)),
             insert("d", When("no time"), ONCE, client=1),
-            REST,
+            UNTIL_IDLE,
         ],
     ),
     "running rows are not moved": Counterexample(
         "b: waits for ever", [put(RawRow(status="running", bad_time="noon"), task_id="b")]
     ),
     "a move is not checked again": Counterexample(
-        "a: no tick will look at it",
+        "a: no tick will poll it",
         [
             begin(lag=INDEX_LAG, seed=3),
             tick(Tick(), Tick()),
@@ -262,18 +264,18 @@ MUTATIONS_FOUND: Mapping[str, Counterexample] = {
         "a: execution 5 of run 1, at most 4", [put(When(), "poison"), tick(*[Tick()] * 16)]
     ),
     "a first attempt is left to its lease when it has ended": Counterexample(
-        "a: taken over for no reason, the one before did not record its ok", [put(), tick(*[Tick()] * 5)]
+        "a: reclaimed for no reason, the one before did not record its ok", [put(), tick(*[Tick()] * 5)]
     ),
     "a lease ends before its process does": Counterexample(
-        "a: taken over while it runs",
+        "a: reclaimed while it runs",
         [put(When(), "hang"), tick(), wait(115.0), Step("tick_again", tick=Tick(), ago=0)],
     ),
     "a process with a task in flight is kept": Counterexample(
-        "a: goes on after it was taken over",
+        "a: continues after it was reclaimed",
         [put(due(30.0), "hang", "hang", "ok"), tick(by(SHORT), by(SHORT, SHORT), Tick(), Tick())],
     ),
     "a process is kept if its end can't be logged": Counterexample(
-        "a: taken over while it runs", [put(SOON, "hang", "ok"), tick(by(SHORT), *[Tick()] * 3)]
+        "a: reclaimed while it runs", [put(SOON, "hang", "ok"), tick(by(SHORT), *[Tick()] * 3)]
     ),
     "a record does not ask for the claim's token": Counterexample(
         "a: completed, but its action never ended",
@@ -296,7 +298,7 @@ MUTATIONS_FOUND: Mapping[str, Counterexample] = {
         [
             tick(*[Tick()] * 4),
             wait(50.0),
-            surroundings(mode=Mode(held=True)),
+            conditions(mode=StreamMode(held=True)),
             put(known(-1800.0)),
             Step("lose_record", task_id="a"),
         ],
@@ -349,74 +351,78 @@ MUTATIONS_FOUND: Mapping[str, Counterexample] = {
     ),
     # -- with schedules -----------------------------------------------------------------------------------------------
     "a schedule moves on before its occurrence is written": Counterexample(
-        "s: the run of 480 is lost", [put_schedule()]
+        "s: the occurrence of 480 is lost", [put_schedule()]
     ),
     "it moves on although its occurrence may not be there": Counterexample(
-        "s: the run of 60 is lost", [put_schedule(), tick(by(faulty(9, REFUSE)))]
+        "s: the occurrence of 60 is lost", [put_schedule(), tick(by(faulty(9, REFUSE)))]
     ),
     "it moves on from wherever it is by then": Counterexample(
-        "s: a run of 120 is made, and none is due",
+        "s: an occurrence of 120 is made, and none is due",
         [put_schedule(), tick(by(frozen(9, 3.0))), wait(2.0), update(EVERY_FIVE)],
     ),
     "ids of occurrences go without the revision": Counterexample(
-        "s#1#2026-12-31T23:41:00Z: said to be there, and the schedule never made it",
-        [put(BY_THE_CLOCK), tick(), tick(), put(BY_THE_CLOCK), REST, backfill(3), REST],
+        "s#1#2026-12-31T23:41:00Z: reported to exist, and the schedule never made it",
+        [put(BY_THE_CLOCK), tick(), tick(), put(BY_THE_CLOCK), UNTIL_IDLE, backfill(3), UNTIL_IDLE],
     ),
     "a second process runs an occurrence too": Counterexample(
         "s#1#2026-12-31T23:41:00Z: executed without a claim", [put_schedule(), tick(), backfill(3)]
     ),
     "a tick does not ask which occurrences exist": Counterexample(
-        "s: 3 runs from 120 to 240 said to be missed (outage), and 3 of 3 were made",
+        "s: 3 occurrences from 120 to 240 recorded as missed (outage), and 3 of 3 were made",
         [put_schedule(), tick(*[MISSED] * 5), backfill(10), wait(0.2)],
     ),
     "S does not wait for what is still being claimed": SCHEDULE_REGRESSIONS[
         "a schedule that is still being served when the pass ends"
     ],
     "catchUp none makes the latest all the same": Counterexample(
-        "s: the run of 1740 is made 300 s late, and none are to be made up",
+        "s: the occurrence of 1740 is made 300 s late, and none are to be made up",
         [put_schedule(expression=EVERY_SEVEN, catch_up="none"), wait(2000.0)],
     ),
     "catchUp latest makes all": Counterexample(
-        "s: the run of 60 is made late, and 1980 is due as well", [put_schedule(overlap="allow"), wait(2000.0)]
+        "s: the occurrence of 60 is made late, and 1980 is due as well", [put_schedule(overlap="allow"), wait(2000.0)]
     ),
     "occurrences overlap whatever overlap says": Counterexample(
-        "s: the run of 120 is made, and that of 60 has not ended", [put_schedule("long"), tick(*[Tick()] * 3)]
+        "s: the occurrence of 120 is made, and that of 60 has not ended", [put_schedule("long"), tick(*[Tick()] * 3)]
     ),
     "the buffered occurrence is forgotten": Counterexample(
-        "s: the run of 120 is lost", [put_schedule("long", overlap="bufferOne"), tick(*[Tick()] * 4)]
+        "s: the occurrence of 120 is lost", [put_schedule("long", overlap="bufferOne"), tick(*[Tick()] * 4)]
     ),
-    "missed occurrences are not recorded": Counterexample("s: the run of 60 is lost", [put_schedule(), wait(400.0)]),
+    "missed occurrences are not recorded": Counterexample(
+        "s: the occurrence of 60 is lost", [put_schedule(), wait(400.0)]
+    ),
     "a pause drops what is due": Counterexample(
-        "s: the run of 60 is lost", [put(ALL), tick(MISSED), wait(15.0), change_schedule("pause")]
+        "s: the occurrence of 60 is lost", [put(ALL), tick(MISSED), wait(15.0), change_schedule("pause")]
     ),
     "the first late tick drops what was due before a pause": SCHEDULE_REGRESSIONS[
         "a pause between the times of two late ticks"
     ],
     "a paused schedule goes on": Counterexample(
-        "s: a run of 120 is made, and none is due", [put(ALL), tick(MISSED), wait(2.0), change_schedule("pause")]
+        "s: an occurrence of 120 is made, and none is due",
+        [put(ALL), tick(MISSED), wait(2.0), change_schedule("pause")],
     ),
     "an edit keeps only the first due occurrence": Counterexample(
-        "s: the run of 120 is lost", [put(ALL), tick(*[MISSED] * 3), wait(2.0), update(EVERY_FIVE)]
+        "s: the occurrence of 120 is lost", [put(ALL), tick(*[MISSED] * 3), wait(2.0), update(EVERY_FIVE)]
     ),
     "what is overdue is forgotten unreported": Counterexample(
-        "s: the runs from 120 to 120 are missed (overlap), and nobody reported them",
-        [put_schedule("error", "ok", policy=HOURS_LATER, expected=90), tick(*[Tick()] * 4)],
+        "s: the occurrences from 120 to 120 are missed (overlap), and were not reported",
+        [put_schedule("error", "ok", policy=HOURS_LATER, expected_within=90), tick(*[Tick()] * 4)],
     ),
-    "a schedule waits for its next run, whatever is awaited": Counterexample(
-        "s: the runs of 60 are awaited beyond their time", [put_schedule(expected=90), update(EVERY_SEVEN)]
+    "a schedule waits for its next occurrence, whatever is awaited": Counterexample(
+        "s: the occurrences of 60 are awaited beyond their time",
+        [put_schedule(expected_within=90), update(EVERY_SEVEN)],
     ),
     "a pause forgets what is awaited": Counterexample(
-        "s: the runs of 60 are awaited beyond their time",
+        "s: the occurrences of 60 are awaited beyond their time",
         [
-            put_schedule("error", "ok", policy=HOURS_LATER, expected=400),
+            put_schedule("error", "ok", policy=HOURS_LATER, expected_within=400),
             tick(),
             change_schedule("pause"),
             tick(Tick(), Tick()),
         ],
     ),
     "an edit puts a schedule behind a deadline": Counterexample(
-        "s: the runs of 60, 120 are awaited beyond their time",
-        [put_schedule("permanent", expected=90), tick(Tick(), Tick()), wait(15.0), update(DAILY)],
+        "s: the occurrences of 60, 120 are awaited beyond their time",
+        [put_schedule("permanent", expected_within=90), tick(Tick(), Tick()), wait(15.0), update(DAILY)],
     ),
 }
 """For each mutation of ``tests/mutations.py``, by what happens instead, a sequence that shows it."""

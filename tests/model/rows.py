@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from tests.model.lives import END, FAIL, MARGIN, RUN
+from tests.model.expected_task import END, FAIL, MARGIN, RUN
 from tests.model.steps import ShortRepr
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -91,7 +91,7 @@ class RawRow(ShortRepr):
     bulky: bool = False  # so large that it leaves no room for what must be written into it
 
     @property
-    def meant(self) -> str:
+    def must(self) -> str:
         counted = self.status == "scheduled" and self.attempt == 0
         if self.status not in (None, "scheduled") or (counted and not self.action):
             return END
@@ -101,7 +101,7 @@ class RawRow(ShortRepr):
 
     def earliest(self, now: datetime, start: datetime) -> float:
         """When it may be executed; a row with a status of its own making is promised nothing."""
-        return self.when.earliest(now, start) if self.meant == RUN else -math.inf
+        return self.when.earliest(now, start) if self.must == RUN else -math.inf
 
     def attributes(self, now: datetime) -> dict[str, object]:
         times = self.when.attributes(now) if self.bad_time is None else {"taskDateTime": self.bad_time}

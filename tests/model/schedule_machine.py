@@ -1,4 +1,4 @@
-"""Everything that may happen to schedules and to their occurrences, as rules in any order."""
+"""Everything that may happen to schedules and to their occurrences, as rules in any request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.model.diary import Diary
-from tests.model.ending import close_the_schedules, come_to_an_end
-from tests.model.lives import Life
-from tests.model.seam import Order, Plan
+from tests.model.base_machine import IDS, POLICIES, BaseMachine, plans
+from tests.model.completion import complete_all, complete_schedules
+from tests.model.expected_task import ExpectedTask
+from tests.model.faulty_store import Plan, Request
+from tests.model.schedule_oracle import ScheduleOracle
 from tests.model.steps import ShortRepr, chosen, step
-from tests.model.surroundings import IDS, POLICIES, Surroundings, plans
 from tests.model.times import EXPRESSIONS
 
 from dynatick.client.insertion import Exists
@@ -41,7 +41,7 @@ class ScheduleRow(ShortRepr):
     catch_up: str | None = None
     overlap: str | None = None
     window: int | None = None  # minutes
-    expected: int | None = None  # seconds within which an occurrence must complete
+    expected_within: int | None = None  # seconds within which an occurrence must complete
     enabled: bool = True
 
     def attributes(self, now: datetime) -> dict[str, object]:
@@ -54,7 +54,7 @@ class ScheduleRow(ShortRepr):
             "catchUp": self.catch_up,
             "overlap": self.overlap,
             "flexibleTimeWindow": self.window,
-            "expectedWithinSeconds": self.expected,
+            "expectedWithinSeconds": self.expected_within,
             "scheduleState": None if self.enabled else "DISABLED",
         }
         return {name: value for name, value in row.items() if value is not None}
@@ -72,7 +72,7 @@ rows = chosen(
     catch_up=(None, "latest", "all", "all", "none"),
     overlap=(None, "skip", "allow", "allow", "bufferOne"),
     window=(None,) * 7 + (3,),
-    expected=(None, None, 20, 90, 400),
+    expected_within=(None, None, 20, 90, 400),
     enabled=(True, True, True, True, False),
 )
 EDITS: Mapping[str, Mapping[str, object]] = {
@@ -85,7 +85,7 @@ EDITS: Mapping[str, Mapping[str, object]] = {
 }
 
 
-class ScheduleMachine(Surroundings):
+class ScheduleMachine(BaseMachine):
     """The rules for schedules. ``nth``: of their occurrences, from the latest on."""
 
     of = "schedules"
@@ -96,39 +96,39 @@ class ScheduleMachine(Surroundings):
     @step(task_id=IDS, row=rows, script=scripts, policy=POLICIES)
     def put(self, task_id: str, row: ScheduleRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
-        life = self._schedule(task_id, script, policy)
+        task = self._schedule(task_id, script, policy)
         attributes = row.attributes(self.model.simulation.instant) | ({"retryPolicy": policy} if policy else {})
-        self.model.put(life, attributes)
+        self.model.put(task, attributes)
 
     @step(task_id=IDS, row=rows, script=scripts, plan=plans)
     def insert(self, task_id: str, row: ScheduleRow, script: tuple[str, ...], plan: Plan) -> None:
         given = row.attributes(self.model.simulation.instant)
-        life = self._schedule(task_id, script, None)
+        task = self._schedule(task_id, script, None)
         options = {
             "timezone": given.get("scheduleExpressionTimezone"), "start_date": given.get("startDate"),
             "end_date": given.get("endDate"), "catch_up": row.catch_up, "overlap": row.overlap, "enabled": row.enabled,
-            "flexible_time_window": row.window, "expected_within_seconds": row.expected,
-            "attributes": {"life": life.number},
+            "flexible_time_window": row.window, "expected_within_seconds": row.expected_within,
+            "attributes": {"expected": task.number},
         }  # fmt: skip
-        order = Order("insert", lives={task_id: life})
-        self._ask(order, lambda c: c.schedules.insert(task_id, row.expression, **options), plan)
+        request = Request("insert", tasks={task_id: task})
+        self._send(request, lambda c: c.schedules.insert(task_id, row.expression, **options), plan)
 
-    def _schedule(self, task_id: str, script: tuple[str, ...], policy: Any) -> Life:
-        life = self._life(task_id, script, policy)
-        life.schedule = Diary(life, self.model.book)
-        return life
+    def _schedule(self, task_id: str, script: tuple[str, ...], policy: Any) -> ExpectedTask:
+        task = self._expect(task_id, script, policy)
+        task.schedule = ScheduleOracle(task, self.model.oracle)
+        return task
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
     @step(task_id=IDS, operation=("pause", "resume", "run", "delete"), plan=plans)
     def change(self, task_id: str, operation: str, plan: Plan) -> None:
         name = "run_now" if operation == "run" else operation
-        self._ask(Order(operation), lambda c: getattr(c.schedules, name)(task_id), plan)
+        self._send(Request(operation), lambda c: getattr(c.schedules, name)(task_id), plan)
 
     @step(task_id=IDS, expression=expressions, plan=plans)
     def update(self, task_id: str, expression: str, plan: Plan) -> None:
         zone = EXPRESSIONS[expression].zone
-        self._ask(Order("update"), lambda c: c.schedules.update(task_id, expression=expression, timezone=zone), plan)
+        self._send(Request("update"), lambda c: c.schedules.update(task_id, expression=expression, timezone=zone), plan)
 
     @step(task_id=IDS, edit=sorted(EDITS))
     def edit(self, task_id: str, edit: str) -> None:
@@ -145,21 +145,25 @@ class ScheduleMachine(Surroundings):
         now = self.model.simulation.instant
         start, end = instant_of(minute_of(now) - minutes), now
         seen = row is not None and row.get("status") is not None  # before, its revision is not known
-        life = self.model.book.life_of(row) if row is not None and seen else None
+        task = self.model.oracle.task_of(row) if row is not None and seen else None
 
         def do(client: Any) -> object:
             results = list(client.schedules.backfill(task_id, start=start, end=end))
             for result in results:
-                if isinstance(result, Exists) and life is not None and not life.gone:
-                    self._check_exists(life, result.task_id)
+                if isinstance(result, Exists) and task is not None and not task.gone:
+                    self._check_exists(task, result.task_id)
             return results
 
-        self._ask(Order("backfill"), do, plan)
+        self._send(Request("backfill"), do, plan)
 
-    def _check_exists(self, life: Life, task_id: str) -> None:
-        diary = life.schedule
-        if diary is not None and diary.is_new_revision and (life.number, task_id) not in self.model.book.occurrences:
-            self.model.book.say(f"{task_id}: said to be there, and the schedule never made it")
+    def _check_exists(self, task: ExpectedTask, task_id: str) -> None:
+        schedule = task.schedule
+        if (
+            schedule is not None
+            and schedule.is_new_revision
+            and (task.number, task_id) not in self.model.oracle.occurrences
+        ):
+            self.model.oracle.report(f"{task_id}: reported to exist, and the schedule never made it")
 
     # -- occurrences ---------------------------------------------------------------------------------------------------
 
@@ -169,11 +173,11 @@ class ScheduleMachine(Surroundings):
         if task_id is None:
             return
         if operation != "reschedule":
-            self._ask(Order(operation), lambda c: getattr(c, operation)(task_id), plan)
+            self._send(Request(operation), lambda c: getattr(c, operation)(task_id), plan)
             return
         at = self.model.simulation.instant + timedelta(minutes=3)
-        order = Order(operation, not_before=self.model.book.seconds(at))
-        self._ask(order, lambda c: c.reschedule(task_id, due_at=at), plan)
+        request = Request(operation, not_before=self.model.oracle.seconds(at))
+        self._send(request, lambda c: c.reschedule(task_id, due_at=at), plan)
 
     @step(nth=st.integers(0, 4))
     def delete_occurrence(self, nth: int) -> None:
@@ -190,7 +194,7 @@ class ScheduleMachine(Surroundings):
         )
         return found[-1 - nth][1] if nth < len(found) else None
 
-    def _come_to_an_end(self) -> None:
-        close_the_schedules(self.model)
-        if not self.model.book.wrong:
-            come_to_an_end(self.model)
+    def _complete(self) -> None:
+        complete_schedules(self.model)
+        if not self.model.oracle.violations:
+            complete_all(self.model)

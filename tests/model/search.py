@@ -23,27 +23,27 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import HypothesisException
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.stateful import run_state_machine_as_test
-from tests.model.breaking import broken
-from tests.model.machine import Machine
+from tests.model.base_machine import BaseMachine
+from tests.model.mutated import mutated
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.steps import Counterexample, Step, kind_of, replay, shrink, violations_of
-from tests.model.surroundings import Surroundings
 from tests.model.tables import TableOf, in_memory, machine_on
+from tests.model.task_machine import TaskMachine
 from tests.mutations import MUTATIONS, Mutation
 
 STEPS = 30
 
 
 def search(
-    table: TableOf, examples: int, *, start: int | None, steps: int = STEPS, machine: type[Surroundings] = Machine
+    table: TableOf, examples: int, *, start: int | None, steps: int = STEPS, machine: type[BaseMachine] = TaskMachine
 ) -> Counterexample | None:
     """Tries so many sequences, each of so many steps; the same seed makes up the same ones, None: others each time.
 
     Returns the first that violates the oracle.
     """
-    of_table, last = machine_on(table, machine), list[Surroundings]()
+    of_table, last = machine_on(table, machine), list[BaseMachine]()
 
-    def made() -> Surroundings:
+    def made() -> BaseMachine:
         last[:] = [of_table()]
         return last[0]
 
@@ -71,7 +71,11 @@ def search(
 
 
 def shrunk(
-    found: Counterexample, table: TableOf = in_memory, *, machine: type[Surroundings] = Machine, seconds: float = 60.0
+    found: Counterexample,
+    table: TableOf = in_memory,
+    *,
+    machine: type[BaseMachine] = TaskMachine,
+    seconds: float = 60.0,
 ) -> Counterexample:
     """A violation of the same kind with fewer and simpler steps, within so many seconds."""
     of_table, end = machine_on(table, machine), time.monotonic() + seconds
@@ -96,14 +100,14 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for shrinking a counterexample")
     parser.add_argument("--seed", type=int, default=None)
     given = parser.parse_args()
-    machine = ScheduleMachine if given.schedules or given.rule == 0 else Machine
+    machine = ScheduleMachine if given.schedules or given.rule == 0 else TaskMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]
     for mutation in chosen:
         with ExitStack() as stack:
             if mutation is not None:
-                stack.enter_context(broken(mutation))
+                stack.enter_context(mutated(mutation))
             began = time.monotonic()
             found = search(in_memory, given.examples, start=given.seed, steps=given.steps, machine=machine)
             what = "with all rules" if mutation is None else f"without rule {mutation.rule}: {mutation.what}"

@@ -1,4 +1,4 @@
-"""Situations that chance alone would seldom make: sequences that lead into each, and how to tell that they did."""
+"""Situations that random sequences seldom reach: a sequence that leads into each, and a check that it did."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.model.counterexamples import (
     begin,
     by,
     change,
+    conditions,
     due,
     faulty,
     insert,
@@ -21,16 +22,15 @@ from tests.model.counterexamples import (
     known,
     put,
     reconfigure,
-    surroundings,
     tick,
     wait,
     wake_up,
 )
+from tests.model.faulty_store import REFUSE, Plan
 from tests.model.installation import INDEX_LAG, Installation
-from tests.model.post import Mail
 from tests.model.rows import RawRow, When
-from tests.model.seam import REFUSE, Plan
 from tests.model.steps import Step
+from tests.model.wake_up_queue import QueueMode
 
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import SHARD_LEASE
@@ -58,9 +58,9 @@ def claimed(model: Installation, kind: str) -> bool:
 def ended_between_pages(model: Installation) -> bool:
     """Whether an action ended between two pages of a bucket that its own pass read."""
     return any(
-        ran.process is actor is other and bucket == same and before < ran.ended_at < after
-        for (actor, bucket, before), (other, same, after) in pairwise(model.seam.polls)
-        for ran in model.book.executions.values()
+        execution.process is actor is other and bucket == same and before < execution.ended_at < after
+        for (actor, bucket, before), (other, same, after) in pairwise(model.store.polls)
+        for execution in model.oracle.executions.values()
     )
 
 
@@ -87,7 +87,7 @@ SITUATIONS: Mapping[str, Situation] = {
         lambda model: model.used_after_error > 0,
     ),
     "a process raises while a task runs, and ends": Situation(
-        [put(SOON, "hang", "ok"), tick(by(Plan(life=20.0, unlogged=True)), *[PLAIN] * 3)],
+        [put(SOON, "hang", "ok"), tick(by(Plan(timeout=20.0, unlogged=True)), *[PLAIN] * 3)],
         lambda model: True in model.ended,
     ),
     "tasks outlive their invocations": Situation(
@@ -132,7 +132,7 @@ SITUATIONS: Mapping[str, Situation] = {
             put(SOON, "error", "ok", task_id="c"),
             tick(*[PLAIN] * 8),
         ],
-        lambda model: any(life.unseen for life in model.book.lives),
+        lambda model: any(task.unseen for task in model.oracle.tasks),
     ),
     "old cursors and settings are restored": Situation(
         [
@@ -157,7 +157,7 @@ SITUATIONS: Mapping[str, Situation] = {
             Step("restore", ago=330.0, what="tasks"),
             tick(*[PLAIN] * 2),
         ],
-        lambda model: any(life.original is not None for life in model.book.lives),
+        lambda model: any(task.original is not None for task in model.oracle.tasks),
     ),
     "tasks are woken at their second": Situation(
         [
@@ -178,7 +178,7 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "wake-ups come early, late, again, or not at all": Situation(
         [
-            begin(precise=True, mail=Mail(seed=3, lost=0.3, again=0.5, early=90.0, late=200.0)),
+            begin(precise=True, queue_mode=QueueMode(seed=3, lost=0.3, again=0.5, early=90.0, late=200.0)),
             tick(PLAIN),
             *(put(due(10.0 + 30.0 * n), "error", "slow", task_id=task_id) for n, task_id in enumerate("abcd")),
             tick(*[PLAIN] * 2),
@@ -220,17 +220,17 @@ SITUATIONS: Mapping[str, Situation] = {
     ),
     "the dead-letter queue refuses": Situation(
         [
-            surroundings(letters_refused=True),
+            conditions(dead_letters_refused=True),
             put(RawRow(bad_time="noon")),
             put(SOON, "permanent", task_id="b"),
             put(SOON, "error", task_id="c", policy=ONCE),
             put(SOON, "poison", task_id="d", policy=ONCE),
             tick(*[PLAIN] * 6),
-            surroundings(),
+            conditions(),
             tick(PLAIN),
         ],
         lambda model: (
-            len(model.book.refused) == 4 and any(row and row.get("deferrals") for _, _, row in model.table.history)
+            len(model.oracle.refused) == 4 and any(row and row.get("deferrals") for _, _, row in model.table.history)
         ),
     ),
 }

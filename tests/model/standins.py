@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, Self
 
-from tests.model.simulation import Killed, Simulation, Strand
+from tests.model.simulation import GreenThread, Killed, Simulation
 
 
 def _simulation() -> Simulation:
@@ -27,7 +27,7 @@ class SimQueue:
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
-        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
 
     def put(self, item: object) -> None:
         self._items.append(item)
@@ -58,7 +58,7 @@ class SimFuture:
     def __init__(self, work: Callable[[], object]) -> None:
         self.work = work
         self._done = False
-        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
         self._value: object = None
         self._error: Exception | None = None
 
@@ -75,7 +75,7 @@ class SimFuture:
         return self._done
 
     def cancel(self) -> bool:
-        """Only so much: nobody waits for it any more."""
+        """Does nothing: it is not waited for any more."""
         return False
 
     def wait(self) -> None:
@@ -147,10 +147,10 @@ class SimThread:
 
 
 class SimCondition:
-    """``threading.Condition``, as far as it is used: nobody is interrupted while they hold it."""
+    """``threading.Condition``, as far as it is used: no thread is interrupted while it holds one."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -168,7 +168,7 @@ class SimCondition:
 _REPLACED: dict[object, object] = {
     queue.SimpleQueue: SimQueue,
     ThreadPoolExecutor: SimPool,
-    # A lock is never waited for: nobody waits in the simulation with one in hand.
+    # A lock is never waited for: no thread waits in the simulation while it holds one.
     threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock, Condition=SimCondition),
     time: SimpleNamespace(monotonic=lambda: _simulation().now),
 }
@@ -177,9 +177,9 @@ _WHERE = ("dynatick.engine.", "dynatick.client.")
 
 @contextmanager
 def inside(simulation: Simulation) -> Iterator[None]:
-    """The engine and the client wait in the simulation, until this ends, and throw the same dice each time."""
+    """The engine and the client wait in the simulation, until this ends, and throw the same rng each time."""
     put_back: list[tuple[object, str, object]] = []
-    dice = random.getstate()
+    rng = random.getstate()
     random.seed(0)
     for module in [module for name, module in sys.modules.items() if name.startswith(_WHERE)]:
         for name, value in list(vars(module).items()):
@@ -194,6 +194,6 @@ def inside(simulation: Simulation) -> Iterator[None]:
     finally:
         simulation.close()
         Simulation.present = None
-        random.setstate(dice)
+        random.setstate(rng)
         for module, name, value in put_back:
             setattr(module, name, value)

@@ -1,5 +1,5 @@
 """Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck; and each
-run of a schedule is made once, or noted as missed.
+run of a schedule is made once, or recorded as missed.
 
 The same sequences each time. Others, and more of them: ``make model EXAMPLES=5000``.
 """
@@ -7,17 +7,17 @@ The same sequences each time. Others, and more of them: ``make model EXAMPLES=50
 from __future__ import annotations
 
 import pytest
+from tests.model.base_machine import BaseMachine
 from tests.model.counterexamples import REGRESSIONS, SCHEDULE_REGRESSIONS, backfill, put_schedule, tick, wait
-from tests.model.machine import Machine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search, shrunk
 from tests.model.steps import Step, replay
-from tests.model.surroundings import Surroundings
 from tests.model.tables import TableOf, in_memory, machine_on
+from tests.model.task_machine import TaskMachine
 
 
 def test_no_sequence_of_operations_and_faults_harms_a_task(
-    machine: type[Surroundings], fresh_table: TableOf, examples: int, start: int | None
+    machine: type[BaseMachine], fresh_table: TableOf, examples: int, start: int | None
 ) -> None:
     found = search(fresh_table, examples, start=start, machine=machine)
     if found is not None:
@@ -27,7 +27,7 @@ def test_no_sequence_of_operations_and_faults_harms_a_task(
 
 @pytest.mark.parametrize("name", [*REGRESSIONS, *SCHEDULE_REGRESSIONS])
 def test_a_fault_that_was_repaired_has_not_come_back(name: str) -> None:
-    machine, kept = (Machine, REGRESSIONS) if name in REGRESSIONS else (ScheduleMachine, SCHEDULE_REGRESSIONS)
+    machine, kept = (TaskMachine, REGRESSIONS) if name in REGRESSIONS else (ScheduleMachine, SCHEDULE_REGRESSIONS)
     assert replay(machine_on(in_memory, machine), kept[name].steps) == ""
 
 

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.model.machine import Machine
 from tests.model.simulation import Process, Simulation
 from tests.model.situations import SITUATIONS
 from tests.model.standins import SimQueue, inside
 from tests.model.steps import replayed
 from tests.model.tables import in_memory, machine_on
+from tests.model.task_machine import TaskMachine
 
 
 @pytest.fixture
@@ -26,24 +26,24 @@ def run(process: Process, until: float, *works: Callable[[], object]) -> None:
 
 
 def test_a_killed_process_does_nothing_more_and_leaves_no_thread(process: Process) -> None:
-    simulation, noted = process.simulation, list[str]()
+    simulation, done = process.simulation, list[str]()
 
     def work() -> None:
         try:
             simulation.sleep(10)
         finally:
-            noted.append("cleaned up")
-        noted.append("went on")
+            done.append("cleaned up")
+        done.append("went on")
 
     with inside(simulation):
         simulation.at(5, process.kill)
         run(process, 100, work)
-    assert noted == ["cleaned up"]
-    assert not process.strands
+    assert done == ["cleaned up"]
+    assert not process.threads
 
 
 def test_a_frozen_process_stands_still_until_it_thaws(process: Process) -> None:
-    simulation, noted = process.simulation, list[tuple[object, float]]()
+    simulation, done = process.simulation, list[tuple[object, float]]()
     with inside(simulation):
         queue = SimQueue()
         simulation.at(5, process.freeze)
@@ -52,12 +52,12 @@ def test_a_frozen_process_stands_still_until_it_thaws(process: Process) -> None:
         run(
             process,
             49,
-            lambda: noted.append((simulation.sleep(10), simulation.now)),  # type: ignore[func-returns-value]
-            lambda: noted.append((queue.get(), simulation.now)),
+            lambda: done.append((simulation.sleep(10), simulation.now)),  # type: ignore[func-returns-value]
+            lambda: done.append((queue.get(), simulation.now)),
         )
-        assert noted == []
+        assert done == []
         simulation.run_until(100)
-    assert sorted(noted, key=str) == [("it", 50), (None, 50)]
+    assert sorted(done, key=str) == [("it", 50), (None, 50)]
 
 
 def test_an_error_in_a_thread_is_not_lost(process: Process) -> None:
@@ -68,7 +68,9 @@ def test_an_error_in_a_thread_is_not_lost(process: Process) -> None:
 def test_the_same_steps_give_the_same_run_in_no_threads_of_their_own() -> None:
     threads = set(threading.enumerate())
     once, again = (
-        replayed(machine_on(in_memory, Machine), SITUATIONS["workers start late, die and outlive their orders"].steps)
+        replayed(
+            machine_on(in_memory, TaskMachine), SITUATIONS["workers start late, die and outlive their orders"].steps
+        )
         for _ in range(2)
     )
     assert once.model.table.history == again.model.table.history

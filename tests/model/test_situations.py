@@ -8,31 +8,31 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.model.seam import FAULTS, Fault, Plan
+from tests.model.faulty_store import FAULTS, Fault, Plan
 from tests.model.search import shrunk
 from tests.model.situations import SITUATIONS
 from tests.model.steps import Counterexample, Step, replay, replayed, varied
 from tests.model.tables import in_memory, machine_on
 
 
-def disturbed(steps: Sequence[Step], dice: random.Random) -> Sequence[Step]:
+def disturbed(steps: Sequence[Step], rng: random.Random) -> Sequence[Step]:
     """The same steps, with further faults."""
 
     def other(value: Any) -> Any:
-        if not isinstance(value, Plan) or dice.random() < 0.5:
+        if not isinstance(value, Plan) or rng.random() < 0.5:
             return value
         fault = Fault(
-            call=dice.randint(1, 30),
-            kind=dice.choice(FAULTS),
-            seconds=dice.choice((3.0, 10.0, 50.0, 100.0)),
-            calls=dice.choice((1, 1, 2, 6)),
+            call=rng.randint(1, 30),
+            kind=rng.choice(FAULTS),
+            seconds=rng.choice((3.0, 10.0, 50.0, 100.0)),
+            calls=rng.choice((1, 1, 2, 6)),
         )
         return replace(
             value,
-            seed=dice.choice((0, dice.randint(1, 9999))),
+            seed=rng.choice((0, rng.randint(1, 9999))),
             faults=(*value.faults, fault),
-            skew=dice.choice((0.0, 2.0, -2.0)),
-            unlogged=value.unlogged or dice.random() < 0.2,
+            skew=rng.choice((0.0, 2.0, -2.0)),
+            unlogged=value.unlogged or rng.random() < 0.2,
         )
 
     return [varied(one, other) for one in steps]

@@ -1,4 +1,4 @@
-"""Everything that may happen to tasks, as rules in any order."""
+"""Everything that may happen to tasks, as rules in any request."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.model.base_machine import IDS, POLICIES, BaseMachine, plans
+from tests.model.expected_task import END, RUN, ExpectedTask
+from tests.model.faulty_store import Plan, Request
 from tests.model.installation import CLIENTS
-from tests.model.lives import END, RUN, Life
 from tests.model.rows import BAD_TIMES, NO_TIME, NOTATIONS, RawRow, When
-from tests.model.seam import Order, Plan
 from tests.model.steps import chosen, step
-from tests.model.surroundings import IDS, POLICIES, Surroundings, plans
 
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, as_read
 from dynatick.domain.lifecycle import is_terminal, state_of
@@ -50,7 +50,7 @@ scripts = st.lists(
 clients = st.integers(0, CLIENTS - 1)
 
 
-class Machine(Surroundings):
+class TaskMachine(BaseMachine):
     """The rules for tasks."""
 
     of = "tasks"
@@ -62,17 +62,17 @@ class Machine(Surroundings):
     def put(self, task_id: str, row: RawRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
         now, start = self.model.simulation.instant, self.model.simulation.start
-        life = self._task(task_id, script, policy, row.when, meant=row.meant, stray=row.stray)
-        life.not_before = row.earliest(now, start)
-        self.model.put(life, row.attributes(now) | ({"retryPolicy": policy} if policy else {}))
+        task = self._expect_at(task_id, script, policy, row.when, must=row.must, stray=row.stray)
+        task.not_before = row.earliest(now, start)
+        self.model.put(task, row.attributes(now) | ({"retryPolicy": policy} if policy else {}))
 
     @step(task_id=IDS, when=whens, script=scripts, policy=POLICIES, plan=plans, client=clients)
     def insert(self, task_id: str, when: When, script: tuple[str, ...], policy: Any, plan: Plan, client: int) -> None:
-        life = self._task(task_id, script, policy, when)
+        task = self._expect_at(task_id, script, policy, when)
         times = when.arguments(self.model.simulation.instant)
-        self._ask(
-            Order("insert", lives={task_id: life}),
-            lambda c: c.insert(task_id, **times, retry_policy=policy, attributes={"life": life.number}),
+        self._send(
+            Request("insert", tasks={task_id: task}),
+            lambda c: c.insert(task_id, **times, retry_policy=policy, attributes={"expected": task.number}),
             plan,
             client,
         )
@@ -82,37 +82,39 @@ class Machine(Surroundings):
         """``backlog``: more than the threads get done in two invocations, but for each tenth task, which has the
         script."""
         now = self.model.simulation.instant
-        order, tasks = Order("insert_many"), []
+        request, tasks = Request("insert_many"), []
         for n in range(BACKLOG if backlog else BULK):
-            life = self._task(f"m{n:02d}", script if n % 10 == 3 else ("slow",) if backlog else ("ok",), None, when)
-            order.lives[life.task_id] = life
-            tasks.append({"taskId": life.task_id, **when.attributes(now), "life": life.number})
-        self._ask(order, lambda c: list(c.insert_lazily(tasks)), plan)
+            task = self._expect_at(
+                f"m{n:02d}", script if n % 10 == 3 else ("slow",) if backlog else ("ok",), None, when
+            )
+            request.tasks[task.task_id] = task
+            tasks.append({"taskId": task.task_id, **when.attributes(now), "expected": task.number})
+        self._send(request, lambda c: list(c.insert_lazily(tasks)), plan)
 
-    def _task(self, task_id: str, script: tuple[str, ...], policy: Any, when: When, **known: Any) -> Life:
+    def _expect_at(self, task_id: str, script: tuple[str, ...], policy: Any, when: When, **known: Any) -> ExpectedTask:
         now, start = self.model.simulation.instant, self.model.simulation.start
         times = {"not_before": when.earliest(now, start), "due": when.latest(now, start)}
-        return self._life(task_id, script, policy, **times, **known)
+        return self._expect(task_id, script, policy, **times, **known)
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
     @step(task_id=IDS, operation=("cancel", "redrive", "run_now"), plan=plans)
     def change(self, task_id: str, operation: str, plan: Plan) -> None:
-        self._ask(Order(operation), lambda c: getattr(c, operation)(task_id), plan)
+        self._send(Request(operation), lambda c: getattr(c, operation)(task_id), plan)
 
     @step(task_id=IDS, when=times, plan=plans, client=clients)
     def reschedule(self, task_id: str, when: When, plan: Plan, client: int) -> None:
         now, start = self.model.simulation.instant, self.model.simulation.start
-        order, times = Order("reschedule", not_before=when.earliest(now, start)), when.arguments(now)
-        self._ask(order, lambda c: c.reschedule(task_id, **times), plan, client)
+        request, times = Request("reschedule", not_before=when.earliest(now, start)), when.arguments(now)
+        self._send(request, lambda c: c.reschedule(task_id, **times), plan, client)
 
     @step(operation=("cancel", "redrive"), dry=st.booleans(), plan=plans)
     def change_many(self, operation: str, dry: bool, plan: Plan) -> None:
         """All that wait, or have failed, of the time around now."""
         now = self.model.simulation.instant
         start, end = now - AROUND, now + AROUND
-        order = Order("dry run" if dry else operation)
-        self._ask(order, lambda c: list(getattr(c, f"{operation}_many")(start=start, end=end, dry_run=dry)), plan)
+        request = Request("dry run" if dry else operation)
+        self._send(request, lambda c: list(getattr(c, f"{operation}_many")(start=start, end=end, dry_run=dry)), plan)
 
     @step()
     def expire(self) -> None:
@@ -127,15 +129,15 @@ class Machine(Surroundings):
         times = dict(when.attributes(now))
         if row is None or is_terminal(row) or times.items() <= row.items():
             return
-        life, asked = model.book.life_of(row), when.earliest(now, start)
-        life.due = max(life.due, when.latest(now, start))
-        if life.meant != RUN or state_of(row) == "running":
-            life.unseen, life.not_before, life.meant = True, -math.inf, RUN if life.meant == RUN else END
+        task, earliest = model.oracle.task_of(row), when.earliest(now, start)
+        task.due = max(task.due, when.latest(now, start))
+        if task.must != RUN or state_of(row) == "running":
+            task.unseen, task.not_before, task.must = True, -math.inf, RUN if task.must == RUN else END
         elif "taskDateTime" in times:
-            life.not_before, life.asked = asked, asked
+            task.not_before, task.edited_to = earliest, earliest
         else:  # until the scheduler sees it, the bucket is what counts; and without a status, always
-            life.not_before = min(life.not_before, asked)
-            life.asked = asked if state_of(row) == "scheduled" else None
+            task.not_before = min(task.not_before, earliest)
+            task.edited_to = earliest if state_of(row) == "scheduled" else None
         model.table.write(model.hand, ConditionalUpdate(task_id=task_id, set=times, conditions=(Absent("outcome"),)))
 
     @step(task_id=IDS, nonsense=NONSENSE)
@@ -146,10 +148,10 @@ class Machine(Surroundings):
             return
         if name != "taskDateTime" and state_of(row) != "scheduled":
             return
-        life = self.model.book.life_of(row)
-        life.meant = END
+        task = self.model.oracle.task_of(row)
+        task.must = END
         if state_of(row) not in ("unscheduled", "scheduled"):
-            life.unseen = True  # the stream's filter hides changes of rows with any other status
+            task.unseen = True  # the stream's filter hides changes of rows with any other status
         change = ConditionalUpdate(task_id=task_id, set={name: value}, conditions=as_read(row, "status", "outcome"))
         self.model.table.write(self.model.hand, change)
 

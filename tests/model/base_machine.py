@@ -7,24 +7,24 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
-from tests.model.ending import come_to_an_end
+from tests.model.completion import complete_all
+from tests.model.expected_task import ExpectedTask
+from tests.model.faulty_store import FAULTS, QUIET, Fault, Plan, Request
 from tests.model.installation import INDEX_LAG, Installation, Tick
-from tests.model.lives import Life
-from tests.model.post import Mail
-from tests.model.seam import FAULTS, QUIET, Fault, Order, Plan
 from tests.model.standins import inside
 from tests.model.steps import Step, chosen, step
-from tests.model.stream import Mode
+from tests.model.stream import StreamMode
+from tests.model.wake_up_queue import QueueMode
 
 from dynatick.domain.buckets import minute_of
 from dynatick.domain.lifecycle import state_of
 from dynatick.engine.ports import Store
 from dynatick.errors import DynatickError, InvalidInput, StoreError, TaskExists, TaskNotFound, TransitionRefused
 
-Fresh = tuple[Store, Callable[[Any], None], Callable[[], None]]
+FreshTable = tuple[Store, Callable[[Any], None], Callable[[], None]]
 """A fresh store, what put-item does to it, and what to do when it is over."""
 
-NO_MAIL = Mail()
+QUEUE_MODE = QueueMode()
 POLICIES = (
     None,
     {"maximumRetryAttempts": 0},
@@ -46,7 +46,7 @@ plans = st.just(QUIET) | chosen(
     seed=seeds,
     faults=st.lists(faults, max_size=3).map(tuple),
     skew=(0.0, 2.0, -2.0),
-    life=(120.0, 20.0, 6.0),
+    timeout=(120.0, 20.0, 6.0),
     unlogged=(False,) * 5 + (True,),
     cold=(False, False, True),
 )
@@ -55,7 +55,7 @@ ticks = chosen(
 )
 lags = (INDEX_LAG, 0.0, 1.0, 4 * INDEX_LAG)
 modes = chosen(
-    Mode,
+    StreamMode,
     seed=seeds,
     delay=(0.2, 3.0, 200.0),
     batch=(1, 3, 10),
@@ -63,8 +63,8 @@ modes = chosen(
     held=(False, False, True),
     mixed=st.booleans(),
 )
-mails = st.just(Mail()) | chosen(
-    Mail,
+queue_modes = st.just(QueueMode()) | chosen(
+    QueueMode,
     seed=st.integers(1, 9999),
     lost=(0.0, 0.3, 1.0),
     again=(0.0, 0.5),
@@ -74,7 +74,7 @@ mails = st.just(Mail()) | chosen(
 workers = (0, 0, 1, 3)
 
 
-class Surroundings(RuleBasedStateMachine):
+class BaseMachine(RuleBasedStateMachine):
     """The rules for tasks and for schedules alike, over the store that ``table`` gives."""
 
     of: ClassVar[str]  # what else may happen
@@ -83,7 +83,7 @@ class Surroundings(RuleBasedStateMachine):
     tick_minutes: ClassVar[Sequence[int]] = (1, 1, 2, 5, 60)
 
     @staticmethod
-    def table() -> Fresh:
+    def table() -> FreshTable:
         raise NotImplementedError
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Surroundings(RuleBasedStateMachine):
         self.model = Installation(store, put)
         self._inside = inside(self.model.simulation)
         self._inside.__enter__()
-        self._orders: list[Order] = []
+        self._requests: list[Request] = []
         self.steps: list[Step] = []
 
     # -- time, ticks, faults -------------------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class Surroundings(RuleBasedStateMachine):
         self.model.pass_time(seconds)
 
     @step()
-    def rest(self) -> None:
-        self.model.rest()
+    def wait_until_idle(self) -> None:
+        self.model.wait_until_idle()
 
     @step(
         first=True,
@@ -122,37 +122,39 @@ class Surroundings(RuleBasedStateMachine):
         grid=st.tuples(st.sampled_from((1, 1, 2, 5, 60)), st.sampled_from((1, 2, 3))),
         poll=(0.0,) * 6 + (2.0,),
         precise=st.booleans(),
-        mail=mails,
+        queue_mode=queue_modes,
         workers=workers,
     )
     def begin(
         self,
-        mode: Mode,
+        mode: StreamMode,
         lag: float,
         seed: int,
         grid: tuple[int, int],
         poll: float = 0.0,
-        mail: Mail = NO_MAIL,
+        queue_mode: QueueMode = QUEUE_MODE,
         **more: Any,
     ) -> None:
         """``poll``: seconds that a page takes, for good. With slow ones a gap of hours, which the simulation has time
         for, shows what fast ones do to one of weeks: polling takes longer than a lease, or than from tick to tick."""
-        self.model.seam.poll_seconds = poll
+        self.model.store.poll_seconds = poll
         self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1], **more)
-        self.model.book.shortest_interval = grid[0]
-        self.surround(mode, lag, seed, mail)
+        self.model.oracle.shortest_interval = grid[0]
+        self._set_conditions(mode, lag, seed, queue_mode)
 
-    @step(mode=modes, lag=lags, seed=seeds, letters_refused=st.booleans(), mail=mails)
-    def surroundings(self, mode: Mode, lag: float, seed: int, letters_refused: bool, mail: Mail = NO_MAIL) -> None:
+    @step(mode=modes, lag=lags, seed=seeds, dead_letters_refused=st.booleans(), queue_mode=queue_modes)
+    def conditions(
+        self, mode: StreamMode, lag: float, seed: int, dead_letters_refused: bool, queue_mode: QueueMode = QUEUE_MODE
+    ) -> None:
         """How stream, index and queues are from now on."""
-        self.surround(mode, lag, seed, mail)
-        self.model.letters_refused = letters_refused
+        self._set_conditions(mode, lag, seed, queue_mode)
+        self.model.dead_letters_refused = dead_letters_refused
 
-    def surround(self, mode: Mode, lag: float, seed: int, mail: Mail) -> None:
+    def _set_conditions(self, mode: StreamMode, lag: float, seed: int, queue_mode: QueueMode) -> None:
         self.model.stream.set(mode)
-        self.model.post.set(mail)
+        self.model.wake_up_queue.set(queue_mode)
         self.model.table.lag = lag
-        self.model.table.dice.seed(seed)
+        self.model.table.rng.seed(seed)
 
     @step(plans=st.lists(plans, min_size=1, max_size=4))
     def plan(self, plans: list[Plan]) -> None:
@@ -181,7 +183,7 @@ class Surroundings(RuleBasedStateMachine):
     @step(nth=st.integers(0, 9))
     def wake_up(self, nth: int) -> None:
         """A message that was sent before, from the last on, comes now: early, late, or once more."""
-        self.model.post.come_again(nth)
+        self.model.wake_up_queue.deliver_again(nth)
 
     @step(plan=plans)
     def reconcile(self, plan: Plan) -> None:
@@ -189,7 +191,7 @@ class Surroundings(RuleBasedStateMachine):
 
     @step(repair=st.booleans(), plan=plans)
     def doctor(self, repair: bool, plan: Plan) -> None:
-        self._ask(Order("doctor", may_write=repair), lambda c: self.model.examine(c, repair=repair), plan)
+        self._send(Request("doctor", may_write=repair), lambda c: self.model.examine(c, repair=repair), plan)
 
     @step(task_id=IDS)
     def delete(self, task_id: str) -> None:
@@ -200,10 +202,10 @@ class Surroundings(RuleBasedStateMachine):
     def lose_record(self, task_id: str) -> None:
         row = self.model.table.get(task_id)
         if self.model.stream.drop(task_id) and row is not None:
-            self.model.book.life_of(row).unseen = True
+            self.model.oracle.task_of(row).unseen = True
 
-    def _life(self, task_id: str, script: tuple[str, ...], policy: Any, **known: Any) -> Life:
-        return self.model.book.enter(
+    def _expect(self, task_id: str, script: tuple[str, ...], policy: Any, **known: Any) -> ExpectedTask:
+        return self.model.oracle.expect(
             task_id,
             script=script,
             maximum=(policy or {}).get("maximumRetryAttempts", 3) + 1,
@@ -211,29 +213,31 @@ class Surroundings(RuleBasedStateMachine):
             **known,
         )
 
-    def _ask(self, order: Order, do: Callable[[Any], object], plan: Plan, client: int = 0) -> None:
-        self._orders.append(self.model.ask(order, do, plan=plan, client=client))
-        order.faultless = not plan.faults and plan.life > 100
+    def _send(self, request: Request, do: Callable[[Any], object], plan: Plan, client: int = 0) -> None:
+        self._requests.append(self.model.send_request(request, do, plan=plan, client=client))
+        request.faultless = not plan.faults and plan.timeout > 100
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
     @invariant()
     def no_violation(self) -> None:
-        book = self.model.book
-        for order in [order for order in self._orders if order.answer is not None]:
-            self._orders.remove(order)
-            self._check_answer(order)
-        if self.model.at_rest:
+        oracle = self.model.oracle
+        for request in [request for request in self._requests if request.answer is not None]:
+            self._requests.remove(request)
+            self._check_answer(request)
+        if self.model.is_idle:
             for row in self.model.overlooked():
-                if not book.life_of(row).unseen:
-                    book.say(f"{row['taskId']}: no tick will look at it, {state_of(row)} in {row.get('taskDateTime')}")
-            book.check_edits(self.model.open_rows(), self.model.stream.pending())
-        assert not book.wrong, "\n".join(book.wrong)
+                if not oracle.task_of(row).unseen:
+                    oracle.report(
+                        f"{row['taskId']}: no tick will poll it, {state_of(row)} in {row.get('taskDateTime')}"
+                    )
+            oracle.check_edits(self.model.open_rows(), self.model.stream.pending())
+        assert not oracle.violations, "\n".join(oracle.violations)
 
-    def _check_answer(self, order: Order) -> None:
-        match order.answer:
-            case TransitionRefused() | TaskNotFound() | TaskExists() if order.effects and order.faultless:
-                self.model.book.say(f"{order.operation}: refused ({order.answer}), and it took effect")
+    def _check_answer(self, request: Request) -> None:
+        match request.answer:
+            case TransitionRefused() | TaskNotFound() | TaskExists() if request.effects and request.faultless:
+                self.model.oracle.report(f"{request.operation}: refused ({request.answer}), and it took effect")
             case InvalidInput(field="taskDateTime", value=str(value)) if value.startswith("#"):
                 pass  # a shard that is not in use: the interface is right
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
@@ -241,19 +245,19 @@ class Surroundings(RuleBasedStateMachine):
             case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists():
                 pass
             case DynatickError() as error:
-                self.model.book.say(f"{order.operation}: {error!r}")
+                self.model.oracle.report(f"{request.operation}: {error!r}")
             case _:
-                if order.operation == "insert" and not order.effects:
-                    self.model.book.say(f"{order.operation}: said to be done, and was not")
+                if request.operation == "insert" and not request.effects:
+                    self.model.oracle.report(f"{request.operation}: reported as done, and was not")
 
-    def _come_to_an_end(self) -> None:
-        come_to_an_end(self.model)
+    def _complete(self) -> None:
+        complete_all(self.model)
 
     def teardown(self) -> None:
         try:
-            if not self.model.book.wrong:
-                self._come_to_an_end()
-            assert not self.model.book.wrong, "\n".join(self.model.book.wrong)
+            if not self.model.oracle.violations:
+                self._complete()
+            assert not self.model.oracle.violations, "\n".join(self.model.oracle.violations)
         finally:
             self._inside.__exit__(None, None, None)
             self._drop_table()

@@ -18,7 +18,7 @@ from dynatick_stack import template
 
 
 @contextmanager
-def broken(mutation: Mutation) -> Iterator[None]:
+def mutated(mutation: Mutation) -> Iterator[None]:
     """While this lasts, the rule does not hold."""
     path = ROOT / mutation.file
     text = mutation.applied_to(path.read_text(encoding="utf-8"))
