@@ -45,12 +45,6 @@ class SimQueue:
     def get_nowait(self) -> Any:
         return self.get(block=False)
 
-    def empty(self) -> bool:
-        return not self._items
-
-    def qsize(self) -> int:
-        return len(self._items)
-
 
 class SimFuture:
     """What a pool was asked to do."""
@@ -70,9 +64,6 @@ class SimFuture:
         self._done = True
         while self._waiting:
             _simulation().wake_first(self._waiting)
-
-    def done(self) -> bool:
-        return self._done
 
     def cancel(self) -> bool:
         """Does nothing: it is not waited for any more."""
