@@ -64,8 +64,15 @@ class Mutation:
     old: str
     new: str
     tests: str = RULES
+    unreachable: str = ""  # why no sequence of tests/model shows it
+
+    def applied_to(self, text: str) -> str | None:
+        """The file's text with the mutation; None if what it replaces is not there, or not only once."""
+        return text.replace(self.old, self.new) if text.count(self.old) == 1 else None
 
 
+COSTS_PUNCTUALITY = "costs punctuality only: the tick runs what no wake-up runs"
+COSTS_MESSAGES = "costs messages only: a wake-up that comes again is harmless"
 MUTATIONS = (
     Mutation(1, "a pass closes nothing", f"{ENGINE}/cursor.py",
              "closed_through=max(cursor.closed_through, tick)", "closed_through=cursor.closed_through"),
@@ -125,7 +132,8 @@ MUTATIONS = (
              ".shard == self.shard:", ".shard == self.shard or self.shard is not None:", RECORD),
     Mutation(8, "our own rows pass the stream's filter", "template.yaml",
              '"anything-but":["bucket","cursor","reconcile","settings","tick"]',
-             '"anything-but":["reconcile","settings","tick"]', TEMPLATE),
+             '"anything-but":["reconcile","settings","tick"]', TEMPLATE,
+             unreachable="costs invocations only: the scheduler leaves our own rows alone"),
     Mutation(8, "the stream is silent about waiting rows that change", "template.yaml",
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
@@ -151,7 +159,8 @@ MUTATIONS = (
     Mutation(10, "a recovery that runs out of time does not go on", f"{ENGINE}/recovery.py",
              "if left and report.made_progress:", "if False:", RECOVERY),
     Mutation(10, "a lease is over at once, by whichever clock", f"{ENGINE}/claims.py",
-             "now > lease_until + SKEW_MARGIN", "now > lease_until"),
+             "now > lease_until + SKEW_MARGIN", "now > lease_until",
+             unreachable="none was found since recoveries reclaim"),
     Mutation(10, "a first attempt is left to its lease when it has ended", f"{ENGINE}/execution.py",
              "            results = self.recorder.record(attempts)",
              "            if attempts[0].task.attempt > 1:\n                results = self.recorder.record(attempts)"),
@@ -187,11 +196,14 @@ MUTATIONS = (
              "conditions = (Is(attr.VERSION, old.version),)", "conditions = ()"),
     Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
              "drained_through=max(old.drained_through, new.drained_through)",
-             "drained_through=new.drained_through"),
+             "drained_through=new.drained_through",
+             unreachable="no caller ever offers an older S: it is a second line of defence, for callers to come"),
     Mutation(17, "a wake-up leaves a moved task where it is", f"{ENGINE}/record.py",
-             "if not self.placer.is_ahead(change.set, closed):", "if False:", WAKE_UPS),
+             "if not self.placer.is_ahead(change.set, closed):", "if False:", WAKE_UPS,
+             unreachable="the stream shows the move, and the scheduler places it too"),
     Mutation(17, "a wake-up leaves a failure that waits for its letter where it is", f"{ENGINE}/record.py",
-             "_MOVED = (*_WAITING, RecordResult.DEFERRED)", "_MOVED = _WAITING", WAKE_UPS),
+             "_MOVED = (*_WAITING, RecordResult.DEFERRED)", "_MOVED = _WAITING", WAKE_UPS,
+             unreachable="a queue that refuses, a wake-up, and a tick that closes the bucket just then must meet"),
     Mutation(17, "a wake-up claims a task that runs", f"{DOMAIN}/lifecycle.py",
              "conditions=(*state, Is(attr.TASK", "conditions=(*(() if due else state), Is(attr.TASK", WAKE_UPS),
     Mutation(17, "a bucket of which a worker has a range counts as polled whole", f"{ENGINE}/polling.py",
@@ -220,13 +232,14 @@ MUTATIONS = (
     Mutation(19, "each pass plans what others have planned", f"{ENGINE}/cursor.py",
              "range(max(tick, planned) + 1,", "range(tick + 1,", WAKE_UPS),
     Mutation(19, "a tick that finds its shard leased plans nothing", f"{ENGINE}/cursor.py",
-             "return Acquired(None, to_plan)", "return Acquired(None)", WAKE_UPS),
+             "return Acquired(None, to_plan)", "return Acquired(None)", WAKE_UPS, unreachable=COSTS_PUNCTUALITY),
     Mutation(19, "the scheduler wakes what a processor has deferred", f"{ENGINE}/assign.py",
-             "    if before.is_running or before.is_unscheduled:\n        return False\n", "", WAKE_UPS),
+             "    if before.is_running or before.is_unscheduled:\n        return False\n", "", WAKE_UPS,
+             unreachable=COSTS_MESSAGES),
     Mutation(19, "a retry gets no wake-up", f"{ENGINE}/record.py",
-             "if self.wake_ups is None or not changes:", "if True:", WAKE_UPS),
+             "if self.wake_ups is None or not changes:", "if True:", WAKE_UPS, unreachable=COSTS_PUNCTUALITY),
     Mutation(19, "records after a failed one send their wake-ups twice", f"{ENGINE}/assign.py",
-             "if positions[key] < first]", "]", WAKE_UPS),
+             "if positions[key] < first]", "]", WAKE_UPS, unreachable=COSTS_MESSAGES),
     Mutation(OF_SCHEDULES, "a schedule moves on before its occurrence is written", f"{ENGINE}/recurring.py",
              "        self._make(list(cases.values()), closed_through, lease_until)\n"
              "        results = self._move_on(list(cases.values()), closed_through)",
@@ -246,7 +259,8 @@ MUTATIONS = (
              "        if not leaving_out:\n            there = self.store.get_many(\n", RECURRING),
     Mutation(OF_SCHEDULES, "S does not wait for another tick's occurrences", f"{ENGINE}/poll_window.py",
              "        if self.others_until is not None:\n", "        if False:\n",
-             RECURRING),
+             RECURRING,
+             unreachable="an index that lags twice, and a process that is frozen in between must meet: none was found"),
     Mutation(17, "a move outside of a pass is not checked against C", f"{ENGINE}/record.py",
              ".shard == self.shard:\n", ".shard >= 0:\n", RECOVERY),
     Mutation(2, "keys that were left unprocessed are not asked for again", TABLE,
@@ -340,7 +354,7 @@ MUTATIONS = (
              "if due_before := _due_before(schedule, now):", "if due_before := schedule.due_before:", RECURRING),
     Mutation(OF_SCHEDULES, "what is overdue is forgotten unreported", f"{ENGINE}/recurring.py",
              "        if overdue:\n            self.report_overdue(overdue)\n", "", OVERDUE),
-    Mutation(OF_SCHEDULES, "a schedule waits for its next run, whatever is awaited", f"{DOMAIN}/occurrences.py",
+    Mutation(OF_SCHEDULES, "a schedule waits for its next occurrence, whatever is awaited", f"{DOMAIN}/occurrences.py",
              "awaited, grid))] if awaited else []", "awaited, grid))] if awaited and plan.more else []", OVERDUE),
     Mutation(OF_SCHEDULES, "a pause forgets what is awaited", f"{DOMAIN}/recurrence.py",
              "if not pending and (not schedule.awaited or schedule.bucket is None):", "if not pending:", OVERDUE),
@@ -348,7 +362,8 @@ MUTATIONS = (
              "            if schedule.awaited:\n                values[attr.TASK_DATE_TIME]",
              "            if schedule.awaited and paused:\n                values[attr.TASK_DATE_TIME]", OVERDUE),
     Mutation(OF_SCHEDULES, "an occurrence that a dead tick made counts as late", f"{ENGINE}/recurring.py",
-             "        case.add_task(run, present)\n", "        case.made.append(run)\n", OVERDUE),
+             "        case.add_task(run, present)\n", "        case.made.append(run)\n", OVERDUE,
+             unreachable="none was found: a tick that can't move a schedule on tries again within its pass"),
 )  # fmt: skip
 
 
@@ -374,9 +389,10 @@ def failing_of(mutation: Mutation, copy: Path) -> list[str] | None:
     """The tests that fail for a mutation; None if its text is not there, or not only once."""
     path = copy / mutation.file
     text = path.read_text(encoding="utf-8")
-    if text.count(mutation.old) != 1:
+    mutated = mutation.applied_to(text)
+    if mutated is None:
         return None
-    path.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
+    path.write_text(mutated, encoding="utf-8")
     try:
         return failures(copy, mutation.tests)
     finally:

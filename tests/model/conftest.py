@@ -11,28 +11,27 @@ from pathlib import Path
 
 import pytest
 from moto import mock_aws
-from tests.model.machine import Machine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
+from tests.model.task_machine import TaskMachine
 
 from dynatick.engine import division, hand_out
 from dynatick_stack import emulator
 
 # What is tried on a table of which kind, how many sequences each time, and from which seed they are made up.
 FIXED = [
-    *((Machine, "memory", 60, part) for part in range(1, 5)),
-    *((Machine, "moto", 2, part) for part in range(1, 3)),
-    *((Machine, "emulator-batched", 2, part) for part in range(1, 3)),
+    *((TaskMachine, "memory", 60, part) for part in range(1, 5)),
+    *((TaskMachine, "moto", 2, part) for part in range(1, 3)),
+    *((TaskMachine, "emulator-batched", 2, part) for part in range(1, 3)),
     *((ScheduleMachine, "memory", 50, part) for part in range(1, 5)),
     *((ScheduleMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
 ]
 AT_ENDPOINT = [
     (machine, f"endpoint-{how}", 5, part)
-    for machine in (Machine, ScheduleMachine)
+    for machine in (TaskMachine, ScheduleMachine)
     for how in ("single", "batched")
     for part in range(1, 3)
 ]
-KINDS = ("memory", "moto", "emulator-batched")
 SLOWER = 30  # times, than memory
 VARIATIONS = 5  # of each situation
 
@@ -50,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _examples(config: pytest.Config) -> int | None:
     """Not known if pytest was given no path of this folder to begin with."""
-    found: int | None = config.getoption("--model-examples", default=None)
-    return found
+    examples: int | None = config.getoption("--model-examples", default=None)
+    return examples
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -59,38 +58,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     given = metafunc.config.getoption("--dynamodb-endpoint") is not None
     asked = _examples(metafunc.config)
-    tries = [
-        (machine, kind, examples if asked is None else asked if kind == "memory" else max(1, asked // SLOWER), part)
-        for machine, kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]
-    ]
-    metafunc.parametrize(
-        ("machine", "fresh_table", "examples", "start"),
-        [
-            pytest.param(
-                machine,
-                kind,
-                examples,
-                part if asked is None else None,
-                marks=[] if (kind, part) == ("memory", 1) else [pytest.mark.long],
-            )
-            for machine, kind, examples, part in tries
-        ],
-        ids=[f"{machine.of}-{kind}-{part}" for machine, kind, _, part in tries],
-        indirect=["fresh_table"],
-    )
+    cases = []
+    for machine, kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]:
+        if asked is not None:
+            examples = asked if kind == "memory" else max(1, asked // SLOWER)
+        marks = [] if (kind, part) == ("memory", 1) else [pytest.mark.long]
+        start, name = part if asked is None else None, f"{machine.of}-{kind}-{part}"
+        cases.append(pytest.param(machine, kind, examples, start, marks=marks, id=name))
+    metafunc.parametrize(("machine", "fresh_table", "examples", "start"), cases, indirect=["fresh_table"])
 
 
 @pytest.fixture(autouse=True)
-def few_tasks_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def divide_small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The buckets of the model hold few tasks: they are worth sharing with workers all the same."""
-    nothing, instant = timedelta(), timedelta(milliseconds=1)
-    for module, name, value in (
-        (division, "_MIN_MEASURED", instant),
-        (division, "_MAX_MEASURED", instant),
-        *((module, name, nothing) for module in (division, hand_out) for name in ("SOON", "MIN_WORK")),
-        *((module, "GRAIN", 4) for module in (division, hand_out)),
-    ):
-        monkeypatch.setattr(module, name, value)
+    for name in ("_MIN_MEASURED", "_MAX_MEASURED"):
+        monkeypatch.setattr(division, name, timedelta(milliseconds=1))
+    for module in (division, hand_out):
+        monkeypatch.setattr(module, "SOON", timedelta())
+        monkeypatch.setattr(module, "MIN_WORK", timedelta())
+        monkeypatch.setattr(module, "GRAIN", 4)
 
 
 @pytest.fixture

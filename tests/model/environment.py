@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tests.model.seam import Actor
+from tests.model.faulty_store import Actor
 from tests.mutations import ROOT
 
 from dynatick import observability, wiring
@@ -54,7 +54,7 @@ class Environment:
             self._app[name] = SimpleNamespace(**{**vars(module), **changes})
 
     def invoke(self, actor: Actor, event: Mapping[str, object], left: Callable[[], float]) -> None:
-        """Runs the handler in the calling strand, which belongs to ``actor``; ``left``: the seconds until the end."""
+        """Runs the handler in the calling thread, which belongs to ``actor``; ``left``: the seconds until the end."""
         self.actors.append(actor)
         actor.environment = self.actors
         for other in self.actors:
@@ -69,7 +69,7 @@ class Environment:
 
     def _pause(self) -> None:
         """What Lambda does when the handler has returned, or raised."""
-        self.actors[:] = [actor for actor in self.actors if len(actor.strands) > (actor is self.actors[-1])]
+        self.actors[:] = [actor for actor in self.actors if len(actor.threads) > (actor is self.actors[-1])]
         for actor in self.actors:
             actor.freeze()
 

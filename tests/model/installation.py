@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import count
 
-from tests.model.book import Book
 from tests.model.environment import Environment
-from tests.model.lives import MARGIN, Life
-from tests.model.post import Post
-from tests.model.seam import QUIET, Actor, Order, Plan, Seam
+from tests.model.expected_task import MARGIN, ExpectedTask
+from tests.model.faulty_store import QUIET, Actor, FaultyStore, Plan, Request
+from tests.model.oracle import Oracle
 from tests.model.simulation import Simulation
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 from tests.model.stream import Stream
 from tests.model.table import Table
+from tests.model.wake_up_queue import WakeUpQueue
 
 from dynatick.client import TaskClient
 from dynatick.client.doctor import Diagnosis, examine
@@ -37,7 +37,7 @@ from dynatick.errors import DynatickError, PermanentError, RetryableError
 
 INDEX_LAG = 100.0  # longer than from tick to tick
 THREADS = 3
-SCHEDULER_LIFE = 60.0
+SCHEDULER_TIMEOUT = 60.0
 LONGEST_PRECISE = 5  # TickMinutes with Precision: second, as the template asserts
 RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
 CLIENTS = 2
@@ -48,7 +48,7 @@ class NotLogged(Exception):
 
 
 @dataclass(frozen=True, repr=False)
-class Tick(Brief):
+class Tick(ShortRepr):
     """The course of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
 
     events: int = 1
@@ -62,12 +62,12 @@ class Installation:
     def __init__(self, store: Store, put_row: Callable[[Row], None]) -> None:
         self.simulation = Simulation()
         self.table = Table(store, put_row, self.simulation)
-        self.book = Book(self.simulation, look_up=self.table.get)
+        self.oracle = Oracle(self.simulation, read_row=self.table.get)
         self.stream = Stream(self.simulation, self._schedule)
-        self.table.listeners += [self.book.hear, self.stream.hear]
+        self.table.observers += [self.oracle.observe, self.stream.observe]
         self.table.allowed_lag = INDEX_LAG
-        self.seam = Seam(self.table, self.simulation)
-        self.post = Post(self.seam, self._wake, self.book.say)
+        self.store = FaultyStore(self.table, self.simulation)
+        self.wake_up_queue = WakeUpQueue(self.store, self._wake, self.oracle.report)
         self.precise = False  # Precision: second
         self.workers = 0  # MaxWorkers
         self.rules = self._rules(Grid())
@@ -75,8 +75,8 @@ class Installation:
         self.hand = Actor(self.simulation, "by hand", kind="hand")
         self.expiry = Actor(self.simulation, "time to live", kind="expiry")
         self.restorer = Actor(self.simulation, "restore", kind="restore")
-        self.letters_refused = False  # by the dead-letter queue
-        self.calm = False  # no more faults: every action succeeds, in its time
+        self.dead_letters_refused = False  # by the dead-letter queue
+        self.is_faultless = False  # no more faults: every action succeeds, in its time
         self.actors: list[Actor] = []
         self.reconciled: list[tuple[int, int]] = []  # found, failed
         self.invocations: list[Invoked] = []  # of processors, those that were logged
@@ -90,21 +90,20 @@ class Installation:
 
     def _rules(self, grid: Grid) -> Rules:
         precise = self.precise and grid.tick_minutes <= LONGEST_PRECISE
-        precision = Precision.SECOND if precise else Precision.TICK
         return Rules(
             grid=grid,
-            precision=precision,
+            precision=Precision.SECOND if precise else Precision.TICK,
             index_lag=timedelta(seconds=INDEX_LAG),
             threads=THREADS,
             max_workers=self.workers,
         )
 
-    def _wake_ups(self) -> Post | None:
-        return self.post if self.rules.precision is Precision.SECOND else None
+    def _wake_ups(self) -> WakeUpQueue | None:
+        return self.wake_up_queue if self.rules.precision is Precision.SECOND else None
 
     def _clients(self) -> list[TaskClient]:
         return [
-            TaskClient(self.seam, clock=self._clock, check_actions=False, settings_ttl_seconds=120.0)
+            TaskClient(self.store, clock=self._clock, check_actions=False, settings_ttl_seconds=120.0)
             for _ in range(CLIENTS)
         ]
 
@@ -119,38 +118,42 @@ class Installation:
         self.workers = self.workers if workers is None else workers
         self.rules = self._rules(Grid(**{"tick_minutes": grid.tick_minutes, "shard_count": grid.shard_count} | changes))
         minutes = self.rules.grid.tick_minutes
-        self.book.longest_interval = max(self.book.longest_interval, minutes)
-        self.book.shortest_interval = min(self.book.shortest_interval, minutes)
+        self.oracle.longest_interval = max(self.oracle.longest_interval, minutes)
+        self.oracle.shortest_interval = min(self.oracle.shortest_interval, minutes)
         self._scheduler = self._new_scheduler()
         self._retire()
 
-    def put(self, life: Life, attributes: Mapping[str, object]) -> None:
+    def put(self, task: ExpectedTask, attributes: Mapping[str, object]) -> None:
         """put-item, by hand."""
-        row = {"taskId": life.task_id, "life": life.number, **attributes}
-        old = self.table.get(life.task_id)
+        row = {"taskId": task.task_id, "expected": task.number, **attributes}
+        old = self.table.get(task.task_id)
         self.table.put(self.hand, row)
-        life.unseen |= old is not None and row.get("status") not in (None, "scheduled")
+        task.unseen |= old is not None and row.get("status") not in (None, "scheduled")
 
-    def ask(self, order: Order, do: Callable[[TaskClient], object], *, plan: Plan = QUIET, client: int = 0) -> Order:
+    def send_request(
+        self, request: Request, do: Callable[[TaskClient], object], *, plan: Plan = QUIET, client: int = 0
+    ) -> Request:
         """A client does something, with its own process."""
-        kind = "doctor" if order.wish == "doctor" else "client"
-        actor = Actor(self.simulation, f"client, {order.wish}", kind=kind, plan=plan, order=order)
+        kind = "doctor" if request.operation == "doctor" else "client"
+        actor = Actor(self.simulation, f"client, {request.operation}", kind=kind, plan=plan, request=request)
 
         def work() -> None:
             try:
-                order.answer = do(self.clients[client])
+                request.answer = do(self.clients[client])
             except DynatickError as error:
-                order.answer = error.with_traceback(None)  # nothing of what has ended waits in the simulation any more
+                request.answer = error.with_traceback(
+                    None
+                )  # nothing of what has ended waits in the simulation any more
             actor.finished = True
 
         self._spawn(actor, work)
-        return order
+        return request
 
     def ticks(self, ticks: Sequence[Tick]) -> None:
         """Time goes on, tick by tick of the grid in force."""
         for tick in ticks:
             minute = self.rules.grid.tick_after(minute_of(self.simulation.instant))
-            self.simulation.run_until(self.book.seconds(instant_of(minute)))
+            self.simulation.run_until(self.oracle.seconds(instant_of(minute)))
             self.fire(minute, tick)
 
     def fire(self, minute: int, tick: Tick) -> None:
@@ -190,11 +193,11 @@ class Installation:
             if own and is_own_row(task_id):
                 self.table.put(self.restorer, row)
             elif tasks and not is_own_row(task_id):
-                self.table.put(self.restorer, {**row, "life": self.book.restored(row, now).number})
+                self.table.put(self.restorer, {**row, "expected": self.oracle.restored(row, now).number})
         for row in self.open_rows():  # some may lie where no tick polls any more, and their records are lost
-            self.book.life_of(row).unseen = True
+            self.oracle.task_of(row).unseen = True
         self.stream.start_anew()
-        self.post.forget()
+        self.wake_up_queue.forget()
         self.table.index_anew()
         self.clients, self._scheduler = self._clients(), self._new_scheduler()
 
@@ -208,13 +211,13 @@ class Installation:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _spawn(self, actor: Actor, work: Callable[[], None], *, delay: float = 0.0) -> None:
-        self.actors = [a for a in self.actors if a.strands and not a.dead]
+        self.actors = [a for a in self.actors if a.threads and not a.dead]
         self.actors.append(actor)
         actor.began = self.simulation.now + delay
         self.simulation.spawn(actor, work, delay=delay)
 
     def _next_plan(self) -> Plan:
-        return QUIET if self.calm or not self._plans else self._plans.popleft()
+        return QUIET if self.is_faultless or not self._plans else self._plans.popleft()
 
     def _process(self, event: Mapping[str, object], *, delay: float = 0.0, tries: int = 0) -> None:
         plan = self._next_plan()
@@ -223,11 +226,11 @@ class Installation:
         def work() -> None:
             environment = self._idle.pop() if self._idle and not plan.cold else self._environment()
             continuation = self._retired
-            end = actor.ends = self.simulation.now + plan.life
+            end = actor.ends = self.simulation.now + plan.timeout
             self.simulation.at(end, lambda: None if actor.finished else actor.kill())
-            for ran in self.book.executions.values():
-                if ran.process in environment.actors:
-                    self.book.check_thawed(ran)
+            for execution in self.oracle.executions.values():
+                if execution.process in environment.actors:
+                    self.oracle.check_thawed(execution)
             self.used_after_error += environment.raised
             try:
                 environment.invoke(actor, event, lambda: end - self.simulation.now)
@@ -245,7 +248,7 @@ class Installation:
 
     def _environment(self) -> Environment:
         processor = Processor(
-            store=self.seam,
+            store=self.store,
             actions=self,
             dead_letters=self,
             invoker=self,
@@ -254,7 +257,7 @@ class Installation:
             new_token=lambda: f"token-{next(self._tokens)}",
             pause=self.simulation.sleep,
             wake_ups=self._wake_ups(),
-            report_overdue=self.book.hear_overdue,
+            report_overdue=self.oracle.observe_overdue,
         )
         return Environment(processor, self._clock, self._log, lambda: self._end_process(processor))
 
@@ -268,19 +271,19 @@ class Installation:
         self.invocations.append(invoked)
         if invoked.reconciled is not None and not invoked.reconciled.leased_elsewhere:
             self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
-        if self.seam.actor.plan.unlogged:
+        if self.store.actor.plan.unlogged:
             raise NotLogged
 
     def _end_process(self, processor: Processor) -> None:
-        actor = self.seam.actor
+        actor = self.store.actor
         self.ended.append(sys.exc_info()[1] is not None)
         left = actor.ends - self.simulation.now
-        if left > actor.plan.life / 20 + MARGIN:
-            self.book.say(f"a process ends {left:.0f} s before its time, with {processor.running} in flight")
+        if left > actor.plan.timeout / 20 + MARGIN:
+            self.oracle.report(f"a process ends {left:.0f} s before its time, with {processor.running} in flight")
         actor.die()
 
     def _schedule(self, batch: Sequence[Arrival], answered: Callable[[frozenset[str] | None], None]) -> None:
-        plan = self._next_plan() if self._plans else Plan(seed=0 if self.calm else self.stream.roll())
+        plan = self._next_plan() if self._plans else Plan(seed=0 if self.is_faultless else self.stream.random_seed())
         actor = Actor(self.simulation, "scheduler", kind="scheduler", plan=plan)
         answers: list[frozenset[str] | None] = []
 
@@ -303,12 +306,12 @@ class Installation:
             answer(None)
 
         self._spawn(actor, work)
-        # A scheduler that was killed on the way says nothing, until its time is up.
-        self.simulation.at(self.simulation.now + min(actor.plan.life, SCHEDULER_LIFE), end)
+        # A scheduler that was killed on the way doesn't answer until its time is up.
+        self.simulation.at(self.simulation.now + min(actor.plan.timeout, SCHEDULER_TIMEOUT), end)
 
     def _new_scheduler(self) -> Scheduler:
         return Scheduler(
-            store=self.seam,
+            store=self.store,
             dead_letters=self,
             rules=self.rules,
             clock=self._clock,
@@ -323,7 +326,7 @@ class Installation:
     # -- what a processor asks for: invoker, actions, dead letters -----------------------------------------------------
 
     def invoke(self, event: Mapping[str, object]) -> None:
-        self.seam.call(lambda by: self._process(event, delay=0.1), self._not_invoked, lambda _: self._not_invoked())
+        self.store.call(lambda by: self._process(event, delay=0.1), self._not_invoked, lambda _: self._not_invoked())
 
     @staticmethod
     def _not_invoked() -> None:
@@ -331,14 +334,11 @@ class Installation:
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
         def take(by: object) -> Sequence[bool]:
-            if self.letters_refused:
-                self.book.refuse_letters(letters)
-                return nothing
-            self.book.take_letters(letters)
-            return [True] * len(letters)
+            self.oracle.take_dead_letters(letters, refused=self.dead_letters_refused)
+            return [not self.dead_letters_refused] * len(letters)
 
         nothing = [False] * len(letters)
-        return self.seam.call(take, lambda: nothing, lambda _: nothing)
+        return self.store.call(take, lambda: nothing, lambda _: nothing)
 
     def names(self) -> Sequence[str]:
         return ["log"]
@@ -350,12 +350,12 @@ class Installation:
         return task.timeout_seconds
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """An action does what its life's script says."""
-        actor = self.seam.actor
-        ran = self.book.begin(task, context, actor, self.table.get(task.task_id))
-        script = ran.life.script
+        """An action does what its task's script says."""
+        actor = self.store.actor
+        execution = self.oracle.begin(task, context, actor, self.table.get(task.task_id))
+        script = execution.task.script
         does = script[min(context.attempt, len(script)) - 1]
-        if self.calm and does != "slow":
+        if self.is_faultless and does != "slow":
             does = "ok"
         match does:
             case "slow":
@@ -367,27 +367,27 @@ class Installation:
             case "poison":
                 actor.die()
             case "error":
-                self.book.end(ran, "error")
+                self.oracle.end(execution, "error")
                 raise RetryableError("not this time")
             case "permanent":
-                self.book.end(ran, "permanent")
+                self.oracle.end(execution, "permanent")
                 raise PermanentError("never")
         self.simulation.sleep(0.01)
-        self.book.end(ran, "ok")
+        self.oracle.end(execution, "ok")
         return {"attempt": context.attempt}
 
     # -- at rest -------------------------------------------------------------------------------------------------------
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing runs and nothing is on its way, but for what the stream keeps back."""
-        works = any(actor.strands and not actor.frozen for actor in self.actors)
-        return not works and not self.seam.under_way and self.stream.at_rest
+        works = any(actor.threads and not actor.frozen for actor in self.actors)
+        return not works and not self.store.under_way and self.stream.is_idle
 
-    def rest(self, maximum: float = 400.0) -> None:
+    def wait_until_idle(self, maximum: float = 400.0) -> None:
         """Waits until nothing runs."""
         end = self.simulation.now + maximum
-        while not self.at_rest and self.simulation.now < end:
+        while not self.is_idle and self.simulation.now < end:
             event = self.simulation.next_event()
             self.simulation.run_until(end if event is None else min(event, end))
 
@@ -396,7 +396,7 @@ class Installation:
         return [row for row in self.table.everything(open_only=False) if _is_open(row)]
 
     def overlooked(self) -> list[Row]:
-        """Open tasks that no tick will look at, and of which no record is to come: lost, but for reconcile."""
+        """Open tasks that no tick will poll, and of which no record is to come: lost, but for reconcile."""
         settings, pending = self.table.get("_dynatick#settings"), self.stream.pending()
         served = int(str(settings["shardsEver"])) if settings else 1
         found = []

@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
-from tests.model.lives import END, FAIL, MARGIN, RUN
-from tests.model.steps import Brief
+from tests.model.expected_task import END, FAIL, MARGIN, RUN
+from tests.model.steps import ShortRepr
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.instants import format_instant
@@ -20,11 +21,12 @@ NOTATIONS = (BUCKET, IN_SHARD, ZULU, OFFSET, DUE, DUE_EPOCH, DELAY, NO_TIME)
 BAD_TIMES = ("noon", "2026-02-31#12:00", "2026-12-31T12:00:00", "2026-12-31#24:00")
 EVERY_MINUTE = Grid()
 BULK = "x" * (399 * 1024)
+ARGUMENTS = {"taskDateTime": "task_date_time", "dueAt": "due_at", "delaySeconds": "delay_seconds"}
 INDIA = timezone(timedelta(hours=5, minutes=30))
 
 
 @dataclass(frozen=True, repr=False)
-class When(Brief):
+class When(ShortRepr):
     """A time as it is written, so many seconds from now."""
 
     notation: str = BUCKET
@@ -46,23 +48,20 @@ class When(Brief):
 
     def attributes(self, now: datetime) -> Mapping[str, object]:
         at = self.instant(now)
-        match self.notation:
-            case "bucket":
-                return {"taskDateTime": str(Bucket(minute_of(at)))}
-            case "in a shard":
-                return {"taskDateTime": str(Bucket(minute_of(at), self.shard))}
-            case "zulu":
-                return {"taskDateTime": format_instant(at)}
-            case "with offset":
-                return {"taskDateTime": at.astimezone(INDIA).isoformat()}
-            case "dueAt":
-                return {"dueAt": format_instant(at)}
-            case "dueAt in epoch seconds":
-                return {"dueAt": int(at.timestamp())}
-            case "delaySeconds":
-                return {"delaySeconds": max(0, int(self.seconds))}
-            case _:
-                return {}
+        return {
+            BUCKET: {"taskDateTime": str(Bucket(minute_of(at)))},
+            IN_SHARD: {"taskDateTime": str(Bucket(minute_of(at), self.shard))},
+            ZULU: {"taskDateTime": format_instant(at)},
+            OFFSET: {"taskDateTime": at.astimezone(INDIA).isoformat()},
+            DUE: {"dueAt": format_instant(at)},
+            DUE_EPOCH: {"dueAt": int(at.timestamp())},
+            DELAY: {"delaySeconds": max(0, int(self.seconds))},
+            NO_TIME: {},
+        }[self.notation]
+
+    def arguments(self, now: datetime) -> Mapping[str, Any]:
+        """As the client takes them."""
+        return {ARGUMENTS[name]: value for name, value in self.attributes(now).items()}
 
     def earliest(self, now: datetime, start: datetime) -> float:
         """When a task of this time may be executed, as seconds since ``start``; the past is no bound."""
@@ -77,7 +76,7 @@ class When(Brief):
 
 
 @dataclass(frozen=True, repr=False)
-class RawRow(Brief):
+class RawRow(ShortRepr):
     """A row as put-item takes it. ``status`` and ``attempt`` by hand; ``bad_time`` instead of a time.
 
     A row that claims to be scheduled and counted, and names no action, may fail for it: it was left no gap to fill.
@@ -92,7 +91,7 @@ class RawRow(Brief):
     bulky: bool = False  # so large that it leaves no room for what must be written into it
 
     @property
-    def meant(self) -> str:
+    def must(self) -> str:
         counted = self.status == "scheduled" and self.attempt == 0
         if self.status not in (None, "scheduled") or (counted and not self.action):
             return END
@@ -102,7 +101,7 @@ class RawRow(Brief):
 
     def earliest(self, now: datetime, start: datetime) -> float:
         """When it may be executed; a row with a status of its own making is promised nothing."""
-        return self.when.earliest(now, start) if self.meant == RUN else -math.inf
+        return self.when.earliest(now, start) if self.must == RUN else -math.inf
 
     def attributes(self, now: datetime) -> dict[str, object]:
         times = self.when.attributes(now) if self.bad_time is None else {"taskDateTime": self.bad_time}

@@ -1,4 +1,4 @@
-"""Everything that may happen to schedules and to their occurrences, as rules in any order."""
+"""Everything that may happen to schedules and to their occurrences, as rules in any request."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.model.diary import Diary
-from tests.model.ending import close_the_schedules, come_to_an_end
-from tests.model.lives import Life
-from tests.model.seam import Order, Plan
-from tests.model.steps import Brief, step
-from tests.model.surroundings import POLICIES, Surroundings, plans
+from tests.model.base_machine import IDS, POLICIES, BaseMachine, plans
+from tests.model.completion import complete_all, complete_schedules
+from tests.model.expected_task import ExpectedTask
+from tests.model.faulty_store import Plan, Request
+from tests.model.schedule_oracle import ScheduleOracle
+from tests.model.steps import ShortRepr, chosen, step
 from tests.model.times import EXPRESSIONS
 
 from dynatick.client.insertion import Exists
@@ -21,12 +21,9 @@ from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal
-from dynatick.domain.task import Row
 
-IDS = ("s", "t")
 MINUTE = "rate(1 minute)"
 
-ids = st.sampled_from(IDS)
 expressions = st.sampled_from((MINUTE, MINUTE, MINUTE, *EXPRESSIONS))
 # What its occurrences' attempts do. Most schedules run something that is over soon.
 scripts = st.sampled_from(
@@ -35,7 +32,7 @@ scripts = st.sampled_from(
 
 
 @dataclass(frozen=True, repr=False)
-class ScheduleRow(Brief):
+class ScheduleRow(ShortRepr):
     """A schedule as put-item takes it, or a client. ``starts``, ``ends``: seconds from now."""
 
     expression: str = MINUTE
@@ -44,7 +41,7 @@ class ScheduleRow(Brief):
     catch_up: str | None = None
     overlap: str | None = None
     window: int | None = None  # minutes
-    expected: int | None = None  # seconds within which an occurrence must complete
+    expected_within: int | None = None  # seconds within which an occurrence must complete
     enabled: bool = True
 
     def attributes(self, now: datetime) -> dict[str, object]:
@@ -57,7 +54,7 @@ class ScheduleRow(Brief):
             "catchUp": self.catch_up,
             "overlap": self.overlap,
             "flexibleTimeWindow": self.window,
-            "expectedWithinSeconds": self.expected,
+            "expectedWithinSeconds": self.expected_within,
             "scheduleState": None if self.enabled else "DISABLED",
         }
         return {name: value for name, value in row.items() if value is not None}
@@ -67,16 +64,16 @@ def _date(now: datetime, seconds: float | None) -> str | None:
     return None if seconds is None else format_instant((now + timedelta(seconds=seconds)).replace(microsecond=0))
 
 
-rows = st.builds(
+rows = chosen(
     ScheduleRow,
     expression=expressions,
-    starts=st.sampled_from((None, None, None, -1800.0, 90.0, 600.0)),
-    ends=st.sampled_from((None, None, None, None, 700.0)),
-    catch_up=st.sampled_from((None, "latest", "all", "all", "none")),
-    overlap=st.sampled_from((None, "skip", "allow", "allow", "bufferOne")),
-    window=st.sampled_from((None,) * 7 + (3,)),
-    expected=st.sampled_from((None, None, 20, 90, 400)),
-    enabled=st.sampled_from((True, True, True, True, False)),
+    starts=(None, None, None, -1800.0, 90.0, 600.0),
+    ends=(None, None, None, None, 700.0),
+    catch_up=(None, "latest", "all", "all", "none"),
+    overlap=(None, "skip", "allow", "allow", "bufferOne"),
+    window=(None,) * 7 + (3,),
+    expected_within=(None, None, 20, 90, 400),
+    enabled=(True, True, True, True, False),
 )
 EDITS: Mapping[str, Mapping[str, object]] = {
     "pause": {"scheduleState": "DISABLED"},
@@ -86,111 +83,101 @@ EDITS: Mapping[str, Mapping[str, object]] = {
     "all": {"catchUp": "all"},
     "allow": {"overlap": "allow"},
 }
-edits = st.sampled_from(sorted(EDITS))
-grids = st.tuples(st.sampled_from((1, 1, 2, 5)), st.sampled_from((1, 1, 3)))
 
 
-class ScheduleMachine(Surroundings):
+class ScheduleMachine(BaseMachine):
     """The rules for schedules. ``nth``: of their occurrences, from the latest on."""
 
     of = "schedules"
+    ids = ("s", "t")
+    pauses = (0.003, 0.2, 2.0, 15.0, 50.0, 400.0, 2000.0)
+    tick_minutes = (1, 1, 2, 5)
 
-    @step(schedule_id=ids, row=rows, script=scripts, policy=st.sampled_from(POLICIES))
-    def put(self, schedule_id: str, row: ScheduleRow, script: tuple[str, ...], policy: Any) -> None:
+    @step(task_id=IDS, row=rows, script=scripts, policy=POLICIES)
+    def put(self, task_id: str, row: ScheduleRow, script: tuple[str, ...], policy: Any) -> None:
         """put-item, over whatever was there."""
-        life = self._life(schedule_id, script, policy)
+        task = self._schedule(task_id, script, policy)
         attributes = row.attributes(self.model.simulation.instant) | ({"retryPolicy": policy} if policy else {})
-        self.model.put(life, attributes)
+        self.model.put(task, attributes)
 
-    @step(schedule_id=ids, row=rows, script=scripts, plan=plans)
-    def insert(self, schedule_id: str, row: ScheduleRow, script: tuple[str, ...], plan: Plan) -> None:
+    @step(task_id=IDS, row=rows, script=scripts, plan=plans)
+    def insert(self, task_id: str, row: ScheduleRow, script: tuple[str, ...], plan: Plan) -> None:
         given = row.attributes(self.model.simulation.instant)
-        life = self._life(schedule_id, script, None)
-        order = Order("insert", lives={schedule_id: life})
-        self._ask(order, lambda c: c.schedules.insert(
-            schedule_id, row.expression,
-            timezone=given.get("scheduleExpressionTimezone"), start_date=given.get("startDate"),
-            end_date=given.get("endDate"), catch_up=row.catch_up, overlap=row.overlap, enabled=row.enabled,
-            flexible_time_window=row.window, expected_within_seconds=row.expected,
-            attributes={"life": life.number},
-        ), plan, 0)  # fmt: skip
+        task = self._schedule(task_id, script, None)
+        options = {
+            "timezone": given.get("scheduleExpressionTimezone"), "start_date": given.get("startDate"),
+            "end_date": given.get("endDate"), "catch_up": row.catch_up, "overlap": row.overlap, "enabled": row.enabled,
+            "flexible_time_window": row.window, "expected_within_seconds": row.expected_within,
+            "attributes": {"expected": task.number},
+        }  # fmt: skip
+        request = Request("insert", tasks={task_id: task})
+        self._send(request, lambda c: c.schedules.insert(task_id, row.expression, **options), plan)
 
-    def _life(self, schedule_id: str, script: tuple[str, ...], policy: Any) -> Life:
-        policy, book = policy or {}, self.model.book
-        life = book.enter(
-            schedule_id,
-            script=script,
-            maximum=policy.get("maximumRetryAttempts", 3) + 1,
-            backoff=policy.get("minBackoffSeconds", 5),
-        )
-        life.schedule = Diary(
-            life, book.seconds, book.say, lambda: (book.shortest_interval, book.longest_interval), book.look_up
-        )
-        return life
+    def _schedule(self, task_id: str, script: tuple[str, ...], policy: Any) -> ExpectedTask:
+        task = self._expect(task_id, script, policy)
+        task.schedule = ScheduleOracle(task, self.model.oracle)
+        return task
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    @step(schedule_id=ids, wish=st.sampled_from(("pause", "resume", "run", "delete")), plan=plans)
-    def change(self, schedule_id: str, wish: str, plan: Plan) -> None:
-        name = "run_now" if wish == "run" else wish
-        self._ask(Order(wish), lambda c: getattr(c.schedules, name)(schedule_id), plan, 0)
+    @step(task_id=IDS, operation=("pause", "resume", "run", "delete"), plan=plans)
+    def change(self, task_id: str, operation: str, plan: Plan) -> None:
+        name = "run_now" if operation == "run" else operation
+        self._send(Request(operation), lambda c: getattr(c.schedules, name)(task_id), plan)
 
-    @step(schedule_id=ids, expression=expressions, plan=plans)
-    def update(self, schedule_id: str, expression: str, plan: Plan) -> None:
+    @step(task_id=IDS, expression=expressions, plan=plans)
+    def update(self, task_id: str, expression: str, plan: Plan) -> None:
         zone = EXPRESSIONS[expression].zone
-        self._ask(
-            Order("update"), lambda c: c.schedules.update(schedule_id, expression=expression, timezone=zone), plan, 0
-        )
+        self._send(Request("update"), lambda c: c.schedules.update(task_id, expression=expression, timezone=zone), plan)
 
-    @step(schedule_id=ids, edit=edits)
-    def edit(self, schedule_id: str, edit: str) -> None:
+    @step(task_id=IDS, edit=sorted(EDITS))
+    def edit(self, task_id: str, edit: str) -> None:
         """update-item, by hand."""
-        row = self._row(schedule_id)
+        row = self.model.table.get(task_id)
         if row is not None and not is_terminal(row):
-            change = ConditionalUpdate(task_id=schedule_id, set=EDITS[edit], conditions=(Absent("outcome"),))
+            change = ConditionalUpdate(task_id=task_id, set=EDITS[edit], conditions=(Absent("outcome"),))
             self.model.table.write(self.model.hand, change)
 
-    @step(schedule_id=ids)
-    def delete(self, schedule_id: str) -> None:
-        """delete-item, by hand."""
-        self.model.table.delete(self.model.hand, schedule_id)
-
-    @step(schedule_id=ids, minutes=st.sampled_from((3, 10, 40)), plan=plans)
-    def backfill(self, schedule_id: str, minutes: int, plan: Plan) -> None:
+    @step(task_id=IDS, minutes=(3, 10, 40), plan=plans)
+    def backfill(self, task_id: str, minutes: int, plan: Plan) -> None:
         """The runs of the last so many minutes."""
-        row = self._row(schedule_id)
+        row = self.model.table.get(task_id)
         now = self.model.simulation.instant
         start, end = instant_of(minute_of(now) - minutes), now
         seen = row is not None and row.get("status") is not None  # before, its revision is not known
-        life = self.model.book.life_of(row) if row is not None and seen else None
+        task = self.model.oracle.task_of(row) if row is not None and seen else None
 
         def do(client: Any) -> object:
-            results = list(client.schedules.backfill(schedule_id, start=start, end=end))
+            results = list(client.schedules.backfill(task_id, start=start, end=end))
             for result in results:
-                if isinstance(result, Exists) and life is not None and not life.gone:
-                    self._check_exists(life, result.task_id)
+                if isinstance(result, Exists) and task is not None and not task.gone:
+                    self._check_exists(task, result.task_id)
             return results
 
-        self._ask(Order("backfill"), do, plan, 0)
+        self._send(Request("backfill"), do, plan)
 
-    def _check_exists(self, life: Life, task_id: str) -> None:
-        diary = life.schedule
-        if diary is not None and diary.is_new_revision and (life.number, task_id) not in self.model.book.occurrences:
-            self.model.book.say(f"{task_id}: said to be there, and the schedule never made it")
+    def _check_exists(self, task: ExpectedTask, task_id: str) -> None:
+        schedule = task.schedule
+        if (
+            schedule is not None
+            and schedule.is_new_revision
+            and (task.number, task_id) not in self.model.oracle.occurrences
+        ):
+            self.model.oracle.report(f"{task_id}: reported to exist, and the schedule never made it")
 
     # -- occurrences ---------------------------------------------------------------------------------------------------
 
-    @step(nth=st.integers(0, 4), wish=st.sampled_from(("cancel", "redrive", "run_now", "reschedule")), plan=plans)
-    def change_occurrence(self, nth: int, wish: str, plan: Plan) -> None:
+    @step(nth=st.integers(0, 4), operation=("cancel", "redrive", "run_now", "reschedule"), plan=plans)
+    def change_occurrence(self, nth: int, operation: str, plan: Plan) -> None:
         task_id = self._occurrence(nth)
         if task_id is None:
             return
-        if wish != "reschedule":
-            self._ask(Order(wish), lambda c: getattr(c, wish)(task_id), plan, 0)
+        if operation != "reschedule":
+            self._send(Request(operation), lambda c: getattr(c, operation)(task_id), plan)
             return
         at = self.model.simulation.instant + timedelta(minutes=3)
-        order = Order(wish, not_before=self.model.book.seconds(at))
-        self._ask(order, lambda c: c.reschedule(task_id, due_at=at), plan, 0)
+        request = Request(operation, not_before=self.model.oracle.seconds(at))
+        self._send(request, lambda c: c.reschedule(task_id, due_at=at), plan)
 
     @step(nth=st.integers(0, 4))
     def delete_occurrence(self, nth: int) -> None:
@@ -203,29 +190,11 @@ class ScheduleMachine(Surroundings):
         found = sorted(
             (str(row["dueAt"]), str(row["taskId"]))
             for row in self.model.table.everything()
-            if "#" in str(row["taskId"]) and row.get("scheduleId") in IDS
+            if "#" in str(row["taskId"]) and row.get("scheduleId") in self.ids
         )
         return found[-1 - nth][1] if nth < len(found) else None
 
-    def _row(self, schedule_id: str) -> Row | None:
-        return self.model.table.get(schedule_id)
-
-    @step(seconds=st.sampled_from((0.003, 0.2, 2.0, 15.0, 50.0, 400.0, 2000.0)))
-    def time_passes(self, seconds: float) -> None:
-        self.model.pass_time(seconds)
-
-    @step(grid=grids)
-    def reconfigure(self, grid: tuple[int, int]) -> None:
-        """A redeployment with another tick interval and number of shards."""
-        self.model.reconfigure(tick_minutes=grid[0], shard_count=grid[1])
-
-    @step(schedule_id=ids)
-    def lose_record(self, schedule_id: str) -> None:
-        row = self._row(schedule_id)
-        if self.model.stream.drop(schedule_id) and row is not None:
-            self.model.book.life_of(row).unseen = True
-
-    def _come_to_an_end(self) -> None:
-        close_the_schedules(self.model)
-        if not self.model.book.wrong:
-            come_to_an_end(self.model)
+    def _complete(self) -> None:
+        complete_schedules(self.model)
+        if not self.model.oracle.violations:
+            complete_all(self.model)

@@ -1,10 +1,10 @@
-"""Searches for a sequence of operations and faults that shows that a rule is missing, cuts it down and prints it.
+"""Searches for a sequence of operations and faults that violates the oracle, shrinks it and prints it.
 
-    python -m tests.model.search                      with all rules: a fault of the product
-    python -m tests.model.search 3 "however late"     without rule 3, the one with these words in tests/mutations.py
+    python -m tests.model.search                      the product as it is
+    python -m tests.model.search 3 "however late"     without rule 3, by the mutation with these words
     python -m tests.model.search --schedules          the same with schedules; their mutations are those of "rule" 0
 
-What it prints is to be kept: in ``kept_faults.py``, or in ``kept_breaks.py``.
+The counterexample is to be kept in ``counterexamples.py``.
 """
 
 # ruff: noqa: T201 - what it prints is what it is for
@@ -23,38 +23,34 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.errors import HypothesisException
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.stateful import run_state_machine_as_test
-from tests.model.breaking import MUTATIONS, Mutation, broken
-from tests.model.machine import Machine
+from tests.model.base_machine import BaseMachine
+from tests.model.mutated import mutated
 from tests.model.schedule_machine import ScheduleMachine
-from tests.model.steps import Found, Step, cut_down, play, words_of
-from tests.model.surroundings import Surroundings
+from tests.model.steps import Counterexample, Step, kind_of, replay, shrink, violations_of
 from tests.model.tables import TableOf, in_memory, machine_on
+from tests.model.task_machine import TaskMachine
+from tests.mutations import MUTATIONS, Mutation
 
 STEPS = 30
 
 
 def search(
-    table: TableOf,
-    examples: int,
-    *,
-    start: int | None,
-    steps: int = STEPS,
-    machine: type[Surroundings] = Machine,
-) -> Found | None:
+    table: TableOf, examples: int, *, start: int | None, steps: int = STEPS, machine: type[BaseMachine] = TaskMachine
+) -> Counterexample | None:
     """Tries so many sequences, each of so many steps; the same seed makes up the same ones, None: others each time.
 
-    Returns the first of which the machine says that something is wrong.
+    Returns the first that violates the oracle.
     """
-    of_table, last = machine_on(table, machine), list[Surroundings]()
+    of_table, last = machine_on(table, machine), list[BaseMachine]()
 
-    def made() -> Surroundings:
+    def made() -> BaseMachine:
         last[:] = [of_table()]
         return last[0]
 
     wanted = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        phases=[Phase.generate],  # cutting down the steps themselves is much quicker than hypothesis's way
+        phases=[Phase.generate],  # ``shrunk`` is much quicker than hypothesis's way, which knows nothing of the steps
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
@@ -69,42 +65,29 @@ def search(
             run_state_machine_as_test(seed(random.randrange(2**32) if start is None else start)(made), settings=wanted)
     except HypothesisException:
         raise
-    except Exception as wrong:
-        return Found(words_of(wrong).partition("\n")[0], list(last[0].steps))
+    except Exception as error:
+        return Counterexample(violations_of(error).partition("\n")[0], list(last[0].steps))
     return None
 
 
-def smaller(
-    found: Found, table: TableOf = in_memory, *, machine: type[Surroundings] = Machine, seconds: float = 60.0
-) -> Found:
-    """The same finding with fewer and simpler steps, within so many seconds."""
-    of_table, kind, end = machine_on(table, machine), kind_of(found.says), time.monotonic() + seconds
-    said = found.says
+def shrunk(
+    found: Counterexample,
+    table: TableOf = in_memory,
+    *,
+    machine: type[BaseMachine] = TaskMachine,
+    seconds: float = 60.0,
+) -> Counterexample:
+    """A violation of the same kind with fewer and simpler steps, within so many seconds."""
+    of_table, end = machine_on(table, machine), time.monotonic() + seconds
+
+    def first_violation(steps: Sequence[Step]) -> str:
+        return replay(of_table, steps).partition("\n")[0]
 
     def still(steps: Sequence[Step]) -> bool:
-        nonlocal said
-        if time.monotonic() > end:
-            return False
-        first = play(of_table, steps).partition("\n")[0]
-        if kind_of(first) != kind:
-            return False
-        said = first
-        return True
+        return time.monotonic() < end and kind_of(first_violation(steps)) == kind_of(found.violation)
 
-    return Found(said, cut_down(found.steps, still)) if still(found.steps) else found
-
-
-def kind_of(line: str) -> str:
-    """What a line of the book says, without names and numbers: the first words after the time and the task."""
-    words = line.split(": ", 2)[-1]
-    return " ".join("".join(c if c.isalpha() or c == " " else " " for c in words).split()[:3])
-
-
-def text_of(found: Found) -> str:
-    """As it is kept."""
-    return "\n".join(
-        ["Found(", f"    {found.says!r},", "    [", *(f"        {s!r}," for s in found.steps), "    ],", ")"]
-    )
+    steps = shrink(found.steps, still)
+    return Counterexample(first_violation(steps), steps)
 
 
 def main() -> int:
@@ -114,24 +97,24 @@ def main() -> int:
     parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--seconds", type=float, default=60.0, help="seconds for cutting down what was found")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds for shrinking a counterexample")
     parser.add_argument("--seed", type=int, default=None)
     given = parser.parse_args()
-    machine = ScheduleMachine if given.schedules or given.rule == 0 else Machine
+    machine = ScheduleMachine if given.schedules or given.rule == 0 else TaskMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]
     for mutation in chosen:
         with ExitStack() as stack:
             if mutation is not None:
-                stack.enter_context(broken(mutation))
+                stack.enter_context(mutated(mutation))
             began = time.monotonic()
             found = search(in_memory, given.examples, start=given.seed, steps=given.steps, machine=machine)
             what = "with all rules" if mutation is None else f"without rule {mutation.rule}: {mutation.what}"
             took = f"{time.monotonic() - began:.0f} s"
             print(f"# {what}: {'nothing' if found is None else 'found'} in {took}", flush=True)
             if found is not None:
-                print(text_of(smaller(found, machine=machine, seconds=given.seconds)), flush=True)
+                print(shrunk(found, machine=machine, seconds=given.seconds), flush=True)
     return 0
 
 

@@ -26,15 +26,15 @@ class Killed(BaseException):
 
 @dataclass(eq=False)
 class Process:
-    """What lives and dies together. ``skew``: how far its clock is off, in seconds."""
+    """What tasks and dies together. ``skew``: how far its clock is off, in seconds."""
 
     simulation: Simulation
     name: str
     skew: float = 0.0
     dead: bool = False
     frozen: bool = False  # its threads stand still; whatever would have woken them does so when it thaws
-    stalled: dict[Strand, None] = field(default_factory=dict)
-    strands: dict[Strand, None] = field(default_factory=dict)  # those that have not ended, in order
+    stalled: dict[GreenThread, None] = field(default_factory=dict)
+    threads: dict[GreenThread, None] = field(default_factory=dict)  # those that have not ended, in order
 
     def clock(self) -> datetime:
         return self.simulation.instant + timedelta(seconds=self.skew)
@@ -44,19 +44,19 @@ class Process:
 
     def thaw(self) -> None:
         self.frozen, stalled, self.stalled = False, self.stalled, {}
-        for strand in stalled:
-            self.simulation.wake(strand)
+        for thread in stalled:
+            self.simulation.wake(thread)
 
     def kill(self) -> None:
         """Ends it here and now; nothing that it does after has any effect."""
         if self.dead:
             return
         self.dead = True
-        for strand in self.strands:
-            self.simulation.wake(strand)
+        for thread in self.threads:
+            self.simulation.wake(thread)
 
 
-class Strand:
+class GreenThread:
     """One thread of a process: a greenlet, which runs until it waits."""
 
     def __init__(self, process: Process, work: Callable[[], object]) -> None:
@@ -74,11 +74,11 @@ class Simulation:
     def __init__(self, start: datetime = EVE) -> None:
         self.start = start
         self.now = 0.0  # seconds since then
-        self.errors: list[BaseException] = []  # what ended a strand, and should not have
-        self.running: Strand | None = None
+        self.errors: list[BaseException] = []  # what ended a thread, and should not have
+        self.running: GreenThread | None = None
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
-        self._conductor: greenlet | None = None
+        self._resumer: greenlet | None = None
         self._processes: dict[Process, None] = {}
 
     @property
@@ -88,16 +88,16 @@ class Simulation:
     # -- from outside --------------------------------------------------------------------------------------------------
 
     def at(self, when: float, do: Callable[[], None]) -> None:
-        """Has something done at a time, by nobody."""
+        """Schedules something that no thread does."""
         heapq.heappush(self._agenda, (max(when, self.now), next(self._order), do))
 
-    def spawn(self, process: Process, work: Callable[[], object], *, delay: float = 0.0) -> Strand:
+    def spawn(self, process: Process, work: Callable[[], object], *, delay: float = 0.0) -> GreenThread:
         """Begins a thread of a process."""
-        strand = Strand(process, work)
+        thread = GreenThread(process, work)
         self._processes[process] = None
-        process.strands[strand] = None
-        self._wake_at(self.now + delay, strand)
-        return strand
+        process.threads[thread] = None
+        self._wake_at(self.now + delay, thread)
+        return thread
 
     def run_until(self, end: float) -> None:
         """Lets everything happen that happens before ``end``."""
@@ -115,35 +115,35 @@ class Simulation:
         """Ends all threads."""
         for process in self._processes:
             process.dead = True
-            for strand in list(process.strands):
-                self._resume(strand)
-            assert not process.strands, f"a thread of {process.name} would not end"
+            for thread in list(process.threads):
+                self._resume(thread)
+            assert not process.threads, f"a thread of {process.name} would not end"
 
-    # -- from within a strand ------------------------------------------------------------------------------------------
+    # -- from within a thread ------------------------------------------------------------------------------------------
 
     def sleep(self, seconds: float) -> None:
         """Waits."""
-        strand = self._me()
-        self._wake_at(self.now + seconds, strand)
-        self._yield(strand)
+        thread = self._me()
+        self._wake_at(self.now + seconds, thread)
+        self._yield(thread)
 
-    def wait(self, waiting: deque[tuple[Strand, int]], timeout: float | None) -> None:
+    def wait(self, waiting: deque[tuple[GreenThread, int]], timeout: float | None) -> None:
         """Waits until this thread is taken from the line and woken, or time is up."""
-        strand = self._me()
-        waiting.append((strand, strand.ticket))
+        thread = self._me()
+        waiting.append((thread, thread.ticket))
         if timeout is not None:
-            self._wake_at(self.now + timeout, strand)
-        self._yield(strand)
+            self._wake_at(self.now + timeout, thread)
+        self._yield(thread)
 
-    def wake(self, strand: Strand) -> None:
-        self._wake_at(self.now, strand)
+    def wake(self, thread: GreenThread) -> None:
+        self._wake_at(self.now, thread)
 
-    def wake_first(self, waiting: deque[tuple[Strand, int]]) -> None:
+    def wake_first(self, waiting: deque[tuple[GreenThread, int]]) -> None:
         """Wakes the first in line that still waits there."""
         while waiting:
-            strand, ticket = waiting.popleft()
-            if strand.ticket == ticket and strand in strand.process.strands:
-                self.wake(strand)
+            thread, ticket = waiting.popleft()
+            if thread.ticket == ticket and thread in thread.process.threads:
+                self.wake(thread)
                 return
 
     def my_process(self) -> Process:
@@ -151,45 +151,45 @@ class Simulation:
 
     # -- taking turns --------------------------------------------------------------------------------------------------
 
-    def _me(self) -> Strand:
+    def _me(self) -> GreenThread:
         assert self.running is not None, "only a thread of the simulation can wait in it"
         if self.running.process.dead:
             raise Killed
         return self.running
 
-    def _wake_at(self, when: float, strand: Strand) -> None:
-        ticket = strand.ticket
-        self.at(when, lambda: self._resume(strand) if strand.ticket == ticket else None)
+    def _wake_at(self, when: float, thread: GreenThread) -> None:
+        ticket = thread.ticket
+        self.at(when, lambda: self._resume(thread) if thread.ticket == ticket else None)
 
-    def _yield(self, strand: Strand) -> None:
-        assert self._conductor is not None
-        self._conductor.switch()
-        if strand.process.dead:
+    def _yield(self, thread: GreenThread) -> None:
+        assert self._resumer is not None
+        self._resumer.switch()
+        if thread.process.dead:
             raise Killed
 
-    def _resume(self, strand: Strand) -> None:
-        if strand not in strand.process.strands:
+    def _resume(self, thread: GreenThread) -> None:
+        if thread not in thread.process.threads:
             return
-        if strand.process.frozen and not strand.process.dead:
-            strand.process.stalled[strand] = None
+        if thread.process.frozen and not thread.process.dead:
+            thread.process.stalled[thread] = None
             return
-        strand.ticket += 1
-        if strand.greenlet is None:
-            if strand.process.dead:  # it never began
-                strand.process.strands.pop(strand, None)
+        thread.ticket += 1
+        if thread.greenlet is None:
+            if thread.process.dead:  # it never began
+                thread.process.threads.pop(thread, None)
                 return
-            strand.greenlet = greenlet(lambda: self._carry(strand))
-        before, self.running = self._conductor, strand
-        self._conductor = getcurrent()
-        strand.greenlet.switch()
-        self._conductor, self.running = before, None
+            thread.greenlet = greenlet(lambda: self._carry(thread))
+        before, self.running = self._resumer, thread
+        self._resumer = getcurrent()
+        thread.greenlet.switch()
+        self._resumer, self.running = before, None
 
-    def _carry(self, strand: Strand) -> None:
+    def _carry(self, thread: GreenThread) -> None:
         try:
-            strand.work()
+            thread.work()
         except Killed:
             pass
         except BaseException as error:
             self.errors.append(error)
         finally:
-            strand.process.strands.pop(strand, None)
+            thread.process.threads.pop(thread, None)

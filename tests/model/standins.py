@@ -11,10 +11,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Self
 
-from tests.model.simulation import Killed, Simulation, Strand
+from tests.model.simulation import GreenThread, Killed, Simulation
 
 
 def _simulation() -> Simulation:
@@ -27,7 +27,7 @@ class SimQueue:
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
-        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
 
     def put(self, item: object) -> None:
         self._items.append(item)
@@ -45,12 +45,6 @@ class SimQueue:
     def get_nowait(self) -> Any:
         return self.get(block=False)
 
-    def empty(self) -> bool:
-        return not self._items
-
-    def qsize(self) -> int:
-        return len(self._items)
-
 
 class SimFuture:
     """What a pool was asked to do."""
@@ -58,7 +52,7 @@ class SimFuture:
     def __init__(self, work: Callable[[], object]) -> None:
         self.work = work
         self._done = False
-        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
         self._value: object = None
         self._error: Exception | None = None
 
@@ -71,11 +65,8 @@ class SimFuture:
         while self._waiting:
             _simulation().wake_first(self._waiting)
 
-    def done(self) -> bool:
-        return self._done
-
     def cancel(self) -> bool:
-        """Only so much: nobody waits for it any more."""
+        """Does nothing: it is not waited for any more."""
         return False
 
     def wait(self) -> None:
@@ -118,9 +109,7 @@ class SimPool:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.shutdown(wait=not isinstance(error, Killed))
 
     def _begin(self) -> None:
@@ -149,17 +138,15 @@ class SimThread:
 
 
 class SimCondition:
-    """``threading.Condition``, as far as it is used: nobody is interrupted while they hold it."""
+    """``threading.Condition``, as far as it is used: no thread is interrupted while it holds one."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Strand, int]] = deque()
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         pass
 
     def wait(self, timeout: float | None = None) -> None:
@@ -172,7 +159,7 @@ class SimCondition:
 _REPLACED: dict[object, object] = {
     queue.SimpleQueue: SimQueue,
     ThreadPoolExecutor: SimPool,
-    # A lock is never waited for: nobody waits in the simulation with one in hand.
+    # A lock is never waited for: no thread waits in the simulation while it holds one.
     threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock, Condition=SimCondition),
     time: SimpleNamespace(monotonic=lambda: _simulation().now),
 }
@@ -181,9 +168,9 @@ _WHERE = ("dynatick.engine.", "dynatick.client.")
 
 @contextmanager
 def inside(simulation: Simulation) -> Iterator[None]:
-    """The engine and the client wait in the simulation, until this ends, and throw the same dice each time."""
+    """The engine and the client wait in the simulation, until this ends, and throw the same rng each time."""
     put_back: list[tuple[object, str, object]] = []
-    dice = random.getstate()
+    rng = random.getstate()
     random.seed(0)
     for module in [module for name, module in sys.modules.items() if name.startswith(_WHERE)]:
         for name, value in list(vars(module).items()):
@@ -198,6 +185,6 @@ def inside(simulation: Simulation) -> Iterator[None]:
     finally:
         simulation.close()
         Simulation.present = None
-        random.setstate(dice)
+        random.setstate(rng)
         for module, name, value in put_back:
             setattr(module, name, value)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tests.model.simulation import Simulation
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 from tests.model.table import Effect
 from tests.sandbox.stream import matches, patterns
 
@@ -25,7 +25,7 @@ FILTER = patterns()
 
 
 @dataclass(frozen=True, repr=False)
-class Mode(Brief):
+class StreamMode(ShortRepr):
     """How the stream is at present."""
 
     seed: int = 0
@@ -49,36 +49,36 @@ Deliver = Callable[[Sequence[Arrival], Callable[[frozenset[str] | None], None]],
 
 
 class Stream:
-    """``hear`` gets every effect, ``deliver`` gets the batches."""
+    """``observe`` gets every effect, ``deliver`` gets the batches."""
 
     def __init__(self, simulation: Simulation, deliver: Deliver) -> None:
-        self.mode = Mode()
+        self.mode = StreamMode()
         self._simulation = simulation
         self._deliver = deliver
         self._feeds = [_Feed() for _ in range(SHARDS)]
         self._written = 0
         self._filter = FILTER
-        self._dice = random.Random(0)
+        self._rng = random.Random(0)
 
-    def hear(self, by: object, effect: Effect) -> None:
+    def observe(self, by: object, effect: Effect) -> None:
         if effect.new is None or not self._shows(effect.old, effect.new):
             return
         self._written += 1
         feed = self._feed(effect.task_id)
         feed.records.append(Arrival(str(self._written), effect.new, effect.old))
-        self._kick(feed)
+        self._send_next(feed)
 
-    def set(self, mode: Mode) -> None:
-        self.mode, self._dice = mode, random.Random(mode.seed)
+    def set(self, mode: StreamMode) -> None:
+        self.mode, self._rng = mode, random.Random(mode.seed)
         for feed in self._feeds:
-            self._kick(feed)
+            self._send_next(feed)
 
-    def roll(self) -> int:
+    def random_seed(self) -> int:
         """A seed for the process that gets a batch now."""
-        return self._dice.randint(1, 9999) if self.mode.seed else 0
+        return self._rng.randint(1, 9999) if self.mode.seed else 0
 
     def drop(self, task_id: str) -> bool:
-        """Loses the next record of a task that nobody has yet; False if there is none."""
+        """Loses the next record of a task that was not delivered yet; False if there is none."""
         feed = self._feed(task_id)
         for n in range(feed.position, len(feed.records)):
             if not feed.busy and _task_of(feed.records[n]) == task_id:
@@ -93,7 +93,7 @@ class Stream:
         self._feeds = [_Feed() for _ in range(SHARDS)]
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing is on its way, but for what is kept back."""
         return not any(feed.busy for feed in self._feeds)
 
@@ -110,11 +110,11 @@ class Stream:
     def _feed(self, task_id: str) -> _Feed:
         return self._feeds[sum(task_id.encode()) % SHARDS]
 
-    def _kick(self, feed: _Feed) -> None:
+    def _send_next(self, feed: _Feed) -> None:
         if feed.busy or self.mode.held or feed.position >= len(feed.records):
             return
         feed.busy = True
-        delay = self._dice.uniform(0.1, self.mode.delay) if self.mode.seed else 0.1
+        delay = self._rng.uniform(0.1, self.mode.delay) if self.mode.seed else 0.1
         self._simulation.at(self._simulation.now + delay, lambda: self._send(feed))
 
     def _send(self, feed: _Feed) -> None:
@@ -124,7 +124,7 @@ class Stream:
             feed.busy = False
             return
         if self.mode.mixed:
-            rank = {_task_of(record): self._dice.random() for record in batch}
+            rank = {_task_of(record): self._rng.random() for record in batch}
             batch = feed.records[sent] = sorted(batch, key=lambda record: rank[_task_of(record)])
 
         def answered(failed: frozenset[str] | None) -> None:
@@ -132,15 +132,15 @@ class Stream:
             if failed is not None:
                 taken = next((n for n, record in enumerate(batch) if record.key in failed), len(batch))
                 feed.position += taken
-                if self.mode.seed and self._dice.random() < self.mode.again:
-                    feed.position = max(0, feed.position - self._dice.randint(1, 3))
+                if self.mode.seed and self._rng.random() < self.mode.again:
+                    feed.position = max(0, feed.position - self._rng.randint(1, 3))
             if failed or failed is None:
                 feed.busy, feed.failed = True, feed.failed + 1
                 delay = (5.0 if failed is None else 1.0) * min(feed.failed, 20)
                 self._simulation.at(self._simulation.now + delay, lambda: self._send(feed))
             else:
                 feed.failed = 0
-                self._kick(feed)
+                self._send_next(feed)
 
         self._deliver(batch, answered)
 

@@ -1,4 +1,4 @@
-"""The table as it truly is, who changed it, what its index shows by now and what its stream tells.
+"""The table as it truly is, who changed it, and what its index shows by now.
 
 Everything that happens to a row passes through here, in one order. The store underneath is a real one; the index's lag
 is laid over what it finds.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -17,10 +17,10 @@ from tests.model.simulation import Simulation
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Entry, Page, ScanPage, Store, StoreFailure
+from dynatick.engine.ports import Entry, Page, Store, StoreFailure
+from dynatick.store.codec import encode, entry_of
 
 REPLICAS = 2
-_SHOWN = {"action": "action", "due_at": "dueAt", "schedule_id": "scheduleId", "next_attempt_at": "nextAttemptAt"}
 
 T = TypeVar("T")
 
@@ -45,39 +45,39 @@ class _Version:
 
 @dataclass
 class Table:
-    """``put_row`` does what put-item does. ``listeners`` hear of every effect."""
+    """``put_row`` does what put-item does. ``observers`` observe of every effect."""
 
     inner: Store
     put_row: Callable[[Row], None]
     simulation: Simulation
-    listeners: list[Callable[[object, Effect], None]] = field(default_factory=list)
-    lag: float = 0.0  # the index's, at most; chance decides
+    observers: list[Callable[[object, Effect], None]] = field(default_factory=list)
+    lag: float = 0.0  # the index's, at most; at random
     allowed_lag: float = math.inf
     history: list[tuple[float, str, Row | None]] = field(default_factory=list)
-    dice: random.Random = field(default_factory=lambda: random.Random(0))
+    rng: random.Random = field(default_factory=lambda: random.Random(0))
     _index: dict[str, list[_Version]] = field(default_factory=dict)
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
     def put(self, by: object, row: Row) -> None:
-        self._noting(by, [str(row["taskId"])], lambda: self.put_row(row))
+        self._apply(by, [str(row["taskId"])], lambda: self.put_row(row))
 
     def delete(self, by: object, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
-        return self._noting(by, [task_id], lambda: self.inner.delete(task_id, conditions))
+        return self._apply(by, [task_id], lambda: self.inner.delete(task_id, conditions))
 
     def create(self, by: object, row: Row) -> bool:
-        return self._noting(by, [str(row["taskId"])], lambda: self.inner.create(row))
+        return self._apply(by, [str(row["taskId"])], lambda: self.inner.create(row))
 
     def create_many(self, by: object, rows: Sequence[Row]) -> list[bool | StoreFailure]:
-        return self._noting(by, [str(row["taskId"]) for row in rows], lambda: list(self.inner.create_many(rows)))
+        return self._apply(by, [str(row["taskId"]) for row in rows], lambda: list(self.inner.create_many(rows)))
 
     def write(self, by: object, change: ConditionalUpdate) -> Result:
-        return self._noting(by, [change.task_id], lambda: self.inner.write(change))
+        return self._apply(by, [change.task_id], lambda: self.inner.write(change))
 
     def write_many(self, by: object, changes: Sequence[ConditionalUpdate]) -> list[Result]:
-        return self._noting(by, [c.task_id for c in changes], lambda: list(self.inner.write_many(changes)))
+        return self._apply(by, [c.task_id for c in changes], lambda: list(self.inner.write_many(changes)))
 
-    def _noting(self, by: object, ids: Sequence[str], do: Callable[[], T]) -> T:
+    def _apply(self, by: object, ids: Sequence[str], do: Callable[[], T]) -> T:
         before = self.inner.get_many(ids)
         answer = do()
         after = self.inner.get_many(ids)
@@ -86,9 +86,9 @@ class Table:
             if old != new:
                 self.history.append((self.simulation.now, task_id, new))
                 effect = Effect(task_id, old, new, self._show(task_id, new))
-                for hear in self.listeners:
+                for observe in self.observers:
                     try:
-                        hear(by, effect)
+                        observe(by, effect)
                     except Exception as error:  # the engine would take it for a fault of the table
                         self.simulation.errors.append(error)
         return answer
@@ -98,28 +98,20 @@ class Table:
     def get(self, task_id: str) -> Row | None:
         return self.inner.get(task_id)
 
-    def rows(self, task_ids: Iterable[str], only: Collection[str] = ()) -> dict[str, Row]:
-        return dict(self.inner.get_many(task_ids, only=only))
-
-    def scan(self, *, after: str | None, open_only: bool, segment: int, segments: int) -> ScanPage:
-        return self.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)
-
     def everything(self, *, open_only: bool = False) -> list[Row]:
-        rows: list[Row] = []
-        after: str | None = None
-        while True:
-            page = self.inner.scan(after=after, open_only=open_only)
+        page = self.inner.scan(open_only=open_only)
+        rows = list(page.rows)
+        while page.after is not None:
+            page = self.inner.scan(after=page.after, open_only=open_only)
             rows += page.rows
-            after = page.after
-            if after is None:
-                return rows
+        return rows
 
     def query_bucket(
         self, bucket: Bucket, *, after: str | None, open_only: bool, outcome: str | None, limit: int | None
     ) -> Page:
         """A page of a bucket, as one of the index's replicas shows it now."""
         page = self.inner.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
-        replica, now = self.dice.randrange(REPLICAS), self.simulation.now
+        replica, now = self.rng.randrange(REPLICAS), self.simulation.now
         found = {entry.task_id: entry for entry in page.entries}
         for task_id, versions in self._index.items():
             if versions[-1].shown_at[replica] <= now:
@@ -154,7 +146,7 @@ class Table:
         versions = self._index.setdefault(task_id, [])
         shown_at = []
         for replica in range(REPLICAS):
-            lag = self.dice.choice((0.0, 0.0, self.dice.uniform(0, self.lag), self.lag)) if self.lag else 0.0
+            lag = self.rng.choice((0.0, 0.0, self.rng.uniform(0, self.lag), self.lag)) if self.lag else 0.0
             earliest = versions[-1].shown_at[replica] if versions else 0.0
             shown_at.append(max(self.simulation.now + lag, earliest))
         versions.append(_Version(tuple(shown_at), _entry(new)))
@@ -164,14 +156,4 @@ class Table:
 def _entry(row: Row | None) -> Entry | None:
     if row is None or not isinstance(row.get("taskDateTime"), str):
         return None
-    outcome = row.get("outcome")
-    return Entry(
-        str(row["taskId"]),
-        str(row["taskDateTime"]),
-        None if "outcome" not in row else str(outcome),
-        **{name: _text(row.get(of)) for name, of in _SHOWN.items()},
-    )
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return entry_of(encode(row))

@@ -8,23 +8,23 @@ from typing import Any
 
 import boto3
 from botocore.exceptions import ClientError
-from tests.model.machine import Machine
-from tests.model.surroundings import Fresh, Surroundings
+from tests.model.base_machine import BaseMachine, FreshTable
+from tests.model.task_machine import TaskMachine
 
 from dynatick.store.codec import encode
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.store.memory import MemoryStore
 from dynatick_stack.template import table_definition
 
-TableOf = Callable[[], Fresh]
+TableOf = Callable[[], FreshTable]
 
 
-def in_memory() -> Fresh:
+def in_memory() -> FreshTable:
     store = MemoryStore()
     return store, store.put, lambda: None
 
 
-def in_dynamodb(endpoint: str | None, *, batched: bool) -> Fresh:
+def in_dynamodb(endpoint: str | None, *, batched: bool) -> FreshTable:
     """A table at an endpoint; None: moto's, where it stands in for AWS."""
     name = f"model-{uuid.uuid4().hex}"
     client = boto3.client("dynamodb", endpoint_url=endpoint)
@@ -42,6 +42,6 @@ def in_dynamodb(endpoint: str | None, *, batched: bool) -> Fresh:
     return store, put, lambda: client.delete_table(TableName=name) and None
 
 
-def machine_on(table: TableOf, machine: type[Surroundings] = Machine) -> type[Surroundings]:
+def machine_on(table: TableOf, machine: type[BaseMachine] = TaskMachine) -> type[BaseMachine]:
     """A state machine over fresh tables of a kind."""
     return type("Model", (machine,), {"table": staticmethod(table)})

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tests.model.environment import Environment
+from tests.model.faulty_store import Actor, Plan
 from tests.model.installation import RETRY_DELAYS
-from tests.model.seam import Actor, Plan
 from tests.model.simulation import Killed, Simulation
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.capacity import Allowance
@@ -72,7 +72,7 @@ class Function:
 
     def _begin(self, environment: Environment, event: Mapping[str, object], cold: float, tries: int) -> None:
         simulation = self.simulation
-        actor = Actor(simulation, f"invocation {self.invocations}", kind="processor", plan=Plan(life=self.timeout))
+        actor = Actor(simulation, f"invocation {self.invocations}", kind="processor", plan=Plan(timeout=self.timeout))
         began = simulation.now
         end = actor.ends = began + cold + self.timeout
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from tests.model.seam import Actor
+from tests.model.faulty_store import Actor
 from tests.model.simulation import Simulation
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.aws_lambda import Function

@@ -15,7 +15,7 @@ from itertools import count
 from math import inf
 
 from tests.model.environment import Environment
-from tests.model.seam import Actor
+from tests.model.faulty_store import Actor
 from tests.model.simulation import EVE, Process, Simulation
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.aws_lambda import Function

@@ -1,13 +1,13 @@
-"""The end of a run: faults stop, enough ticks pass, and everything that was inserted must have ended as it had to."""
+"""The end of a sequence: faults stop, enough ticks pass, and all that was inserted must have ended as it had to."""
 
 from __future__ import annotations
 
 import math
 
+from tests.model.expected_task import END, FAIL, RUN, ExpectedTask, number
 from tests.model.installation import Installation, Tick
-from tests.model.lives import END, FAIL, RUN, Life, number
-from tests.model.post import Mail
-from tests.model.stream import Mode
+from tests.model.stream import StreamMode
+from tests.model.wake_up_queue import QueueMode
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
@@ -17,16 +17,16 @@ from dynatick.engine.cursor import cursor_id
 from dynatick.engine.idle_shards import CLOSE_EVERY
 from dynatick.engine.reconcile_round import LEASE, read_round
 
-MOST_TICKS = 60
+MAX_TICKS = 60
 LAST_TICKS = 8  # within which nothing but slow polls keeps S back
 SCHEDULES_TICKS = 5
 
 
-def close_the_schedules(model: Installation) -> None:
-    """Faults stop, and a few ticks pass: by then every run that was due has been dealt with. Then they are deleted."""
-    _calm(model)
-    model.rest()
-    _see_all(model)
+def complete_schedules(model: Installation) -> None:
+    """Faults stop, and a few ticks pass: by then every occurrence that was due is made or missed. Deletes them."""
+    _stop_faults(model)
+    model.wait_until_idle()
+    _wait_for_index(model)
     _reconcile(model)  # finds those of which the stream has sent no record
     now = format_instant(model.simulation.instant)
     due = [row for row in model.open_rows() if str(row.get("nextOccurrenceAt", "~")) <= now]
@@ -35,57 +35,54 @@ def close_the_schedules(model: Installation) -> None:
         _tick(model)
     _reconcile(model)
     if model.reconciled[-1] != (0, 0):
-        model.book.say(f"reconcile found and could not repair {model.reconciled[-1]} although the schedules are well")
-    last = model.book.seconds(instant_of(model.rules.grid.tick_after(minute_of(model.simulation.instant) - 1)))
+        model.oracle.report(
+            f"reconcile found and could not repair {model.reconciled[-1]} although the schedules are well"
+        )
+    last = model.oracle.seconds(instant_of(model.rules.grid.tick_after(minute_of(model.simulation.instant) - 1)))
     last -= 60 * model.rules.grid.tick_minutes
-    for life in model.book.lives:
-        row = model.table.get(life.task_id)
-        if life.schedule is not None and row is not None and model.book.life_of(row) is life:
-            life.schedule.check_complete(last, row)
-            life.schedule.check_reported(last, row)
-            model.table.delete(model.hand, life.task_id)
+    for task in model.oracle.tasks:
+        row = model.table.get(task.task_id)
+        if task.schedule is not None and row is not None and model.oracle.task_of(row) is task:
+            task.schedule.check_complete(last, row)
+            task.schedule.check_reported(last, row)
+            model.table.delete(model.hand, task.task_id)
 
 
-def come_to_an_end(model: Installation) -> None:
-    """Lets everything come to rest, and notes in the book what did not end as it had to."""
-    book = model.book
-    _calm(model)
-    _serve(model)
-    _check_served(model)
-    _see_all(model)
-    _reconcile(model)
-    _serve(model)
+def complete_all(model: Installation) -> None:
+    """Waits until everything has ended, and reports what did not end as it had to."""
+    oracle = model.oracle
+    _stop_faults(model)
+    _tick_until_done(model)
     for row in model.open_rows():
-        book.say(f"{row['taskId']}: not even reconcile has found it, {state_of(row)} in {row.get('taskDateTime')}")
+        if not oracle.task_of(row).unseen:
+            oracle.report(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
+    _wait_for_index(model)
+    _reconcile(model)
+    _tick_until_done(model)
+    for row in model.open_rows():
+        oracle.report(f"{row['taskId']}: not even reconcile has found it, {state_of(row)} in {row.get('taskDateTime')}")
     _check_cursors(model)
     _reconcile(model)
     if model.reconciled[-1] != (0, 0):
-        book.say(f"reconcile found and could not repair {model.reconciled[-1]} at the end")
-    rows = {book.life_of(row).number: row for row in model.table.everything() if "life" in row}
-    for life in book.lives:
-        if life.began and life.schedule is None:
-            _check_life(model, life, rows.get(life.number))
+        oracle.report(f"reconcile found and could not repair {model.reconciled[-1]} at the end")
+    rows = {oracle.task_of(row).number: row for row in model.table.everything() if "expected" in row}
+    for task in oracle.tasks:
+        if task.began and task.schedule is None:
+            _check_task(model, task, rows.get(task.number))
 
 
-def _check_served(model: Installation) -> None:
-    book = model.book
-    for row in model.open_rows():
-        if not book.life_of(row).unseen:
-            book.say(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
-
-
-def _see_all(model: Installation) -> None:
+def _wait_for_index(model: Installation) -> None:
     """The index may lag so long that reconcile has to find what it hid, and the last of that must be over."""
     model.pass_time(max(0.0, model.table.all_shown_at - model.simulation.now))
 
 
-def _calm(model: Installation) -> None:
-    model.calm = True
-    model.letters_refused = False
+def _stop_faults(model: Installation) -> None:
+    model.is_faultless = True
+    model.dead_letters_refused = False
     model.plan(())
     model.table.lag = 0.0
-    model.stream.set(Mode(batch=model.stream.mode.batch))
-    model.post.set(Mail())
+    model.stream.set(StreamMode(batch=model.stream.mode.batch))
+    model.wake_up_queue.set(QueueMode())
 
 
 def _reconcile(model: Installation) -> None:
@@ -93,18 +90,18 @@ def _reconcile(model: Installation) -> None:
     if kept is not None and kept.is_leased(model.simulation.instant):
         model.pass_time(2 * LEASE.total_seconds())  # one was killed, and until its lease has expired no other works
     model.reconcile()
-    model.rest()
+    model.wait_until_idle()
 
 
-def _serve(model: Installation) -> None:
+def _tick_until_done(model: Installation) -> None:
     """Ticks until nothing is open but what only reconcile finds. Where nothing is due, time leaps."""
-    for _ in range(MOST_TICKS):
+    for _ in range(MAX_TICKS):
         overlooked = {row["taskId"] for row in model.overlooked()}
         waiting = [row for row in model.open_rows() if row["taskId"] not in overlooked]
-        if not waiting and model.at_rest:
+        if not waiting and model.is_idle:
             return
         if not waiting:  # yet
-            model.rest()
+            model.wait_until_idle()
             continue
         _tick(model, at_least=min(_bucket_minute(row) for row in waiting))
 
@@ -114,10 +111,12 @@ def _tick(model: Installation, *, at_least: float = -math.inf) -> None:
     minute = grid.tick_after(minute_of(model.simulation.instant))
     if at_least > minute:
         minute = grid.tick_at_or_after(instant_of(int(at_least)))
-    model.simulation.run_until(model.book.seconds(instant_of(minute)))
+    model.simulation.run_until(model.oracle.seconds(instant_of(minute)))
     model.fire(minute, Tick())
-    following = model.book.seconds(instant_of(grid.tick_after(minute)))
-    model.rest(following - model.simulation.now - 0.5)  # the next one comes in time, however long this one takes
+    following = model.oracle.seconds(instant_of(grid.tick_after(minute)))
+    model.wait_until_idle(
+        following - model.simulation.now - 0.5
+    )  # the next one comes in time, however long this one takes
 
 
 def _bucket_minute(row: Row) -> float:
@@ -134,7 +133,7 @@ def _check_cursors(model: Installation) -> None:
             return
     now = Bucket(minute_of(model.simulation.instant))
     for row in behind:
-        model.book.say(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {now}")
+        model.oracle.report(f"{row['taskId']}: drained through {row['drainedThrough']} only, at {now}")
 
 
 def _behind(model: Installation) -> list[Row]:
@@ -146,25 +145,25 @@ def _behind(model: Installation) -> list[Row]:
     return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > maximum + later[row["taskId"]]]
 
 
-def _check_life(model: Installation, life: Life, row: Row | None) -> None:
-    book = model.book
+def _check_task(model: Installation, task: ExpectedTask, row: Row | None) -> None:
+    oracle = model.oracle
     if row is None:
-        if not life.gone:
-            book.say(f"{life.task_id}: vanished")
+        if not task.gone:
+            oracle.report(f"{task.task_id}: vanished")
         return
     if not is_terminal(row):
-        return  # said before
+        return  # reported already
     outcome = row["outcome"]
     run = number(row.get("run"), 1)
-    ran = book.runs_of(life, run)
-    claims = [claim for claim in book.claims.values() if claim.life is life and claim.run == run]
-    if outcome == "completed" and life.meant != END:
-        last = ran.get(number(row.get("attempt")))
+    executions = oracle.executions_of(task, run)
+    claims = [claim for claim in oracle.claims.values() if claim.task is task and claim.run == run]
+    if outcome == "completed" and task.must != END:
+        last = executions.get(number(row.get("attempt")))
         if last is None or last.result != "ok":
-            book.say(f"{life.task_id}: completed, and never executed in run {run}")
-    if outcome == "failed" and life.meant == RUN and not ran:
+            oracle.report(f"{task.task_id}: completed, and never executed in run {run}")
+    if outcome == "failed" and task.must == RUN and not executions:
         died = sum(claim.process.dead or claim.process.raised for claim in claims)
-        if died < life.maximum:
-            book.say(f"{life.task_id}: failed and never executed: {row.get('error')}")
-    if life.meant == FAIL and outcome not in ("failed", "cancelled"):
-        book.say(f"{life.task_id}: {outcome}, and it cannot be understood")
+        if died < task.maximum:
+            oracle.report(f"{task.task_id}: failed and never executed: {row.get('error')}")
+    if task.must == FAIL and outcome not in ("failed", "cancelled"):
+        oracle.report(f"{task.task_id}: {outcome}, and it cannot be understood")

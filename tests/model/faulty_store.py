@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
-from tests.model.lives import Life
+from tests.model.expected_task import ExpectedTask
 from tests.model.simulation import Killed, Process, Simulation
-from tests.model.steps import Brief
+from tests.model.steps import ShortRepr
 from tests.model.table import Table
 
 from dynatick.domain.buckets import Bucket
@@ -28,8 +28,8 @@ T = TypeVar("T")
 KILL_BEFORE = "killed before"
 KILL_AFTER = "killed after"
 KILL_MEANWHILE = "killed meanwhile"  # the request is on its way, and takes effect a moment later
-REFUSE = "refused"  # throttled until nobody tries any more
-LOSE = "answer lost"  # it took effect, and nobody says so
+REFUSE = "refused"  # throttled until the SDK gives up
+LOSE = "answer lost"  # it took effect, without an answer
 REPEAT = "repeated"  # the answer was lost, and the SDK has sent it again
 FREEZE_BEFORE = "frozen before"
 FREEZE_AFTER = "frozen after"
@@ -40,7 +40,7 @@ UNKNOWN = Unknown("no answer")
 
 
 @dataclass(frozen=True, repr=False)
-class Fault(Brief):
+class Fault(ShortRepr):
     """What goes wrong at a process's nth call (from 1), and at those after it."""
 
     call: int
@@ -50,13 +50,13 @@ class Fault(Brief):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(Brief):
+class Plan(ShortRepr):
     """The course of a process. ``seed`` 0: every call takes the same time."""
 
     seed: int = 0
     faults: tuple[Fault, ...] = ()
     skew: float = 0.0
-    life: float = 120.0  # seconds until it is killed
+    timeout: float = 120.0  # seconds until it is killed
     unlogged: bool = False  # its function raises when its pass is over
     cold: bool = False  # in a new environment, though one is idle
 
@@ -65,11 +65,11 @@ QUIET = Plan()
 
 
 @dataclass(eq=False)
-class Order:
-    """What a client was asked to do, and what came of it."""
+class Request:
+    """An operation of a client, and its result."""
 
-    wish: str
-    lives: dict[str, Life] = field(default_factory=dict)  # of the rows it is to create, by id
+    operation: str
+    tasks: dict[str, ExpectedTask] = field(default_factory=dict)  # of the rows it is to create, by id
     not_before: float = -math.inf  # what it asks for, as seconds of the simulation
     effects: int = 0
     faultless: bool = True
@@ -91,19 +91,19 @@ class Actor(Process):
     finished: bool = False
     raised: bool = False
     environment: list[Actor] = field(default_factory=list)  # the invocations that share a process with this one
-    order: Order = field(default_factory=lambda: Order("nothing"))
+    request: Request = field(default_factory=lambda: Request("nothing"))
 
     def __post_init__(self) -> None:
-        self.dice = random.Random(self.plan.seed)
+        self.rng = random.Random(self.plan.seed)
         self.skew = self.plan.skew
 
     def latency(self) -> float:
         if self.plan.seed == 0:
             return LATENCY
-        x = self.dice.random()
+        x = self.rng.random()
         if x < 0.93:
-            return self.dice.uniform(0.0005, 0.05)
-        return self.dice.uniform(0, 3) if x < 0.99 else self.dice.uniform(3, 60)
+            return self.rng.uniform(0.0005, 0.05)
+        return self.rng.uniform(0, 3) if x < 0.99 else self.rng.uniform(3, 60)
 
     def kill(self) -> None:
         super().kill()
@@ -125,7 +125,7 @@ class Actor(Process):
 
 
 @dataclass
-class Seam:
+class FaultyStore:
     """The Store port, for the process that runs. ``page``: how many entries a page of a bucket holds."""
 
     table: Table
@@ -148,7 +148,7 @@ class Seam:
         self, task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()
     ) -> Mapping[str, Row]:
         ids = list(dict.fromkeys(task_ids))
-        return self._read(lambda: self.table.rows(ids, only))
+        return self._read(lambda: self.table.inner.get_many(ids, only=only))
 
     def query_bucket(
         self,
@@ -172,17 +172,19 @@ class Seam:
     def scan(
         self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
     ) -> ScanPage:
-        return self._read(lambda: self.table.scan(after=after, open_only=open_only, segment=segment, segments=segments))
+        return self._read(
+            lambda: self.table.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)
+        )
 
     def create(self, row: Row) -> bool:
         return self.call(lambda by: self.table.create(by, row), _no_answer, lambda _: _no_answer())
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
-        failure, dice = StoreFailure("no answer"), self.actor.dice
+        failure, rng = StoreFailure("no answer"), self.actor.rng
         return self.call(
             lambda by: self.table.create_many(by, rows),
             lambda: [failure] * len(rows),
-            lambda answers: [failure if dice.random() < 0.6 else answer for answer in answers],
+            lambda answers: [failure if rng.random() < 0.6 else answer for answer in answers],
         )
 
     def write(self, change: ConditionalUpdate) -> Result:
@@ -191,17 +193,17 @@ class Seam:
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         """A batch is no transaction: some of it may be refused, and of some the answer lost."""
         actor = self.actor
-        dice = actor.dice
+        rng = actor.rng
 
         def some_refused() -> Sequence[Result]:
-            taken = [dice.random() < 0.4 for _ in changes]
+            taken = [rng.random() < 0.4 for _ in changes]
             results = iter(self.table.write_many(actor, [c for c, t in zip(changes, taken, strict=True) if t]))
             return [next(results) if t else UNKNOWN for t in taken]
 
         return self.call(
             lambda by: self.table.write_many(by, changes),
             some_refused,
-            lambda results: [UNKNOWN if dice.random() < 0.6 else result for result in results],
+            lambda results: [UNKNOWN if rng.random() < 0.6 else result for result in results],
         )
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:

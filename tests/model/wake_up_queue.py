@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tests.model.seam import Actor, Seam
-from tests.model.steps import Brief
+from tests.model.faulty_store import Actor, FaultyStore
+from tests.model.steps import ShortRepr
 
 from dynatick.actions.wake_up_queue import MAX_DELAY_SECONDS
 from dynatick.engine.ports import ENVELOPE
@@ -17,7 +17,7 @@ from dynatick.wiring import WAKE_UP_LEAD
 
 
 @dataclass(frozen=True, repr=False)
-class Mail(Brief):
+class QueueMode(ShortRepr):
     """How the queue is at present. ``seed`` 0: every message comes once, in time."""
 
     seed: int = 0
@@ -27,29 +27,29 @@ class Mail(Brief):
     late: float = 0.0
 
 
-class Post:
-    """The WakeUps port, for the process that runs. ``deliver`` gets each message when it comes, ``say`` what is
-    wrong."""
+class WakeUpQueue:
+    """The WakeUps port, for the process that runs. ``deliver`` gets each message when it comes, ``report`` each
+    violation."""
 
-    def __init__(self, seam: Seam, deliver: Callable[[str], None], say: Callable[[str], None]) -> None:
-        self.mail = Mail()
+    def __init__(self, store: FaultyStore, deliver: Callable[[str], None], report: Callable[[str], None]) -> None:
+        self.queue_mode = QueueMode()
         self.sent: list[str] = []
-        self._seam, self._simulation = seam, seam.simulation
-        self._deliver, self._say = deliver, say
+        self._store, self._simulation = store, store.simulation
+        self._deliver, self._report = deliver, report
         self._planned: dict[str, Actor] = {}  # messages that a pass has planned, each with that pass
-        self._dice = random.Random(0)
+        self._rng = random.Random(0)
 
-    def set(self, mail: Mail) -> None:
-        self.mail, self._dice = mail, random.Random(mail.seed)
+    def set(self, queue_mode: QueueMode) -> None:
+        self.queue_mode, self._rng = queue_mode, random.Random(queue_mode.seed)
 
     def forget(self) -> None:
         """Cursors were put back to what they were: what was planned since is planned again."""
         self._planned.clear()
 
     def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
-        return self._seam.call(lambda by: self._take(by, wake_ups), lambda: len(wake_ups), lambda _: len(wake_ups))
+        return self._store.call(lambda by: self._take(by, wake_ups), lambda: len(wake_ups), lambda _: len(wake_ups))
 
-    def come_again(self, nth: int) -> None:
+    def deliver_again(self, nth: int) -> None:
         """One of the messages so far comes now; ``nth``: from the last on."""
         if nth < len(self.sent):
             self._deliver(self.sent[-1 - nth])
@@ -64,13 +64,13 @@ class Post:
             order = json.loads(body)[ENVELOPE]["wakeUp"]
             is_due = any(of == "due" for *_, of in order.get("tasks", ()))  # which of passes only planning sends
             if is_due and by.kind == "processor" and not by.woken and self._planned.setdefault(body, by) is not by:
-                self._say(f"{order['bucket']}: planned twice")
+                self._report(f"{order['bucket']}: planned twice")
         return 0
 
     def _times(self, body: str) -> list[float]:
         """When a message comes, each time that it does, as seconds after it should."""
-        mail, dice = self.mail, self._dice
-        if not mail.seed or body in self.sent:  # those that came too early and are sent again would breed
+        queue_mode, rng = self.queue_mode, self._rng
+        if not queue_mode.seed or body in self.sent:  # those that came too early and are sent again would breed
             return [0.0]
-        times = 0 if dice.random() < mail.lost else 2 if dice.random() < mail.again else 1
-        return [dice.uniform(-mail.early, mail.late) for _ in range(times)]
+        times = 0 if rng.random() < queue_mode.lost else 2 if rng.random() < queue_mode.again else 1
+        return [rng.uniform(-queue_mode.early, queue_mode.late) for _ in range(times)]

@@ -1,4 +1,4 @@
-"""What the book keeps: tasks as they were meant, claims, executions."""
+"""What the oracle keeps: tasks as their inserters meant them, claims, executions."""
 
 from __future__ import annotations
 
@@ -9,48 +9,45 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.model.diary import Diary
-    from tests.model.seam import Actor
+    from tests.model.faulty_store import Actor
+    from tests.model.schedule_oracle import ScheduleOracle
 
 MARGIN = 4.0  # s that the clocks of two hosts may differ by
 RUN, END, FAIL = "run", "end", "fail"
-"""What is meant of a task: to be executed; to end, somehow; to be marked failed unexecuted."""
+"""What a task must do: be executed; end, somehow; be marked failed unexecuted."""
 
 
 def number(value: object, otherwise: int = 0) -> int:
-    """A count of a row that anybody may have written."""
+    """A count in a row, which users may have written."""
     return int(value) if isinstance(value, (int, Decimal)) and not isinstance(value, bool) else otherwise
 
 
 @dataclass(eq=False)
-class Life:
+class ExpectedTask:
     """One task: from its insert until its row is deleted or replaced."""
 
     number: int
     task_id: str
-    meant: str = RUN
+    must: str = RUN
     not_before: float = -math.inf  # when it may be executed, as seconds of the simulation
     due: float = -math.inf  # the latest of the times that were asked for: its bucket is an interval later at most
     script: Sequence[str] = ("ok",)  # what its attempts do; the last one holds for all that follow
     maximum: int = 4  # attempts a run
     backoff: float = 5.0
-    stray: bool = False  # it was put with an expiry, and may be deleted for it before anybody has seen it
+    stray: bool = False  # it was put with an expiry, and may be deleted for it before the scheduler has seen it
     unseen: bool = False  # something about it was kept from the scheduler: only reconcile can find it
-    asked: float | None = None  # the time that was set by hand, until it is seen
+    edited_to: float | None = None  # the time that was set by hand, until it is seen
     began: bool = False  # its row is, or was, in the table
     gone: bool = False  # deleted, or replaced
-    born_at: float = math.inf
+    created_at: float = math.inf
     open_since: float = math.inf  # the beginning of its present run
     ended_at: float = math.inf
-    schedule: Diary | None = None  # of a schedule
-    original: Life | None = None  # of a restored task, or an occurrence made again: the life that has the same keys
+    schedule: ScheduleOracle | None = None  # of a schedule
+    original: ExpectedTask | None = None  # of one that is restored or made again: the one that has the same keys
 
     @property
-    def first(self) -> Life:
+    def first(self) -> ExpectedTask:
         return self.original or self
-
-    def was_open_after(self, moment: float) -> bool:
-        return self.ended_at > moment
 
     def is_open_since(self, moment: float) -> bool:
         """Whether it was open all that time, and is."""
@@ -61,7 +58,7 @@ class Life:
 class Claim:
     """A claim that took effect."""
 
-    life: Life
+    task: ExpectedTask
     run: int
     attempt: int
     process: Actor
@@ -72,7 +69,7 @@ class Claim:
 class Execution:
     """An action that was begun. ``result``: None as long as it runs, and for ever if it was killed."""
 
-    life: Life
+    task: ExpectedTask
     run: int
     attempt: int
     token: str
@@ -82,5 +79,5 @@ class Execution:
     ended_at: float = math.inf
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         return self.result is None and not self.process.dead and not self.process.frozen

@@ -1,0 +1,428 @@
+"""Sequences that violate the oracle: without a rule of the protocol, or as they did before a fault was repaired.
+
+Some were found at random and shrunk (``python -m tests.model.search``). Those that need a certain second, or a certain
+lag of the index, were made by hand: a random search would take too long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.model.faulty_store import FREEZE_BEFORE, LOSE, REFUSE, REPEAT, Fault, Plan
+from tests.model.installation import INDEX_LAG, Tick
+from tests.model.rows import DUE, IN_SHARD, RawRow, When
+from tests.model.schedule_machine import ScheduleRow
+from tests.model.steps import Counterexample, Step
+from tests.model.stream import StreamMode
+
+ONCE = {"maximumRetryAttempts": 0}
+MINUTES_LATER = {"maximumRetryAttempts": 2, "minBackoffSeconds": 60, "maxBackoffSeconds": 120}
+HOURS_LATER = {"minBackoffSeconds": 400, "maxBackoffSeconds": 400}
+MODE, PLAN, MISSED = StreamMode(), Plan(), Tick(events=0)
+SHORT = Plan(timeout=20.0)
+SOON = When(seconds=1.0)
+ALL = ScheduleRow(catch_up="all", overlap="allow")
+BY_THE_CLOCK = ScheduleRow(expression="cron(* * * * ? *)")
+EVERY_FIVE, EVERY_SEVEN, DAILY = "cron(0/5 * * * ? *)", "rate(7 minutes)", "cron(30 5 * * ? *)"
+
+
+def begin(
+    *, lag: float = 0.0, seed: int = 0, grid: tuple[int, int] = (1, 1), mode: StreamMode = MODE, **more: object
+) -> Step:
+    return Step("begin", mode=mode, lag=lag, seed=seed, grid=grid, **more)
+
+
+def conditions(*, lag: float = 0.0, mode: StreamMode = MODE, dead_letters_refused: bool = False) -> Step:
+    return Step("conditions", mode=mode, lag=lag, seed=0, dead_letters_refused=dead_letters_refused)
+
+
+def put(row: RawRow | When | ScheduleRow = When(), *script: str, task_id: str = "", policy: object = None) -> Step:  # noqa: B008
+    row = RawRow(row) if isinstance(row, When) else row
+    task_id = task_id or ("s" if isinstance(row, ScheduleRow) else "a")
+    return Step("put", task_id=task_id, row=row, script=script or ("ok",), policy=policy)
+
+
+def put_schedule(*script: str, policy: object = None, **fields: object) -> Step:
+    return put(ScheduleRow(**fields), *script, policy=policy)  # type: ignore[arg-type]
+
+
+def due(seconds: float) -> When:
+    return When(DUE, seconds)
+
+
+def known(seconds: float, *shard: int) -> RawRow:
+    """A row in which the scheduler finds nothing to fill in."""
+    return RawRow(When(IN_SHARD, seconds, *shard) if shard else When(seconds=seconds), status="scheduled", attempt=0)
+
+
+def insert(task_id: str, when: When, policy: object = None, plan: Plan = PLAN, client: int = 0) -> Step:
+    return Step("insert", task_id=task_id, when=when, script=("ok",), policy=policy, plan=plan, client=client)
+
+
+def insert_many(when: When, *script: str, backlog: bool = False) -> Step:
+    return Step("insert_many", when=when, script=script, plan=PLAN, backlog=backlog)
+
+
+def change(operation: str, plan: Plan = PLAN, task_id: str = "a") -> Step:
+    return Step("change", task_id=task_id, operation=operation, plan=plan)
+
+
+def change_schedule(operation: str) -> Step:
+    return change(operation, task_id="s")
+
+
+def reschedule(when: When, task_id: str = "a") -> Step:
+    return Step("reschedule", task_id=task_id, when=when, plan=PLAN, client=0)
+
+
+def update(expression: str, task_id: str = "s") -> Step:
+    return Step("update", task_id=task_id, expression=expression, plan=PLAN)
+
+
+def backfill(minutes: int, task_id: str = "s") -> Step:
+    return Step("backfill", task_id=task_id, minutes=minutes, plan=PLAN)
+
+
+def reconfigure(tick_minutes: int, shards: int) -> Step:
+    return Step("reconfigure", grid=(tick_minutes, shards))
+
+
+def tick(*ticks: Tick) -> Step:
+    return Step("tick", ticks=list(ticks) or [Tick()])
+
+
+def by(*plans: Plan, **more: float) -> Tick:
+    """A tick whose processes have these plans."""
+    return Tick(plans=plans, **more)  # type: ignore[arg-type]
+
+
+def wait(seconds: float) -> Step:
+    return Step("time_passes", seconds=seconds)
+
+
+def wake_up(nth: int) -> Step:
+    return Step("wake_up", nth=nth)
+
+
+def faulty(call: int, kind: str, seconds: float = 10.0, calls: int = 1, **more: float) -> Plan:
+    return Plan(faults=(Fault(call, kind, seconds, calls),), **more)  # type: ignore[arg-type]
+
+
+def frozen(call: int, seconds: float, **more: float) -> Plan:
+    return faulty(call, FREEZE_BEFORE, seconds, **more)
+
+
+UNTIL_IDLE = Step("wait_until_idle")
+
+REGRESSIONS: Mapping[str, Counterexample] = {
+    "a row with an attempt by hand is rescheduled before the scheduler saw it": Counterexample(
+        "b: failed at attempt 1, and its action None: action: None is not accepted",
+        [put(RawRow(attempt=0, action=False), task_id="b"), reschedule(When(), "b")],
+    ),
+    "a late record strips the row that was put in its place": Counterexample(
+        "a: completed with outcome None, expiresAt None",
+        [put(RawRow(status="running", stray=True)), put(RawRow(status="completed", stray=True))],
+    ),
+}
+"""With tasks: each shows a fault of the product, which has been repaired since."""
+
+SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
+    "an edit while several runs are due": Counterexample(
+        "s: the occurrence of 120 is lost: processor has moved it on to 600.0",
+        [put_schedule(), wait(400.0), update(EVERY_FIVE)],
+    ),
+    "a pause and a resumption while several runs are due": Counterexample(
+        "s: the occurrence of 120 is lost: processor has moved it on to 420.0",
+        [put_schedule(), wait(400.0), change_schedule("pause"), wait(2.0), change_schedule("resume")],
+    ),
+    "a pause between the times of two late ticks": Counterexample(
+        "s: the occurrence of 180 is lost: processor has moved it on to None",
+        [
+            begin(grid=(2, 3)),
+            put_schedule(),
+            tick(Tick(late=130.0), Tick(late=130.0)),
+            Step("edit", task_id="s", edit="pause"),
+        ],
+    ),
+    "a client makes up what a tick is about to decide on": Counterexample(
+        "s: 2 occurrences from 360 to 420 recorded as missed (outage), and 1 of 2 were made",
+        [tick(), put_schedule(), tick(*[MISSED] * 4), backfill(3), wait(0.2)],
+    ),
+    "an insert without an answer, and no other attempt": Counterexample(
+        "s#1#2026-12-31T23:50:30Z: failed and never executed: its process died, or did not finish in time",
+        [
+            begin(lag=100.0, grid=(5, 1)),
+            put_schedule(policy=ONCE),
+            tick(Tick(), by(faulty(10, LOSE), frozen(14, 100.0, timeout=20.0), events=2)),
+        ],
+    ),
+    "a claim that is under way when the time is up": Counterexample(
+        "s#1#2026-12-31T23:25:00Z: failed and never executed: its process died, or did not finish in time",
+        [
+            backfill(40, "t"),
+            put(ScheduleRow("cron(* * * * ? *)", enabled=False), task_id="t", policy=ONCE),
+            reconfigure(1, 3),
+            UNTIL_IDLE,
+            Step("reconcile", plan=PLAN),
+            reconfigure(5, 1),
+            update(EVERY_SEVEN, "t"),
+            Step(
+                "plan", plans=[PLAN, Plan(5870, (Fault(15, REPEAT, calls=6), Fault(10, REPEAT, calls=6)), timeout=20.0)]
+            ),
+            tick(),
+        ],
+    ),
+    "a schedule that is still being served when the pass ends": Counterexample(
+        "t: no tick will poll it, recurring in 2026-12-31#23:42",
+        [
+            put(ScheduleRow(), task_id="t"),
+            tick(by(faulty(4, REPEAT, calls=6, seed=357, timeout=6.0), late=40.0), by(PLAN, PLAN, PLAN, late=130.0)),
+            Step("plan", plans=[Plan(1062, timeout=6.0)]),
+            tick(Tick(events=2), Tick(), MISSED),
+        ],
+    ),
+    "a paused schedule and reconcile": Counterexample(
+        "reconcile found and could not repair (1, 0) at the end", [put_schedule(enabled=False)]
+    ),
+}
+
+BY_MUTATION: Mapping[str, Counterexample] = {
+    "a pass closes nothing": Counterexample("a: waits for ever", [put()]),
+    "only minutes of the present grid are polled": Counterexample(
+        "a: waits for ever", [put(), UNTIL_IDLE, reconfigure(60, 1)]
+    ),
+    "any poll is final, however late the index": Counterexample(
+        "a: no tick will poll it",
+        # The second of the tick's events looks where the first has just closed.
+        [begin(lag=INDEX_LAG, seed=12), wait(50.0), put(SOON), tick(Tick(events=2)), wait(2.0)],
+    ),
+    "a contended row does not hold its bucket back": Counterexample(
+        "m03: waits for ever", [insert_many(When(), "hang"), tick(Tick(), Tick())]
+    ),
+    "checkpointAt is read before the closing write": Counterexample(
+        "a: waits for ever",
+        # It stands still before it closes; the row is put just in time.
+        [begin(lag=INDEX_LAG, seed=2), tick(Tick(), by(frozen(3, 50.0))), wait(45.0), put(known(-61.0))],
+    ),
+    "every pass sets a new mark": Counterexample("drained through 2026-12-31#23:39 only", [tick()]),
+    "a newcomer to a closed bucket is left there": Counterexample(
+        "m03: waits for ever",
+        [begin(mode=StreamMode(seed=2275, delay=200.0), lag=1.0, grid=(2, 2)), insert_many(When(), "ok"), UNTIL_IDLE],
+    ),
+    "a bucket is compared with S": Counterexample(
+        "a: no tick will poll it",
+        # Put into a closed bucket, which is drained at the next tick.
+        [begin(lag=INDEX_LAG, seed=1), tick(Tick(), Tick()), wait(50.0), put(known(-120.0)), tick(), wait(2.0)],
+    ),
+    "a move has no conditions": Counterexample(
+        "b: scheduler changed it after its end",
+        [
+            begin(lag=1.0, seed=387, grid=(5, 2)),
+            tick(Tick(), by(PLAN, PLAN, Plan(2054)), by(PLAN)),
+            insert("b", When(seconds=0.0), ONCE, Plan(240, skew=-2.0)),
+            conditions(lag=1.0, mode=StreamMode(seed=107, mixed=True)),
+            insert("d", When("no time"), ONCE, client=1),
+            UNTIL_IDLE,
+        ],
+    ),
+    "running rows are not moved": Counterexample(
+        "b: waits for ever", [put(RawRow(status="running", bad_time="noon"), task_id="b")]
+    ),
+    "a move is not checked again": Counterexample(
+        "a: no tick will poll it",
+        [
+            begin(lag=INDEX_LAG, seed=3),
+            tick(Tick(), Tick()),
+            wait(58.0),
+            Step("plan", plans=[frozen(7, 50.0)]),  # the scheduler, before it moves the row
+            put(RawRow(When(seconds=-120.0), status="running", attempt=0)),  # of which the stream is silent then
+            tick(Tick(), Tick(), Tick()),
+            wait(2.0),
+        ],
+    ),
+    "the stream is silent about waiting rows that change": Counterexample(
+        "b: waits for ever",
+        [
+            insert("b", When()),
+            wait(10_000.0),
+            Step("doctor", repair=False, plan=PLAN),
+            Step("corrupt", task_id="b", nonsense=("taskDateTime", "2026-12-31#24:00")),
+        ],
+    ),
+    "a claim does not ask for the bucket": Counterexample(
+        "a: claimed in 2026-12-31#23:56, before its bucket",
+        [
+            begin(lag=INDEX_LAG, seed=2),
+            put(known(60.0)),
+            wait(50.0),
+            reschedule(When(seconds=900.0)),
+            tick(),
+            wait(2.0),
+        ],
+    ),
+    "a task with an expired lease is tried for ever": Counterexample(
+        "a: execution 5 of run 1, at most 4", [put(When(), "poison"), tick(*[Tick()] * 16)]
+    ),
+    "a first attempt is left to its lease when it has ended": Counterexample(
+        "a: reclaimed for no reason, the one before did not record its ok", [put(), tick(*[Tick()] * 5)]
+    ),
+    "a lease ends before its process does": Counterexample(
+        "a: reclaimed while it runs",
+        [put(When(), "hang"), tick(), wait(115.0), Step("tick_again", tick=Tick(), ago=0)],
+    ),
+    "a process with a task in flight is kept": Counterexample(
+        "a: continues after it was reclaimed",
+        [put(due(30.0), "hang", "hang", "ok"), tick(by(SHORT), by(SHORT, SHORT), Tick(), Tick())],
+    ),
+    "a process is kept if its end can't be logged": Counterexample(
+        "a: reclaimed while it runs", [put(SOON, "hang", "ok"), tick(by(SHORT), *[Tick()] * 3)]
+    ),
+    "a record does not ask for the claim's token": Counterexample(
+        "a: completed, but its action never ended",
+        # Another task, in another shard, keeps the process.
+        [begin(grid=(1, 2)), put(When(), "long"), tick(), wait(15.0), put(known(20.0, 1), "long"), tick(), wait(15.0)],
+    ),
+    "a cancellation does not ask for the status": Counterexample(
+        "a: client made it cancelled from running",
+        [put(When(), "slow"), tick(), change("cancel", frozen(3, 10.0)), wait(15.0)],
+    ),
+    "a redriven task keeps its run": Counterexample(
+        "a: run 1 again", [put(), tick(), wait(2.0), change("run_now"), wait(2.0)]
+    ),
+    "shards that were in use once are forgotten": Counterexample(
+        "_dynatick#settings: shardsEver went back from 3 to 1",
+        [begin(grid=(1, 3)), tick(), put(known(130.0, 2)), wait(2.0), reconfigure(1, 1)],
+    ),
+    "reconcile passes by what was drained without": Counterexample(
+        "a: not even reconcile has found it",
+        [
+            tick(*[Tick()] * 4),
+            wait(50.0),
+            conditions(mode=StreamMode(held=True)),
+            put(known(-1800.0)),
+            Step("lose_record", task_id="a"),
+        ],
+    ),
+    "a cursor is written whatever it is by then": Counterexample(
+        "_dynatick#cursor#0: closedThrough went back", [tick(Tick(), by(frozen(3, 100.0)), Tick()), wait(50.0)]
+    ),
+    "a wake-up claims a task that runs": Counterexample(
+        "a: woken, and it is running",
+        [begin(precise=True), tick(), put(due(20.0), "slow"), wait(30.0), wake_up(0), wait(2.0)],
+    ),
+    "a wake-up claims a task whose instant is another by now": Counterexample(
+        "a: woken before 2026-12-31 23:41:52+00:00, when it is due",
+        [begin(precise=True), tick(), insert("a", due(20.0)), wait(2.0), reschedule(due(50.0)), wait(22.0)],
+    ),
+    "the due time counts while a retry waits": Counterexample(
+        "a: woken before 2026-12-31 23:41:41.675000+00:00, when it is due",
+        [
+            begin(precise=True),
+            tick(),
+            put(due(5.0), "error", "ok", policy=MINUTES_LATER),
+            wait(15.0),
+            wake_up(1),
+            wait(2.0),
+        ],
+    ),
+    "a retry keeps the instant that it had": Counterexample(
+        "a: a retry at 2026-12-31 23:40:05+00:00 or in 2026-12-31#23:42, too early",
+        [put(due(5.0), "error", "ok"), tick(), wait(2.0)],
+    ),
+    "a wake-up waits for its first task only": Counterexample(
+        "b: woken before 2026-12-31 23:42:12.900000+00:00, when it is due",
+        # Both are planned together.
+        [begin(precise=True), wait(50.0), insert("a", due(82.1)), insert("b", due(82.9)), tick(), wait(75.0)],
+    ),
+    "a tick on time doesn't wait for its minute": Counterexample(
+        "a: claimed in 2026-12-31#23:42, before its bucket",
+        [
+            begin(precise=True),
+            put(When(seconds=115.0)),
+            tick(),
+            wait(54.5),
+            Step("plan", plans=[Plan(skew=2.0), Plan(skew=2.0)]),
+            wake_up(0),
+            wait(2.0),
+        ],
+    ),
+    "each pass plans what others have planned": Counterexample(
+        "2026-12-31#23:43: planned twice", [begin(precise=True), put(due(170.0)), tick(Tick(), Tick())]
+    ),
+    # -- with schedules -----------------------------------------------------------------------------------------------
+    "a schedule moves on before its occurrence is written": Counterexample(
+        "s: the occurrence of 480 is lost", [put_schedule()]
+    ),
+    "it moves on although its occurrence may not be there": Counterexample(
+        "s: the occurrence of 60 is lost", [put_schedule(), tick(by(faulty(9, REFUSE)))]
+    ),
+    "it moves on from wherever it is by then": Counterexample(
+        "s: an occurrence of 120 is made, and none is due",
+        [put_schedule(), tick(by(frozen(9, 3.0))), wait(2.0), update(EVERY_FIVE)],
+    ),
+    "ids of occurrences go without the revision": Counterexample(
+        "s#1#2026-12-31T23:41:00Z: reported to exist, and the schedule never made it",
+        [put(BY_THE_CLOCK), tick(), tick(), put(BY_THE_CLOCK), UNTIL_IDLE, backfill(3), UNTIL_IDLE],
+    ),
+    "a second process runs an occurrence too": Counterexample(
+        "s#1#2026-12-31T23:41:00Z: executed without a claim", [put_schedule(), tick(), backfill(3)]
+    ),
+    "a tick does not ask which occurrences exist": Counterexample(
+        "s: 3 occurrences from 120 to 240 recorded as missed (outage), and 3 of 3 were made",
+        [put_schedule(), tick(*[MISSED] * 5), backfill(10), wait(0.2)],
+    ),
+    "S does not wait for what is still being claimed": SCHEDULE_REGRESSIONS[
+        "a schedule that is still being served when the pass ends"
+    ],
+    "catchUp none makes the latest all the same": Counterexample(
+        "s: the occurrence of 1740 is made 300 s late, and none are to be made up",
+        [put_schedule(expression=EVERY_SEVEN, catch_up="none"), wait(2000.0)],
+    ),
+    "catchUp latest makes all": Counterexample(
+        "s: the occurrence of 60 is made late, and 1980 is due as well", [put_schedule(overlap="allow"), wait(2000.0)]
+    ),
+    "occurrences overlap whatever overlap says": Counterexample(
+        "s: the occurrence of 120 is made, and that of 60 has not ended", [put_schedule("long"), tick(*[Tick()] * 3)]
+    ),
+    "the buffered occurrence is forgotten": Counterexample(
+        "s: the occurrence of 120 is lost", [put_schedule("long", overlap="bufferOne"), tick(*[Tick()] * 4)]
+    ),
+    "missed occurrences are not recorded": Counterexample(
+        "s: the occurrence of 60 is lost", [put_schedule(), wait(400.0)]
+    ),
+    "a pause drops what is due": Counterexample(
+        "s: the occurrence of 60 is lost", [put(ALL), tick(MISSED), wait(15.0), change_schedule("pause")]
+    ),
+    "the first late tick drops what was due before a pause": SCHEDULE_REGRESSIONS[
+        "a pause between the times of two late ticks"
+    ],
+    "a paused schedule goes on": Counterexample(
+        "s: an occurrence of 120 is made, and none is due",
+        [put(ALL), tick(MISSED), wait(2.0), change_schedule("pause")],
+    ),
+    "an edit keeps only the first due occurrence": Counterexample(
+        "s: the occurrence of 120 is lost", [put(ALL), tick(*[MISSED] * 3), wait(2.0), update(EVERY_FIVE)]
+    ),
+    "what is overdue is forgotten unreported": Counterexample(
+        "s: the occurrences from 120 to 120 are missed (overlap), and were not reported",
+        [put_schedule("error", "ok", policy=HOURS_LATER, expected_within=90), tick(*[Tick()] * 4)],
+    ),
+    "a schedule waits for its next occurrence, whatever is awaited": Counterexample(
+        "s: the occurrences of 60 are awaited beyond their time",
+        [put_schedule(expected_within=90), update(EVERY_SEVEN)],
+    ),
+    "a pause forgets what is awaited": Counterexample(
+        "s: the occurrences of 60 are awaited beyond their time",
+        [
+            put_schedule("error", "ok", policy=HOURS_LATER, expected_within=400),
+            tick(),
+            change_schedule("pause"),
+            tick(Tick(), Tick()),
+        ],
+    ),
+    "an edit puts a schedule behind a deadline": Counterexample(
+        "s: the occurrences of 60, 120 are awaited beyond their time",
+        [put_schedule("permanent", expected_within=90), tick(Tick(), Tick()), wait(15.0), update(DAILY)],
+    ),
+}
+"""For each mutation of ``tests/mutations.py``, by what happens instead, a sequence that shows it."""

@@ -1,0 +1,411 @@
+"""The oracle: what must hold of every change of a row and of every execution, kept beside the table.
+
+It observes each effect, in the order in which they took place, and knows of each task only what its inserter meant. It
+does not raise, for the engine would take that for a fault of the table: it reports ``violations``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.model.expected_task import END, FAIL, MARGIN, RUN, Claim, Execution, ExpectedTask, number
+from tests.model.faulty_store import QUIET, Actor, Request
+from tests.model.schedule_oracle import ScheduleOracle
+from tests.model.simulation import Simulation
+from tests.model.table import Effect
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.due import due_of
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
+from dynatick.domain.overdue import Overdue
+from dynatick.domain.row import RowView
+from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
+from dynatick.engine.ports import ActionContext, DeadLetter
+from dynatick.errors import InvalidInput
+
+
+@dataclass
+class Oracle:
+    """All tasks, claims and executions so far, and what violates the protocol."""
+
+    simulation: Simulation
+    tasks: list[ExpectedTask] = field(default_factory=list)
+    claims: dict[str, Claim] = field(default_factory=dict)  # by token
+    executions: dict[str, Execution] = field(default_factory=dict)  # by token
+    dead_letters: set[int] = field(default_factory=set)  # tasks of which the dead-letter queue took a message
+    refused: set[int] = field(default_factory=set)  # those of which it refused one
+    violations: list[str] = field(default_factory=list)
+    longest_interval: int = 1
+    shortest_interval: int = 1
+    read_row: Callable[[str], Row | None] = lambda task_id: None  # a row as it is now
+    occurrences: dict[tuple[int, str], ExpectedTask] = field(default_factory=dict)  # by schedule's number, and id
+
+    def task_of(self, row: Row) -> ExpectedTask:
+        return self._task(row["expected"], str(row["taskId"]), row.get("scheduleId"))
+
+    def _task(self, number: object, task_id: str, schedule_id: object) -> ExpectedTask:
+        """Occurrences carry the number of their schedule, as all that is the user's own."""
+        task = self.tasks[int(str(number))]
+        return task if schedule_id in (None, task_id) else self.occurrences.get((task.number, task_id), task)
+
+    def expect(self, task_id: str, **known: object) -> ExpectedTask:
+        """A task that is about to begin."""
+        task = ExpectedTask(len(self.tasks), task_id, **known)  # type: ignore[arg-type]
+        self.tasks.append(task)
+        return task
+
+    def seconds(self, instant: datetime) -> float:
+        return (instant - self.simulation.start).total_seconds()
+
+    def report(self, violation: str) -> None:
+        self.violations.append(f"{self.simulation.now:.3f}: {violation}")
+
+    # -- effects -------------------------------------------------------------------------------------------------------
+
+    def observe(self, by: object, effect: Effect) -> None:
+        """An effect on a row."""
+        assert isinstance(by, Actor)
+        kind, request = by.kind, by.request
+        old, new = effect.old, effect.new
+        if kind == "restore":
+            self._observe_restored(old, new)
+        elif is_own_row(effect.task_id):
+            self._observe_own(by, effect)
+        elif kind == "expiry":
+            self._observe_expiry(old)
+        elif kind == "hand":
+            self._observe_hand(old, new)
+        elif new is None and request.operation == "delete":
+            self._observe_hand(old, new)
+            request.effects += 1
+        elif new is None:
+            self.report(f"{effect.task_id}: {kind} deleted it")
+        elif (schedule := self._schedule_of(new)) is not None:
+            request.effects += 1
+            if old is None:
+                self._observe_insert(kind, request, new)
+                schedule.add_policies(new)
+            if schedule.task is not self.task_of(old or new):
+                self.report(f"{effect.task_id}: one task became another")
+            if new.get("outcome") == "failed":
+                self._check_dead_letter(schedule.task)
+            schedule.observe(by, self.simulation.now, old, new)
+        elif old is None and new.get("scheduleId") is not None:
+            request.effects += 1
+            self._observe_occurrence(by, new)
+        elif old is None:
+            request.effects += 1
+            self._observe_insert(kind, request, new)
+        else:
+            request.effects += 1
+            self._check_shape(kind, old, new)
+            if kind == "doctor" and not request.may_write:
+                self.report(f"{effect.task_id}: {state_of(new)} by a doctor that may only report")
+            if kind == "client":
+                self._observe_client(request, old, new)
+            else:
+                self._observe_engine(by, old, new)
+            self._check_time(old, new)
+        self._observe_state(old, new)
+        if effect.shown_late and new is not None and not is_own_row(effect.task_id):
+            self.task_of(new).unseen = True
+
+    def restored(self, then: Row, now: Row | None) -> ExpectedTask:
+        """What to expect of a task that is restored to an earlier state: what was done since may be done again."""
+        task = self.task_of(then)
+        if now == then:
+            task.unseen = True
+            return task
+        untouched = state_of(then) in ("unscheduled", "scheduled") and not number(then.get("attempt"))
+        return self.expect(
+            task.task_id, must=task.must if untouched else END, script=task.script, maximum=task.maximum,
+            backoff=task.backoff, stray=task.stray, due=math.inf, unseen=True, began=True,
+            original=task.first if "createdAt" in then else None,
+        )  # fmt: skip
+
+    def _observe_restored(self, old: Row | None, new: Row | None) -> None:
+        if old is not None and "expected" in old and (new is None or new["expected"] != old["expected"]):
+            self.task_of(old).gone = True
+
+    def observe_overdue(self, overdue: Sequence[Overdue]) -> None:
+        """A processor reports occurrences. Its schedule may have been replaced meanwhile."""
+        for one in overdue:
+            for task in self.tasks:
+                if task.schedule is not None and task.task_id == one.schedule_id:
+                    task.schedule.observe_overdue(one, self.simulation.now)
+
+    def _observe_state(self, old: Row | None, new: Row | None) -> None:
+        """When a task's present run began, and ended."""
+        if new is None or is_own_row(new["taskId"]):
+            return
+        task, ended = self.task_of(new), is_terminal(new)
+        if ended and task.ended_at == math.inf:
+            task.ended_at = self.simulation.now
+        elif not ended and task.ended_at < math.inf:
+            task.ended_at, task.open_since = math.inf, self.simulation.now
+
+    def _schedule_of(self, row: Row) -> ScheduleOracle | None:
+        """The oracle of the schedule whose row this is."""
+        task = self.tasks[int(str(row["expected"]))]
+        return task.schedule if row["taskId"] == task.task_id else None
+
+    def _observe_hand(self, old: Row | None, new: Row | None) -> None:
+        now = self.simulation.now
+        if new is not None:
+            self.task_of(new).began = True
+            if (schedule := self._schedule_of(new)) is not None:
+                if old is not None and old["expected"] == new["expected"]:
+                    schedule.edit(now, old, new)
+                else:
+                    schedule.add_policies(new)
+        if old is not None and (new is None or new.get("expected") != old.get("expected")):
+            task = self.task_of(old)
+            task.gone = True
+            if task.schedule is not None:
+                task.schedule.gone_at = now
+
+    def _observe_occurrence(self, by: Actor, new: Row) -> None:
+        """An occurrence of a schedule is made, as a task of its own."""
+        schedule, now = self.tasks[int(str(new["expected"]))], self.simulation.now
+        assert schedule.schedule is not None, f"{new['taskId']} is the occurrence of a task"
+        due = self.seconds(parse_instant(new["dueAt"], "dueAt"))
+        by_client = by.kind == "client"
+        task = self.expect(
+            str(new["taskId"]), script=schedule.script, maximum=schedule.maximum, backoff=schedule.backoff, began=True,
+            not_before=due, created_at=now, open_since=now,
+        )  # fmt: skip
+        deleted = self.occurrences.get((schedule.number, task.task_id))
+        task.original = None if deleted is None else deleted.first
+        self.occurrences[schedule.number, task.task_id] = task
+        if not task.task_id.endswith("#now"):
+            schedule.schedule.observe_occurrence(by, now, due, task, self.read_row(schedule.task_id))
+        elif not by_client or by.request.operation != "run":
+            self.report(f"{task.task_id}: {by.kind} makes it")
+        if not by_client:  # it begins as claimed
+            self._observe_claim(by, {**new, "status": "scheduled"}, new)
+
+    def _observe_own(self, by: Actor, effect: Effect) -> None:
+        old, new = effect.old or {}, effect.new
+        if new is not None and "closedThrough" in new and new.get("version") != old.get("version"):
+            by.closed_at[effect.task_id] = self.seconds(Bucket.parse(new["closedThrough"]).instant)
+        if new is None:
+            self.report(f"{effect.task_id} vanished")
+            return
+        for name in ("closedThrough", "drainedThrough", "polledThrough", "shardsEver", "version"):
+            if name in old and (name not in new or str(new[name]).rjust(20) < str(old[name]).rjust(20)):
+                self.report(f"{effect.task_id}: {name} went back from {old[name]} to {new.get(name)}")
+        if "drainedThrough" in new and str(new["drainedThrough"]) > str(new["closedThrough"]):
+            self.report(f"{effect.task_id}: drained through {new['drainedThrough']}, which is not closed")
+
+    def _observe_insert(self, kind: str, request: Request, new: Row) -> None:
+        """A row that was not there. Only inserts make such."""
+        task = request.tasks.get(str(new["taskId"]))
+        if task is None or task.number != new.get("expected"):
+            self.report(f"{new['taskId']}: {kind} brought it back")
+        else:
+            task.began = True
+
+    def _observe_expiry(self, old: Row | None) -> None:
+        if old is None:
+            return
+        task = self.task_of(old)
+        task.gone = True
+        if not is_terminal(old) and not task.stray:
+            self.report(f"{task.task_id}: expired, and it is {state_of(old)}")
+
+    def _check_shape(self, kind: str, old: Row, new: Row) -> None:
+        """What holds of every write of ours, by any writer."""
+        name, before, after = old["taskId"], state_of(old), state_of(new)
+        if old.get("expected") != new.get("expected"):
+            self.report(f"{name}: one task became another")
+        ended, strays = after in TERMINAL, "expiresAt" in old and not is_terminal(old)
+        if (new.get("outcome") is not None) != ended or (("expiresAt" in new) != ended and not strays):
+            self.report(f"{name}: {after} with outcome {new.get('outcome')}, expiresAt {new.get('expiresAt')}")
+        known = before in TRANSITIONS and (before not in TERMINAL or is_terminal(old))
+        if known and not may_follow(before, after) and not (before == after and "expiresAt" in old):
+            self.report(f"{name}: {kind} made it {after} from {before}")
+        if is_terminal(old) and kind != "client":
+            self.report(f"{name}: {kind} changed it after its end")
+
+    def _observe_client(self, request: Request, old: Row, new: Row) -> None:
+        task, operation = self.task_of(old), request.operation
+        task.edited_to = None
+        if task.must == FAIL:  # it has another time now, which can be understood
+            task.must = END
+        if operation == "reschedule":
+            task.not_before = task.due = request.not_before
+        elif operation in ("redrive", "run_now"):
+            task.not_before = -math.inf
+            if is_terminal(old) and number(new["run"]) <= number(old.get("run")):
+                self.report(f"{task.task_id}: run {new['run']} again")
+            if is_terminal(old) and new.get("attempt", 0) != 0:
+                self.report(f"{task.task_id}: a new run begins at attempt {new['attempt']}")
+        elif operation == "cancel" and state_of(new) != "cancelled":
+            self.report(f"{task.task_id}: {state_of(new)} by a cancel")
+        elif operation == "dry run":
+            self.report(f"{task.task_id}: {state_of(new)} by a dry run")
+
+    def _observe_engine(self, by: Actor, old: Row, new: Row) -> None:
+        before, after = state_of(old), state_of(new)
+        if after == "running" and new.get("lease") != old.get("lease"):
+            self._observe_claim(by, old, new)
+        elif before == "running":
+            self._observe_record(by, old, new)
+        elif after == "failed" and before != after:
+            task = self.task_of(old)
+            if task.must == RUN:
+                self.report(f"{task.task_id}: marked failed, and it can be understood: {new.get('error')}")
+            self._check_dead_letter(task)
+
+    def _observe_claim(self, by: Actor, old: Row, new: Row) -> None:
+        task, now = self.task_of(old), self.simulation.now
+        bucket, earlier = Bucket.canonical(old.get("taskDateTime")), self.executions.get(str(old.get("lease")))
+        if by.woken:
+            due = _due(old)
+            if due is None or due > by.clock():
+                self.report(f"{task.task_id}: woken before {due}, when it is due")
+            if state_of(old) != "scheduled":
+                self.report(f"{task.task_id}: woken, and it is {state_of(old)}")
+        elif bucket is None or self.seconds(bucket.instant) > now + MARGIN:
+            self.report(f"{task.task_id}: claimed in {bucket}, before its bucket")
+        if task.not_before > now + MARGIN:
+            self.report(f"{task.task_id}: claimed {task.not_before - now:.1f} s before its time")
+        if state_of(old) == "running" and earlier is not None and earlier.is_running:
+            self.report(f"{task.task_id}: reclaimed while it runs")
+        if state_of(old) == "running" and old.get("leaseUntil") != RELEASED and RowView(old).is_last_attempt:
+            others = [e.task.task_id for e in self.executions.values() if e.process is by and e.is_running]
+            if others:
+                self.report(f"{task.task_id}: reclaimed at its last attempt beside {', '.join(others)}")
+            try:
+                until = self.seconds(parse_instant(old.get("leaseUntil"), "leaseUntil"))
+            except InvalidInput:
+                until = -math.inf
+            if now + MARGIN < until:
+                self.report(f"{task.task_id}: reclaimed before its lease ended")
+        claim = self.claims.get(str(old.get("lease"))) if state_of(old) == "running" else None
+        excused = claim is None or claim.task is not task or claim.released or claim.process.failed
+        if not excused and not (earlier and earlier.is_running):
+            did = "never began it" if earlier is None else f"did not record its {earlier.result}"
+            self.report(f"{task.task_id}: reclaimed for no reason, the one before {did}")
+        attempt = number(new["attempt"])
+        run = number(new.get("run"), 1)
+        made = sum(c.task is task and c.run == run and not c.released for c in self.claims.values())
+        if attempt != made + 1 and task.must == RUN:
+            self.report(f"{task.task_id}: attempt {attempt} of run {run}, and {made} were made before")
+        if str(new["lease"]) in self.claims:
+            self.report(f"{task.task_id}: the token {new['lease']} was used before")
+        task.edited_to = None
+        self.claims[str(new["lease"])] = Claim(task, run, attempt, by)
+
+    def _observe_record(self, by: Actor, old: Row, new: Row) -> None:
+        task, after = self.task_of(old), state_of(new)
+        execution = self.executions.get(str(old.get("lease")))
+        result = None if execution is None else execution.result
+        attempt = number(old.get("attempt"))
+        if after == "completed" and result != "ok":
+            self.report(f"{task.task_id}: completed, but its action {result or 'never ended'}")
+        elif after == "scheduled":
+            if result != "error" or attempt >= task.maximum:
+                self.report(f"{task.task_id}: a retry after attempt {attempt}, whose result is {result}")
+            bucket, due = Bucket.canonical(new.get("taskDateTime")), _due(new)
+            at = -math.inf if bucket is None or due is None else self.seconds(min(due, bucket.instant))
+            if execution is None or at < execution.ended_at + task.backoff / 2 - MARGIN:
+                self.report(f"{task.task_id}: a retry at {due} or in {bucket}, too early")
+        elif after == "failed":
+            # A success that its process did not live to record counts as an attempt, as any other.
+            unrecorded = execution is None or result != "ok" or not execution.process.threads
+            used_up = attempt >= task.maximum and unrecorded and not (execution is not None and execution.is_running)
+            if result != "permanent" and not used_up and task.must == RUN:
+                self.report(f"{task.task_id}: failed at attempt {attempt}, and its action {result}: {new.get('error')}")
+            self._check_dead_letter(task)
+        elif after == "running" and new.get("leaseUntil") == RELEASED and old.get("leaseUntil") != RELEASED:
+            if execution is not None:
+                self.report(f"{task.task_id}: released although it was begun")
+            left = by.ends - self.simulation.now
+            if by.plan == QUIET and left > by.plan.timeout / 2:
+                self.report(f"{task.task_id}: released with {left:.0f} s left, for no reason")
+            if (claim := self.claims.get(str(old.get("lease")))) is not None:
+                claim.released = True
+
+    def _check_dead_letter(self, task: ExpectedTask) -> None:
+        if task.number not in self.dead_letters:
+            self.report(f"{task.task_id}: failed, and no dead letter reports it")
+
+    def _check_time(self, old: Row, new: Row) -> None:
+        """A bucket that we choose is not before the time that was asked for, nor more than an interval after it."""
+        task, bucket = self.task_of(new), Bucket.canonical(new.get("taskDateTime"))
+        if bucket is None or new.get("taskDateTime") == old.get("taskDateTime") or is_terminal(new):
+            return
+        if "malformedReason" in new:  # it goes to where a tick marks it failed once the queue takes its message
+            return
+        at, earliest = self.seconds(bucket.instant), task.not_before
+        if at < earliest - 0.001:
+            self.report(f"{task.task_id}: put into {bucket}, {earliest - at:.1f} s before its time")
+        due = max(task.due, self.simulation.now)
+        if task.must != FAIL and state_of(old) == "unscheduled" and at > due + 60 * self.longest_interval + 60:
+            self.report(f"{task.task_id}: put into {bucket}, {at - due:.0f} s late")
+
+    def check_edits(self, open_rows: Sequence[Row], pending: Set[str]) -> None:
+        """A time that was set by hand has been understood once the stream has shown it."""
+        for row in open_rows:
+            task, bucket = self.task_of(row), Bucket.canonical(row.get("taskDateTime"))
+            if task.edited_to is None or task.unseen or task.task_id in pending or state_of(row) != "scheduled":
+                continue
+            if bucket is None or self.seconds(bucket.instant) < task.edited_to:
+                self.report(f"{task.task_id}: in {bucket}, and {task.edited_to} was asked for by hand")
+
+    # -- executions ----------------------------------------------------------------------------------------------------
+
+    def begin(self, claimed: Task, context: ActionContext, process: Actor, row: Row | None) -> Execution:
+        """An action begins. ``row``: the task's, as it is in the table now."""
+        task = self._task(claimed.attributes["expected"], claimed.task_id, claimed.schedule_id)
+        token, name = str(claimed.lease), claimed.task_id
+        execution = Execution(task, context.run, context.attempt, token, context.idempotency_key, process)
+        claim = self.claims.get(token)
+        if claim is None or claim.task is not task or claim.process is not process or claim.released:
+            self.report(f"{name}: executed without a claim")
+        if token in self.executions:
+            self.report(f"{name}: executed twice with one claim")
+        of_run = [e for e in self.executions.values() if e.task is task and e.run == execution.run]
+        if any(e.attempt == execution.attempt for e in of_run):
+            self.report(f"{name}: attempt {execution.attempt} of run {execution.run} was made before")
+        of_key = [e for e in self.executions.values() if e.task.first is task.first and e.run == execution.run]
+        if any(e.key != execution.key for e in of_key):
+            self.report(f"{name}: another idempotency key, {execution.key}")
+        if any(e.key == execution.key for e in self.executions.values() if e not in of_key):
+            self.report(f"{name}: the idempotency key of another run or task, {execution.key}")
+        if len(of_run) >= task.maximum:
+            self.report(f"{name}: execution {len(of_run) + 1} of run {execution.run}, at most {task.maximum}")
+        if any(e.is_running for e in of_run):
+            self.report(f"{name}: executed while it is executed")
+        if not task.gone and (row is None or state_of(row) != "running" or row.get("lease") != token):
+            self.report(f"{name}: executed while it is {'gone' if row is None else state_of(row)}")
+        if task.must == FAIL:
+            self.report(f"{name}: executed, and it cannot be understood")
+        self.executions[token] = execution
+        return execution
+
+    def check_thawed(self, execution: Execution) -> None:
+        """The process of an execution thaws, with the thread that it runs in."""
+        claims = [claim for claim in self.claims.values() if claim.task is execution.task]
+        if execution.result is None and (claims[-1].run, claims[-1].attempt) > (execution.run, execution.attempt):
+            self.report(f"{execution.task.task_id}: continues after it was reclaimed")
+
+    def end(self, execution: Execution, result: str) -> None:
+        execution.result, execution.ended_at = result, self.simulation.now
+
+    def take_dead_letters(self, letters: Sequence[DeadLetter], *, refused: bool) -> None:
+        (self.refused if refused else self.dead_letters).update(self.task_of(letter.row).number for letter in letters)
+
+    def executions_of(self, task: ExpectedTask, run: int) -> Mapping[int, Execution]:
+        return {e.attempt: e for e in self.executions.values() if e.task is task and e.run == run}
+
+
+def _due(row: Row) -> datetime | None:
+    """The instant that counts."""
+    due = due_of(str(row["taskId"]), row.get("dueAt"), row.get("nextAttemptAt"))
+    return None if due is None else due.at
