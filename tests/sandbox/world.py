@@ -419,11 +419,12 @@ class World:
         return all("outcome" in row for row in rows) and all(one.drained_through >= last for one in self.cursors())
 
     def finish(self, maximum: int = 40) -> None:
-        """Ticks until all is settled."""
+        """Ticks, at least once, until all is settled."""
         for _ in range(maximum):
+            outcome = self.next_tick()
+            assert outcome.what == "returned", outcome
             if self.is_settled():
                 return
-            assert self.next_tick().what == "returned"
         raise AssertionError(f"after {maximum} ticks still open: {sorted(self.open())[:20]}, cursors {self.cursors()}")
 
     def judge(self, *, history: History | None = None, timeout: float = TIMEOUT, **given: Any) -> Verdict:
