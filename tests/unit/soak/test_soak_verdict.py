@@ -229,6 +229,8 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
         lambda: done(inserted(elsewhere={"x"})).row(), "x: executed, and no client inserted it"),
     "executed again with another key after its row was restored": (
         lambda: done(done(inserted(restored={"a"})), key="a#7").row(), "different idempotency keys"),
+    "executed although its insert was refused": (
+        lambda: done(inserted(status=REFUSED)).row(), "executed, although its insert was refused"),
     "executed and never inserted": (
         lambda: done(inserted(), 1).row().begin(task_id="x").end(task_id="x"), "no client inserted it"),
     "a row that no client inserted": (
