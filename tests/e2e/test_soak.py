@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.programs import left, start
-from tests.sandbox.history import history_of
-from tests.sandbox.journal import read
+from tests.sandbox.history import History
+from tests.sandbox.journal import Journal
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +37,7 @@ def test_a_short_soak(tmp_path: Path) -> None:
     record_results = ("executed", "cancelled", "deleted", "replaced", "failed")
     assert sum(number(output, recorded_as) for recorded_as in record_results) == inserted
     # It was no calm: what the journal says of it, not the table.
-    history = history_of(read(tmp_path / "kept" / "journal"))
+    history = History().take(Journal(tmp_path / "kept" / "journal"))
     assert history.done >= 10
     assert sum(history.deaths.values()) + sum(history.faults.values()) >= 3
     assert left(folder) == []

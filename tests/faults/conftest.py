@@ -8,20 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.faults.figures import Figures
-from tests.faults.world import SECOND, World
+from tests.faults.table import figures
 from tests.sandbox.clock import START
+from tests.sandbox.verdict import Verdict
+from tests.sandbox.world import SECOND, World
 
 from dynatick_stack import emulator
 
 NewWorld = Callable[..., World]
-Report = Callable[..., Figures]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,19 +32,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# Beside the first test of each file: these, too, are in every run.
-OF_SCHEDULES = {"test_the_stream_loses_a_schedule", "test_an_overdue_occurrence_is_reported_whatever_happens_then"}
+# Beside the first test of each fault: these, too, are in every run.
+OF_SCHEDULES = (
+    "test_the_process_dies_at_each_step",
+    "test_the_stream_loses_a_schedule",
+    "test_an_overdue_occurrence_is_reported_whatever_happens_then",
+)
+
+
+def number_of(name: str) -> int | None:
+    """Of the fault that a test injects."""
+    found = re.match(r"test_fault_(\d\d)_", name)
+    return found and int(found[1])
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test` runs one test of each fault, and three of schedules, with their first parameters, in a process of
     their own. The others are long."""
-    seen: set[object] = set()
+    seen: set[object] = {None}
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("faults"))
-            of = item.originalname if item.originalname in OF_SCHEDULES else item.path
+            of = item.originalname if item.originalname in OF_SCHEDULES else number_of(item.name)
             if of in seen:
                 item.add_marker(pytest.mark.long)
             seen.add(of)
@@ -68,25 +77,28 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def new_world(
-    engine: str, dynamodb_endpoint: str | None, tmp_path: Path, pytestconfig: pytest.Config
-) -> Iterator[NewWorld]:
+def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path, request: pytest.FixtureRequest,
+              record_property: Callable[[str, object], None]) -> Iterator[NewWorld]:  # fmt: skip
     """Makes worlds, after their first tick. ``start``: the time of their clock. The rest: settings of the functions.
-    A test that sets the precision delivers wake-ups itself.
+    A test that sets the precision delivers wake-ups itself. ``assert_survived`` reports figures to the table.
     """
+
+    def report(verdict: Verdict) -> None:
+        record_property("fault", figures(verdict))
+
     with ExitStack() as worlds:
         numbers = iter(range(100))
 
-        def make(**given: Any) -> World:
+        def make(start: Any = START, **settings: Any) -> World:
             folder = tmp_path / f"world-{next(numbers)}"
             folder.mkdir()
-            start = given.pop("start", START)
-            began = start - timedelta(minutes=1)
-            delivers = "DYNATICK_PRECISION" not in given and pytestconfig.getoption("--precision") == "second"
-            settings = SECOND | given if delivers else given
+            delivers = "DYNATICK_PRECISION" not in settings and request.config.getoption("--precision") == "second"
+            settings = SECOND | settings if delivers else settings
+            begin = start - timedelta(minutes=1)
             world = worlds.enter_context(
-                World(engine, folder, dynamodb=dynamodb_endpoint, start=began, delivers_wake_ups=delivers, **settings)
+                World(engine, folder, dynamodb=dynamodb_endpoint, start=begin, delivers_wake_ups=delivers, **settings)
             )
+            world.report = report
             world.tick()  # the settings in force are known then, and the cursors there
             world.clock.to(start)  # however long that took
             return world
@@ -97,21 +109,3 @@ def new_world(
 @pytest.fixture
 def world(new_world: NewWorld) -> World:
     return new_world()
-
-
-@pytest.fixture
-def report(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Report:
-    """Judges a test's world, and reports its figures to the table. Whatever the fault: nothing may be lost or wait, or
-    be executed again unless its process died or its record was refused. ``given``: as ``World.judge`` takes it.
-    """
-    found = re.match(r"test_fault_(\d\d)_", request.node.name)
-    assert found is not None, "the tests here are named by the number of their fault"
-
-    def record(world: World, **given: Any) -> Figures:
-        verdict = world.judge(**given)
-        assert verdict.problems == []
-        figures = Figures.of(verdict)
-        record_property("fault", {"number": int(found[1]), **asdict(figures)})
-        return figures
-
-    return record

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandbox.verdict import Verdict
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "guarantees.md"
 MARKER = "<!-- faults -->"
@@ -54,7 +56,14 @@ NOTES = (
 )
 
 _NUMBERS = ("inserted", "executed", "repeated", "lost", "waiting")
+_OTHERWISE = {"failed": "failed", "cancelled": "cancelled", "deleted": "deleted by hand", "replaced": "replaced"}
 _HEADINGS = ("#", "Fault", "Inserted", "Executed", "More than once", "Lost", "Waiting", "Verdict")
+
+
+def figures(verdict: Verdict) -> dict[str, int]:
+    """Numbers of tasks. Of those that were inserted, each was executed, ended otherwise, waits, or is lost."""
+    inserted, repeated = sum(verdict.inserted.values()), sum(verdict.repeated.values())
+    return {"inserted": inserted, "repeated": repeated, **verdict.results}
 
 
 @dataclass
@@ -63,8 +72,7 @@ class Row:
 
     tests: int = 0
     passed: int = 0
-    figures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_NUMBERS, 0))
-    otherwise: dict[str, int] = field(default_factory=dict)
+    figures: Counter[str] = field(default_factory=Counter)
 
     @property
     def survived(self) -> bool:
@@ -76,14 +84,9 @@ class Row:
             return "no test"
         if not self.survived:
             return f"FAILED: {self.tests - self.passed} of {self.tests} tests"
-        rest = ", ".join(f"{number:,} {what}" for what, number in sorted(self.otherwise.items()))
+        counted = sorted((text, self.figures[name]) for name, text in _OTHERWISE.items() if self.figures[name])
+        rest = ", ".join(f"{number:,} {text}" for text, number in counted)
         return f"ok; ended otherwise: {rest}" if rest else "ok"
-
-    def add(self, reported: dict[str, Any]) -> None:
-        for name in _NUMBERS:
-            self.figures[name] += reported[name]
-        for what, number in reported["otherwise"].items():
-            self.otherwise[what] = self.otherwise.get(what, 0) + number
 
 
 class Table:
@@ -99,13 +102,12 @@ class Table:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if "::test_fault_" not in report.nodeid or (report.when != "call" and report.passed):
             return
-        number = int(report.nodeid.partition("::test_fault_")[2][:2])
+        row = self.rows[int(report.nodeid.partition("::test_fault_")[2][:2])]
         reported: list[Any] = [value for name, value in report.user_properties if name == "fault"]
-        row = self.rows[number]
         row.tests += 1
         row.passed += report.passed and bool(reported)
-        for figures in reported:
-            row.add(figures)
+        for one in reported:
+            row.figures.update(one)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.survived < len(FAULTS):
@@ -113,13 +115,12 @@ class Table:
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         terminalreporter.section("What was injected, and how its tasks ended")
-        for line in as_text(self.rows):
-            terminalreporter.write_line(line)
-        for note in NOTES:
-            terminalreporter.write_line(note)
+        table = as_markdown(self.rows)
+        terminalreporter.write_line(table)
         terminalreporter.write_line(f"{self.survived} of {len(FAULTS)} faults survived")
         if config.getoption("--write-table") and self.survived == len(FAULTS):
-            DOCUMENT.write_text(with_table(DOCUMENT.read_text(), as_markdown(self.rows)))
+            before, _, after = DOCUMENT.read_text().split(MARKER)
+            DOCUMENT.write_text(f"{before}{MARKER}\n{table}\n{MARKER}{after}")
             terminalreporter.write_line(f"Written to {DOCUMENT.relative_to(Path.cwd())}")
 
 
@@ -132,35 +133,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Table())
 
 
-def cells(rows: dict[int, Row]) -> list[tuple[str, ...]]:
-    return [
+def as_markdown(rows: dict[int, Row]) -> str:
+    cells = [
         (str(number), FAULTS[number], *(f"{row.figures[name]:,}" for name in _NUMBERS), row.verdict)
         for number, row in sorted(rows.items())
     ]
-
-
-def as_text(rows: dict[int, Row]) -> list[str]:
-    """Columns; numbers to the right."""
-    lines = [_HEADINGS, *cells(rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEADINGS))]
-
-    def aligned(line: tuple[str, ...]) -> str:
-        return "  ".join(
-            text.ljust(width) if column in (1, 7) else text.rjust(width)
-            for column, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-
-    return [aligned(line) for line in lines]
-
-
-def as_markdown(rows: dict[int, Row]) -> str:
-    lines = [_HEADINGS, ("---:", "---", *["---:"] * len(_NUMBERS), "---"), *cells(rows)]
+    lines = [_HEADINGS, ("---:", "---", *["---:"] * len(_NUMBERS), "---"), *cells]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), "", *NOTES])
-
-
-def with_table(document: str, table: str) -> str:
-    """The document with the table between its two markers."""
-    parts = document.split(MARKER)
-    if len(parts) != 3:
-        raise ValueError(f"expected {MARKER} twice in {DOCUMENT.name}")
-    return f"{parts[0]}{MARKER}\n{table}\n{MARKER}{parts[2]}"

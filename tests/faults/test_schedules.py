@@ -13,48 +13,38 @@ from typing import Any
 
 import pytest
 from tests.faults.conftest import NewWorld
-from tests.faults.worker import NO_LEASE
-from tests.faults.world import AFTER_LEASE, LIFE, World
 from tests.sandbox.journal import INSERT
 from tests.sandbox.seam import Fault
+from tests.sandbox.worker import NO_LEASE
+from tests.sandbox.world import AFTER_LEASE, RECONCILE, TIMEOUT, World
 
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 
 EVERY_RUN: dict[str, Any] = {"catchUp": "all", "overlap": "allow"}
-RECONCILE = {"dynatick": {"reconcile": True}}
 
 
-def put(world: World, *ids: str, **row: Any) -> None:
-    """Schedules for every minute, as raw items."""
+def put(world: World, *ids: str, **row: Any) -> datetime:
+    """Schedules for every minute, as raw items. Returns when they have their first run."""
     for schedule_id in ids:
         world.put(**{"taskId": schedule_id, "scheduleExpression": "rate(1 minute)", **row})
-    world.deliver(world.stream.new())
+    world.deliver_stream()
+    return world.bucket(1).instant
 
 
-def finish(world: World) -> None:
-    """Ticks until no task is open any more; schedules always are."""
+def check(world: World, *ids: str, first: datetime, last: datetime | None = None) -> None:
+    """Ticks until no task is open any more; schedules always are. Then every run of these minutes was executed, and no
+    other; again only where it had to be. The verdict takes each for a task that was inserted."""
     for _ in range(20):
         assert world.next_tick().what == "returned"
         if not any("outcome" not in row and row.get("status") != "recurring" for row in world.rows().values()):
-            return
-    raise AssertionError(f"still open: {sorted(world.open())[:10]}")
-
-
-def check(world: World, *ids: str, first: datetime, last: datetime) -> None:
-    """Every run of these minutes was executed, and no other; again only where it had to be. The verdict takes each for
-    a task that was inserted."""
-    minutes = range(minute_of(first), minute_of(last) + 1)
+            break
+    minutes = range(minute_of(first), minute_of(last or world.clock()) + 1)
     expected = [f"{one}#1#{format_instant(instant_of(minute))}" for one in ids for minute in minutes]
     world.note(INSERT, *expected)
-    verdict = world.judge()
+    verdict = world.judge(schedules_end=False)
     assert verdict.problems == []
-    assert verdict.record_results == {"executed": len(expected)}
-
-
-def started(world: World) -> datetime:
-    """When the schedules that were put now have their first run."""
-    return instant_of(minute_of(world.clock()) + 1)
+    assert verdict.results == {"executed": len(expected)}
 
 
 STEPS = [
@@ -70,59 +60,50 @@ STEPS = [
 
 def test_the_process_dies_at_each_step(world: World) -> None:
     """Also between writing an occurrence and moving its schedule on."""
-    put(world, "s1", "s2", "s3", **EVERY_RUN)
-    first = started(world)
+    first = put(world, "s1", "s2", "s3", **EVERY_RUN)
     for at, do in STEPS:
         assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed", (at, do)
     world.clock.forward(seconds=AFTER_LEASE)
-    finish(world)
-    check(world, "s1", "s2", "s3", first=first, last=world.clock())
+    check(world, "s1", "s2", "s3", first=first)
 
 
 @pytest.mark.parametrize("lease", [True, False], ids=["shard lease", "no shard lease"])
 def test_ticks_overlap(new_world: NewWorld, lease: bool) -> None:
     world = new_world(**({} if lease else {NO_LEASE: "1"}))
-    put(world, *(f"s{n}" for n in range(10)), **EVERY_RUN)
-    first = started(world)
+    first = put(world, *(f"s{n}" for n in range(10)), **EVERY_RUN)
     for _ in range(3):
-        sandboxes = [world.sandbox() for _ in range(3)]
+        sandboxes = world.ready_sandboxes(3)
+        world.to_next_minute()
         for sandbox in sandboxes:
-            sandbox.wait_until_ready()
-        world.clock.to(instant_of(minute_of(world.clock()) + 1))
-        for sandbox in sandboxes:
-            sandbox.begin(world.event(), life=LIFE)
+            sandbox.begin(world.event(), timeout=TIMEOUT)
         assert [world.end(sandbox).what for sandbox in sandboxes] == ["returned"] * 3
-    finish(world)
-    check(world, *(f"s{n}" for n in range(10)), first=first, last=world.clock())
-    assert max(Counter(e.task_id for e in world.ledger.done()).values()) == 1
+    check(world, *(f"s{n}" for n in range(10)), first=first)
+    assert max(Counter(e.task_id for e in world.journal.done()).values()) == 1
 
 
 @pytest.mark.parametrize("at", ["occurrence", "advance"])
 def test_a_frozen_process_wakes_up_beside_its_successor(world: World, at: str) -> None:
-    put(world, "s", **EVERY_RUN)
-    first = started(world)
+    first = put(world, "s", **EVERY_RUN)
     frozen = world.frozen_tick(Fault(at=at, do="freeze before"))
     world.clock.forward(seconds=AFTER_LEASE)
     for _ in range(3):
         world.next_tick()
     frozen.thaw()
     world.end(frozen)
-    finish(world)
-    check(world, "s", first=first, last=world.clock())
+    check(world, "s", first=first)
 
 
 def test_the_stream_repeats_and_reorders(world: World) -> None:
     world.put(taskId="s", scheduleExpression="rate(1 minute)", **EVERY_RUN)
     records = world.stream.new()
-    first = started(world)
+    first = world.bucket(1).instant
     world.deliver(records)
     for _ in range(4):
         world.next_tick()
         later = world.stream.new()
         world.deliver([*reversed(later), *records, *later])
         records = [*records, *later]
-    finish(world)
-    check(world, "s", first=first, last=world.clock())
+    check(world, "s", first=first)
 
 
 def test_the_stream_loses_a_schedule(world: World) -> None:
@@ -132,15 +113,13 @@ def test_the_stream_loses_a_schedule(world: World) -> None:
     world.next_tick()
     assert "status" not in world.row("s")
     world.invoke(RECONCILE)
-    first = started(world)
-    finish(world)
-    check(world, "s", first=first, last=world.clock())
+    first = world.bucket(1).instant
+    check(world, "s", first=first)
 
 
 def test_the_schedule_is_deleted_while_its_tick_works(world: World) -> None:
     """It stays deleted: moving it on does not bring it back."""
-    put(world, "s", **EVERY_RUN)
-    first = started(world)
+    first = put(world, "s", **EVERY_RUN)
     frozen = world.frozen_tick(Fault(at="advance", do="freeze before"))
     world.delete("s")
     world.thaw(frozen)
@@ -160,9 +139,9 @@ DEADLINE: dict[str, Any] = {
 
 def reports(world: World) -> list[tuple[str, str]]:
     """Of overdue occurrences: schedule and reason, as they were logged. Each is counted by the metric, too."""
-    said = [json.loads(line) for line in world.log.read_text().splitlines() if line.startswith("{")]
-    found = [(one["schedule_id"], one["reason"]) for one in said if one.get("action") == "occurrence_overdue"]
-    assert sum(sum(one.get("OccurrencesOverdue", [])) for one in said) == len(found)
+    logged = [json.loads(line) for line in world.log.read_text().splitlines() if line.startswith("{")]
+    found = [(one["schedule_id"], one["reason"]) for one in logged if one.get("action") == "occurrence_overdue"]
+    assert sum(sum(one.get("OccurrencesOverdue", [])) for one in logged) == len(found)
     return found
 
 
@@ -174,7 +153,7 @@ WAITS = "waits for attempt 2, at "
     [
         (Fault(at="advance", do="kill before"), 2),  # reported, and the row has not forgotten it
         (Fault(at="advance", do="kill after"), 1),
-        (Fault(at="advance", do="lose answer"), 1),
+        (Fault(at="advance", do="lose response"), 1),
         (Fault(at="advance", do="fail before"), 1),  # the store tries again
         (Fault(at="advance", do="throttle parts", amount=1.0, times=30), 2),
         (Fault(at="any", do="kill before"), 1),  # before it has read anything

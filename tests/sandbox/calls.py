@@ -18,7 +18,7 @@ _ASSIGNED = re.compile(r"(#\w+) = (?:(:\w+)|#\w+ \+ :\w+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """One row that a request would change. ``sets``: what it gives its attributes (None: reckoned by the engine)."""
+    """One row that a request would change. ``sets``: what it gives its attributes (None: computed by DynamoDB)."""
 
     task_id: str
     sets: Mapping[str, Any] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """In the engine's words. A batch is of one kind."""
+        """What it is to the engine. A batch is of one kind."""
         match self.operation:
             case "Query":
                 return "poll"
@@ -45,7 +45,7 @@ class Call:
             case "DeleteItem":
                 return "delete"
             case "SendMessageBatch":
-                return "messages" if _is_of_a_task(self.body["Entries"][0]) else "letters"
+                return "messages" if _is_of_a_task(self.body["Entries"][0]) else "dead letters"
             case "PutEvents":
                 return "events"
             case "Invoke":
@@ -54,13 +54,9 @@ class Call:
                 return _kind_of(self.writes[0])
         return self.operation
 
-    def has(self, part: str | None) -> bool:
-        """Whether it has this part; None: no certain one is asked for."""
-        return part is None or part in self.body
-
 
 def parse(target: str, url: str, body: bytes | None) -> Call | None:
-    """The call that a request makes; None for what is none of ours to disturb."""
+    """The call that a request makes; None for one that meets no faults."""
     operation = target.rpartition(".")[2]
     if not operation and url.endswith("/invocations"):
         return Call(operation="Invoke", body=json.loads(body or b"{}"))

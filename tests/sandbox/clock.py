@@ -14,7 +14,7 @@ _FIRST = struct.Struct("d")
 
 
 class SharedClock:
-    """Kept in a file that each process maps. Who makes the file says ``start``, and ``speed``: its seconds a second."""
+    """Kept in a file that each process maps. ``speed``: its seconds a second. Its maker gives both."""
 
     def __init__(self, path: Path, start: datetime = START, *, speed: float = 1.0) -> None:
         if not path.exists():

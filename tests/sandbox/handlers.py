@@ -15,7 +15,7 @@ from tests.sandbox.journal import Began, Ended
 
 from dynatick import HandlerContext, PermanentError, RetryableError, task
 
-ACTION = "note"
+ACTION = "journal"
 MANY = 99  # failures, more than any policy of a test allows
 
 
@@ -32,30 +32,30 @@ def _folder() -> SharedFolder:
 
 
 @task(ACTION)
-def note(plan: dict[str, Any], context: HandlerContext) -> None:
+def journal(plan: dict[str, Any], context: HandlerContext) -> None:
     """Does what its payload plans; of an empty one it is done at once.
 
     ``seconds``: works for so long first; with ``slowAttempts`` only so many times. ``failures``: fails so many times
-    before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``life``: which of the tasks that
-    had its id it is.
+    before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``incarnation``: which of the tasks
+    that had its id it is.
     """
-    here = _folder()
+    folder = _folder()
     attempt: dict[str, Any] = {
         "pid": os.getpid(),
         "task_id": context.task_id,
-        "life": str(plan.get("life", context.task_id)),
+        "incarnation": str(plan.get("incarnation", context.task_id)),
         "run": context.run,
         "attempt": context.attempt,
         "key": context.idempotency_key,
     }
-    here.journal.add(Began(**attempt, due_at=context.due_at.timestamp(), at=here.now()))
+    folder.journal.add(Began(**attempt, due_at=context.due_at.timestamp(), at=folder.now()))
     if plan.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()  # the signal may end this thread a moment later
     if context.attempt <= plan.get("slowAttempts", context.attempt):
         time.sleep(float(plan.get("seconds", 0)))
     permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)
-    here.journal.add(Ended(**attempt, done=not permanent and not again, at=here.now()))
+    folder.journal.add(Ended(**attempt, done=not permanent and not again, at=folder.now()))
     if permanent:
         raise PermanentError("as planned, for good")
     if again:

@@ -1,4 +1,4 @@
-"""The journal's lines put together: what was asked, which attempts there were, and how each ended. Pure."""
+"""The journal's lines put together: operations of clients, attempts, and how each ended. Pure."""
 
 from __future__ import annotations
 
@@ -6,48 +6,35 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.sandbox.journal import (
-    INSERT,
-    REPLACE,
-    UNCLEAR,
-    Answered,
-    Asked,
-    Began,
-    Died,
-    Disturbed,
-    Ended,
-    Line,
-    Met,
-    Recorded,
-    Ticked,
-)
+from tests.sandbox import journal
+from tests.sandbox.journal import INSERT, REPLACE, TICK, UNKNOWN, Line
 
 INSERTS = (INSERT, REPLACE)
 
 
 @dataclass(eq=False)
-class Wish:
-    """What a client asked for. ``answered``: None if it died before the answer. ``position``: of the answer, here and
-    below in the order of the journal."""
+class Operation:
+    """Of a client. ``response``: None if the client died before it. ``position``: of the response, here and below in
+    the order of the journal."""
 
-    asked: Asked
-    answered: Answered | None = None
+    request: journal.Requested
+    response: journal.Responded | None = None
     position: int | None = None
 
     @property
-    def answer(self) -> str:
-        return UNCLEAR if self.answered is None else self.answered.answer
+    def status(self) -> str:
+        return UNKNOWN if self.response is None else self.response.status
 
 
 @dataclass(eq=False)
 class Attempt:
     """An execution."""
 
-    began: Began
+    began: journal.Began
     position: int
-    ended: Ended | None = None
+    ended: journal.Ended | None = None
     ended_position: int | None = None
-    recorded: bool = False  # the engine has its outcome
+    recorded: bool = False  # the table has its outcome
     not_before: float | None = None  # of the next attempt, as its record has it
     refused: bool = False  # a fault has hit the call that was to record it
     died: bool = False  # its process, before the outcome was recorded
@@ -57,7 +44,7 @@ class Attempt:
         return self.ended is not None and self.ended.done
 
     @property
-    def cut(self) -> str | None:
+    def cut_off(self) -> str | None:
         """Why its outcome did not get into the table; None if nothing came between."""
         if self.recorded:
             return None
@@ -66,88 +53,76 @@ class Attempt:
 
 @dataclass
 class History:
-    wishes: dict[str, Wish] = field(default_factory=dict)  # by the ask's number
+    """Takes the lines one by one, so that it can be asked at any time."""
+
+    operations: dict[str, Operation] = field(default_factory=dict)  # by request id
     runs: defaultdict[str, defaultdict[int, list[Attempt]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
-    )  # by life and run
-    of_task: defaultdict[str, list[Wish]] = field(default_factory=lambda: defaultdict(list))  # wishes, by task's id
+    )  # by incarnation and run
+    of_task: defaultdict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
     deaths: Counter[tuple[str, str]] = field(default_factory=Counter)  # of roles, and why
     faults: Counter[str] = field(default_factory=Counter)
     ticks: Counter[str] = field(default_factory=Counter)
-    disturbances: Counter[str] = field(default_factory=Counter)
-    answers: Counter[tuple[str, str]] = field(default_factory=Counter)  # by what was asked
+    disturbances: Counter[str] = field(default_factory=Counter)  # of all processes
+    responses: Counter[tuple[str, str]] = field(default_factory=Counter)  # operation and status
     begun: int = 0  # attempts
     done: int = 0
+    _position: int = 0
+    _unrecorded: defaultdict[int, dict[str, Attempt]] = field(default_factory=lambda: defaultdict(dict))  # by process
 
     @property
-    def lives(self) -> dict[str, Wish]:
-        """Each task's insert, by life."""
-        return {wish.asked.life: wish for wish in self.wishes.values() if wish.asked.what in INSERTS}
+    def incarnations(self) -> dict[str, Operation]:
+        """Each task's insert."""
+        inserts = (one for one in self.operations.values() if one.request.operation in INSERTS)
+        return {insert.request.incarnation: insert for insert in inserts}
 
-    def attempts(self, life: str, run: int) -> Sequence[Attempt]:
-        return self.runs[life][run] if life in self.runs and run in self.runs[life] else ()
+    def attempts(self, incarnation: str, run: int) -> Sequence[Attempt]:
+        return self.runs[incarnation][run] if run in self.runs.get(incarnation, {}) else ()
 
-
-class Historian:
-    """Takes the lines one by one, so that it can be asked at any time."""
-
-    def __init__(self) -> None:
-        self.history = History()
-        self._position = 0
-        self._open: defaultdict[int, dict[str, Attempt]] = defaultdict(dict)  # not recorded; by process and task
-
-    def take(self, lines: Iterable[Line]) -> None:
+    def take(self, lines: Iterable[Line]) -> History:
         for line in lines:
             self._position += 1
             self._take(line)
+        return self
 
     def _take(self, line: Line) -> None:
-        history = self.history
         match line:
-            case Asked():
-                wish = history.wishes[line.number] = Wish(line)
-                history.of_task[line.task_id].append(wish)
-            case Answered():
-                wish = history.wishes[line.number]
-                wish.answered, wish.position = line, self._position
-                history.answers[wish.asked.what, line.answer] += 1
-            case Began():
-                attempt = Attempt(line, self._position)
-                history.runs[line.life][line.run].append(attempt)
-                self._open[line.pid][line.task_id] = attempt
-                history.begun += 1
-            case Ended():
-                attempt = self._attempt(line)
+            case journal.Requested():
+                operation = self.operations[line.request_id] = Operation(line)
+                self.of_task[line.task_id].append(operation)
+            case journal.Responded():
+                operation = self.operations[line.request_id]
+                operation.response, operation.position = line, self._position
+                self.responses[operation.request.operation, line.status] += 1
+            case journal.Began():
+                attempt = self._unrecorded[line.pid][line.task_id] = Attempt(line, self._position)
+                self.runs[line.incarnation][line.run].append(attempt)
+                self.begun += 1
+            case journal.Ended():
+                attempt = next(
+                    one
+                    for one in reversed(self.runs[line.incarnation][line.run])
+                    if (one.began.pid, one.began.attempt) == (line.pid, line.attempt)
+                )
                 attempt.ended, attempt.ended_position = line, self._position
-                history.done += line.done
-            case Recorded():
-                for task_id in line.task_ids:
-                    if (found := self._open[line.pid].get(task_id)) is not None and found.ended is not None:
-                        found.recorded, found.not_before = True, line.not_before.get(task_id)
-                        del self._open[line.pid][task_id]
-            case Met():
-                history.faults[line.fault] += 1
-                for task_id in line.task_ids:
-                    if (found := self._open[line.pid].get(task_id)) is not None and found.ended is not None:
-                        found.refused = True
-            case Died():
-                history.deaths[line.role, line.why] += 1
-                for attempt in self._open.pop(line.pid, {}).values():
+                self.done += line.done
+            case journal.Recorded():
+                for attempt in self._ended(line):
+                    attempt.recorded, attempt.not_before = True, line.not_before.get(attempt.began.task_id)
+                    del self._unrecorded[line.pid][attempt.began.task_id]
+            case journal.FaultInjected():
+                self.faults[line.fault] += 1
+                for attempt in self._ended(line):
+                    attempt.refused = True
+            case journal.Died():
+                self.deaths[line.role, line.why] += 1
+                for attempt in self._unrecorded.pop(line.pid, {}).values():
                     attempt.died = True
-            case Ticked():
-                history.ticks[line.recorded_as] += 1
-            case Disturbed():
-                history.disturbances[line.what] += 1
+            case journal.Disturbance():
+                (self.ticks if line.of == TICK else self.disturbances)[line.what] += 1
 
-    def _attempt(self, line: Ended) -> Attempt:
-        return next(
-            one
-            for one in reversed(self.history.runs[line.life][line.run])
-            if (one.began.pid, one.began.attempt) == (line.pid, line.attempt)
-        )
-
-
-def history_of(lines: Iterable[Line]) -> History:
-    historian = Historian()
-    historian.take(lines)
-    return historian.history
+    def _ended(self, line: journal.Recorded | journal.FaultInjected) -> list[Attempt]:
+        """The attempts of the line's process and tasks that have ended and are not recorded yet."""
+        unrecorded = self._unrecorded[line.pid]
+        found = (unrecorded[task_id] for task_id in line.task_ids if task_id in unrecorded)
+        return [attempt for attempt in found if attempt.ended is not None]

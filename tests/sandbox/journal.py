@@ -11,38 +11,36 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 INSERT, REPLACE, CANCEL, RESCHEDULE, RUN, DELETE = "insert", "replace", "cancel", "reschedule", "run", "delete"
-YES, NO, UNCLEAR = "yes", "no", "unclear"  # unclear: no answer, or one that does not tell whose doing it was
+OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"  # unknown: no response, or one that may be to an earlier try
 
-RANDOM, TIME, INSIDE, ITSELF = "killed", "timed out", "killed at a call or by its task", "ended itself"
+KILLED, TIMED_OUT, KILLED_INSIDE, EXITED = "killed", "timed out", "killed at a call or by its task", "exited"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """A client is about to ask for something. Without an Answered it died, so that the outcome is unclear.
+class Requested:
+    """A client is about to send a request. Without a response the client died, and the outcome is unknown.
 
-    ``life``: one task, from its insert until it is deleted or replaced by another under the same id.
+    ``incarnation``: one task, from its insert until it is deleted or replaced by another under the same id.
     """
 
-    number: str
-    what: str  # INSERT, …
+    request_id: str
+    operation: str  # INSERT, …
     interface: str
     task_id: str
-    life: str
+    incarnation: str
     at: float  # seconds since 1970 by the shared clock, here and below
-    fails: bool = False  # an insert's: it is made to fail for good
+    fails: bool = False  # an insert's: the task is made to fail for good
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answered:
-    """What it was answered."""
-
-    number: str
-    answer: str  # YES, …
+class Responded:
+    request_id: str
+    status: str  # OK, …
     at: float
-    run: int | None = None  # of the task, as the answer shows it
+    run: int | None = None  # of the task, as the response shows it
     due_at: float | None = None  # likewise
 
 
@@ -52,7 +50,7 @@ class Executed:
 
     pid: int
     task_id: str
-    life: str
+    incarnation: str
     run: int
     attempt: int
     key: str  # the idempotency key
@@ -79,7 +77,7 @@ class Ended(Executed):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
-    """The engine has answered to this process that it has recorded the outcomes of these tasks.
+    """DynamoDB has responded to this process that it has recorded the outcomes of these tasks.
 
     ``not_before``: of those that are tried again, the next attempt's time.
     """
@@ -90,8 +88,8 @@ class Recorded:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Met:
-    """A fault was injected. ``task_ids``: whose record it hit."""
+class FaultInjected:
+    """``task_ids``: whose record it hit."""
 
     pid: int
     fault: str
@@ -105,40 +103,21 @@ class Died:
 
     pid: int
     role: str
-    why: str  # RANDOM, …
+    why: str  # KILLED, …
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Ticked:
-    """How a tick ended, or an invocation that one has started."""
+class Disturbance:
+    """Something has happened to a tick, to an invocation that one has started, or around all processes."""
 
-    recorded_as: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Disturbed:
-    """Something has happened around all processes."""
-
+    of: str  # TICK or ENVIRONMENT
     what: str
 
 
-Line = Asked | Answered | Began | Ended | Recorded | Met | Died | Ticked | Disturbed
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Asked, Answered, Began, Ended, Recorded, Met, Died, Ticked, Disturbed)
-}
-
-
-class Journal:
-    """The file, to append to. Safe to share between threads and processes."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-    def add(self, *lines: Line) -> None:
-        text = b"".join(json.dumps([type(line).__name__, asdict(line)]).encode() + b"\n" for line in lines)
-        written = os.write(self._file, text)
-        if written != len(text):
-            raise OSError(f"the journal took {written} of {len(text)} bytes")
+TICK, ENVIRONMENT = "tick", "environment"
+Line = Requested | Responded | Began | Ended | Recorded | FaultInjected | Died | Disturbance
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Line)}
+_Kind = TypeVar("_Kind")
 
 
 class Tail:
@@ -147,46 +126,55 @@ class Tail:
     def __init__(self, path: Path) -> None:
         self._path, self._at = path, 0
 
-    def new(self) -> list[bytes]:
+    def new(self) -> list[Any]:
+        """The new lines, whose content is JSON."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:
             file.seek(self._at)
             whole, newline, _ = file.read().rpartition(b"\n")
         self._at += len(whole) + len(newline)
-        return whole.splitlines()
+        return [json.loads(line) for line in whole.splitlines()]
 
     @property
     def at_end(self) -> bool:
         return not self._path.exists() or self._path.stat().st_size == self._at
 
 
-def parse(text: bytes) -> Line:
-    kind, fields = json.loads(text)
+def append(path: Path, *values: object) -> None:
+    """Adds lines of JSON in one write, so that none is torn even if its writer is killed."""
+    if not values:
+        return
+    text = b"".join(json.dumps(value).encode() + b"\n" for value in values)
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        if os.write(file, text) != len(text):
+            raise OSError(f"{path} has not taken all of {len(text)} bytes")
+    finally:
+        os.close(file)
+
+
+def parse(content: Any) -> Line:
+    kind, fields = content
     line: Line = _KINDS[kind](**fields)
     return line
 
 
-def read(path: Path) -> Iterator[Line]:
-    """All of it, in order."""
-    return map(parse, Tail(path).new())
-
-
-class Ledger:
-    """The attempts in a journal, in the order in which they happened."""
+class Journal:
+    """The file. Safe to share between threads and processes."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
-    def begun(self) -> list[Began]:
-        return [line for line in read(self._path) if isinstance(line, Began)]
+    def add(self, *lines: Line) -> None:
+        append(self.path, *([type(line).__name__, asdict(line)] for line in lines))
 
-    def ended(self) -> list[Ended]:
-        return [line for line in read(self._path) if isinstance(line, Ended)]
+    def __iter__(self) -> Iterator[Line]:
+        return map(parse, Tail(self.path).new())
+
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
+        return [line for line in self if isinstance(line, kind)]
 
     def done(self) -> list[Ended]:
-        """Those whose effect happened."""
-        return [line for line in self.ended() if line.done]
-
-    def died(self) -> list[Died]:
-        return [line for line in read(self._path) if isinstance(line, Died)]
+        """The attempts whose effect happened, in the order in which they ended."""
+        return [line for line in self.of(Ended) if line.done]

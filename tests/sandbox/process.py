@@ -41,16 +41,13 @@ class Outcome:
 
 
 class Sandbox:
-    """One process. It runs one invocation at a time.
+    """One process. It runs one invocation at a time."""
 
-    ``module``: the program, which serves a function as worker.py says. ``arguments``: the rest of its command line.
-    """
-
-    def __init__(self, module: str, function: str, *arguments: str, environ: Mapping[str, str], log: Path) -> None:
+    def __init__(self, function: str, *, environ: Mapping[str, str], log: Path) -> None:
         self.function, self._log = function, log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, function, *arguments],
+                [sys.executable, "-m", "tests.sandbox.worker", function],
                 cwd=ROOT,
                 env=dict(environ),
                 stdin=subprocess.PIPE,
@@ -69,35 +66,32 @@ class Sandbox:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def begin(self, event: Mapping[str, Any], *, life: float, faults: Sequence[Fault] = ()) -> None:
-        """Starts an invocation, and does not wait for it."""
+    def begin(self, event: Mapping[str, Any], *, timeout: float, faults: Sequence[Fault] = ()) -> None:
+        """Starts an invocation, and does not wait for it. ``timeout``: its seconds by the shared clock."""
         self.wait_until_ready()
         assert self._process.stdin is not None
-        order = {"event": event, "life": life, "faults": [asdict(fault) for fault in faults]}
+        order = {"event": event, "timeout": timeout, "faults": [asdict(fault) for fault in faults]}
         self._process.send_signal(signal.SIGCONT)  # before what a pipe may not hold
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
 
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> Outcome:
         """Waits until the invocation has ended, or was frozen in the middle."""
-        said = self._answer(timeout)
-        if said is None:
+        response = self._response(timeout)
+        if response is None:
             code = self._process.wait(TIMEOUT_SECONDS)
             return Outcome(what="killed" if code == -signal.SIGKILL else "exited", value=code)
-        self._wait_until_stopped()  # it says so just before
-        if "frozen" in said:
-            return Outcome(what="frozen", value=said["frozen"])
-        what = "error" if "error" in said else "returned"
-        return Outcome(what=what, value=said.get(what), hits=said["hits"])
+        # It responds just before it stops, or dies, which the next caller finds out.
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        if "frozen" in response:
+            return Outcome(what="frozen", value=response["frozen"])
+        what = "error" if "error" in response else "returned"
+        return Outcome(what=what, value=response.get(what), hits=response["hits"])
 
     def wait_until_ready(self) -> None:
         if not self._ready:
-            assert self._answer(TIMEOUT_SECONDS) == {"ready": True}, self._tail()
+            assert self._response(TIMEOUT_SECONDS) == {"ready": True}, tail(self._log)
             self._ready = True
-
-    def _wait_until_stopped(self) -> None:
-        """Or dead, which the next caller finds out: the status is left to ``subprocess``."""
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """Lets a frozen process go on."""
@@ -115,20 +109,21 @@ class Sandbox:
                 with suppress(OSError):
                     stream.close()
 
-    def _answer(self, timeout: float) -> dict[str, Any] | None:
-        """The next line that the process says; None if it has ended."""
+    def _response(self, timeout: float) -> dict[str, Any] | None:
+        """The next line that the process writes; None if it has ended."""
         assert self._process.stdout is not None
         pipe, end = self._process.stdout.fileno(), time.monotonic() + timeout
         while b"\n" not in self._unread:
             readable, _, _ = select.select([pipe], [], [], max(end - time.monotonic(), 0))
-            assert readable, f"no answer within {timeout:.0f} s\n{self._tail()}"
+            assert readable, f"no response within {timeout:.0f} s\n{tail(self._log)}"
             read = os.read(pipe, 65_536)
             if not read:
                 return None
             self._unread += read
         line, _, self._unread = self._unread.partition(b"\n")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        response: dict[str, Any] = json.loads(line)
+        return response
 
-    def _tail(self) -> str:
-        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+
+def tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-20:])

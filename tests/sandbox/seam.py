@@ -16,10 +16,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any, TextIO
+from typing import Any
+from unittest.mock import patch
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
@@ -29,19 +30,19 @@ from tests.sandbox.calls import Call, parse
 from dynatick.store.wire import Connections
 
 Send = Callable[[AWSPreparedRequest], AWSResponse]
-Watcher = Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None]
+Interceptor = Callable[[Call, AWSPreparedRequest, Send], AWSResponse | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
     """What is to go wrong.
 
-    ``at``: the kind of call (see ``Call.kind``), ``any`` for all. Or, with ``fail before``, what the process says:
+    ``at``: the kind of call (see ``Call.kind``), ``any`` for all. Or, with ``fail before``, what the process writes:
     ``log`` for a line of its log, ``metrics`` for its metrics. ``do``:
       kill before, kill after    SIGKILL, before the request is sent or once it was answered
       freeze before, freeze after   SIGSTOP, before the request is sent or once it was answered
       fail before     an internal server error, and nothing took effect
-      lose answer     the connection breaks after it took effect
+      lose response   the connection breaks after it took effect
       throttle        refused as a whole, before it took effect
       refuse          refused for good: access denied
       throttle parts  the share ``amount`` of a batch is refused, the others are carried out
@@ -62,6 +63,11 @@ class Fault:
 
 PARTS = {"throttle parts": "Statements", "leave keys": "RequestItems", "refuse parts": "Entries"}
 """What a call must consist of to meet a fault of its parts."""
+ERRORS = {
+    "fail before": (500, "InternalServerError"),
+    "throttle": (400, "ProvisionedThroughputExceededException"),
+    "refuse": (403, "AccessDeniedException"),
+}
 
 
 @dataclass
@@ -77,17 +83,17 @@ class Seam:
 
     seed: int = 0
     hits: Counter[str] = field(default_factory=Counter)
-    frozen: Callable[[str], None] = lambda kind: None  # called just before the process stops itself
-    invoked: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
-    watch: Watcher | None = None  # nearest to the engine
-    met: Callable[[Fault, Call], None] = lambda fault, call: None  # called just before a fault is injected
+    on_freeze: Callable[[str], None] = lambda kind: None  # called just before the process stops itself
+    on_invoke: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
+    on_fault: Callable[[Fault, Call], None] = lambda fault, call: None  # called just before a fault is injected
+    interceptor: Interceptor | None = None  # nearest to AWS
     has_begun: Callable[[str], bool] = lambda task_id: True
 
     def __post_init__(self) -> None:
         self._armed: list[_Armed] = []
         self._lock = threading.Lock()
         self._dice = random.Random(self.seed)
-        self._aside = threading.local()
+        self._bypass = threading.local()
 
     def arm(self, faults: Sequence[Fault]) -> None:
         """Replaces the faults in force."""
@@ -95,61 +101,49 @@ class Seam:
             self._armed = [_Armed(fault) for fault in faults]
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def bypassed(self) -> Iterator[None]:
         """What this thread sends meanwhile meets no fault."""
-        self._aside.on = True
+        self._bypass.on = True
         try:
             yield
         finally:
-            self._aside.on = False
+            self._bypass.on = False
 
     @contextmanager
     def installed(self) -> Iterator[Seam]:
         """Puts the seam into botocore, and into the store's own connections."""
-        with self._before(URLLib3Session), self._before(Connections):
+        with self._over(URLLib3Session), self._over(Connections):
             yield self
 
-    @contextmanager
-    def over_output(self) -> Iterator[None]:
-        """Puts the seam over standard output, where a function says its log and its metrics."""
-        real = sys.stdout
-        sys.stdout = _Output(real, self._before_saying)
-        try:
-            yield
-        finally:
-            sys.stdout = real
-
-    def _before_saying(self, text: str) -> None:
-        if text.isspace():
-            return  # the end of a line
-        said = Call(operation="metrics" if '"_aws"' in text else "log", body={})
-        if self._met_by(said, said.kind):
-            raise OSError(errno.EIO, "set up by a test")
-
-    @contextmanager
-    def _before(self, connections: type[Any]) -> Iterator[None]:
+    def _over(self, connections: type[Any]) -> AbstractContextManager[Any]:
         real = connections.send
+        return patch.object(
+            connections, "send", lambda sender, request: self._send(request, lambda changed: real(sender, changed))
+        )
 
-        def send(sender: Any, request: AWSPreparedRequest) -> AWSResponse:
-            return self._send(request, lambda changed: real(sender, changed))
+    def over_output(self) -> AbstractContextManager[Any]:
+        """Puts the seam over standard output, where a function writes its log and its metrics."""
+        real = sys.stdout.write
 
-        connections.send = send
-        try:
-            yield
-        finally:
-            connections.send = real
+        def write(text: str) -> int:
+            output = Call(operation="metrics" if '"_aws"' in text else "log", body={})
+            if not text.isspace() and self._met_by(output, output.kind):  # space is the end of a line
+                raise OSError(errno.EIO, "set up by a test")
+            return real(text)
+
+        return patch.object(sys.stdout, "write", write)
 
     def _send(self, request: AWSPreparedRequest, real: Send) -> AWSResponse:
-        if getattr(self._aside, "on", False):
+        if getattr(self._bypass, "on", False):
             return real(request)
-        target = _text(request.headers.get("X-Amz-Target", ""))
+        target = request.headers.get("X-Amz-Target", "")
         body = request.body if isinstance(request.body, bytes) else None
-        call = parse(target, request.url.partition("?")[0], body)
+        call = parse(target.decode() if isinstance(target, bytes) else target, request.url.partition("?")[0], body)
         if call is None:
             return real(request)
         send = self._unharmed(call, real)
         for fault in self._met_by(call, "any", call.kind):
-            self.met(fault, call)
+            self.on_fault(fault, call)
             send = self._with(fault, call, send)
         return send(request)
 
@@ -157,11 +151,11 @@ class Seam:
         """Sends a call that meets no fault."""
 
         def send(request: AWSPreparedRequest) -> AWSResponse:
-            if call.kind == "invoke" and self.invoked is not None:
-                self.invoked(call.body)
-                return answer(request, 202, {})
-            seen = self.watch(call, request, real) if self.watch is not None else None
-            return seen or real(request)
+            if call.kind == "invoke" and self.on_invoke is not None:
+                self.on_invoke(call.body)
+                return respond(request, {}, 202)
+            answered = self.interceptor(call, request, real) if self.interceptor is not None else None
+            return answered or real(request)
 
         return send
 
@@ -171,7 +165,7 @@ class Seam:
         with self._lock:
             for armed in self._armed:
                 fault = armed.fault
-                if fault.at not in places or not call.has(PARTS.get(fault.do)):
+                if fault.at not in places or (fault.do in PARTS and PARTS[fault.do] not in call.body):
                     continue
                 if fault.after in {write.task_id for write in call.writes}:
                     continue
@@ -200,24 +194,17 @@ class Seam:
                 case "freeze before":
                     self._freeze(call.kind)
                 case "freeze after":
-                    answered = send(request)
+                    response = send(request)
                     self._freeze(call.kind)
-                    return answered
-                case "fail before":
-                    return _error(request, 500, "InternalServerError")
-                case "lose answer":
+                    return response
+                case "fail before" | "throttle" | "refuse":
+                    status, code = ERRORS[fault.do]
+                    return respond(request, {"__type": f"com.amazonaws#{code}", "message": "set up by a test"}, status)
+                case "lose response":
                     send(request)
                     raise ConnectionClosedError(endpoint_url=request.url)
-                case "throttle":
-                    return _error(request, 400, "ProvisionedThroughputExceededException")
-                case "refuse":
-                    return _error(request, 403, "AccessDeniedException")
-                case "throttle parts":
-                    return self._throttle_parts(request, call, fault.amount, send)
-                case "leave keys":
-                    return self._leave_keys(request, call, fault.amount, send)
-                case "refuse parts":
-                    return self._refuse_parts(request, call, fault.amount, send)
+                case "throttle parts" | "leave keys" | "refuse parts":
+                    return self._without_parts(request, call, fault.amount, send)
                 case "small pages":
                     return send(_changed(request, call.body | {"Limit": int(fault.amount)}))
                 case "wait":
@@ -234,89 +221,50 @@ class Seam:
         SIGCONT must be blocked in all threads, and so waits for this one (worker.py). A handler would not do: it runs
         in the main thread alone, which the kernel need not choose, nor Python wake up.
         """
-        self.frozen(kind)
+        self.on_freeze(kind)
         os.kill(os.getpid(), signal.SIGSTOP)
         signal.sigwait({signal.SIGCONT})
 
-    def _chosen(self, number: int, share: float) -> set[int]:
-        """Some of so many, at least one."""
+    def _without_parts(self, request: AWSPreparedRequest, call: Call, share: float, send: Send) -> AWSResponse:
+        """Sends a batch without a share of its parts, at least one, and answers for those as its service does."""
+        parts, with_parts = _parts_of(call)
         with self._lock:
-            return {n for n in range(number) if self._dice.random() < share} or {number - 1}
+            left_out = {n for n in range(len(parts)) if self._dice.random() < share} or {len(parts) - 1}
+        response: dict[str, Any] = {}
+        if rest := [part for n, part in enumerate(parts) if n not in left_out]:
+            answered = send(_changed(request, with_parts(rest)))
+            if answered.status_code != 200:
+                return answered
+            response = json.loads(answered.content)
+        refused = [part for n, part in enumerate(parts) if n in left_out]
+        match call.operation:
+            case "BatchGetItem":
+                response = {"Responses": {}, **response, "UnprocessedKeys": with_parts(refused)["RequestItems"]}
+            case "SendMessageBatch":
+                failed = [{"Id": part["Id"], "Code": "InternalError", "SenderFault": False} for part in refused]
+                response = {"Successful": [], **response, "Failed": response.get("Failed", []) + failed}
+            case operation:
+                name, error = BY_POSITION[operation]
+                others = iter(response.get(name, []))
+                response = {name: [error if n in left_out else next(others) for n in range(len(parts))]}
+                if operation == "PutEvents":
+                    response["FailedEntryCount"] = len(refused)
+        return respond(request, response)
 
-    def _throttle_parts(self, request: AWSPreparedRequest, call: Call, share: float, send: Send) -> AWSResponse:
-        statements = call.body["Statements"]
-        refused = self._chosen(len(statements), share)
-        rest = [one for n, one in enumerate(statements) if n not in refused]
-        answered: list[Any] = []
-        if rest:
-            response = send(_changed(request, call.body | {"Statements": rest}))
-            if response.status_code != 200:
-                return response
-            answered = json.loads(response.content)["Responses"]
-        error = {"Error": {"Code": "ThrottlingError", "Message": "set up by a test"}}
-        others = iter(answered)
-        return answer(
-            request, 200, {"Responses": [error if n in refused else next(others) for n in range(len(statements))]}
-        )
 
-    def _leave_keys(self, request: AWSPreparedRequest, call: Call, share: float, send: Send) -> AWSResponse:
+BY_POSITION = {
+    "BatchExecuteStatement": ("Responses", {"Error": {"Code": "ThrottlingError", "Message": "set up by a test"}}),
+    "PutEvents": ("Entries", {"ErrorCode": "InternalFailure", "ErrorMessage": "set up by a test"}),
+}
+
+
+def _parts_of(call: Call) -> tuple[list[Any], Callable[[list[Any]], dict[str, Any]]]:
+    """The parts of a batch, and what makes the body of a request for some of them."""
+    if call.operation == "BatchGetItem":
         ((table, wanted),) = call.body["RequestItems"].items()
-        left = self._chosen(len(wanted["Keys"]), share)
-        rest = [key for n, key in enumerate(wanted["Keys"]) if n not in left]
-        found: dict[str, Any] = {"Responses": {table: []}, "UnprocessedKeys": {}}
-        if rest:
-            response = send(_changed(request, {"RequestItems": {table: wanted | {"Keys": rest}}}))
-            if response.status_code != 200:
-                return response
-            found = json.loads(response.content)
-        keys = [key for n, key in enumerate(wanted["Keys"]) if n in left]
-        found["UnprocessedKeys"] = {table: wanted | {"Keys": keys}}
-        return answer(request, 200, found)
-
-    def _refuse_parts(self, request: AWSPreparedRequest, call: Call, share: float, send: Send) -> AWSResponse:
-        entries = call.body["Entries"]
-        refused = self._chosen(len(entries), share)
-        rest = [entry for n, entry in enumerate(entries) if n not in refused]
-        if call.operation == "PutEvents":
-            return _refuse_events(request, rest, refused, send)
-        found: dict[str, Any] = {"Successful": []}
-        if rest:
-            response = send(_changed(request, call.body | {"Entries": rest}))
-            if response.status_code != 200:
-                return response
-            found = json.loads(response.content)
-        found["Failed"] = found.get("Failed", []) + [
-            {"Id": entries[n]["Id"], "Code": "InternalError", "SenderFault": False} for n in sorted(refused)
-        ]
-        return answer(request, 200, found)
-
-
-def _refuse_events(request: AWSPreparedRequest, rest: list[Any], refused: set[int], send: Send) -> AWSResponse:
-    """EventBridge answers by position."""
-    taken: list[Any] = []
-    if rest:
-        response = send(_changed(request, {"Entries": rest}))
-        if response.status_code != 200:
-            return response
-        taken = json.loads(response.content)["Entries"]
-    others = iter(taken)
-    error = {"ErrorCode": "InternalFailure", "ErrorMessage": "set up by a test"}
-    answers = [error if n in refused else next(others) for n in range(len(rest) + len(refused))]
-    return answer(request, 200, {"FailedEntryCount": len(refused), "Entries": answers})
-
-
-class _Output:
-    """Standard output with something before each write."""
-
-    def __init__(self, real: TextIO, before: Callable[[str], None]) -> None:
-        self._real, self._before = real, before
-
-    def write(self, text: str) -> int:
-        self._before(text)
-        return self._real.write(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name)
+        return wanted["Keys"], lambda parts: {"RequestItems": {table: wanted | {"Keys": parts}}}
+    name = "Statements" if "Statements" in call.body else "Entries"
+    return call.body[name], lambda parts: call.body | {name: parts}
 
 
 class _Raw(BytesIO):
@@ -324,14 +272,10 @@ class _Raw(BytesIO):
         yield self.read()
 
 
-def answer(request: AWSPreparedRequest, status: int, content: dict[str, Any]) -> AWSResponse:
-    """An answer as a service gives it."""
+def respond(request: AWSPreparedRequest, content: dict[str, Any], status: int = 200) -> AWSResponse:
+    """A response as a service gives it."""
     headers: Any = {"Content-Type": "application/x-amz-json-1.0"}
     return AWSResponse(request.url, status, headers, _Raw(json.dumps(content).encode()))
-
-
-def _error(request: AWSPreparedRequest, status: int, code: str) -> AWSResponse:
-    return answer(request, status, {"__type": f"com.amazonaws#{code}", "message": "set up by a test"})
 
 
 def _changed(request: AWSPreparedRequest, body: dict[str, Any]) -> AWSPreparedRequest:
@@ -345,7 +289,3 @@ def _die() -> None:
     """Does not return, although the signal may end this thread a moment later than it is sent."""
     os.kill(os.getpid(), signal.SIGKILL)
     threading.Event().wait()
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

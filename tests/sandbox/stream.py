@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dynatick_stack import template
@@ -43,8 +43,10 @@ def sequence(record: Record) -> str:
     return number
 
 
-def batches(records: Sequence[Record], size: int = 100) -> list[Sequence[Record]]:
-    return [records[n : n + size] for n in range(0, len(records), size)]
+def not_done(batch: Sequence[Record], response: Mapping[str, Any]) -> Sequence[Record]:
+    """What Lambda delivers again: from the first record on that failed."""
+    failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
+    return batch[next((n for n, record in enumerate(batch) if sequence(record) in failed), len(batch)) :]
 
 
 def matches(pattern: dict[str, Any], record: dict[str, Any]) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.sandbox.history import INSERTS, Attempt, History, Wish
-from tests.sandbox.journal import CANCEL, DELETE, NO, REPLACE, RESCHEDULE, RUN, UNCLEAR, YES
+from tests.sandbox.history import INSERTS, Attempt, History, Operation
+from tests.sandbox.journal import CANCEL, DELETE, OK, REFUSED, REPLACE, RESCHEDULE, RUN, UNKNOWN
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
@@ -21,6 +21,7 @@ from dynatick.errors import InvalidInput
 _SKEW = SKEW_MARGIN.total_seconds()
 _USED_UP = "its process died, or did not finish in time, at the last of"
 RESULTS = ("executed", "cancelled", "deleted", "replaced", "failed", "lost", "waiting")
+TAKEN_OUT = {DELETE: "deleted", REPLACE: "replaced"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +31,8 @@ class Evidence:
     history: History
     rows: Mapping[str, Row]  # every task at the end, by id
     drained: Mapping[int, int]  # by shard: the minute through which no tick polls any more
-    letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each dead letter
-    life: float  # seconds that an invocation lasts at most
+    dead_letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each
+    timeout: float  # seconds that an invocation lasts at most
     skew: float = 0.0  # seconds by which the clock of a process may be ahead of the journal's
     findings: Sequence[str] = ()  # what the doctor found at the end
     elsewhere: Collection[str] = ()  # tasks whose execution their target has seen, and not the journal
@@ -41,59 +42,49 @@ class Evidence:
 
 @dataclass(kw_only=True)
 class Verdict:
-    """``record_results``: of the tasks whose insert was acknowledged. ``problems``: why it is red."""
+    """``results``: of the tasks whose insert was acknowledged. ``problems``: why it is red."""
 
     inserted: Counter[str] = field(default_factory=Counter)  # by interface
-    unclear: int = 0  # inserts without a clear answer
-    record_results: Counter[str] = field(default_factory=Counter)
+    unknown: int = 0  # inserts whose outcome the client does not know
+    results: Counter[str] = field(default_factory=Counter)
     repeated: Counter[str] = field(default_factory=Counter)  # runs executed more than once, by why
     reclaimed: int = 0  # attempts that followed one which did not come to its end
     problems: list[str] = field(default_factory=list)
 
-    @property
-    def is_good(self) -> bool:
-        return not self.problems
-
 
 def judge(evidence: Evidence) -> Verdict:
-    verdict = Verdict()
-    history = evidence.history
-    lives = history.lives
-    for life, wish in lives.items():
-        recorded_as = "not there"
-        if wish.answer != NO:
-            recorded_as, problem = _result(life, wish, evidence)
-            verdict.problems += [problem] if problem else []
-        if wish.answer == YES:
-            verdict.inserted[wish.asked.interface] += 1
-        if wish.answer == YES or recorded_as in ("lost", "waiting"):
-            verdict.record_results[recorded_as] += 1
-        if wish.answer == UNCLEAR:
-            verdict.unclear += 1
-        for run, attempts in history.runs.get(life, {}).items():
+    verdict, history = Verdict(), evidence.history
+    inserts = history.incarnations
+    for incarnation, insert in inserts.items():
+        result, problem = _result(incarnation, insert, evidence)
+        verdict.problems += [f"{incarnation}: {problem}"] if problem else []
+        if insert.status == OK:
+            verdict.inserted[insert.request.interface] += 1
+        if insert.status == OK or result in ("lost", "waiting"):
+            verdict.results[result] += 1
+        verdict.unknown += insert.status == UNKNOWN
+        for run, attempts in history.runs.get(incarnation, {}).items():
             _count(attempts, verdict)
-            changes = _changes(wish, history)
-            wrong = [
-                *_wrong(wish, attempts, restored=life in evidence.restored),
-                *_early(attempts, run, changes, evidence.skew),
-            ]
-            verdict.problems += [f"{life}, run {run}: {text}" for text in wrong]
-    never_inserted = {*history.runs, *evidence.elsewhere} - {*lives}
-    verdict.problems += [f"{life}: executed, and no client inserted it" for life in sorted(never_inserted)]
+            wrong = [*_wrong(insert, attempts, evidence), *_early(insert, run, attempts, evidence)]
+            verdict.problems += [f"{incarnation}, run {run}: {text}" for text in wrong]
+    verdict.problems += _without_insert(evidence, inserts)
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
-    verdict.problems += [
-        f"{task_id}: a row that no client inserted"
-        for task_id, row in evidence.rows.items()
-        if _life_of(row) not in lives and not is_or_was_schedule(row)
-    ]
     verdict.problems += _schedules_wrong(evidence) if evidence.schedules_end else ()
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
 
 
+def _without_insert(evidence: Evidence, inserts: Collection[str]) -> Iterator[str]:
+    for incarnation in sorted({*evidence.history.runs, *evidence.elsewhere} - {*inserts}):
+        yield f"{incarnation}: executed, and no client inserted it"
+    for task_id, row in evidence.rows.items():
+        if _incarnation_of(row) not in inserts and not is_or_was_schedule(row):
+            yield f"{task_id}: a row that no client inserted"
+
+
 def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
-    """A schedule comes to its end, and says of no run that it was missed. Its runs are judged as tasks."""
+    """A schedule comes to its end, and has missed no run. Its runs are judged as tasks."""
     for task_id, row in evidence.rows.items():
         if is_or_was_schedule(row) and row.get("outcome") != "completed":
             yield f"{task_id}: a schedule that is {row.get('scheduleState')}: {row.get('error', 'not at its end')}"
@@ -104,60 +95,56 @@ def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
 # -- how a task ended --------------------------------------------------------------------------------------------------
 
 
-def _result(life: str, wish: Wish, evidence: Evidence) -> tuple[str, str | None]:
-    """One of RESULTS, and what is wrong with it. A task whose insert is unclear need not be there."""
-    row = evidence.rows.get(wish.asked.task_id)
-    runs: Mapping[int, Sequence[Attempt]] = evidence.history.runs.get(life, {})
+def _result(incarnation: str, insert: Operation, evidence: Evidence) -> tuple[str, str | None]:
+    """One of RESULTS, and what is wrong with it. A task whose insert has an unknown outcome need not be there."""
+    if insert.status == REFUSED:
+        return "not there", None
+    row = evidence.rows.get(insert.request.task_id)
+    runs: Mapping[int, Sequence[Attempt]] = evidence.history.runs.get(incarnation, {})
     done = {run for run, attempts in runs.items() if any(attempt.done for attempt in attempts)}
-    if life in evidence.elsewhere:
+    if incarnation in evidence.elsewhere:
         done.add(_run_of(row or {}))
-    if row is not None and _life_of(row) == life:
-        return _result_of_row(life, wish, row, done, evidence)
-    gone = _was_taken_out(life, wish, evidence.history)
-    if gone is None and wish.answer == YES:
-        return "lost", f"{life}: lost; there is no row, and no client took it out"
-    return ("executed" if done else gone or "not there"), None
+    if row is not None and _incarnation_of(row) == incarnation:
+        return _result_of_row(insert, row, done, evidence)
+    taken_out = _taken_out(insert, evidence.history)
+    if taken_out is None and insert.status == OK:
+        return "lost", "lost; there is no row, and no client took it out"
+    return ("executed" if done else taken_out or "not there"), None
 
 
-def _result_of_row(life: str, wish: Wish, row: Row, done: set[int], evidence: Evidence) -> tuple[str, str | None]:
-    run = _run_of(row)
+def _result_of_row(insert: Operation, row: Row, done: set[int], evidence: Evidence) -> tuple[str, str | None]:
+    run, fails = _run_of(row), insert.request.fails
     match row.get("outcome"):
         case None:
             bucket = Bucket.canonical(row.get("taskDateTime"))
             if bucket is None or bucket.minute <= evidence.drained.get(bucket.shard, bucket.minute):
-                return "lost", f"{life}: lost; it is open in {bucket}, where no tick polls any more"
-            return "waiting", f"{life}: still {row.get('status', 'unscheduled')} in {bucket}"
+                return "lost", f"lost; it is open in {bucket}, where no tick polls any more"
+            return "waiting", f"still {row.get('status', 'unscheduled')} in {bucket}"
         case "completed":
             if run not in done:
-                return "lost", f"{life}: lost; run {run} is recorded as completed, and was never executed"
-            if wish.asked.fails:
-                return "executed", f"{life}: completed, although it must fail"
-            return "executed", None
+                return "lost", f"lost; run {run} is recorded as completed, and was never executed"
+            return "executed", "completed, although it must fail" if fails else None
         case "failed":
-            if (wish.asked.task_id, str(row.get("createdAt")), run) not in evidence.letters:
-                return "failed", f"{life}: failed without a dead letter"
-            if not wish.asked.fails and not _used_up(row):
-                return "failed", f"{life}: failed, although it can't: {row.get('error')}"
-            return "failed", None
+            if (insert.request.task_id, str(row.get("createdAt")), run) not in evidence.dead_letters:
+                return "failed", "failed without a dead letter"
+            can_fail = fails or _used_up(row)
+            return "failed", None if can_fail else f"failed, although it can't: {row.get('error')}"
         case "cancelled":
-            executed = life in evidence.elsewhere or any(
-                attempt.done and attempt.cut is None for attempt in evidence.history.attempts(life, run)
-            )
-            return "cancelled", f"{life}: cancelled, and run {run} was executed" if executed else None
+            attempts = evidence.history.attempts(insert.request.incarnation, run)
+            unexplained = any(attempt.done and attempt.cut_off is None for attempt in attempts)
+            executed = unexplained or insert.request.incarnation in evidence.elsewhere
+            return "cancelled", f"cancelled, and run {run} was executed" if executed else None
         case other:
-            return "lost", f"{life}: an outcome that is none: {other!r}"
+            return "lost", f"an outcome that is none: {other!r}"
 
 
-def _was_taken_out(life: str, wish: Wish, history: History) -> str | None:
+def _taken_out(insert: Operation, history: History) -> str | None:
     """Whether a client has, or may have, deleted or replaced it."""
-    for other in history.of_task[wish.asked.task_id]:
-        asked = other.asked
-        if other.answer == NO:
-            continue
-        if asked.what == DELETE and asked.life == life:
-            return "deleted"
-        if asked.what == REPLACE and asked.life != life and asked.at >= wish.asked.at:
-            return "replaced"
+    for other in history.of_task[insert.request.task_id]:
+        same, later = other.request.incarnation == insert.request.incarnation, other.request.at >= insert.request.at
+        is_its_end = {DELETE: same, REPLACE: not same and later}.get(other.request.operation, False)
+        if is_its_end and other.status != REFUSED:
+            return TAKEN_OUT[other.request.operation]
     return None
 
 
@@ -167,9 +154,9 @@ def _used_up(row: Row) -> bool:
     return str(row.get("error", "")).startswith(_USED_UP) and int(str(row.get("attempt", 0))) >= maximum
 
 
-def _life_of(row: Row) -> str:
+def _incarnation_of(row: Row) -> str:
     payload = row.get("payload")
-    return str(payload.get("life", row["taskId"])) if isinstance(payload, Mapping) else str(row["taskId"])
+    return str(payload.get("incarnation", row["taskId"]) if isinstance(payload, Mapping) else row["taskId"])
 
 
 def _run_of(row: Row) -> int:
@@ -182,12 +169,13 @@ def _run_of(row: Row) -> int:
 def _count(attempts: Sequence[Attempt], verdict: Verdict) -> None:
     finished = [attempt for attempt in attempts if attempt.done]
     if len(finished) > 1:
-        whys = {attempt.cut or "for no reason" for attempt in finished[:-1]}
-        verdict.repeated[" and ".join(sorted(whys))] += 1
+        reasons = {attempt.cut_off or "for no reason" for attempt in finished[:-1]}
+        verdict.repeated[" and ".join(sorted(reasons))] += 1
     verdict.reclaimed += sum(before.ended is None or before.done for before, _ in pairwise(attempts))
 
 
-def _wrong(wish: Wish, attempts: Sequence[Attempt], *, restored: bool) -> Iterator[str]:
+def _wrong(insert: Operation, attempts: Sequence[Attempt], evidence: Evidence) -> Iterator[str]:
+    restored = insert.request.incarnation in evidence.restored
     for before, after in () if restored else pairwise(attempts):
         number = before.began.attempt
         if after.began.attempt <= number:
@@ -196,45 +184,40 @@ def _wrong(wish: Wish, attempts: Sequence[Attempt], *, restored: bool) -> Iterat
             yield f"attempt {after.began.attempt} began while attempt {number} was at work"
         if before.done and before.recorded:
             yield f"executed again, although attempt {number} is recorded as done"
-        elif before.done and before.cut is None:
+        elif before.done and before.cut_off is None:
             yield f"executed again, and nothing came between attempt {number} and its record"
         elif before.ended is None and not before.died:
             yield f"executed again, while the process of attempt {number} lived"
     if len(keys := {attempt.began.key for attempt in attempts}) > 1:
         yield f"executed with different idempotency keys: {', '.join(sorted(keys))}"
-    if wish.answer == NO:
+    if insert.status == REFUSED:
         yield "executed, although its insert was refused"
 
 
-def _changes(wish: Wish, history: History) -> Sequence[Wish]:
-    """Of a task's time, in the order in which clients have asked for them."""
-    return [
+def _early(insert: Operation, run: int, attempts: Sequence[Attempt], evidence: Evidence) -> Iterator[str]:
+    """Not by a millisecond of its process's clock. A client that changes the task's time ends a backoff."""
+    changes = [
         other
-        for other in history.of_task[wish.asked.task_id]
-        if other.asked.what in (RESCHEDULE, RUN) and other.asked.life == wish.asked.life and other.answer != NO
+        for other in evidence.history.of_task[insert.request.task_id]
+        if other.request.operation in (RESCHEDULE, RUN)
+        and other.request.incarnation == insert.request.incarnation
+        and other.status != REFUSED
     ]
-
-
-def _early(attempts: Sequence[Attempt], run: int, changes: Sequence[Wish], skew: float) -> Iterator[str]:
-    """Not by a millisecond of its process's clock. ``changes``: of its time, which end a backoff."""
-    for attempt in attempts:
-        if (early := attempt.began.due_at - attempt.began.at) > skew:
-            yield f"began {early:.3f} s before it was due"
-    for before, after in () if changes else pairwise(attempts):
-        if before.not_before is not None and (early := before.not_before - after.began.at) > skew:
-            yield f"attempt {after.began.attempt} began {early:.3f} s before its backoff was over"
-    last = changes[-1] if changes else None
-    if last is None or last.answered is None or last.position is None or (last.answered.run or run) != run:
-        return
-    for attempt in attempts:
-        if attempt.position > last.position and (early := (last.answered.due_at or 0) - attempt.began.at) > skew:
-            yield f"attempt {attempt.began.attempt} began {early:.3f} s before the time that it was given"
+    limits = [(attempt, attempt.began.due_at, "it was due") for attempt in attempts]
+    if not changes:
+        limits += [(after, before.not_before or 0, "its backoff was over") for before, after in pairwise(attempts)]
+    elif (response := changes[-1].response) is not None and (response.run or run) == run:
+        due_at, position = response.due_at or 0, changes[-1].position or 0
+        limits += [(one, due_at, "the time that it was given") for one in attempts if one.position > position]
+    for attempt, limit, what in limits:
+        if (early := limit - attempt.began.at) > evidence.skew:
+            yield f"attempt {attempt.began.attempt} began {early:.3f} s before {what}"
 
 
 def _same_keys(history: History) -> Iterator[str]:
     """Another run, and another task under the same id, have another key."""
     owners: dict[str, tuple[str, int]] = {}
-    for owner in ((life, run) for life, runs in history.runs.items() for run in runs):
+    for owner in ((incarnation, run) for incarnation, runs in history.runs.items() for run in runs):
         for key in {attempt.began.key for attempt in history.attempts(*owner)}:
             if (other := owners.setdefault(key, owner)) != owner:
                 yield f"{owner[0]}, run {owner[1]} has the idempotency key {key} of {other[0]}, run {other[1]}"
@@ -245,51 +228,51 @@ def _same_keys(history: History) -> Iterator[str]:
 
 def _after_the_end(evidence: Evidence) -> Iterator[str]:
     history = evidence.history
-    for wish in history.wishes.values():
-        asked, answered = wish.asked, wish.answered
-        if answered is None or answered.answer != YES or wish.position is None:
+    for operation in history.operations.values():
+        request, response, position = operation.request, operation.response, operation.position
+        if response is None or response.status != OK or position is None:
             continue
-        if asked.what == CANCEL:
-            for attempt in history.attempts(asked.life, answered.run or 1):
-                if attempt.position > wish.position:
-                    yield f"{asked.life}: executed (attempt {attempt.began.attempt}) after it had been cancelled"
-                elif (attempt.ended_position or 0) > wish.position:  # only what waits can be called off
-                    yield f"{asked.life}: cancelled while attempt {attempt.began.attempt} was at work"
-        elif asked.what == DELETE:
-            yield from _still_there(asked.life, asked.task_id, "deleted", answered.at, evidence)
-        elif asked.what == REPLACE:
-            for life in _before(wish, history):
-                yield from _still_there(life, asked.task_id, "replaced", answered.at, evidence)
-    for task_id, row in evidence.rows.items():
+        if request.operation == CANCEL:
+            for attempt in history.attempts(request.incarnation, response.run or 1):
+                if attempt.position > position:
+                    yield f"{request.incarnation}: executed (attempt {attempt.began.attempt}) after it was cancelled"
+                elif (attempt.ended_position or 0) > position:  # only what waits can be cancelled
+                    yield f"{request.incarnation}: cancelled while attempt {attempt.began.attempt} was at work"
+        elif request.operation in TAKEN_OUT:
+            for incarnation in _ended_by(operation, history):
+                yield from _still_there(incarnation, operation, response.at, evidence)
+    for row in evidence.rows.values():
         if row.get("outcome") == "cancelled":
-            yield from _after_cancellation(task_id, row, history)
+            yield from _after_cancellation(row, history)
 
 
-def _before(replaced: Wish, history: History) -> set[str]:
-    """The tasks under the same id that were in when one was asked to take their place."""
-    return {
-        wish.asked.life
-        for wish in history.of_task[replaced.asked.task_id]
-        if wish.asked.what in INSERTS and wish is not replaced and wish.asked.at <= replaced.asked.at
-    }
+def _ended_by(operation: Operation, history: History) -> set[str]:
+    """The task that a client deletes, or the tasks under the same id that were there before it replaced them."""
+    request = operation.request
+    if request.operation == DELETE:
+        return {request.incarnation}
+    others = (one.request for one in history.of_task[request.task_id] if one is not operation)
+    return {one.incarnation for one in others if one.operation in INSERTS and one.at <= request.at}
 
 
-def _still_there(life: str, task_id: str, how: str, at: float, evidence: Evidence) -> Iterator[str]:
-    """Anyone who had claimed it before may still execute it; but no client after an invocation's life."""
-    if (row := evidence.rows.get(task_id)) is not None and _life_of(row) == life:
-        yield f"{life}: there again, after it had been {how}"
-    for attempts in evidence.history.runs.get(life, {}).values():
-        if any(attempt.began.at > at + evidence.life + _SKEW for attempt in attempts):
-            yield f"{life}: executed long after it had been {how}"
+def _still_there(incarnation: str, operation: Operation, at: float, evidence: Evidence) -> Iterator[str]:
+    """A process that had claimed it before may still execute it, but none does once an invocation has timed out."""
+    ended = TAKEN_OUT[operation.request.operation]
+    if (row := evidence.rows.get(operation.request.task_id)) is not None and _incarnation_of(row) == incarnation:
+        yield f"{incarnation}: there again, after it was {ended}"
+    for attempts in evidence.history.runs.get(incarnation, {}).values():
+        if any(attempt.began.at > at + evidence.timeout + _SKEW for attempt in attempts):
+            yield f"{incarnation}: executed long after it was {ended}"
 
 
-def _after_cancellation(task_id: str, row: Row, history: History) -> Iterator[str]:
-    """By the times that the table and the journal show: also where the answer was lost."""
+def _after_cancellation(row: Row, history: History) -> Iterator[str]:
+    """By the times that the table and the journal show: also where the response was lost."""
+    incarnation = _incarnation_of(row)
     try:
         cancelled = parse_instant(row.get("finishedAt"), "finishedAt").timestamp()
     except InvalidInput:
-        yield f"{task_id}: cancelled, and it is not known when"
+        yield f"{incarnation}: cancelled, and it is not known when"
         return
-    for attempt in history.attempts(_life_of(row), _run_of(row)):
+    for attempt in history.attempts(incarnation, _run_of(row)):
         if attempt.began.at > cancelled + _SKEW:
-            yield f"{_life_of(row)}: executed {attempt.began.at - cancelled:.1f} s after it was cancelled"
+            yield f"{incarnation}: executed {attempt.began.at - cancelled:.1f} s after it was cancelled"

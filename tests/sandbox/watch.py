@@ -1,4 +1,4 @@
-"""What a process writes down about its calls to AWS: the faults they met, and what the engine did."""
+"""What a process writes down about its calls to AWS: the faults that they met, and what they recorded."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.sandbox.calls import Call, Write, parse
-from tests.sandbox.folder import SharedFolder, append
-from tests.sandbox.journal import Met, Recorded
-from tests.sandbox.seam import Fault, Seam, Send, Watcher
+from tests.sandbox.folder import SharedFolder
+from tests.sandbox.journal import Began, FaultInjected, Recorded, append
+from tests.sandbox.seam import Fault, Interceptor, Seam, Send
 
 from dynatick.domain.instants import parse_instant
 
@@ -19,52 +19,45 @@ _DELAYS = ("freeze before", "freeze after", "wait")  # after which a call is mad
 
 
 class Watch:
-    """Hangs itself into a seam. ``nearer``: what would be there otherwise, and may answer a request itself."""
+    """Installs itself in a seam. ``inner``: another interceptor, which may answer a request itself."""
 
-    def __init__(self, here: SharedFolder, seam: Seam, nearer: Watcher = lambda call, request, send: None) -> None:
-        self._here, self._nearer = here, nearer
-        seam.met, seam.watch, seam.invoked = self._met, self._watch, here.note_invocation
-        seam.has_begun = self._has_begun
+    def __init__(self, folder: SharedFolder, seam: Seam, inner: Interceptor = lambda call, request, send: None) -> None:
+        self._folder, self._inner = folder, inner
+        seam.on_fault, seam.interceptor = self._on_fault, self._intercept
+        seam.on_invoke = lambda event: append(folder.invocations, event)
+        seam.has_begun = lambda task_id: any(began.task_id == task_id for began in folder.journal.of(Began))
 
-    def _met(self, fault: Fault, call: Call) -> None:
+    def _on_fault(self, fault: Fault, call: Call) -> None:
         ids = [write.task_id for write in call.writes] if call.kind == "record" and fault.do not in _DELAYS else []
-        met = Met(pid=os.getpid(), fault=fault.do, call=call.kind, task_ids=ids)
-        self._here.journal.add(met)
+        self._folder.journal.add(FaultInjected(pid=os.getpid(), fault=fault.do, call=call.kind, task_ids=ids))
 
-    def _has_begun(self, task_id: str) -> bool:
-        return any(began.task_id == task_id for began in self._here.ledger.begun())
-
-    def _watch(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
-        """Nearest to the engine: sees what it really answers, whether or not the product gets to hear it."""
-        answered = self._nearer(call, request, send)
+    def _intercept(self, call: Call, request: AWSPreparedRequest, send: Send) -> AWSResponse | None:
+        """Sees what AWS really answers, whether or not the product gets that."""
+        response = self._inner(call, request, send)
         if call.operation not in ("BatchExecuteStatement", "UpdateItem"):
-            return answered
-        answered = answered or send(request)
-        if answered.status_code == 200:
-            writes = _taken(call, request, answered)
-            if call.kind == "record" and writes:
-                not_before = {write.task_id: at for write in writes if (at := _next_attempt(write)) is not None}
-                ids = [write.task_id for write in writes]
-                recorded = Recorded(pid=os.getpid(), task_ids=ids, not_before=not_before)
-                self._here.journal.add(recorded)
-            if call.operation == "BatchExecuteStatement":
-                append(self._here.unstreamed, [w.task_id for w in writes if w.sets.get("status") == _WAITING])
-        return answered
+            return response
+        response = response or send(request)
+        writes = _taken(call, request, response) if response.status_code == 200 else ()
+        if call.kind == "record" and writes:
+            not_before = {write.task_id: at for write in writes if (at := _next_attempt(write)) is not None}
+            ids = [write.task_id for write in writes]
+            self._folder.journal.add(Recorded(pid=os.getpid(), task_ids=ids, not_before=not_before))
+        if call.operation == "BatchExecuteStatement":
+            waiting = (write.task_id for write in writes if write.sets.get("status") == _WAITING)
+            append(self._folder.unstreamed, *waiting)
+        return response
 
 
 def _next_attempt(write: Write) -> float | None:
-    """When the task may be tried again, in seconds since 1970, if the write says so."""
+    """When the task may be tried again, in seconds since 1970, if the write has it."""
     value = write.sets.get("nextAttemptAt")
     return None if value is None else parse_instant(value["S"], "nextAttemptAt").timestamp()
 
 
-def _taken(call: Call, request: AWSPreparedRequest, answered: AWSResponse) -> Sequence[Write]:
+def _taken(call: Call, request: AWSPreparedRequest, response: AWSResponse) -> Sequence[Write]:
     """The writes that took effect. A fault may have left out some of the call's."""
     if call.operation == "UpdateItem":
         return call.writes
-    body = request.body if isinstance(request.body, bytes) else b"{}"
-    sent = parse("DynamoDB_20120810.BatchExecuteStatement", "", body)
-    responses = json.loads(answered.content)["Responses"]
-    return [
-        write for write, response in zip(sent.writes if sent else (), responses, strict=True) if "Error" not in response
-    ]
+    sent = parse("DynamoDB_20120810.BatchExecuteStatement", "", request.body)  # type: ignore[arg-type]
+    responses = json.loads(response.content)["Responses"]
+    return [write for write, one in zip(sent.writes if sent else (), responses, strict=True) if "Error" not in one]

@@ -1,8 +1,8 @@
-"""The inside of a sandbox: a process that runs one of the two functions for one event after another.
+"""The inside of a sandbox: a process that runs one of the two functions, python -m tests.sandbox.worker processor.
 
-Each line of its standard input is an invocation, as JSON: ``event``, ``life`` (seconds until it would be killed), and
-``faults`` to meet meanwhile. Each line that it answers says what came of it; then the process stops itself, as Lambda
-freezes it, until the next one begins. What the function logs goes to stderr.
+Each line of its standard input is an invocation, as JSON: ``event``, ``timeout`` (seconds), and ``faults`` to meet
+meanwhile. Each line of its standard output says what came of one; then the process stops itself, as Lambda freezes it,
+until the next one begins. What the function logs goes to stderr.
 """
 
 from __future__ import annotations
@@ -13,16 +13,31 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+import boto3
+from tests.sandbox.folder import SharedFolder
+from tests.sandbox.index import LaggingIndex, Polls
+from tests.sandbox.journal import append
 from tests.sandbox.seam import Fault, Seam
+from tests.sandbox.watch import Watch
 
 from dynatick import wiring
+from dynatick.engine.cursor import Cursor
 from dynatick_stack.template import ROOT
+
+# Settings, by environment variables.
+SEED = "DYNATICK_SANDBOX_SEED"  # of its faults
+SKEW = "DYNATICK_SANDBOX_SKEW"  # seconds by which this host's clock is off
+FENCED = "DYNATICK_SANDBOX_FENCED"  # it is killed at the end of an invocation's time
+LAG = "DYNATICK_SANDBOX_LAG"  # minimum and maximum seconds that the index lags, if it does
+POLL_SECONDS = "DYNATICK_SANDBOX_POLL_SECONDS"  # of the shared clock, that each poll takes
+NO_LEASE = "DYNATICK_SANDBOX_NO_SHARD_LEASE"  # the shard lease is worth nothing (protocol 16)
+QUEUE_DOWN = "DYNATICK_SANDBOX_WAKE_UP_QUEUE_DOWN"
 
 
 @dataclass(kw_only=True)
@@ -30,56 +45,86 @@ class Context:
     """What Lambda hands to a handler."""
 
     hard_end: datetime
-    clock: Callable[[], datetime]
+    worker: Worker
     function_name: str
     memory_limit_in_mb: int = 1024
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:000000000000:function:dynatick"
     aws_request_id: str = "request"
 
     def get_remaining_time_in_millis(self) -> int:
-        return int((self.hard_end - self.clock()) / timedelta(milliseconds=1))
+        return int((self.hard_end - self.worker.now()) / timedelta(milliseconds=1))
 
 
-class Answers:
-    """Standard output is for answers alone: what anybody else prints from now on joins the logs."""
+class FileQueue:
+    """The queue of wake-ups, as a file from which a world delivers them."""
 
-    def __init__(self) -> None:
-        self._file = os.fdopen(os.dup(1), "w", buffering=1)
+    def __init__(self, folder: SharedFolder, *_: object, **__: object) -> None:
+        self._folder = folder
+
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        if os.environ.get(QUEUE_DOWN):
+            return len(wake_ups)
+        append(self._folder.wake_ups, *([event, at.timestamp()] for event, at in wake_ups))
+        return 0
+
+
+class Worker:
+    def __init__(self, function: str, environ: Mapping[str, str]) -> None:
+        # Standard output is for responses alone: what else is printed from now on joins the logs.
+        self._output = os.fdopen(os.dup(1), "w", buffering=1)
         os.dup2(2, 1)
+        self._function = function
+        self._clock = SharedFolder.from_env(environ).clock
+        self._skew = timedelta(seconds=float(environ.get(SKEW, 0)))
+        self._is_fenced = FENCED in environ
+        seed = int(environ.get(SEED, os.getpid()))
+        self._seam = Seam(seed=seed, on_freeze=lambda kind: self._respond(frozen=kind))
+        self._watch(SharedFolder.from_env(environ), environ)
 
-    def say(self, **what: Any) -> None:
-        self._file.write(json.dumps(what) + "\n")
+    def _watch(self, folder: SharedFolder, environ: Mapping[str, str]) -> None:
+        index = None
+        if limits := environ.get(LAG):
+            client = boto3.client("dynamodb")
+            index = LaggingIndex(self._seam, environ["DYNATICK_TABLE"], folder, client, *map(float, limits.split()))
+        wiring.QueueWakeUps = partial(FileQueue, folder)  # type: ignore[assignment, misc]
+        Watch(folder, self._seam, Polls(folder, float(environ.get(POLL_SECONDS, 0)), index))
+
+    def now(self) -> datetime:
+        return self._clock() + self._skew
+
+    def _respond(self, **response: Any) -> None:
+        self._output.write(json.dumps(response) + "\n")
+
+    def serve(self) -> None:
+        """Runs the function's real entry point, as Lambda imports it, until standard input ends."""
+        wiring.utc_now = self.now
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # the seam waits for it; later threads inherit this
+        with self._seam.installed(), self._seam.over_output():
+            sys.path.insert(0, str(ROOT / "functions" / self._function))
+            app = importlib.import_module("app")
+            self._respond(ready=True)
+            for line in sys.stdin:
+                self._run(app, **json.loads(line))
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _run(self, app: Any, event: Any, timeout: float, faults: Sequence[Mapping[str, Any]]) -> None:
+        self._seam.hits.clear()
+        self._seam.arm([Fault(**fault) for fault in faults])
+        end = self.now() + timedelta(seconds=timeout)
+        if self._is_fenced and (speed := self._clock.speed):  # by a clock that stands no time goes by
+            signal.setitimer(signal.ITIMER_REAL, timeout / speed)
+        try:
+            returned = app.handler(event, Context(hard_end=end, worker=self, function_name=self._function))
+            response = {"returned": returned}
+        except Exception as error:  # as Lambda reports a function's error
+            traceback.print_exc()
+            response = {"error": f"{type(error).__name__}: {error}"}
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        self._respond(**response, hits=self._seam.hits)
 
 
-def serve(
-    function: str,
-    *,
-    clock: Callable[[], datetime],
-    seam: Seam,
-    answers: Answers,
-    during: Callable[[float], AbstractContextManager[None]] = lambda life: nullcontext(),
-) -> None:
-    """Runs the function's real entry point, as Lambda imports it, until standard input ends.
-
-    ``during`` is entered for each invocation, with its life in seconds of the clock.
-    """
-    wiring.utc_now = clock
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # the seam waits for it; later threads inherit this
-    with seam.installed(), seam.over_output():
-        sys.path.insert(0, str(ROOT / "functions" / function))
-        app = importlib.import_module("app")
-        answers.say(ready=True)
-        for line in sys.stdin:
-            order = json.loads(line)
-            seam.hits.clear()
-            seam.arm([Fault(**fault) for fault in order["faults"]])
-            context = Context(hard_end=clock() + timedelta(seconds=order["life"]), clock=clock, function_name=function)
-            try:
-                with during(order["life"]):
-                    returned = app.handler(order["event"], context)
-            except Exception as error:  # as Lambda reports a function's error
-                traceback.print_exc()
-                answers.say(error=f"{type(error).__name__}: {error}", hits=seam.hits)
-            else:
-                answers.say(returned=returned, hits=seam.hits)
-            os.kill(os.getpid(), signal.SIGSTOP)
+if __name__ == "__main__":
+    if os.environ.get(NO_LEASE):
+        Cursor.is_leased = lambda self, now: False  # type: ignore[method-assign]
+    Worker(sys.argv[1], os.environ).serve()

@@ -15,12 +15,9 @@ from dynatick_stack.scratch import run_in_scratch, say
 
 SHOWN = 40  # problems
 FAKE_AWS = {
-    "AWS_ACCESS_KEY_ID": "test",
-    "AWS_SECRET_ACCESS_KEY": "test",
-    "AWS_REGION": "us-east-1",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_CONFIG_FILE": os.devnull,
-    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    **dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "test"),
+    **dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION"), "us-east-1"),
+    **dict.fromkeys(("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"), os.devnull),
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
@@ -53,7 +50,7 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
         say(problem)
     if len(ended.verdict.problems) > SHOWN:
         say(f"and {len(ended.verdict.problems) - SHOWN} more")
-    return 0 if ended.verdict.is_good else 1
+    return 1 if ended.verdict.problems else 0
 
 
 def _print(text: str) -> None:

@@ -14,11 +14,11 @@ from dynatick.cli.session import Session
 
 
 def main() -> int:
-    here = SharedFolder.from_env(os.environ)
-    clock = here.clock
+    folder = SharedFolder.from_env(os.environ)
+    clock = folder.clock
     Session.clock = lambda self: clock()  # type: ignore[method-assign]
     seam = Seam()
-    Watch(here, seam)
+    Watch(folder, seam)
     with seam.installed():
         return run(sys.argv[1:])
 

@@ -1,4 +1,4 @@
-"""The interfaces to the table, with the journal's lines: before a call what is asked, after it the answer."""
+"""The interfaces to the table, with the journal's lines: before a call the request, after it the response."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from tests.sandbox.folder import SharedFolder
-from tests.sandbox.journal import DELETE, INSERT, NO, REPLACE, UNCLEAR, YES, Answered
-from tests.soak.tasks import Drawn
+from tests.sandbox.journal import DELETE, INSERT, OK, REFUSED, REPLACE, UNKNOWN, Responded
+from tests.soak.tasks import RandomTask
 
 from dynatick import TaskClient
 from dynatick.client import Exists, Inserted, NewTask, TaskView
@@ -24,57 +24,47 @@ from dynatick_stack.template import ROOT
 
 BARE, TIMED, SINGLE, MANY, COMMAND = "put-item", "put-item with a time", "insert", "insert_many", "task import"
 _ERRORS = (DynatickError, ClientError, BotoCoreError)
+NEW = {"ConditionExpression": "attribute_not_exists(taskId)"}
 _IMPORT_SECONDS = 60
 
 
 class Interfaces:
-    """``name`` is a prefix of the asks' numbers, unlike any other process's."""
+    """``name`` is a prefix of the request ids, unlike any other process's."""
 
-    def __init__(self, name: str, here: SharedFolder, client: TaskClient, dynamodb: Any, table: str) -> None:
+    def __init__(self, name: str, folder: SharedFolder, client: TaskClient, dynamodb: Any, table: str) -> None:
         self._name, self._numbers = name, count()
-        self._here, self._client, self._dynamodb, self._table = here, client, dynamodb, table
+        self._folder, self._client, self._dynamodb, self._table = folder, client, dynamodb, table
 
-    # -- inserting -------------------------------------------------------------------------------------------------
+    # -- inserting. Each returns the tasks of which it is known that they are in. ----------------------------------
 
-    def put(self, task: Drawn, *, timed: bool) -> bool:
-        """put-item, under an id that no client had. ``timed`` False: and without anything else, if it has no plan."""
-        row = task.timed if timed else {"taskId": task.task_id}
-        (number,) = self._ask(INSERT, TIMED if timed else BARE, [task])
-        return self._note_answer(number, lambda: self._put(row, ConditionExpression="attribute_not_exists(taskId)"))
+    def put_bare(self, task: RandomTask) -> list[RandomTask]:
+        """put-item, without a time, under an id that no client had; so does the next."""
+        return self._request(INSERT, BARE, task, lambda: self._put(task.row, **NEW))
 
-    def insert(self, task: Drawn) -> bool:
-        (number,) = self._ask(INSERT, SINGLE, [task])
+    def put_timed(self, task: RandomTask) -> list[RandomTask]:
+        return self._request(INSERT, TIMED, task, lambda: self._put(task.timed, **NEW))
+
+    def insert(self, task: RandomTask) -> list[RandomTask]:
         new = NewTask.from_row(task.timed)
-        return self._note_answer(
-            number,
-            lambda: self._client.insert(
-                new.task_id,
-                task_date_time=new.task_date_time,
-                due_at=new.due_at,
-                delay_seconds=new.delay_seconds,
-                payload=new.payload,
-                retry_policy=new.retry_policy,
-            ),
-        )
+        names = ("task_date_time", "due_at", "delay_seconds", "payload", "retry_policy")
+        arguments: dict[str, Any] = {name: getattr(new, name) for name in names}
+        return self._request(INSERT, SINGLE, task, lambda: self._client.insert(new.task_id, **arguments))
 
-    def insert_many(self, tasks: Sequence[Drawn]) -> list[Drawn]:
-        """Those of which it is known that they are in."""
-        numbers = self._ask(INSERT, MANY, tasks)
-        taken: list[Drawn] = []
-        for number, task, result in zip(
-            numbers, tasks, self._client.insert_lazily([task.timed for task in tasks]), strict=True
-        ):
-            # One that exists may be our own, inserted by a call whose answer was lost.
-            answer = YES if isinstance(result, Inserted) else UNCLEAR
+    def insert_many(self, tasks: Sequence[RandomTask]) -> list[RandomTask]:
+        ids = self._note_requests(INSERT, MANY, tasks)
+        taken: list[RandomTask] = []
+        results = self._client.insert_lazily([task.timed for task in tasks])
+        for request_id, task, result in zip(ids, tasks, results, strict=True):
+            # One that exists may be our own, inserted by a call whose response was lost.
             assert isinstance(result, Inserted | Exists) or isinstance(result.error, StoreError), result
-            self._answer(number, answer)
-            taken += [task] if answer == YES else []
+            self._note_response(request_id, OK if isinstance(result, Inserted) else UNKNOWN)
+            taken += [task] if isinstance(result, Inserted) else []
         return taken
 
-    def command(self, tasks: Sequence[Drawn], file: Path) -> list[Drawn]:
+    def command(self, tasks: Sequence[RandomTask], file: Path) -> list[RandomTask]:
         """A file and `dynatick task import`."""
         file.write_text("".join(json.dumps(task.timed) + "\n" for task in tasks))
-        numbers = self._ask(INSERT, COMMAND, tasks)
+        ids = self._note_requests(INSERT, COMMAND, tasks)
         ran = subprocess.run(
             [sys.executable, "-m", "tests.soak.commands", "task", "import", str(file), "--output", "json"],
             cwd=ROOT,
@@ -83,60 +73,61 @@ class Interfaces:
             timeout=_IMPORT_SECONDS,
             check=False,
         )
-        if ran.returncode == 0 and json.loads(ran.stdout)["inserted"] != len(tasks):
-            raise AssertionError(f"the command line says that all is well, and: {ran.stdout}")
-        for number in numbers:
-            self._answer(number, YES if ran.returncode == 0 else UNCLEAR)
-        return list(tasks) if ran.returncode == 0 else []
+        succeeded = ran.returncode == 0
+        if succeeded and json.loads(ran.stdout)["inserted"] != len(tasks):
+            raise AssertionError(f"the command line reports success, and: {ran.stdout}")
+        for request_id in ids:
+            self._note_response(request_id, OK if succeeded else UNKNOWN)
+        return list(tasks) if succeeded else []
 
     # -- changing --------------------------------------------------------------------------------------------------
 
-    def replace(self, task: Drawn, *, timed: bool, aside: Callable[[], AbstractContextManager[None]]) -> bool:
+    def replace(
+        self, task: RandomTask, *, timed: bool, bypassed: Callable[[], AbstractContextManager[None]]
+    ) -> list[RandomTask]:
         """put-item over whatever is there. Without faults: sent twice by the SDK, it would be two tasks."""
-        (number,) = self._ask(REPLACE, TIMED if timed else BARE, [task])
-        with aside():
-            return self._note_answer(number, lambda: self._put(task.timed if timed else task.row))
+        with bypassed():
+            row = task.timed if timed else task.row
+            return self._request(REPLACE, TIMED if timed else BARE, task, lambda: self._put(row))
 
-    def delete(self, task: Drawn) -> bool:
-        (number,) = self._ask(DELETE, "delete-item", [task])
-        return self._note_answer(
-            number, lambda: self._dynamodb.delete_item(TableName=self._table, Key={"taskId": {"S": task.task_id}})
-        )
+    def delete(self, task: RandomTask) -> None:
+        key = {"TableName": self._table, "Key": {"taskId": {"S": task.task_id}}}
+        self._request(DELETE, "delete-item", task, lambda: self._dynamodb.delete_item(**key))
 
-    def change(self, what: str, task: Drawn, call: Callable[[], TaskView]) -> bool:
+    def change(self, operation: str, task: RandomTask, call: Callable[[], TaskView]) -> None:
         """What the client does with a task that is there: CANCEL, RESCHEDULE, RUN."""
-        (number,) = self._ask(what, "client", [task])
-        return self._note_answer(number, call)
+        self._request(operation, "client", task, call)
 
     # -- the journal -----------------------------------------------------------------------------------------------
 
-    def _ask(self, what: str, interface: str, tasks: Sequence[Drawn]) -> list[str]:
-        numbers = [f"{self._name}.{next(self._numbers)}" for _ in tasks]
-        at = self._here.now()
-        pairs = zip(numbers, tasks, strict=True)
-        self._here.journal.add(*(task.asked(number, what, interface, at) for number, task in pairs))
-        return numbers
-
-    def _note_answer(self, number: str, call: Callable[[], object]) -> bool:
-        """Makes a call and writes down its answer; true if it was done."""
+    def _request(
+        self, operation: str, interface: str, task: RandomTask, call: Callable[[], object]
+    ) -> list[RandomTask]:
+        """Makes a call; the task if it succeeded."""
+        (request_id,) = self._note_requests(operation, interface, [task])
         try:
-            answered = call()
+            view = call()
         except _ERRORS as error:
-            self._answer(number, UNCLEAR if _is_unclear(error) else NO)
-            return False
+            # By a call whose response was lost, which the SDK has made again, it may have been done all the same.
+            is_clear = isinstance(error, DynatickError) and not isinstance(error, StoreError | TaskExists)
+            self._note_response(request_id, REFUSED if is_clear else UNKNOWN)
+            return []
         shown: dict[str, Any] = {}
-        if isinstance(answered, TaskView):
-            shown = {"run": answered.run, "due_at": answered.due_at and answered.due_at.timestamp()}
-        self._answer(number, YES, **shown)
-        return True
+        if isinstance(view, TaskView):
+            shown = {"run": view.run, "due_at": view.due_at and view.due_at.timestamp()}
+        self._note_response(request_id, OK, **shown)
+        return [task]
 
-    def _answer(self, number: str, answer: str, **shown: Any) -> None:
-        self._here.journal.add(Answered(number=number, answer=answer, at=self._here.now(), **shown))
+    def _note_requests(self, operation: str, interface: str, tasks: Sequence[RandomTask]) -> list[str]:
+        requests = [
+            task.requested(f"{self._name}.{next(self._numbers)}", operation, interface, self._folder.now())
+            for task in tasks
+        ]
+        self._folder.journal.add(*requests)
+        return [request.request_id for request in requests]
+
+    def _note_response(self, request_id: str, status: str, **shown: Any) -> None:
+        self._folder.journal.add(Responded(request_id=request_id, status=status, at=self._folder.now(), **shown))
 
     def _put(self, row: Mapping[str, object], **condition: str) -> None:
         self._dynamodb.put_item(TableName=self._table, Item=encode(row), **condition)
-
-
-def _is_unclear(error: Exception) -> bool:
-    """Whether it may have been done all the same: by a call whose answer was lost, which the SDK has made again."""
-    return not isinstance(error, DynatickError) or isinstance(error, StoreError | TaskExists)

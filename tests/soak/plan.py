@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.sandbox.seam import Fault
 
 SPEED = 6.0
-LIFE = 36.0  # seconds of the fast clock: a little more than the least ProcessorTimeoutSeconds
+TIMEOUT = 36.0  # seconds of the fast clock: a little more than the least ProcessorTimeoutSeconds
 LATEST = 70.0  # seconds that a tick may be late
 SKEW = 2.0  # seconds by which a host's clock may be off
 KILL_EVERY = 5.0  # seconds of the machine's clock, on the average
@@ -23,10 +23,10 @@ _STEPS = (
 _ALWAYS = (
     Fault(at="any", do="throttle", chance=0.02, times=None),
     Fault(at="any", do="fail before", chance=0.015, times=None),
-    Fault(at="any", do="lose answer", chance=0.015, times=None),
+    Fault(at="any", do="lose response", chance=0.015, times=None),
     Fault(at="claim", do="throttle parts", amount=0.3, chance=0.05, times=None),
     Fault(at="record", do="throttle parts", amount=0.3, chance=0.05, times=None),
-    Fault(at="record", do="lose answer", chance=0.05, times=None),
+    Fault(at="record", do="lose response", chance=0.05, times=None),
     Fault(at="read", do="leave keys", amount=0.3, chance=0.05, times=None),
 )
 DROPPED, GAP, ON_TIME, LATE, REPEATED = "dropped", "in a gap", "on time", "late", "repeated"
@@ -43,7 +43,7 @@ class Plan:
     shards: int = 3
     schedules: int = 2
     processors: int = 3
-    wakers: int = 1  # processes for wake-ups, which leave room for ticks
+    wake_up_processors: int = 1  # processes for wake-ups, which leave room for ticks
     inserters: int = 2
     precisions: Sequence[str] = ("second", "second", "tick")  # of deployments: first the first, then each as likely
 

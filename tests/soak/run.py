@@ -7,20 +7,28 @@ which know no other clock, behave as they would in those minutes.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.sandbox.history import Historian, History
-from tests.sandbox.journal import INSERT, REPLACE, YES, Tail, parse
-from tests.sandbox.verdict import Verdict, judge
-from tests.soak.plan import LIFE, SKEW, Plan
-from tests.soak.rig import rigged
-from tests.soak.storm import Storm
+from tests.sandbox.history import History
+from tests.sandbox.journal import INSERT, OK, REPLACE, Tail, parse
+from tests.sandbox.verdict import Verdict
+from tests.sandbox.worker import FENCED
+from tests.sandbox.world import SECOND, World
+from tests.soak.chaos import Chaos
+from tests.soak.plan import SKEW, TIMEOUT, Plan
+from tests.soak.tasks import insert_schedules
 
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick_stack import emulator
 from dynatick_stack.venv import Say
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0
+SETTLING_TICKS = 12  # after that many without an attempt, what is still open waits for ever
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,47 +42,91 @@ class Soaked:
     settled_in: float  # seconds of the machine's clock
 
 
+@contextmanager
+def new_world(plan: Plan, folder: Path, say: Say) -> Iterator[World]:
+    """On an emulator of its own. What it has started is gone at its end."""
+    shared, state = folder / "shared", folder / "local"
+    shared.mkdir(parents=True)
+    settings = SECOND | {
+        "DYNATICK_TASK_THREADS": "4",
+        "DYNATICK_PRECISION": plan.precisions[0],
+        "DYNATICK_SHARD_COUNT": str(plan.shards),
+        FENCED: "1",
+    }
+    endpoint = emulator.start(emulator.free_port(), state_dir=state, say=say).endpoint
+    try:
+        with World(endpoint, shared, start=datetime.now(UTC), speed=plan.speed, **settings) as world:
+            yield world
+    finally:
+        emulator.stop(state_dir=state)
+
+
 def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
     """Raises what goes wrong with the soak itself; what goes wrong with Dynatick is in the verdict."""
-    with rigged(plan, folder, say) as rig:
-        storm, historian, tail = Storm(rig), Historian(), Tail(rig.folder / "journal")
-        first, shown_at = rig.clock(), 0.0
+    with new_world(plan, folder, say) as world:
+        chaos, history, lines = Chaos(world, plan), History(), Tail(world.journal.path)
+        start, began, shown_at = world.clock(), time.monotonic(), 0.0
 
         def show(phase: str) -> int:
             """A line now and then. Returns how many attempts there were so far."""
             nonlocal shown_at
-            storm.check()
-            historian.take(map(parse, tail.new()))
+            chaos.check()
+            history.take(map(parse, lines.new()))
             if time.monotonic() >= shown_at + LINE_SECONDS:
                 shown_at = time.monotonic()
-                say(f"{shown_at - began:5.0f} s  {phase}: {progress(historian.history)}")
-            return historian.history.begun
+                say(f"{shown_at - began:5.0f} s  {phase}: {progress(history)}")
+            return history.begun
 
         try:
-            storm.begin()
-            began = time.monotonic()
-            end = began + plan.minutes * 60
+            outcome = world.tick()  # which makes the settings and the cursors known
+            assert outcome.what == "returned", outcome
+            insert_schedules(world, plan)
+            chaos.begin()
+            end = time.monotonic() + plan.minutes * 60
             while time.monotonic() < end:
                 show("inserting, disturbing")
-                time.sleep(min(POLL_SECONDS, max(end - time.monotonic(), 0)))
+                time.sleep(POLL_SECONDS)
             stopped = time.monotonic()
-            storm.stop_inserting()
-            storm.settle(lambda: show("settling"))
+            chaos.stop()
+            settle(world, chaos, lambda: show("settling"))
         finally:
-            storm.end()
-        historian.take(map(parse, tail.new()))
-        verdict = judge(rig.evidence(historian.history, life=LIFE, skew=SKEW))
+            chaos.close()
+        history.take(map(parse, lines.new()))
         return Soaked(
             plan=plan,
-            history=historian.history,
-            verdict=verdict,
-            buckets=int((rig.clock() - first).total_seconds() // 60),
+            history=history,
+            verdict=world.judge(history=history, timeout=TIMEOUT, skew=SKEW),
+            buckets=int((world.clock() - start).total_seconds() // 60),
             settled_in=time.monotonic() - stopped,
         )
 
 
+def settle(world: World, chaos: Chaos, attempts: Callable[[], int]) -> None:
+    """Ticks without faults until every task has ended and every bucket is drained, or nothing runs any more.
+
+    What was started and did not run yet is dropped, as if it were lost. One process works at a time, with more threads.
+    The clock is put forward to the next tick, or to the first bucket with an open row: a failure whose dead letter was
+    refused lies up to an hour ahead. At the last tick the clock stops: however long the verdict takes on this machine,
+    no tick is missed meanwhile. ``attempts``: how many there were so far.
+    """
+    world.started()
+    world.deploy(DYNATICK_TASK_THREADS="32")
+    world.deliver(chaos.records)
+    ticks, before = 0, -1
+    while ticks < SETTLING_TICKS and not world.is_settled():
+        if (now := attempts()) != before:
+            ticks, before = 0, now
+        rows = (row for row in world.rows().values() if "outcome" not in row)
+        buckets = (Bucket.canonical(row.get("taskDateTime")) for row in rows)
+        first = min((bucket.minute if bucket else 0 for bucket in buckets), default=0)
+        world.next_tick(max(first - minute_of(world.clock()), 1), timeout=TIMEOUT)
+        ticks += 1
+    world.clock.stop()
+    world.next_tick(timeout=TIMEOUT)
+
+
 def progress(history: History) -> str:
-    inserted = sum(history.answers[what, YES] for what in (INSERT, REPLACE))
+    inserted = sum(history.responses[operation, OK] for operation in (INSERT, REPLACE))
     return (
         f"{inserted} inserted, {history.done} executed, {sum(history.ticks.values())} ticks, "
         f"{sum(history.deaths.values())} processes died, {sum(history.faults.values())} faults"

@@ -1,18 +1,20 @@
-"""The tasks of a soak, drawn by dice: what they do, when they are due, and how patient they are. Pure."""
+"""The tasks and schedules of a soak, at random: what they do, when they are due, and how often they are tried again."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tests.sandbox.handlers import MANY, must_fail
-from tests.sandbox.journal import Asked
-from tests.soak.plan import LIFE, SPEED
+from tests.sandbox.journal import INSERT, Requested
+from tests.sandbox.world import World
+from tests.soak.plan import SPEED, TIMEOUT, Plan
 
-from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
+from dynatick.store.codec import encode
 
 LENIENT = {"maximumRetryAttempts": 180, "minBackoffSeconds": 1, "maxBackoffSeconds": 30}
 """Being killed uses attempts up: a task that shall not fail has more of them than a soak has kills for one."""
@@ -21,11 +23,11 @@ FURTHEST = 200  # seconds ahead
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn:
+class RandomTask:
     """One task. ``row`` under the table's names, without a time; ``times``: the attribute that has it, if any."""
 
     task_id: str
-    life: str
+    incarnation: str
     row: Mapping[str, object]
     times: Mapping[str, object] = field(default_factory=dict)
 
@@ -33,22 +35,20 @@ class Drawn:
     def timed(self) -> Mapping[str, object]:
         return {**self.row, **self.times}
 
-    def asked(self, number: str, what: str, interface: str, at: float) -> Asked:
-        """The journal's line of a call for it."""
-        fails = must_fail(self.row.get("payload"))
-        return Asked(
-            number=number, what=what, interface=interface, task_id=self.task_id, life=self.life, at=at, fails=fails
-        )
+    def requested(self, request_id: str, operation: str, interface: str, at: float) -> Requested:
+        """The journal's line of a request for it."""
+        return Requested(request_id=request_id, operation=operation, interface=interface, task_id=self.task_id,
+                         incarnation=self.incarnation, at=at, fails=must_fail(self.row.get("payload")))  # fmt: skip
 
 
-def draw(dice: random.Random, task_id: str, life: str, now: datetime) -> Drawn:
+def draw(dice: random.Random, task_id: str, incarnation: str, now: datetime) -> RandomTask:
     plan = _plan(dice)
-    return Drawn(
+    return RandomTask(
         task_id=task_id,
-        life=life,
+        incarnation=incarnation,
         row={
             "taskId": task_id,
-            "payload": {"life": life, **plan},
+            "payload": {"incarnation": incarnation, **plan},
             "retryPolicy": SHORT if must_fail(plan) else LENIENT,
         },
         times=draw_time(dice, now),
@@ -75,7 +75,7 @@ def _plan(dice: random.Random) -> Mapping[str, object]:
     if chance < 0.92:
         return {"seconds": round(dice.uniform(0.1, 0.6), 3)}
     if chance < 0.925:
-        return {"seconds": 1.5 * LIFE / SPEED, "slowAttempts": 1}  # outlasts its invocation once
+        return {"seconds": 1.5 * TIMEOUT / SPEED, "slowAttempts": 1}  # outlasts its invocation once
     if chance < 0.96:
         return {"failures": dice.randint(1, 2)}
     if chance < 0.975:
@@ -83,3 +83,32 @@ def _plan(dice: random.Random) -> Mapping[str, object]:
     if chance < 0.996:
         return {"failures": MANY}
     return {"kill": True}
+
+
+def insert_schedules(world: World, plan: Plan) -> None:
+    """Raw items; their last run is due when the faults are over. Each of their runs is known beforehand, and is judged
+    as a task that was inserted."""
+    now = world.clock()
+    first = instant_of(minute_of(now) + 2)
+    last = max(first, instant_of(minute_of(now + timedelta(minutes=plan.minutes * plan.speed))))
+    for number in range(plan.schedules):
+        every = number % 2 + 1
+        row = {
+            "taskId": f"schedule-{number}",
+            "scheduleExpression": f"rate({every} minute{'s' if every > 1 else ''})",
+            "startDate": format_instant(first),
+            "endDate": format_instant(last),
+            "catchUp": "all",
+            "overlap": "allow",
+            "retryPolicy": LENIENT,
+        }
+        world.note(INSERT, *_occurrences(str(row["taskId"]), first, last, every), interface="schedule")
+        world.dynamodb.put_item(TableName=world.table, Item=encode(row))
+
+
+def _occurrences(schedule_id: str, first: datetime, last: datetime, every: int) -> Iterator[str]:
+    """The id of each run's task."""
+    at = first
+    while at <= last:
+        yield f"{schedule_id}#1#{format_instant(at)}"
+        at += timedelta(minutes=every)

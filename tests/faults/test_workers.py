@@ -1,32 +1,29 @@
-"""Workers never start, start late or twice, or die; their holder dies. The tick runs what they leave, and nothing waits
-longer than a lease and a tick.
+"""Workers never start, start late or twice, or die; the shard's holder dies. The tick runs what they leave, and nothing
+waits longer than a lease and a tick.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Thread
 from typing import Any
 
 import pytest
-from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import AFTER_LEASE, LIFE, World
+from tests.faults.conftest import NewWorld
+from tests.sandbox.journal import Began, Died, Tail
 from tests.sandbox.process import Sandbox
 from tests.sandbox.seam import Fault
+from tests.sandbox.world import AFTER_LEASE, TIMEOUT, World
 
-from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import parse_instant
 from dynatick.engine.cursor import cursor_id
 
-TASKS, WORKERS, THREADS = 320, 3, 3  # a pass claims 100 at once, and hands out of the others
+TASKS, WORKERS, THREADS = 320, 3, 3  # a pass claims 100 at once, and gives workers of the others
 SECONDS, SPEED = 0.1, 3.0  # of a task, and of the shared clock
 ALONE = timedelta(seconds=TASKS * SECONDS * SPEED / THREADS)  # that one process takes for all, by that clock
 SLOWEST_MACHINE = 3  # times as long
 TICK = timedelta(minutes=1)
-
-CURSOR = cursor_id(0)
 
 Order = Mapping[str, Any]  # the event of a worker
 
@@ -46,21 +43,19 @@ class Burst:
     def __init__(self, new_world: NewWorld, **settings: str) -> None:
         limits = {"DYNATICK_MAX_WORKERS": str(WORKERS), "DYNATICK_TASK_THREADS": str(THREADS)}
         self.world: World = new_world(speed=SPEED, **limits, **settings)
-        self._idle = [self.world.sandbox() for _ in range(WORKERS + 2)]
+        self._idle = self.world.ready_sandboxes(WORKERS + 2)
         self._running: list[Sandbox] = []
-        self._seen = 0  # invocations that were asked for and have been noticed
+        self._asked_for = Tail(self.world.folder.invocations)
         self.orders: list[Order] = []
-        for sandbox in self._idle:
-            sandbox.wait_until_ready()
         self.world.insert_for_next_tick((f"t{n:03d}" for n in range(TASKS)), payload={"seconds": SECONDS})
-        self.world.deliver(self.world.stream.new())
-        self.tick = instant_of(minute_of(self.world.clock()) + 1)
-        self.world.clock.to(self.tick + timedelta(milliseconds=200))
+        self.world.deliver_stream()
+        self.tick = self.world.bucket(1).instant
+        self.world.to_next_minute()
 
     def begin(self, event: Mapping[str, Any] | None = None, *, faults: Sequence[Fault] = ()) -> Sandbox:
         """Begins an invocation: the tick's pass, or what an event says."""
         sandbox = self._idle.pop() if self._idle else self.world.sandbox()
-        sandbox.begin(event or self.world.event(self.tick), life=LIFE, faults=faults)
+        sandbox.begin(event or self.world.event(self.tick), timeout=TIMEOUT, faults=faults)
         self._running.append(sandbox)
         return sandbox
 
@@ -79,9 +74,7 @@ class Burst:
 
     def started(self) -> list[Order]:
         """The workers that were started since the last call. Other invocations begin at once."""
-        path = self.world.here.invocations  # which processes add to meanwhile
-        events = [] if not path.exists() else [json.loads(line) for line in path.read_text().splitlines()][self._seen :]
-        self._seen += len(events)
+        events = self._asked_for.new()
         orders = [event for event in events if "work" in event["dynatick"]]
         for event in events:
             if event not in orders:
@@ -112,9 +105,7 @@ class Burst:
 
     def listed(self) -> list[Any]:
         """The ranges on the cursor row."""
-        row = self.world.store.get(CURSOR)
-        assert row is not None
-        listed: list[Any] = row.get("handedOut") or []
+        listed: list[Any] = self.world.row(cursor_id(0)).get("handedOut") or []
         return listed
 
     def finish(self, *, within: timedelta) -> None:
@@ -126,9 +117,9 @@ class Burst:
                 last.thaw()
             self.started()
         self.world.started()
-        self._seen = 0
+        self._asked_for = Tail(self.world.folder.invocations)
         self.world.finish()
-        latest = max(self.world.ledger.begun(), key=lambda one: one.at)
+        latest = max(self.world.journal.of(Began), key=lambda one: one.at)
         late = latest.instant - self.tick
         assert late <= within + SLOWEST_MACHINE * ALONE, f"{latest.task_id} began {late} after its tick"
 
@@ -156,37 +147,34 @@ TREATMENTS: dict[str, tuple[timedelta, Callable[[Burst, Order], object]]] = {
 
 
 @pytest.mark.parametrize("how", TREATMENTS)
-def test_fault_30_workers_do_not_work_as_they_should(new_world: NewWorld, how: str, report: Report) -> None:
+def test_fault_30_workers_do_not_work_as_they_should(new_world: NewWorld, how: str) -> None:
     burst = Burst(new_world)
     within, treat = TREATMENTS[how]
     burst.run(burst.begin(), lambda order: treat(burst, order))
     assert len(burst.orders) >= WORKERS
     burst.finish(within=within)
-    assert bool(burst.world.ledger.died()) == how.startswith("die")
-    figures = report(burst.world)
-    assert figures.executed == TASKS
-    assert figures.repeated == 0 or how.startswith("die")
+    dies = how.startswith("die")
+    assert bool(burst.world.journal.of(Died)) == dies
+    burst.world.assert_survived(executed=TASKS, repeated=None if dies else 0)
 
 
-def test_fault_30_workers_start_late(new_world: NewWorld, report: Report) -> None:
+def test_fault_30_workers_start_late(new_world: NewWorld) -> None:
     """After their instant: they leave all to the holder, even what it has not claimed yet."""
     burst = Burst(new_world)
     holder = burst.frozen_holder("after")
     burst.world.clock.to(max(map(until, burst.orders)))
     for order in burst.orders:
         assert burst.end(burst.begin(order)) == "returned"
-    begun = burst.world.ledger.begun()
+    begun = burst.world.journal.of(Began)
     assert not [one for one in begun if any(is_in(order, one.task_id) for order in burst.orders)]
     burst.kill(holder)
     burst.finish(within=AFTER_A_LEASE)
-    assert report(burst.world).executed == TASKS
+    burst.world.assert_survived(executed=TASKS)
 
 
 @pytest.mark.parametrize("workers", ["work", "never start"])
 @pytest.mark.parametrize("at", ["before", "after"])
-def test_fault_30_the_holder_dies_with_ranges_handed_out(
-    new_world: NewWorld, at: str, workers: str, report: Report
-) -> None:
+def test_fault_30_the_holder_dies_with_ranges_handed_out(new_world: NewWorld, at: str, workers: str) -> None:
     """Before or after it has written them down."""
     burst = Burst(new_world)
     burst.kill(burst.frozen_holder(at))
@@ -194,5 +182,4 @@ def test_fault_30_the_holder_dies_with_ranges_handed_out(
         for order in burst.orders:
             burst.begin(order)
     burst.finish(within=AFTER_A_LEASE)
-    figures = report(burst.world)
-    assert figures.executed == TASKS
+    burst.world.assert_survived(executed=TASKS)

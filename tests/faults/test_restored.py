@@ -9,25 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.faults.conftest import NewWorld, Report
-from tests.faults.world import AFTER_LEASE, World
+from tests.faults.conftest import NewWorld
 from tests.sandbox.journal import DELETE
 from tests.sandbox.seam import Fault
+from tests.sandbox.world import AFTER_LEASE, RECONCILE, World
 
 from dynatick.domain.task import is_own_row
 
-RECONCILE = {"dynatick": {"reconcile": True}}
 Items = dict[str, dict[str, Any]]  # by id, as DynamoDB spells them
-
-
-def snapshot(world: World) -> Items:
-    pages = world.dynamodb.get_paginator("scan").paginate(TableName=world.table, ConsistentRead=True)
-    return {item["taskId"]["S"]: item for page in pages for item in page["Items"]}
 
 
 def restore(world: World, items: Items) -> None:
     """The table with these rows. Its stream begins anew, and no process of before comes back."""
-    for task_id in snapshot(world).keys() - items.keys():
+    for task_id in world.items().keys() - items.keys():
         world.dynamodb.delete_item(TableName=world.table, Key={"taskId": {"S": task_id}})
     for item in items.values():
         world.dynamodb.put_item(TableName=world.table, Item=item)
@@ -49,7 +43,7 @@ def live(world: World, name: str) -> None:
     for _ in range(6):  # until buckets are drained
         world.next_tick()
     world.insert_for_next_tick([f"{name}-in-flight"])
-    world.deliver(world.stream.new())
+    world.deliver_stream()
     world.kill(world.frozen_tick(Fault(at="claim", do="freeze after")))
 
 
@@ -58,11 +52,11 @@ def live(world: World, name: str) -> None:
     [("old", "old"), ("old", "new"), ("new", "old")],
     ids=["all", "cursors and settings older than the tasks", "cursors and settings newer than the tasks"],
 )
-def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str, tasks: str, report: Report) -> None:
+def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str, tasks: str) -> None:
     """Shards came in and went meanwhile, too: the older settings do not know of them."""
     world = new_world()
     live(world, "before")
-    states = {"old": snapshot(world)}
+    states = {"old": world.items()}
     world.deploy(DYNATICK_SHARD_COUNT="3")
     world.tick()
     live(world, "after")
@@ -70,16 +64,16 @@ def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str
     world.tick()
     world.next_tick(120)
     world.insert_many([{"taskId": f"waits-{n}", "delaySeconds": 1800} for n in range(5)])
-    world.deliver(world.stream.new())
-    states["new"] = snapshot(world)
-    ran = {execution.task_id for execution in world.ledger.done()}
+    world.deliver_stream()
+    states["new"] = world.items()
+    ran = world.executed()
     assert ran
 
     restore(world, of(states[own_rows], own=True) | of(states[tasks], own=False))
     # What its row does not show as ended, and has run, is executed again.
     again = {task_id for task_id in world.open() if task_id in ran}
     assert bool(again) == (tasks == "old")
-    before = len(world.ledger.done())
+    before = len(world.journal.done())
     assert world.invoke(RECONCILE).what == "returned"
     for _ in range(4):
         assert world.next_tick().what == "returned"
@@ -87,10 +81,6 @@ def test_fault_31_restored_to_a_point_in_time(new_world: NewWorld, own_rows: str
         world.run_started()
     assert world.invoke(RECONCILE).what == "returned"  # the daily one
     world.clock.forward(hours=1)
-    world.finish()
-    repeated = {execution.task_id for execution in world.ledger.done()[before:]} & ran
-    assert repeated == again
-    figures = report(world, restored=again)
-    assert figures.otherwise == ({"deleted by hand": 5} if tasks == "old" else {})  # inserted later, and never run
-    assert figures.executed == figures.inserted - sum(figures.otherwise.values())
-    assert figures.repeated == len(again)
+    # What was inserted later is deleted, and never runs.
+    world.assert_survived(repeated=len(again), restored=again, deleted=5 if tasks == "old" else 0)
+    assert {execution.task_id for execution in world.journal.done()[before:]} & ran == again

@@ -1,0 +1,151 @@
+"""Targets answer 4xx or 5xx, late, hang up, or take a part of a batch: a failure, tried again as the policy says."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import boto3
+import pytest
+from tests.builders import key_of
+from tests.faults.conftest import NewWorld
+from tests.sandbox.seam import Fault
+from tests.unit.actions.support import a_rude_server
+
+from dynatick_stack.demo.receiver import Call, Receiver
+
+REGION, ACCOUNT = "us-east-1", "000000000000"
+
+
+class Targets:
+    """A queue for each kind; events come through a bus."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._sqs, events = (boto3.client(name, endpoint_url=endpoint) for name in ("sqs", "events"))
+        name = f"targets-{uuid.uuid4().hex}"
+        kinds = ("sqs", "eventbridge")
+        self._urls = {kind: self._sqs.create_queue(QueueName=f"{name}-{kind}")["QueueUrl"] for kind in kinds}
+        arns = {kind: f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}-{kind}" for kind in self._urls}
+        bus = events.create_event_bus(Name=name)["EventBusArn"]
+        events.put_rule(Name=name, EventBusName=name, EventPattern='{"source": ["dynatick"]}')
+        events.put_targets(Rule=name, EventBusName=name, Targets=[{"Id": "q", "Arn": arns["eventbridge"]}])
+        self.payloads: Mapping[str, dict[str, Any]] = {
+            "sqs": {"queueArn": arns["sqs"], "message": "x"},
+            "eventbridge": {"eventBusArn": bus},
+        }
+        self.environ = {"DYNATICK_ALLOWED_QUEUE_ARNS": arns["sqs"], "DYNATICK_ALLOWED_EVENT_BUS_ARNS": bus}
+
+    def received(self, kind: str) -> Counter[tuple[str, str]]:
+        """How often each task was sent, with its idempotency key. The messages are taken out."""
+        found: Counter[tuple[str, str]] = Counter()
+        while messages := self._sqs.receive_message(
+            QueueUrl=self._urls[kind], MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+        ).get("Messages"):
+            for message in messages:
+                found[_task_of(kind, message)] += 1
+                self._sqs.delete_message(QueueUrl=self._urls[kind], ReceiptHandle=message["ReceiptHandle"])
+        return found
+
+
+def _task_of(kind: str, message: Mapping[str, Any]) -> tuple[str, str]:
+    if kind == "eventbridge":
+        facts = json.loads(message["Body"])["detail"]["dynatick"]
+        return facts["taskId"], facts["idempotencyKey"]
+    attributes = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
+    return attributes["dynatickTaskId"], attributes["dynatickIdempotencyKey"]
+
+
+@pytest.mark.parametrize(("kind", "at"), [("sqs", "messages"), ("eventbridge", "events")])
+def test_fault_05_a_target_takes_part_of_a_batch(engine: str, new_world: NewWorld, kind: str, at: str) -> None:
+    """What was refused is tried again, and nothing else is. One kind answers by id, as SNS does, one by position."""
+    targets = Targets(engine)
+    world = new_world(**targets.environ)
+    ids = world.insert_soon(120, action=kind, payload=targets.payloads[kind], retryPolicy={"minBackoffSeconds": 0})
+    outcome = world.next_tick(faults=[Fault(at=at, do="refuse parts", amount=0.4, times=8)])
+    assert outcome.what == "returned"
+    assert outcome.hits == {f"refuse parts @ {at}": 8}
+    received = targets.received(kind)
+    assert 0 < len(received) < len(ids)
+    rows = world.rows()
+    completed = {task_id for task_id, row in rows.items() if row.get("outcome") == "completed"}
+    assert completed == {task_id for task_id, _ in received}, "each entry's own result was recorded"
+    refusals = {"the target refused it (InternalError)", "the target refused it (InternalFailure)"}
+    for task_id in world.open():
+        (attempt,) = rows[task_id]["attempts"]
+        assert attempt["error"] in refusals
+    world.finish()
+    received += targets.received(kind)
+    assert received == {(task_id, key_of(row)): 1 for task_id, row in world.rows().items()}
+    world.assert_survived(executed=len(ids), elsewhere=set(ids))
+
+
+EACH = 5
+POLICY = {"maximumRetryAttempts": 2, "minBackoffSeconds": 0}
+# By path: the status of each call with the same key in turn, the last one from then on.
+ANSWERS = {
+    "ok": [204],
+    "made": [201],
+    "bad": [400],
+    "unknown": [404],
+    "gone": [410],
+    "moved": [302],
+    "early-once": [425, 200],
+    "busy-once": [429, 200],
+    "broken-once": [500, 200],
+    "away-twice": [503, 502, 200],
+    "broken": [500],
+    "away": [504],
+    "late-once": [-1, 200],  # no answer in time
+    "late": [-1],
+}
+TRIES = {"bad": 1, "unknown": 1, "gone": 1, "moved": 1, "broken": 3, "away": 3, "late": 3}  # without success
+
+
+def test_fault_14_targets_that_fail(new_world: NewWorld) -> None:
+    answered: list[tuple[str, str, str, int]] = []  # (task id, key, attempt, status)
+
+    def answer(call: Call, earlier: int) -> int:
+        statuses = ANSWERS[call.path.split("/")[1]]
+        status = statuses[min(earlier, len(statuses) - 1)]
+        answered.append((call.task_id, call.key, call.attempt, status))
+        if status < 0:
+            time.sleep(3)
+            return 200  # too late to be heard
+        return status
+
+    closed = socket.create_server(("127.0.0.1", 0))
+    nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    closed.close()
+    with Receiver(answer) as receiver, a_rude_server(lambda connection: None) as rude:  # which closes at once
+        world = new_world(DYNATICK_WEBHOOK_PRIVATE_HOSTS="127.0.0.1")
+        urls = {name: f"{receiver.url}/{name}" for name in ANSWERS} | {"rude": rude, "nobody": nobody}
+        for name, url in urls.items():
+            payload = {"url": url, "data": {}, "timeoutSeconds": 1.5 if "late" in name else 5}
+            world.insert_soon((f"{name}-{n}" for n in range(EACH)), action="webhook", retryPolicy=POLICY,
+                              payload=payload, fails=name in TRIES or name not in ANSWERS)  # fmt: skip
+        world.next_tick()
+        world.finish()
+
+    rows = world.rows()
+    attempts = Counter(task_id for task_id, *_ in answered)
+    for name in urls:
+        for task_id in (f"{name}-{n}" for n in range(EACH)):
+            row, succeeds = rows[task_id], name not in TRIES and name in ANSWERS
+            assert row["outcome"] == ("completed" if succeeds else "failed"), row
+            assert row["attempt"] == (len(ANSWERS[name]) if succeeds else TRIES.get(name, 3)), row
+            assert attempts[task_id] == (row["attempt"] if name in ANSWERS else 0)
+            assert succeeds or row["error"]
+    assert all(key == key_of(rows[task_id]) for task_id, key, _, _ in answered)
+    assert {(task_id, attempt) for task_id, _, attempt, _ in answered} == {
+        (task_id, str(number)) for task_id, times in attempts.items() for number in range(1, times + 1)
+    }
+    succeeded = {task_id for task_id, _, _, status in answered if 200 <= status < 300}
+    failed = {task_id for task_id, row in rows.items() if row["outcome"] == "failed"}
+    assert world.dead_letter_ids() == failed
+    assert len(succeeded) == EACH * (len(ANSWERS) - len(TRIES))
+    world.assert_survived(executed=len(succeeded), failed=len(failed), elsewhere=succeeded)
