@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from tests.unit.engine.support import World, world
 
 from dynatick.engine import execution
 
@@ -25,3 +26,9 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
     monkeypatch.setattr(logger, "handlers", [*logger.handlers, handler])
     monkeypatch.setattr(logger, "level", logger.level)
     return records
+
+
+@pytest.fixture
+def w() -> World:
+    """A world at noon whose first tick has been."""
+    return world()

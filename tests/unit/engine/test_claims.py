@@ -109,8 +109,7 @@ def kinds(verdicts: Sequence[Verdict]) -> list[str]:
     return [type(verdict).__name__ for verdict in verdicts]
 
 
-def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
-    w = world()
+def test_a_batch_has_one_verdict_an_entry_in_order(w: World) -> None:
     rows: dict[str, Row] = {
         "waits": scheduled_row("waits", HERE),
         "moved": scheduled_row("moved", ELSEWHERE),
@@ -142,15 +141,13 @@ RELEASED_ROW = {**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attemp
 
 
 @pytest.mark.parametrize("lost", ["claims", "every write"])
-def test_answers_that_are_lost_change_nothing(lost: str) -> None:
-    w = world()
+def test_answers_that_are_lost_change_nothing(w: World, lost: str) -> None:
     w.rigged.unanswered = is_claim if lost == "claims" else (lambda change: not change.task_id.startswith("_"))
     assert claim_rows(w, scheduled_row("waits", HERE), RELEASED_ROW) == ["Claimed", "Claimed"]
     assert [w.row(i)["attempt"] for i in ("waits", "released")] == [1, 1]
 
 
-def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
-    w = world()
+def test_what_is_throttled_is_tried_once_more_and_then_left(w: World) -> None:
     first, rows = Once(lambda change: change.task_id == "once"), [scheduled_row(i, HERE) for i in ("once", "always")]
     w.rigged.throttled = lambda change: first(change) or change.task_id in ("always", "raw")
     raw = {"taskId": "raw", "taskDateTime": str(HERE)}
@@ -163,8 +160,7 @@ def test_a_released_row_that_no_claim_fits_is_left_to_a_recovery() -> None:
     assert claim_rows(world(), {**RELEASED_ROW, "outcome": None}) == ["LeaseExpired"]
 
 
-def test_a_row_that_is_too_large_to_be_claimed_is_malformed() -> None:
-    w = world()
+def test_a_row_that_is_too_large_to_be_claimed_is_malformed(w: World) -> None:
     w.rigged.put(scheduled_row("t", HERE, payload={"k": "x" * (400 * 1024 - 180)}))
     (verdict,) = claim(w, "t")
     assert isinstance(verdict, Malformed)
@@ -184,17 +180,15 @@ CHANGES: dict[str, Callable[[World, Row], object]] = {
 
 @pytest.mark.parametrize("row", [scheduled_row("t", HERE), {"taskId": "t", "taskDateTime": str(HERE)}])
 @pytest.mark.parametrize("change", CHANGES)
-def test_rule_09_a_change_between_poll_and_claim_wins(change: str, row: Row) -> None:
+def test_rule_09_a_change_between_poll_and_claim_wins(w: World, change: str, row: Row) -> None:
     """Without the bucket in the claim's condition, a rescheduled task would run early; without the outcome, an ended
     one would run."""
-    w = world()
     first = w.rigged.meanwhile(is_claim, lambda: CHANGES[change](w, w.row("t")))
     assert claim_rows(w, row) == ["Ineligible"]
     assert first.done
 
 
-def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
-    w = world()
+def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick(w: World) -> None:
     w.reconfigure(tick_minutes=5)
     w.next_tick(5)
     w.rigged.put({"taskId": "off", "taskDateTime": str(bucket_at(3))})
@@ -202,9 +196,8 @@ def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
     assert w.row("off")["taskDateTime"] == str(bucket_at(10)), "12:05 is closed already"
 
 
-def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
+def test_one_row_that_cannot_be_read_costs_the_others_nothing(w: World) -> None:
     """To give up what was claimed would cost each of the batch an attempt, and wait for its lease to expire."""
-    w = world()
     w.rigged.throttled, w.rigged.before_read = lambda change: change.task_id == "b", raises_for("b")
     assert claim_rows(w, *(scheduled_row(i, HERE) for i in "abc")) == ["Claimed", "Contended", "Claimed"]
     with pytest.raises(StoreError):  # but if nothing was claimed, the error is raised

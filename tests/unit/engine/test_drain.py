@@ -100,9 +100,8 @@ def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> Non
 
 
 @pytest.mark.parametrize("schedule", [False, True], ids=["a task", "a schedule"])
-def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(schedule: bool) -> None:
+def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(w: World, schedule: bool) -> None:
     """Its result is not known: here time is up first, and then the claim is refused."""
-    w = world()
     row = {"scheduleExpression": "at(2026-12-31T12:01:00)"} if schedule else {}
     w.put(taskId="a", **row)
     minute, shown, over = NOON_MINUTE + 1, threading.Event(), threading.Event()
@@ -129,9 +128,8 @@ def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(sc
 
 
 @pytest.mark.parametrize("number", [30, 60, 200])
-def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
+def test_what_has_ended_when_the_time_is_up_is_recorded(w: World, number: int) -> None:
     """It was done; forgotten, it would be done again. Here the table is slow, and answers in the last seconds."""
-    w = world()
     w.insert(*ids(number))
     w.rigged.meanwhile(is_record, lambda: w.clock.to(NOON + timedelta(minutes=1, seconds=117.2)))
     first = passed(w.next_tick())
@@ -144,11 +142,10 @@ def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
 
 @pytest.mark.parametrize("in_the_last_seconds", [False, True])
 def test_tasks_claimed_without_time_to_begin_them_are_released(
-    in_the_last_seconds: bool, monkeypatch: pytest.MonkeyPatch
+    w: World, in_the_last_seconds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim took long. Begun now, a task would be cut off in the middle, and lose an attempt; kept until the last
     seconds, it would wait for the end of its lease as well."""
-    w = world()
     w.insert(*ids(10))
     last_seconds, finish = threading.Event(), Execution.finish
 
@@ -169,9 +166,8 @@ def test_tasks_claimed_without_time_to_begin_them_are_released(
     w.assert_each_ran_once(*ids(10))
 
 
-def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_waited_for_until_the_process_is_killed(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came too late is released after the last wait."""
-    w = world()
     ends: list[datetime] = []
     wait = Execution.wait
 
@@ -190,10 +186,9 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("is_continuation", [False, True])
-def test_the_watermark_waits_for_entries_that_were_not_claimed(is_continuation: bool) -> None:
+def test_the_watermark_waits_for_entries_that_were_not_claimed(w: World, is_continuation: bool) -> None:
     """A later bucket cannot be polled, or they lie before the position of a continuation. The tick's poll of 12:01 is
     final, and the first that shows the task which lies there."""
-    w = world()
     w.rigged.create(scheduled_row("late", bucket_at(1)))
     w.rigged.hidden = lambda entry: True
     w.ticks(5)
@@ -215,9 +210,8 @@ def test_the_watermark_waits_for_entries_that_were_not_claimed(is_continuation: 
     w.assert_each_ran_once("late")
 
 
-def test_the_watermark_waits_for_released_tasks() -> None:
+def test_the_watermark_waits_for_released_tasks(w: World) -> None:
     """Of tasks that there is no time for a batch is claimed; then the pass is cut short, and writes its end."""
-    w = world()
     for n, task_id in enumerate(ids(26)):
         w.rigged.create(scheduled_row(task_id, bucket_at(1 if n < 25 else 2)))
     w.rigged.hidden = lambda entry: True
@@ -235,8 +229,7 @@ def test_the_watermark_waits_for_released_tasks() -> None:
 # -- other ticks, and what is in flight ------------------------------------------------------------------------------
 
 
-def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
-    w = world()
+def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile(w: World) -> None:
     w.insert("first", at=bucket_at(1))
     w.insert("second", at=bucket_at(2))
     other: list[PassReport] = []
@@ -270,9 +263,8 @@ def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
     assert 25 < max(maximum) <= max(100, 4 * threads)
 
 
-def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
+def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> None:
     """It lies in another bucket, which this pass polls while the first one still runs."""
-    w = world()
     w.insert("t", *ids(24, "u"), at=bucket_at(1))  # a whole batch, which is claimed before later buckets are polled
     begun, replaced_begun, met = threading.Event(), threading.Event(), list[bool]()
 
@@ -312,8 +304,7 @@ def test_a_pass_starts_no_thread_and_runs_tasks_in_order_of_their_ids() -> None:
 # -- what is reported ------------------------------------------------------------------------------------------------
 
 
-def test_the_figures_of_a_pass() -> None:
-    w = world()
+def test_the_figures_of_a_pass(w: World) -> None:
     w.insert("done", "again", "crashed")
     w.insert("failed", retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.claim("crashed", until=NOON + timedelta(seconds=30))
@@ -339,8 +330,7 @@ def test_the_figures_of_a_pass() -> None:
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
 
-def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record() -> None:
-    w = world()
+def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record(w: World) -> None:
     w.tick()  # the first tick fires twice
     assert w.cursor().idle_ticks == 1
     w.ticks(4)
@@ -379,8 +369,7 @@ FAULTS: dict[str, Callable[[World], None]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(fault: str) -> None:
-    w = world()
+def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(w: World, fault: str) -> None:
     for n, task_id in enumerate(ids(120)):
         w.insert(task_id, at=bucket_at(1 + n // 30))
     FAULTS[fault](w)
@@ -419,8 +408,7 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
     assert {task_id for task_id in ids(60) if w.outcome(task_id) == "completed"} == executed
 
 
-def test_one_batch_of_records_that_fails_costs_no_other() -> None:
-    w = world()
+def test_one_batch_of_records_that_fails_costs_no_other(w: World) -> None:
     w.insert(*ids(100))
     broken = Once(is_record)
     w.rigged.batch_fails = lambda changes: any(broken(change) for change in changes)
@@ -438,9 +426,8 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
 # -- long gaps -------------------------------------------------------------------------------------------------------
 
 
-def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
+def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through(w: World) -> None:
     """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    w = world()
     w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
     w.insert("due", at=bucket_at(3 * 1440 - 1))
     w.insert("early", at=bucket_at(5))
@@ -456,8 +443,7 @@ def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() ->
     assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
 
-def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world()
+def test_what_was_polled_is_kept_when_the_process_dies(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
     w.clock.to(NOON + timedelta(days=1))
     renew = ShardLease.renew

@@ -195,8 +195,7 @@ def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:
     w.assert_each_ran_once(*ids(120))
 
 
-def test_pausing_twice_keeps_the_first_and_resuming_twice_does_nothing() -> None:
-    w = world()
+def test_pausing_twice_keeps_the_first_and_resuming_twice_does_nothing(w: World) -> None:
     first = paused(w)
     assert first == Pause(since=first.since, by="ada", reason="a bad deployment")
     w.clock.forward(minutes=1)
@@ -209,8 +208,7 @@ def test_pausing_twice_keeps_the_first_and_resuming_twice_does_nothing() -> None
     assert (found.pause, found.pauses) == (None, (ended,))
 
 
-def test_a_pause_is_not_undone_by_functions_that_publish_their_settings() -> None:
-    w = world()
+def test_a_pause_is_not_undone_by_functions_that_publish_their_settings(w: World) -> None:
     w.rigged.meanwhile(lambda change: change.task_id == SETTINGS_ID, lambda: paused(w))
     w.reconfigure(tick_minutes=5)
     publish_settings(w.store, w.rules.grid, now=w.clock())
@@ -233,8 +231,7 @@ def test_a_pause_before_the_first_tick_or_without_an_answer_is_no_success() -> N
 
 
 @pytest.mark.parametrize("written", [{}, "yes", {"since": "yesterday"}, True])
-def test_whatever_stands_there_pauses(written: object) -> None:
-    w = world()
+def test_whatever_stands_there_pauses(w: World, written: object) -> None:
     w.store.put({**w.row(SETTINGS_ID), "paused": written})
     (done,) = w.next_tick()
     assert done.paused
@@ -243,8 +240,7 @@ def test_whatever_stands_there_pauses(written: object) -> None:
     assert not w.next_tick()[0].paused
 
 
-def test_a_pause_is_named_and_no_fault() -> None:
-    w = world()
+def test_a_pause_is_named_and_no_fault(w: World) -> None:
     client = TaskClient(w.store, clock=w.clock)
     assert client.health().pause is None
     client.pause(reason="maintenance", by="ada")
@@ -258,8 +254,7 @@ def test_a_pause_is_named_and_no_fault() -> None:
     assert [str(finding.kind) for finding in client.health().findings] == ["cursor-behind"]
 
 
-def test_ticks_of_a_pause_are_not_missing() -> None:
-    w = world()
+def test_ticks_of_a_pause_are_not_missing(w: World) -> None:
     client = TaskClient(w.store, clock=w.clock)
     w.insert("first", at=bucket_at(3))
     w.insert("second", at=bucket_at(8))

@@ -287,8 +287,7 @@ def test_an_action_gets_all_of_its_row_whether_it_was_raw_or_its_process_has_die
 
 
 @pytest.mark.usefixtures("payloads_are_large")
-def test_an_occurrence_takes_its_schedules_payload_as_it_stands() -> None:
-    w = world()
+def test_an_occurrence_takes_its_schedules_payload_as_it_stands(w: World) -> None:
     w.put(taskId="s", scheduleExpression="rate(1 minute)", payload=PAYLOAD, mine=[3], endDate="2026-12-31T12:03:00Z")
     schedule = w.row("s")
     assert isinstance(schedule, LargeRow)

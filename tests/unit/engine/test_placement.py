@@ -69,8 +69,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("name", "row", "bucket"), PLACES, ids=[name for name, *_ in PLACES])
-def test_the_bucket_of_a_row_that_is_placed(name: str, row: Row, bucket: str) -> None:
-    w = world()
+def test_the_bucket_of_a_row_that_is_placed(w: World, name: str, row: Row, bucket: str) -> None:
     w.rigged.forget()
     done = placed(w, row)
     assert done["taskDateTime"] == bucket
@@ -88,17 +87,15 @@ ENDED_BY_HAND = [
 
 
 @pytest.mark.parametrize(("edit", "outcome"), ENDED_BY_HAND)
-def test_a_terminal_status_set_by_hand_ends_the_task(edit: dict[str, object], outcome: str) -> None:
-    w = world()
+def test_a_terminal_status_set_by_hand_ends_the_task(w: World, edit: dict[str, object], outcome: str) -> None:
     done = placed(w, {**scheduled_row("t", AHEAD), **edit})
     assert (done["status"], done["outcome"]) == (outcome, outcome)
     w.ticks(6)
     assert w.actions.ran == []
 
 
-def test_the_expiry_of_an_open_row_is_removed() -> None:
+def test_the_expiry_of_an_open_row_is_removed(w: World) -> None:
     """TTL would delete the task before it has run."""
-    w = world()
     for row in (scheduled_row("t", AHEAD), {**scheduled_row("t", AHEAD), **RUNNING}):
         done = placed(w, {**row, "expiresAt": Decimal(1_800_000_000)})
         assert done == row
@@ -143,9 +140,8 @@ def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
     assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
 
 
-def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
+def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough(w: World) -> None:
     """Every insert comes by here: the image of the stream and one read of the cursor must do."""
-    w = world()
     placer = w.placer()
     w.rigged.put(scheduled_row("t", AHEAD))
     image = w.row("t")
@@ -158,8 +154,7 @@ def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
 # -- rejections ------------------------------------------------------------------------------------------------------
 
 
-def test_the_dead_letter_goes_before_the_record_of_a_rejection() -> None:
-    w = world()
+def test_the_dead_letter_goes_before_the_record_of_a_rejection(w: World) -> None:
     met: list[object] = []
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.row("t").get("outcome"))))
     done = placed(w, {"taskId": "t", "action": Decimal(7)})
@@ -219,10 +214,9 @@ FULL = 400 * 1024
     ],
 )
 def test_a_row_that_is_too_large_is_marked_failed_without_its_payload(
-    spare: int, row: dict[str, object], bulk: str
+    w: World, spare: int, row: dict[str, object], bulk: str
 ) -> None:
     """The scheduler raises for faults of the infrastructure only: such a row must not come again and again."""
-    w = world()
     w.rigged.put({**row, bulk: {"k": ""}})
     filled = {**row, bulk: {"k": "x" * (FULL - item_bytes(w.row("t")) - spare)}}
     done = placed(w, filled)
@@ -246,9 +240,8 @@ def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
      ({"taskDateTime": NEXT}, False), ({"outcome": "completed", "status": "completed"}, False)],
 )  # fmt: skip
 def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_that_has_ended(
-    edit: dict[str, object], moved: bool
+    w: World, edit: dict[str, object], moved: bool
 ) -> None:
-    w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
     first = meanwhile(w, ConditionalUpdate(task_id="t", set=edit))
     w.placer().place("t")
@@ -257,8 +250,7 @@ def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_tha
     assert w.row("t") == {**scheduled_row("t", CLOSED), **edit, **bucket}
 
 
-def test_a_row_that_keeps_changing_is_a_fault_and_no_endless_loop() -> None:
-    w = world()
+def test_a_row_that_keeps_changing_is_a_fault_and_no_endless_loop(w: World) -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     minute = iter(range(10_000))
 
@@ -371,9 +363,8 @@ def test_a_schedule_put_over_another_row_makes_occurrences_with_other_ids() -> N
     assert int(str(two)) > int(str(one)) > 1, "after a task in its place, too"
 
 
-def test_the_whole_batch_is_written_in_batches() -> None:
+def test_the_whole_batch_is_written_in_batches(w: World) -> None:
     """25 conditional writes a request: the scheduler's share of a raw row must stay small (design §12)."""
-    w = world()
     records = [put(w, {"taskId": f"t{n:03d}"}) for n in range(100)]
     sizes: list[int] = []
     w.rigged.batch_fails = lambda changes: sizes.append(len(changes))
@@ -401,8 +392,7 @@ def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str
     assert row.get("payload") == edits[1].get("payload")
 
 
-def test_only_records_whose_rows_could_not_be_placed_fail() -> None:
-    w = world()
+def test_only_records_whose_rows_could_not_be_placed_fail(w: World) -> None:
     records = [put(w, {"taskId": f"t{n}", "taskDateTime": str(CLOSED)}) for n in range(3)]
     w.rigged.throttled = lambda change: is_move(change) and change.task_id == "t1"
     done = arrive(w, *records)
@@ -414,10 +404,9 @@ def test_only_records_whose_rows_could_not_be_placed_fail() -> None:
     assert w.row("t1")["taskDateTime"] == str(NEXT)
 
 
-def test_what_no_row_can_be_placed_without_fails_each_record_or_the_batch() -> None:
+def test_what_no_row_can_be_placed_without_fails_each_record_or_the_batch(w: World) -> None:
     """Without the cursor each record that needs it fails. Without the table nothing of the batch can have been done:
     Lambda sends it again as it is."""
-    w = world()
     placer = w.placer()
     arrivals = [Arrival(str(n), *put(w, {"taskId": f"t{n}"})) for n in range(2)]
 
@@ -496,8 +485,7 @@ def event_of(w: World, *rows: Row) -> Mapping[str, Any]:
     return {"Records": [{"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(r)}} for n, r in enumerate(rows)]}
 
 
-def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none() -> None:
-    w = world()
+def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none(w: World) -> None:
     rows = [{"taskId": f"t{n}", "taskDateTime": str(bucket_at(5))} for n in range(3)]
     assigned = scheduler(w).handle(event_of(w, *rows))
     assert (assigned.seen, assigned.normalised, assigned.failed) == (3, 3, [])
@@ -508,8 +496,7 @@ def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none() -> Non
     )
 
 
-def test_a_dead_letter_queue_that_refuses_is_asked_once_a_batch() -> None:
-    w = world()
+def test_a_dead_letter_queue_that_refuses_is_asked_once_a_batch(w: World) -> None:
     asked: list[object] = []
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: asked.append(letter) or True)
     malformed = [{"taskId": f"m{n}", "taskDateTime": str(bucket_at(5)), "action": 7} for n in range(5)]
@@ -522,8 +509,7 @@ def test_a_dead_letter_queue_that_refuses_is_asked_once_a_batch() -> None:
     assert len(asked) == 2, "each batch tries once"
 
 
-def test_the_settings_are_read_once_a_minute() -> None:
-    w = world()
+def test_the_settings_are_read_once_a_minute(w: World) -> None:
     made = scheduler(w)
     reads = []
     for n, seconds in enumerate((0, 50, 5, 6)):

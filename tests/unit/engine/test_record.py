@@ -64,8 +64,7 @@ A_MINUTE = {"maximumEventAgeInSeconds": Decimal(60)}
 # -- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_each_outcome_has_its_record_and_final_failures_a_dead_letter() -> None:
-    w = world()
+def test_each_outcome_has_its_record_and_final_failures_a_dead_letter(w: World) -> None:
     last = attempt(w, "last", FAILED, retryPolicy={"maximumRetryAttempts": Decimal(0)})
     attempts = [attempt(w, "done", Done({"n": 1})), attempt(w, "again", FAILED), attempt(w, "permanent", PERMANENT)]
     results = recorder(w).record([*attempts, last])
@@ -91,8 +90,7 @@ def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: in
     assert w.row("t")["taskDateTime"] == bucket
 
 
-def test_the_row_has_the_instant_of_the_next_attempt() -> None:
-    w = world()
+def test_the_row_has_the_instant_of_the_next_attempt(w: World) -> None:
     outcomes = {"retry": FAILED, "limited": Deferred(90.25), "turn": Rescheduled(20.0)}
     results = recorder(w).record([attempt(w, name, outcome) for name, outcome in outcomes.items()])
     assert list(results) == [RecordResult.RETRIED, RecordResult.RELEASED, RecordResult.RESCHEDULED]
@@ -104,8 +102,7 @@ def test_the_row_has_the_instant_of_the_next_attempt() -> None:
     assert {row["taskDateTime"] for row in rows.values()} == {"2026-12-31#12:01"}
 
 
-def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter() -> None:
-    w = world()
+def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w: World) -> None:
     often = attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000))
     long = attempt(w, "long", Rescheduled(1.0), retryPolicy=A_MINUTE, firstStartedAt="2026-12-31T11:59:00Z")
     assert list(recorder(w).record([often, long])) == [RecordResult.FAILED] * 2
@@ -115,9 +112,8 @@ def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter()
 
 
 @pytest.mark.parametrize(("closed", "bucket"), [(None, "2026-12-31#12:01#3"), (5, "2026-12-31#12:06#3")])
-def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(closed: int | None, bucket: str) -> None:
+def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(w: World, closed: int | None, bucket: str) -> None:
     """After a change of the shard count, a pass sees no watermark of the shard to which a row goes (7)."""
-    w = world()
     if closed is not None:
         there = {"shard": 3, "checkpoint_at": NOON, "polled_through": 0, "checkpoint": 0, "drained_through": 0}
         w.rigged.put({"taskId": cursor_id(3), **Cursor(closed_through=NOON_MINUTE + closed, **there).to_row()})
@@ -125,8 +121,7 @@ def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(closed: int
     assert w.row("task-1")["taskDateTime"] == bucket
 
 
-def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
-    w = world()
+def test_the_age_of_a_task_counts_from_the_first_start_of_its_run(w: World) -> None:
     old = {"attempts": [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]}
     rows = {"young": {}, "old": old, "another run": {**old, "run": Decimal(2)}}
     results = recorder(w).record([attempt(w, name, FAILED, retryPolicy=A_MINUTE, **row) for name, row in rows.items()])
@@ -136,9 +131,8 @@ def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
 # -- dead letters ----------------------------------------------------------------------------------------------------
 
 
-def test_the_dead_letter_goes_before_the_record() -> None:
+def test_the_dead_letter_goes_before_the_record(w: World) -> None:
     """So that no failure is lost; the letter may go twice."""
-    w = world()
     met: list[object] = []
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.outcome("t"))))
     recorder(w).record([attempt(w, "t", PERMANENT)])
@@ -149,8 +143,7 @@ def test_the_dead_letter_goes_before_the_record() -> None:
     assert (letter.row["taskId"], letter.row["status"]) == ("t", "running")
 
 
-def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_are_recorded() -> None:
-    w = world()
+def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_are_recorded(w: World) -> None:
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "unheard")
     attempts = [attempt(w, "heard", PERMANENT), attempt(w, "unheard", PERMANENT), attempt(w, "done", Done())]
     assert list(recorder(w).record(attempts)) == [RecordResult.FAILED, RecordResult.DEFERRED, RecordResult.COMPLETED]
@@ -180,9 +173,8 @@ OUTCOMES = [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (P
 
 @pytest.mark.parametrize("outcome", [outcome for outcome, _ in OUTCOMES])
 @pytest.mark.parametrize("how", ["deleted", "replaced", "ended by hand", "reclaimed"])
-def test_rule_12_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | Error) -> None:
+def test_rule_12_a_task_that_is_no_longer_ours_is_left_alone(w: World, how: str, outcome: Done | Error) -> None:
     """On condition of the status alone, a zombie would end a task that another process is working on."""
-    w = world()
     ended = attempt(w, "t", outcome)
     match how:
         case "deleted":
@@ -204,9 +196,8 @@ def test_rule_12_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: 
 @pytest.mark.parametrize(("outcome", "result"), OUTCOMES)
 @pytest.mark.parametrize("has_run", [True, False])  # a row from hand need not say which run it is
 def test_a_record_without_an_answer_counts_if_it_is_found_done(
-    outcome: Done | Error, result: RecordResult, has_run: bool
+    w: World, outcome: Done | Error, result: RecordResult, has_run: bool
 ) -> None:
-    w = world()
     ended = attempt(w, "t", outcome)
     if not has_run:
         del w.rigged._items["t"]["run"]
@@ -218,8 +209,7 @@ def test_a_record_without_an_answer_counts_if_it_is_found_done(
     assert list(recorder(w).record([ended])) == [result]
 
 
-def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_more_if_it_got_none() -> None:
-    w = world()
+def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_more_if_it_got_none(w: World) -> None:
     attempts = [attempt(w, f"t{n}", Done()) for n in range(5)]
     once = Once(lambda change: change.task_id == "t4")
     w.rigged.throttled = lambda change: change.task_id == "t1" or once(change)
@@ -232,8 +222,7 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_
     assert once.done
 
 
-def test_the_failure_of_a_row_that_is_not_executed_is_recorded_on_the_same_conditions() -> None:
-    w = world()
+def test_the_failure_of_a_row_that_is_not_executed_is_recorded_on_the_same_conditions(w: World) -> None:
     row = attempt(w, "t", Done()).row
     w.rigged.throttled = is_record
     assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.UNRECORDED
@@ -269,9 +258,8 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
      (PERMANENT, RecordResult.FAILED, 130, True), (PERMANENT, RecordResult.FAILED, 30, False)],
 )  # fmt: skip
 def test_what_is_too_large_is_recorded_without_its_bulk(
-    outcome: Done | Error, result: RecordResult, spare: int, kept: bool, bulk: str
+    w: World, outcome: Done | Error, result: RecordResult, spare: int, kept: bool, bulk: str
 ) -> None:
-    w = world()
     assert list(recorder(w).record([full(w, outcome, spare, bulk=bulk)])) == [result]
     row = w.row("t")
     assert (bulk in row) is kept
@@ -366,9 +354,8 @@ def polls(w: World, task_id: str, *answers: BaseException | str) -> list[tuple[i
     return calls
 
 
-def test_a_job_is_polled_until_it_is_done() -> None:
+def test_a_job_is_polled_until_it_is_done(w: World) -> None:
     """A further turn is late only by what it begins after the tick of its wait."""
-    w = world()
     calls = polls(w, "job", Reschedule(after=20), Reschedule(after=200), "done")
     w.insert("job")
     reports = [passed(w.next_tick()) for _ in range(6)]
@@ -385,8 +372,7 @@ def test_a_job_is_polled_until_it_is_done() -> None:
     assert w.dead_letters.letters == []
 
 
-def test_each_turn_has_all_the_attempts_of_the_policy() -> None:
-    w = world()
+def test_each_turn_has_all_the_attempts_of_the_policy(w: World) -> None:
     again, fails = Reschedule(after=1), ValueError("no connection")
     calls = polls(w, "job", fails, again, fails, fails, "unreachable")
     w.insert("job", retryPolicy={"maximumRetryAttempts": 1})

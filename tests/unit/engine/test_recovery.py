@@ -116,8 +116,7 @@ def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatc
     assert [order.task_ids for order in recoveries(w)] == [("a-slow",)]
 
 
-def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on() -> None:
-    w = world()
+def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on(w: World) -> None:
     number = MAX_TOGETHER * MAX_RECOVERIES + 30
     crashed(w, *ids(number))
     w.next_tick()
@@ -126,8 +125,7 @@ def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on(
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(number)]
 
 
-def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time() -> None:
-    w = world()
+def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time(w: World) -> None:
     crashed(w, *ids(4, "s"))
     w.insert(*ids(30), at=bucket_at(1))
     refuse_recoveries(w)
@@ -155,8 +153,7 @@ def test_what_reclaims_and_runs_out_of_time_continues_at_once(can_be_started: bo
 # -- a recovery ------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt() -> None:
-    w = world()
+def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt(w: World) -> None:
     tasks = ["killer", *ids(5)]
     crashed(w, *tasks, retryPolicy={"maximumRetryAttempts": Decimal(2)})
     w.first_pass()

@@ -86,8 +86,7 @@ def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("malformed", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
-def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> None:
-    w = world()
+def test_a_malformed_schedule_is_marked_failed(w: World, malformed: dict[str, Any]) -> None:
     put(w)
     put(w, "other")
     w.store.write(ConditionalUpdate(task_id="s", set=malformed))
@@ -99,9 +98,8 @@ def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> Non
     assert w.ran == ["other#1#2026-12-31T12:01:00Z"]
 
 
-def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> None:
+def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed(w: World) -> None:
     """It is claimed, and can't be understood: until it has ended as failed it holds its bucket."""
-    w = world()
     w.insert("t", scheduleId="t", payload="no map")
     w.rigged.hidden = lambda entry: entry.task_id == "t"
     w.ticks(5)
@@ -127,10 +125,9 @@ def die_holding_an_occurrence(w: World, tick: int) -> None:
     assert (made.verdict, len(made.claimed)) == (Contended(), 1)
 
 
-def test_no_poll_is_final_before_a_dead_tick_can_have_written_into_its_bucket_and_the_index_shows_it() -> None:
+def test_no_poll_is_final_before_a_dead_tick_can_have_written_into_its_bucket_and_the_index_shows_it(w: World) -> None:
     """The occurrence is written long after its bucket was closed; then the process dies, and the index shows the
     occurrence late."""
-    w = world()
     until = w.clock() + timedelta(minutes=5)
     dead = replace(w.cursor(), open_until=until)
     assert Window(dead, w.rules, closed_at=w.clock()).final_from == until + w.rules.index_settled_after

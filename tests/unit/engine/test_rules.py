@@ -68,9 +68,8 @@ def reclaims(w: World, task_id: str, attempt: int, *, lease_seconds: float) -> N
 # -- 1: close first --------------------------------------------------------------------------------------------------
 
 
-def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_before_it_polls() -> None:
+def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_before_it_polls(w: World) -> None:
     """Were the watermark written at the end, or the lease by itself, a poll would begin before buckets are closed."""
-    w = world()
     met: list[tuple[int, bool]] = []
     w.rigged.before_poll = lambda bucket: met.append((w.cursor().closed_through, w.cursor().lease is not None))
     w.next_tick()
@@ -81,9 +80,8 @@ def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_b
     assert first.set["lease"] is not None
 
 
-def test_rule_01_c_never_goes_back() -> None:
+def test_rule_01_c_never_goes_back(w: World) -> None:
     """Were it set to the tick instead of the later of the two, an old tick that comes late would open buckets again."""
-    w = world()
     w.ticks(5)
     before = w.cursor()
     w.tick(at=NOON)
@@ -94,9 +92,8 @@ def test_rule_01_c_never_goes_back() -> None:
 # -- 2: poll every minute --------------------------------------------------------------------------------------------
 
 
-def test_rule_02_every_minute_is_polled_when_the_grid_has_become_coarser() -> None:
+def test_rule_02_every_minute_is_polled_when_the_grid_has_become_coarser(w: World) -> None:
     """Were only minutes of the present grid polled, the tasks of 12:07, 12:08 and 12:11 would be orphaned."""
-    w = world()
     for minute in (7, 8, 11):
         w.insert(f"t{minute}", at=bucket_at(minute))
     w.reconfigure(tick_minutes=5)
@@ -147,10 +144,9 @@ def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_pas
 
 
 @pytest.mark.parametrize("outage", [False, True])
-def test_rule_03_a_poll_is_final_only_after_the_index_lag(outage: bool) -> None:
+def test_rule_03_a_poll_is_final_only_after_the_index_lag(w: World, outage: bool) -> None:
     """Were a poll within the index lag final, the watermark would pass the bucket before its entry shows up. After an
     outage the closed watermark jumps over a hundred buckets; wall time counts all the same."""
-    w = world()
     late = bucket_at(50 if outage else 1)
     w.store.create(scheduled_row("late", late))
     w.rigged.hidden = lambda entry: entry.task_id == "late"
@@ -170,11 +166,11 @@ def test_rule_03_a_poll_is_final_only_after_the_index_lag(outage: bool) -> None:
 
 @pytest.mark.parametrize("leased", [True, False], ids=["leased elsewhere", "its claim got no answer"])
 def test_rules_01_and_03_a_row_that_cannot_be_claimed_holds_the_drained_watermark_back_and_not_the_closed_one(
+    w: World,
     leased: bool,
 ) -> None:
     """Did the drained one pass it, no tick would poll its bucket again. Did it hold the closed one back, a newcomer
     would not be moved, and could miss the bucket's last poll."""
-    w = world()
     w.insert("t", at=bucket_at(1))
     if leased:
         w.claim("t", until=NOON + timedelta(minutes=8))
@@ -191,9 +187,8 @@ def test_rules_01_and_03_a_row_that_cannot_be_claimed_holds_the_drained_watermar
 # -- 4: the checkpoint -----------------------------------------------------------------------------------------------
 
 
-def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged() -> None:
+def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged(w: World) -> None:
     """Was it read before, a closing write that takes a minute would make polls final a minute too soon."""
-    w = world()
     w.next_tick(2)
     w.rigged.meanwhile(is_cursor, lambda: w.clock.forward(seconds=55))
     w.next_tick()
@@ -201,9 +196,8 @@ def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged() 
     assert w.cursor().checkpoint_at >= NOON + timedelta(minutes=3, seconds=55)
 
 
-def test_rule_04_the_end_write_sets_a_new_checkpoint_only_once_the_old_one_is_drained() -> None:
+def test_rule_04_the_end_write_sets_a_new_checkpoint_only_once_the_old_one_is_drained(w: World) -> None:
     """Did every tick move the checkpoint, no bucket would ever be old enough for its final poll."""
-    w = world()
     marks = []
     for _ in range(6):
         w.next_tick()
@@ -214,9 +208,8 @@ def test_rule_04_the_end_write_sets_a_new_checkpoint_only_once_the_old_one_is_dr
 # -- 5: placement ----------------------------------------------------------------------------------------------------
 
 
-def test_rule_05_a_newcomer_is_compared_with_c_and_not_with_s() -> None:
+def test_rule_05_a_newcomer_is_compared_with_c_and_not_with_s(w: World) -> None:
     """Compared with the drained watermark, a new task in a closed bucket would stay there, and miss its poll."""
-    w = world()
     w.ticks(2)
     assert w.cursor().drained_through < NOON_MINUTE + 1 <= w.cursor().closed_through
     assert w.put(taskId="late", taskDateTime=str(bucket_at(1)))["taskDateTime"] == str(bucket_at(3))
@@ -265,9 +258,8 @@ def test_rule_05_a_move_is_on_condition_of_the_row_that_was_read(
 # -- 6: running rows move too ----------------------------------------------------------------------------------------
 
 
-def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease() -> None:
+def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease(w: World) -> None:
     """Were only waiting rows moved, a row that a late process claimed there and dropped would never be seen again."""
-    w = world()
     w.until_drained()
     w.store.create(scheduled_row("t", bucket_at(0)))
     image = w.row("t")
@@ -315,9 +307,8 @@ def test_rule_07_a_mover_that_was_frozen_checks_again() -> None:
     assert w.outcome("t") == "completed"
 
 
-def test_rule_07_a_normalised_row_is_checked_too() -> None:
+def test_rule_07_a_normalised_row_is_checked_too(w: World) -> None:
     """Normalising is a move as well: frozen before its write, it puts the row into a bucket that is drained by then."""
-    w = world()
     w.store.put({"taskId": "t"})
     w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.ticks(8))
     w.stream(w.row("t"))
@@ -328,9 +319,8 @@ def test_rule_07_a_normalised_row_is_checked_too() -> None:
 # -- 8: our own rows are no tasks ------------------------------------------------------------------------------------
 
 
-def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() -> None:
+def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone(w: World) -> None:
     """Without one they would pass the stream's filter as unscheduled rows, be normalised, and run."""
-    w = world()
     w.insert("t")
     w.next_tick()
     w.handle({"dynatick": {"reconcile": True}})
@@ -346,9 +336,8 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone() ->
 # -- 10: expired leases ----------------------------------------------------------------------------------------------
 
 
-def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_failed_unexecuted() -> None:
+def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_failed_unexecuted(w: World) -> None:
     """Was the attempt counted at the record, it would kill a process for ever."""
-    w = world()
     w.insert("poison", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(2)})
     w.claim("poison", until=w.clock() + timedelta(seconds=10))
     for attempt in (2, 3):  # each process that claims it dies
@@ -388,9 +377,8 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
 # -- 12: records on the claim's token --------------------------------------------------------------------------------
 
 
-def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task() -> None:
+def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task(w: World) -> None:
     """Only the name is the same: the old one's record must not end the new one."""
-    w = world()
     w.insert("t", payload={"n": Decimal(1)})
     replaced = w.row("t")
 
@@ -439,9 +427,8 @@ def test_rule_13_of_a_wish_and_a_claim_exactly_one_wins(wish: str, status: str |
     assert w.outcome("t") == ("completed" if claim_first else {"cancel": "cancelled"}.get(wish))
 
 
-def test_rule_13_a_redriven_task_runs_again_with_another_key() -> None:
+def test_rule_13_a_redriven_task_runs_again_with_another_key(w: World) -> None:
     """Into a future bucket, or no tick would see it; with run + 1, or the target would take it for done."""
-    w = world()
     w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.actions.behaviour["t"] = fails
     w.next_tick()
@@ -474,9 +461,8 @@ def test_rule_14_every_shard_that_was_ever_used_is_drained() -> None:
     assert set(w.ran) == {"t0", "t1", "t2"}
 
 
-def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares() -> None:
+def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares(w: World) -> None:
     """Did its first tick create it, which is late here, the drained watermark would begin after the task's bucket."""
-    w = world()
     w.reconfigure(shard_count=2)
     assert w.store.get(cursor_id(1)) is None
     w.insert("t", at=bucket_at(2, 1))
@@ -488,10 +474,9 @@ def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares
 # -- 16: the shard lease is for efficiency only ----------------------------------------------------------------------
 
 
-def test_rules_12_and_16_two_processes_on_one_shard_execute_each_task_once_under_a_token_of_its_own() -> None:
+def test_rules_12_and_16_two_processes_on_one_shard_execute_each_task_once_under_a_token_of_its_own(w: World) -> None:
     """Were the shard lease what protects a task, the second would execute what the first has claimed. With one token a
     process, its own late record of an earlier attempt would end a later one."""
-    w = world()
     w.insert(*ids(40))
 
     def another_tick() -> None:

@@ -182,6 +182,11 @@ def idle_world(*, settled: int = 12) -> World:
     return w
 
 
+@pytest.fixture
+def w() -> World:
+    return idle_world()
+
+
 def minute(w: World) -> int:
     return int((w.clock() - NOON).total_seconds() // 60)
 
@@ -234,8 +239,7 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_i
     assert len(of_group) == ticks * (CLOSE_EVERY - 1) / CLOSE_EVERY
 
 
-def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
-    w = idle_world()
+def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained(w: World) -> None:
     w.ticks(5 * CLOSE_EVERY)
     polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
     drained = w.cursor(5).drained_through
@@ -270,8 +274,7 @@ def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_b
     assert w.outcome("t") == "completed"
 
 
-def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first() -> None:
-    w = idle_world()
+def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first(w: World) -> None:
     assert_serves(w, 2)
     done = w.next_tick()
     assert group_report(done).groups[0].busy == [2]
@@ -305,8 +308,7 @@ def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs
     assert w.outcome("t") == "completed"
 
 
-def test_a_shard_of_which_workers_have_a_part_gets_a_pass() -> None:
-    w = idle_world()
+def test_a_shard_of_which_workers_have_a_part_gets_a_pass(w: World) -> None:
     cursor = w.cursor(4)
     bucket, until = Bucket(cursor.closed_through, 4), w.clock() + timedelta(minutes=9)
     order = WorkOrder(bucket=bucket, after=None, through="m", until=until)
@@ -374,8 +376,7 @@ def test_rule_04_a_checkpoint_is_what_was_read_as_closed_and_its_time_is_after_t
     assert (new.closed_through, new.polled_through, new.lease) == (tick, tick, None)
 
 
-def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it() -> None:
-    w = idle_world()
+def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it(w: World) -> None:
     w.reconfigure(shard_count=SHARDS + 2)
     w.rules = replace(w.rules, in_one_thread=True)
     done = w.next_tick()
@@ -418,8 +419,7 @@ def test_the_next_tick_serves_the_shards_of_an_invocation_that_dies_half_way(at:
     assert_serves(w, 1, "later")
 
 
-def test_what_is_wrong_with_one_shard_holds_up_no_other() -> None:
-    w = idle_world()
+def test_what_is_wrong_with_one_shard_holds_up_no_other(w: World) -> None:
     insert_for_next_tick(w, 5)
     w.rigged.before_poll = lambda bucket: raises_for(2)(bucket.shard)
     group = group_report(w.next_tick())
@@ -432,8 +432,7 @@ def test_what_is_wrong_with_one_shard_holds_up_no_other() -> None:
     assert w.cursor(2).served_through >= before.served_through
 
 
-def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick() -> None:
-    w = idle_world()
+def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick(w: World) -> None:
     w.rigged.unanswered = lambda change: change.task_id == cursor_id(3)
     faults = [group_report(w.next_tick()).fault for _ in range(CLOSE_EVERY)]
     assert [str(fault) for fault in faults if fault] == [
@@ -463,9 +462,8 @@ def idle_ticks(w: World, shard: int) -> int:
     return cursor.idle_ticks
 
 
-def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one() -> None:
+def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one(w: World) -> None:
     """An invocation for many shards reads one page of a bucket: whether more is open there, a pass finds out."""
-    w = idle_world()
     query = w.rigged.query_bucket
     w.rigged.query_bucket = lambda bucket, **more: (  # type: ignore[method-assign]
         Page([], "t") if bucket.shard == 2 and more.get("after") is None else query(bucket, **more)
@@ -473,8 +471,7 @@ def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one() -> None:
     assert group_report(w.next_tick()).groups[0].busy == [2]
 
 
-def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick() -> None:
-    w = idle_world()
+def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick(w: World) -> None:
     now = insert_for_next_tick(w, 7)
     w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=30)
     w.clock.to(NOON + timedelta(minutes=now))
@@ -502,8 +499,7 @@ def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> N
 
 
 @pytest.mark.parametrize("served", ["soon", [{"tick": "noon"}, 7], [{"tick": "2026-12-31#12:00", "notIdle": "x"}]])
-def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(served: object) -> None:
-    w = idle_world()
+def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(w: World, served: object) -> None:
     w.rigged.put({"taskId": idle_record_id(0), "served": served, "version": "x"})
     w.ticks(CLOSE_EVERY)
     TaskClient(w.store, clock=w.clock).ticks()

@@ -175,8 +175,7 @@ def test_a_task_that_raises_any_error_fails_with_what_can_be_read_of_it(make: Ca
     assert item_bytes(w.row("t")) - before <= OWN_BYTES
 
 
-def test_the_largest_errors_of_all_attempts_fit_into_a_row() -> None:
-    w = world()
+def test_the_largest_errors_of_all_attempts_fit_into_a_row(w: World) -> None:
     again = {"minBackoffSeconds": 0, "maxBackoffSeconds": 0, "maximumRetryAttempts": 30}
     w.insert("t", retryPolicy=again)
     before = item_bytes(w.row("t"))
@@ -225,8 +224,7 @@ def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), RetryableError("not yet"), PermanentError("never")])
-def test_the_row_keeps_the_latest(error: Exception) -> None:
-    w = world()
+def test_the_row_keeps_the_latest(w: World, error: Exception) -> None:
     w.insert("t", **AGAIN)
     w.actions.behaviour["t"] = lambda task, context: deep(context.attempt, error)
     w.ticks(4)

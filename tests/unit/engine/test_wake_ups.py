@@ -136,6 +136,11 @@ def world(**settings: object) -> Second:
     return made
 
 
+@pytest.fixture
+def w() -> Second:
+    return world()
+
+
 def with_planned(*seconds: float, **more: object) -> Second:
     """A world at 12:01 with tasks t0, t1, … due so many seconds after noon, of which the queue has the wake-ups."""
     w = world()
@@ -219,8 +224,7 @@ def test_tasks_close_together_share_a_wake_up_and_what_is_due_on_the_tick_gets_i
     ]  # fmt: skip
 
 
-def test_a_held_shard_is_planned_all_the_same() -> None:
-    w = world()
+def test_a_held_shard_is_planned_all_the_same(w: Second) -> None:
     w.insert_due("a", 150)
     w.clock.to(after_noon(55))
     assert acquire_shard(w.store, 0, bucket_at(0).minute, token="another's", now=w.clock()).cursor is not None
@@ -228,8 +232,7 @@ def test_a_held_shard_is_planned_all_the_same() -> None:
     assert w.sent_for() == [after_noon(150)]
 
 
-def test_planning_that_fails_harms_nothing() -> None:
-    w = world()
+def test_planning_that_fails_harms_nothing(w: Second) -> None:
     w.insert_due("a", 150)
     w.rigged.before_poll = raises_for(bucket_at(3))
     assert passed(w.next_tick()).planning_failed == "cannot read: the table is not there"
@@ -293,8 +296,7 @@ def test_a_task_that_was_changed_after_its_wake_up_was_sent_is_not_woken(change:
     assert w.began == []
 
 
-def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant() -> None:
-    w = world()
+def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant(w: Second) -> None:
     w.insert_due("near", 60 + MAX_EARLY.total_seconds() / 40)
     w.insert_due("far", 60 + 10 + MAX_EARLY.total_seconds())
     w.clock.to(after_noon(60))
@@ -306,8 +308,7 @@ def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant() -> N
     ]
 
 
-def test_a_stale_wake_up_reads_and_writes_nothing() -> None:
-    w = world()
+def test_a_stale_wake_up_reads_and_writes_nothing(w: Second) -> None:
     w.insert_due("t", 150)
     event = wake_up(("t", 150), bucket=3).to_event()
     w.clock.to(after_noon(181) + MAX_LATE)
@@ -393,8 +394,7 @@ def on_time(w: Second) -> list[int]:
     return [order.tick - bucket_at(0).minute for order in orders if isinstance(order, TickOnTime)]
 
 
-def test_each_further_run_of_a_schedule_begins_on_time() -> None:
-    w = world()
+def test_each_further_run_of_a_schedule_begins_on_time(w: Second) -> None:
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.put(taskId="t", scheduleExpression="rate(2 minutes)", startDate="2026-12-31T12:03:00Z")
     sent = []
@@ -406,9 +406,9 @@ def test_each_further_run_of_a_schedule_begins_on_time() -> None:
 
 
 def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_the_next(
+    w: Second,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    w = world()
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.ticks(2)
     begun, had_begun = threading.Event(), list[bool]()
@@ -418,8 +418,7 @@ def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_t
     assert had_begun == [True]
 
 
-def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass() -> None:
-    w = world()
+def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass(w: Second) -> None:
     order = TickOnTime(tick=bucket_at(3).minute, shard=0)
     w.message(json.dumps(order.to_event()))
     assert w.sent_for() == [after_noon(180)]
@@ -513,8 +512,7 @@ def test_while_paused_nothing_is_woken_and_the_tick_after_it_runs_what_was_due()
 # -- by the scheduler ------------------------------------------------------------------------------------------------
 
 
-def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler() -> None:
-    w = world()
+def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler(w: Second) -> None:
     for task_id, seconds in (("soon", 90), ("later", 600)):
         w.insert_due(task_id, seconds)
         w.inserted(task_id)
@@ -522,8 +520,7 @@ def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler() -> None:
 
 
 @pytest.mark.parametrize("row", [{}, {"dueAt": "2021-12-31T03:00:00Z"}])
-def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(row: Row) -> None:
-    w = world()
+def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(w: Second, row: Row) -> None:
     w.rigged.put({"taskId": "t", **row})
     w.inserted("t")
     ((event, at),) = w.queue.take()
@@ -543,8 +540,7 @@ RETIMED: Mapping[str, Callable[[TaskClient, RiggedStore], object]] = {
 
 
 @pytest.mark.parametrize("how", RETIMED)
-def test_another_time_is_woken_by_the_scheduler(how: str) -> None:
-    w = world()
+def test_another_time_is_woken_by_the_scheduler(w: Second, how: str) -> None:
     w.insert_due("t", 600)
     old = w.row("t")
     RETIMED[how](TaskClient(w.store, clock=w.clock), w.rigged)
@@ -552,9 +548,8 @@ def test_another_time_is_woken_by_the_scheduler(how: str) -> None:
     assert w.sent_for() == [parse_instant(w.row("t")["dueAt"], "dueAt")]
 
 
-def test_no_wake_up_makes_another_for_ever() -> None:
+def test_no_wake_up_makes_another_for_ever(w: Second) -> None:
     """The stream shows each retry, move and normalised row; it may show a batch again for an hour."""
-    w = world()
     waiting = scheduled_row("t", bucket_at(1), dueAt="2026-12-31T12:00:45Z")
     running = {**waiting, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": 1}
     retried = {**waiting, "attempt": 1, "nextAttemptAt": "2026-12-31T12:00:50Z"}
@@ -570,8 +565,7 @@ def test_no_wake_up_makes_another_for_ever() -> None:
     assert w.queue.take() == []
 
 
-def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
-    w = world()
+def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet(w: Second) -> None:
     for n in range(4):
         w.insert_due(f"t{n}", 90 + 2 * n)
     w.rigged.put({"taskId": "bad", "dueAt": "2026-12-31T12:00:45Z"})

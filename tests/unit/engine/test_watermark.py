@@ -291,9 +291,8 @@ def ticks(w: World, number: int) -> None:
             continue
 
 
-def test_an_attempt_that_was_not_recorded_holds_the_watermark() -> None:
+def test_an_attempt_that_was_not_recorded_holds_the_watermark(w: World) -> None:
     """Time is up, and no other poll of this pass meets its row: only the attempt itself can hold its bucket."""
-    w = world()
     w.insert("t", at=bucket_at(1))
     w.rigged.hidden = lambda entry: minute_of(w.clock()) < NOON_MINUTE + 6  # so that the first poll is final
     w.ticks(5)
@@ -306,8 +305,7 @@ def test_an_attempt_that_was_not_recorded_holds_the_watermark() -> None:
     assert w.outcome("t") == "completed"
 
 
-def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark() -> None:
-    w = world()
+def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark(w: World) -> None:
     w.insert("t", at=bucket_at(1))
     w.rigged.throttled, w.rigged.before_read = lambda change: change.task_id == "t", raises_for("t")
     ticks(w, 12)
@@ -316,9 +314,8 @@ def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark() -> None:
     assert w.outcome("t") == "completed"
 
 
-def test_the_time_of_a_poll_is_read_before_its_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_of_a_poll_is_read_before_its_query(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row that comes in during the query may be missing in its answer."""
-    w = world()
     asked, began = dict[int, datetime](), dict[int, datetime]()
     begin = Window.begin_poll
 
@@ -343,9 +340,8 @@ def window_of(w: World, **changes: Any) -> Window:
     return Window(taken, w.rules, closed_at=w.clock())
 
 
-def test_when_another_tick_has_closed_more_the_checkpoint_is_measured_anew() -> None:
+def test_when_another_tick_has_closed_more_the_checkpoint_is_measured_anew(w: World) -> None:
     """Buckets that it closed were open until then: a poll that is measured from before would not be final."""
-    w = world()
     w.clock.forward(minutes=1)
     window = window_of(w)
     shard = ShardLease(w.store, w.clock, window, "mine")
@@ -357,9 +353,8 @@ def test_when_another_tick_has_closed_more_the_checkpoint_is_measured_anew() -> 
     assert window.closed_at >= closed
 
 
-def test_occurrences_of_a_pass_raise_the_checkpoint_and_keep_the_shard_open_while_they_are_written() -> None:
+def test_occurrences_of_a_pass_raise_the_checkpoint_and_keep_the_shard_open_while_they_are_written(w: World) -> None:
     """It writes them into closed buckets: only later polls can be final for those."""
-    w = world()
     w.clock.forward(minutes=1)
     window, until = window_of(w), NOON + timedelta(minutes=5)
     written = w.clock() + timedelta(seconds=30)
@@ -373,9 +368,8 @@ def test_occurrences_of_a_pass_raise_the_checkpoint_and_keep_the_shard_open_whil
 
 
 @pytest.mark.parametrize("minutes", [5, 20])
-def test_open_until_is_never_earlier_than_another_pass_has_set_it(minutes: int) -> None:
+def test_open_until_is_never_earlier_than_another_pass_has_set_it(w: World, minutes: int) -> None:
     """That one may have been killed: what it wrote may still have to show up in the index."""
-    w = world()
     until, others = NOON + timedelta(minutes=minutes), NOON + timedelta(minutes=10)
     shard = ShardLease(w.store, w.clock, window_of(w, open_until=others), "mine")
     assert shard.keep_open(until)
@@ -384,17 +378,15 @@ def test_open_until_is_never_earlier_than_another_pass_has_set_it(minutes: int) 
     assert w.cursor().open_until == others
 
 
-def test_a_schedule_that_is_due_at_every_tick_does_not_keep_the_watermark_from_advancing() -> None:
+def test_a_schedule_that_is_due_at_every_tick_does_not_keep_the_watermark_from_advancing(w: World) -> None:
     """Its occurrences lie after the buckets that are waiting for their final poll."""
-    w = world()
     w.put(taskId="s", scheduleExpression="rate(1 minute)")
     w.ticks(8)
     assert len(w.actions.ran) == 8
     assert w.cursor().drained_through >= bucket_at(1).minute
 
 
-def test_occurrences_that_another_process_runs_hold_the_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world()
+def test_occurrences_that_another_process_runs_hold_the_watermark(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     w.put(taskId="s", scheduleExpression="rate(1 minute)")
     minute = Bucket.parse(w.row("s")["taskDateTime"]).minute
 

@@ -85,6 +85,11 @@ def world_with(number: int = 500, **more: object) -> WorldWithWorkers:
     return made
 
 
+@pytest.fixture
+def w(quick: None) -> WorldWithWorkers:
+    return world_with()
+
+
 def an_order(after: str | None = None, through: str = "t9", *, minutes: float = 5) -> WorkOrder:
     """For the tasks behind ``after``, until so many minutes after noon."""
     return WorkOrder(bucket=bucket_at(1), after=after, through=through, until=NOON + timedelta(minutes=minutes))
@@ -96,8 +101,7 @@ def hand_to(w: WorldWithWorkers, *orders: WorkOrder) -> None:
     assert save(w.store, before, replace(before, handed_out=orders)) is not None
 
 
-def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers() -> None:
-    w = world_with()
+def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers(w: WorldWithWorkers) -> None:
     report = passed(w.next_tick())
     assert len(w.workers) == report.workers == 3
     assert sum(worked.completed for worked in w.worked) == report.handed_to_workers > 200
@@ -120,9 +124,8 @@ def test_a_pass_runs_everything_itself_if(number: int, max_workers: int) -> None
 
 
 @pytest.mark.parametrize("can_be_started", [True, False])
-def test_what_a_worker_leaves_undone_the_pass_runs(can_be_started: bool) -> None:
+def test_what_a_worker_leaves_undone_the_pass_runs(w: WorldWithWorkers, can_be_started: bool) -> None:
     """When the order of one that never ran is over; at once, if the worker could not be started."""
-    w = world_with()
 
     def starts(number: int) -> bool:
         if not can_be_started:
@@ -164,8 +167,7 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w.until_drained()
 
 
-def test_ranges_of_earlier_ticks_count_against_max_workers() -> None:
-    w = world_with()
+def test_ranges_of_earlier_ticks_count_against_max_workers(w: WorldWithWorkers) -> None:
     hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1 + 2 / 60), bucket=bucket_at(0)) for n in range(2)))
     w.first_pass()
     w.run_started()
