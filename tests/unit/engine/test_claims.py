@@ -38,6 +38,8 @@ RUNNING = scheduled_row(
 )
 
 
+MINE, THERE = {**RUNNING, "lease": "mine"}, {"taskDateTime": str(ELSEWHERE)}
+
 JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("there is none", None, Ineligible()),
     ("it waits here", scheduled_row("t", HERE), None),
@@ -59,6 +61,8 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Contended(stuck=True)),
     ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Ineligible()),
     ("it ended, with our token", {**RUNNING, "lease": "mine", "status": "failed", "outcome": "failed"}, Ineligible()),
+    ("it runs with our token: only the answer was lost", MINE, Claimed(Task.from_row(MINE), MINE)),
+    ("it was moved since", {**MINE, **THERE}, Claimed(Task.from_row({**MINE, **THERE}), {**MINE, **THERE})),
     ("its status is from hand", {**scheduled_row("t", HERE), "status": "completed"}, None),
     ("its status is garbage", {**scheduled_row("t", HERE), "status": ["x"]}, None),
 ]  # fmt: skip
@@ -68,13 +72,6 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
     found = judge(row, HERE, token="mine", now=NOW)
     assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
-
-
-@pytest.mark.parametrize("bucket", [HERE, ELSEWHERE])
-def test_a_claim_on_ones_own_token_is_won_after_all(bucket: Bucket) -> None:
-    """Only the answer was lost; and the row may have been moved since."""
-    row = {**RUNNING, "lease": "mine", "taskDateTime": str(bucket)}
-    assert judge(row, HERE, token="mine", now=NOW) == Claimed(Task.from_row(row), row)
 
 
 @pytest.mark.parametrize(
