@@ -57,16 +57,20 @@ def test_an_order_is_over_before_its_pass_stops_claiming() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "rate", "workers", "longest", "sizes"),
+    ("number", "rate", "workers", "longest", "sizes", "through"),
     [
-        (800, 80, 8, MAX_WORK, []),  # what a process can run soon it keeps
-        (20_000, 400, 8, MAX_WORK, [2225] * 7 + [20_000 - 8 * 2225]),  # every process gets the same
-        (20_000, 10, 8, 20 * SECOND, [200] * 8),  # a range is no longer than its worker has time for
-        (1000, 90, 100, MAX_WORK, [200] * 4),  # and is worth the start of a process
+        (800, 80, 8, MAX_WORK, [], None),  # what a process can run soon it keeps
+        (20_000, 400, 8, MAX_WORK, [2225] * 7 + [20_000 - 8 * 2225], "t019999"),  # every process gets the same
+        (20_000, 10, 8, 20 * SECOND, [200] * 8, "t001799"),  # a range is no longer than its worker has time for
+        (1000, 90, 100, MAX_WORK, [200] * 4, "t000999"),  # and is worth the start of a process
     ],
 )
-def test_how_a_bucket_is_divided(number: int, rate: float, workers: int, longest: timedelta, sizes: list[int]) -> None:
-    assert [part.tasks for part in divide(outline(number), rate=rate, workers=workers, longest=longest)] == sizes
+def test_how_a_bucket_is_divided(
+    number: int, rate: float, workers: int, longest: timedelta, sizes: list[int], through: str | None
+) -> None:
+    parts = divide(outline(number), rate=rate, workers=workers, longest=longest)
+    assert [part.tasks for part in parts] == sizes
+    assert not parts or (parts[0].after, parts[-1].through) == (f"t{sizes[0] - 1:06d}", through)
 
 
 @given(

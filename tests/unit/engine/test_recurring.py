@@ -98,6 +98,15 @@ def test_a_malformed_schedule_is_marked_failed(w: World, malformed: dict[str, An
     assert w.ran == ["other#1#2026-12-31T12:01:00Z"]
 
 
+def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
+    w = with_a_schedule()
+    w.insert(FIRST, at=bucket_at(60))
+    w.next_tick()
+    assert (w.ran, w.row(FIRST)["status"]) == ([], "scheduled")
+    assert [entry["reason"] for entry in w.row("s")["missed"]] == ["id-taken"]  # type: ignore[attr-defined]
+    assert "awaited" not in w.row("s")
+
+
 def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed(w: World) -> None:
     """It is claimed, and can't be understood: until it has ended as failed it holds its bucket."""
     w.insert("t", scheduleId="t", payload="no map")

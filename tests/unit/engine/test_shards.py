@@ -483,6 +483,12 @@ def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick(w: World) -> Non
     assert w.outcome("t") == "completed"
 
 
+def test_while_paused_no_shard_is_polled(w: World) -> None:
+    TaskClient(w.store, clock=w.clock).pause(reason="test")
+    done = w.handle(order_at(minute(w)))
+    assert (done.paused, done.paused_tick, w.rigged.polls) == (True, NOON_MINUTE + minute(w), [])
+
+
 # -- what operators read ---------------------------------------------------------------------------------------------
 
 
