@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
@@ -50,6 +51,10 @@ def is_record(change: ConditionalUpdate) -> bool:
     return not is_own_row(change.task_id) and change.set.get("status") in ("completed", "failed", "scheduled")
 
 
+def is_retry(change: ConditionalUpdate) -> bool:
+    return is_record(change) and change.set["status"] == "scheduled"
+
+
 def is_move(change: ConditionalUpdate) -> bool:
     return "movedTo" in change.set
 
@@ -57,26 +62,43 @@ def is_move(change: ConditionalUpdate) -> bool:
 # -- stores ----------------------------------------------------------------------------------------------------------
 
 
+class Dies(BaseException):
+    """The end of a process, which no handler of errors catches."""
+
+
 class RiggedStore(MemoryStore):
     """A table in memory whose calls are noted and can be made to go wrong.
 
-    ``before_write`` is called with each change before it is carried out (to put something between); ``answers`` may
-    answer in the table's place: a Result with ``applied`` says whether the change takes effect all the same.
-    ``batch_fails`` says which batches raise, and ``before_poll`` and ``before_read`` may raise. ``hidden``: entries
-    that the index does not show yet.
+    ``before_write`` is called with each change before it is carried out (to put something between). ``throttled``
+    changes are not carried out; ``unanswered`` ones are, and get no answer. ``batch_fails`` says which batches raise;
+    ``before_poll``, ``before_read`` and ``before_scan`` may raise. ``hidden``: entries that the index doesn't show.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.polls: list[Bucket] = []
+        self.forget()
+        self.clear_faults()
+
+    def forget(self) -> None:
+        """Begins the notes anew."""
+        self.pages: list[tuple[Bucket, str | None]] = []  # (bucket, after)
         self.reads: list[str] = []
+        self.scans: list[tuple[int, int, str | None]] = []  # (segment, segments, after)
         self.writes: list[ConditionalUpdate] = []
-        self.before_write: Callable[[ConditionalUpdate], None] | None = None
+
+    @property
+    def polls(self) -> list[Bucket]:
+        return [bucket for bucket, _ in self.pages]
+
+    def clear_faults(self) -> None:
+        """From now on everything works."""
+        self.before_write: Callable[[ConditionalUpdate], object] | None = None
         self.throttled: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.batch_fails: Callable[[Sequence[ConditionalUpdate]], object] = lambda changes: False
         self.before_poll: Callable[[Bucket], None] | None = None
         self.before_read: Callable[[str], None] | None = None
+        self.before_scan: Callable[[int, str | None], object] = lambda segment, after: None
         self.hidden: Callable[[Entry], bool] = lambda entry: False
 
     def get(self, task_id: str) -> Row | None:
@@ -100,11 +122,25 @@ class RiggedStore(MemoryStore):
         return super().write_many(changes)
 
     def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
-        self.polls.append(bucket)
+        self.pages.append((bucket, options.get("after")))
         if self.before_poll is not None:
             self.before_poll(bucket)
         page = super().query_bucket(bucket, **options)
         return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
+
+    def scan(self, *, segment: int = 0, segments: int = 1, after: str | None = None, **options: Any) -> ScanPage:
+        self.scans.append((segment, segments, after))
+        self.before_scan(segment, after)
+        return super().scan(segment=segment, segments=segments, after=after, **options)
+
+    def die(self) -> NoReturn:
+        """Ends the process: nothing that it still does has an effect."""
+
+        def dies(*_: object) -> NoReturn:
+            raise Dies
+
+        self.before_scan = self.before_read = self.before_write = dies
+        raise Dies
 
     def peek(self, task_id: str) -> Row | None:
         """The row, without a note of the call."""
@@ -113,12 +149,8 @@ class RiggedStore(MemoryStore):
     def meanwhile(self, when: Callable[[ConditionalUpdate], bool], does: Callable[[], object]) -> Once:
         """Something happens just before the first write of a kind."""
         first = Once(when)
-        self.before_write = lambda change: first(change) and does() and None
+        self.before_write = lambda change: first(change) and does()
         return first
-
-    def forget(self) -> None:
-        """Begins the notes anew."""
-        self.polls, self.reads, self.writes = [], [], []
 
 
 class Once:
@@ -150,6 +182,20 @@ class World(InProcess):
     def rigged(self) -> RiggedStore:
         assert isinstance(self.store, RiggedStore)
         return self.store
+
+    @property
+    def ran(self) -> list[str]:
+        """The ids of the tasks that were executed, in that order."""
+        return [task_id for task_id, _, _ in self.actions.ran]
+
+    def assert_each_ran_once(self, *task_ids: str) -> None:
+        """And nothing else; at its first attempt."""
+        assert Counter(self.actions.ran) == {(task_id, 1, 1): 1 for task_id in task_ids}
+        assert {self.outcome(task_id) for task_id in task_ids} == {"completed"}
+
+    def behave(self, does: Callable[[Task, ActionContext], object], *task_ids: str) -> None:
+        """What the action does with these tasks."""
+        self.actions.behaviour |= dict.fromkeys(task_ids, does)
 
     def cursor(self, shard: int = 0) -> Cursor:
         row = MemoryStore.get(self.store, cursor_id(shard))
@@ -189,6 +235,15 @@ class World(InProcess):
             if self.cursor().drained_through >= now:
                 return
         raise AssertionError(f"after {minutes} ticks {self.cursor()} has not passed {Bucket(now)}")
+
+    def assert_a_retry_goes_to_an_open_bucket(self, task_id: str, run: Callable[[], object]) -> None:
+        """What runs the task holds no cursor: a tick closes the bucket of its retry just before the write."""
+        self.life = timedelta(minutes=14)
+        self.behave(fails, task_id)
+        first = self.rigged.meanwhile(is_retry, lambda: self.first_pass(7))
+        run()
+        assert first.done
+        assert str(self.row(task_id)["taskDateTime"]) > str(bucket_at(7))
 
     def open_rows(self) -> dict[str, Row]:
         page = ScanPage((), "")

@@ -1,4 +1,4 @@
-"""Claiming in batches, and telling apart what could not be claimed."""
+"""Claiming in batches, and telling apart what could not be claimed (protocol 9, 10)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,17 @@ from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
 HERE, ELSEWHERE = bucket_at(0), bucket_at(5)
+
+
 NOW = NOON + timedelta(seconds=10)
+
+
 RUNNING = scheduled_row(
     "t", HERE, status="running", lease="another's", leaseUntil="2026-12-31T12:02:00Z", attempt=Decimal(1)
 )
+
+
+MINE, THERE = {**RUNNING, "lease": "mine"}, {"taskDateTime": str(ELSEWHERE)}
 
 JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("there is none", None, Ineligible()),
@@ -54,6 +61,8 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Contended(stuck=True)),
     ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Ineligible()),
     ("it ended, with our token", {**RUNNING, "lease": "mine", "status": "failed", "outcome": "failed"}, Ineligible()),
+    ("it runs with our token: only the answer was lost", MINE, Claimed(Task.from_row(MINE), MINE)),
+    ("it was moved since", {**MINE, **THERE}, Claimed(Task.from_row({**MINE, **THERE}), {**MINE, **THERE})),
     ("its status is from hand", {**scheduled_row("t", HERE), "status": "completed"}, None),
     ("its status is garbage", {**scheduled_row("t", HERE), "status": ["x"]}, None),
 ]  # fmt: skip
@@ -63,13 +72,6 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
     found = judge(row, HERE, token="mine", now=NOW)
     assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
-
-
-@pytest.mark.parametrize("bucket", [HERE, ELSEWHERE])
-def test_a_claim_on_ones_own_token_is_won_after_all(bucket: Bucket) -> None:
-    """Only the answer was lost; and the row may have been moved since."""
-    row = {**RUNNING, "lease": "mine", "taskDateTime": str(bucket)}
-    assert judge(row, HERE, token="mine", now=NOW) == Claimed(Task.from_row(row), row)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +86,6 @@ def test_when_a_lease_is_over(until: object, over: bool) -> None:
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
-def world_with(*task_ids: str) -> World:
-    """Tasks wait in a bucket that is due."""
-    w = world()
-    for task_id in task_ids:
-        w.rigged.put(scheduled_row(task_id, HERE))
-    return w
-
-
 def claimer(w: World, prefix: str = "mine") -> Claimer:
     tokens = iter(range(10_000))
     return Claimer(w.store, w.placer(), w.clock, lambda: f"{prefix}/{next(tokens)}")
@@ -101,12 +95,18 @@ def claim(w: World, *task_ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
     return claimer(w).claim([(bucket, task_id) for task_id in task_ids], lease_until=w.clock() + timedelta(minutes=2))
 
 
+def claim_rows(w: World, *rows: Row) -> list[str]:
+    """The kinds of the verdicts on rows that lie in a bucket that is due."""
+    for row in rows:
+        w.rigged.put(row)
+    return kinds(claim(w, *(str(row["taskId"]) for row in rows)))
+
+
 def kinds(verdicts: Sequence[Verdict]) -> list[str]:
     return [type(verdict).__name__ for verdict in verdicts]
 
 
-def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
-    w = world()
+def test_a_batch_has_one_verdict_an_entry_in_order(w: World) -> None:
     rows: dict[str, Row] = {
         "waits": scheduled_row("waits", HERE),
         "moved": scheduled_row("moved", ELSEWHERE),
@@ -134,64 +134,58 @@ def test_a_batch_has_one_verdict_an_entry_in_order() -> None:
     assert w.row("crashed") == rows["crashed"]
 
 
+RELEASED_ROW = {**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)}
+
+
 @pytest.mark.parametrize("lost", ["claims", "every write"])
-def test_answers_that_are_lost_change_nothing(lost: str) -> None:
-    w = world_with("waits")
-    w.rigged.put({**RUNNING, "taskId": "released", "leaseUntil": RELEASED, "attempt": Decimal(0)})
+def test_answers_that_are_lost_change_nothing(w: World, lost: str) -> None:
     w.rigged.unanswered = is_claim if lost == "claims" else (lambda change: not change.task_id.startswith("_"))
-    verdicts = claim(w, "waits", "released")
-    assert kinds(verdicts) == ["Claimed", "Claimed"]
+    assert claim_rows(w, scheduled_row("waits", HERE), RELEASED_ROW) == ["Claimed", "Claimed"]
     assert [w.row(i)["attempt"] for i in ("waits", "released")] == [1, 1]
 
 
-def test_what_is_throttled_is_tried_once_more_and_then_left() -> None:
-    w = world_with("once", "always")
-    first = Once(lambda change: change.task_id == "once")
-    w.rigged.throttled = lambda change: first(change) or change.task_id == "always"
-    assert kinds(claim(w, "once", "always")) == ["Claimed", "Contended"]
-    assert w.row("always") == scheduled_row("always", HERE)
-
-
-def test_a_row_that_could_not_be_normalised_holds_its_bucket_back() -> None:
-    w = world()
-    w.rigged.put({"taskId": "raw", "taskDateTime": str(HERE)})
-    w.rigged.throttled = lambda change: change.task_id == "raw"
-    assert kinds(claim(w, "raw")) == ["Contended"]
+def test_what_is_throttled_is_tried_once_more_and_then_left(w: World) -> None:
+    first, rows = Once(lambda change: change.task_id == "once"), [scheduled_row(i, HERE) for i in ("once", "always")]
+    w.rigged.throttled = lambda change: first(change) or change.task_id in ("always", "raw")
+    raw = {"taskId": "raw", "taskDateTime": str(HERE)}
+    assert claim_rows(w, *rows, raw) == ["Claimed", "Contended", "Contended"], "the last can't even be normalised"
+    assert w.row("always") == rows[1]
 
 
 def test_a_released_row_that_no_claim_fits_is_left_to_a_recovery() -> None:
     """An outcome that is there, although it says nothing: the row has not ended, and must not be passed."""
-    w = world()
-    w.rigged.put({**RUNNING, "leaseUntil": RELEASED, "attempt": Decimal(0), "outcome": None})
-    assert kinds(claim(w, "t")) == ["LeaseExpired"]
+    assert claim_rows(world(), {**RELEASED_ROW, "outcome": None}) == ["LeaseExpired"]
 
 
-def test_a_row_that_is_too_large_to_be_claimed_is_malformed() -> None:
-    w = world()
+def test_a_row_that_is_too_large_to_be_claimed_is_malformed(w: World) -> None:
     w.rigged.put(scheduled_row("t", HERE, payload={"k": "x" * (400 * 1024 - 180)}))
     (verdict,) = claim(w, "t")
     assert isinstance(verdict, Malformed)
     assert verdict.reason.startswith("the row is too large to be claimed")
 
 
-@pytest.mark.parametrize("wish", ["cancel", "reschedule", "delete", "replace"])
-def test_a_change_between_poll_and_claim_wins(wish: str) -> None:
-    w = world()
-    row = scheduled_row("t", HERE)
-    w.rigged.put(row)
-    changes: dict[str, Callable[[], object]] = {
-        "cancel": lambda: MemoryStore.write(w.rigged, cancel(row, now=w.clock(), retention_days=1)),
-        "reschedule": lambda: MemoryStore.write(w.rigged, reschedule(row, bucket=ELSEWHERE, due_at=ELSEWHERE.instant)),
-        "delete": lambda: w.rigged.delete("t"),
-        "replace": lambda: w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)}),
-    }
-    first = w.rigged.meanwhile(is_claim, changes[wish])
-    assert kinds(claim(w, "t")) == ["Ineligible"]
+CHANGES: dict[str, Callable[[World, Row], object]] = {
+    "cancel": lambda w, row: MemoryStore.write(w.rigged, cancel(row, now=w.clock(), retention_days=1)),
+    "reschedule": lambda w, row: MemoryStore.write(
+        w.rigged, reschedule(row, bucket=ELSEWHERE, due_at=ELSEWHERE.instant)
+    ),
+    "end": lambda w, row: w.rigged.put({**row, "outcome": "completed"}),
+    "delete": lambda w, row: w.rigged.delete("t"),
+    "replace": lambda w, row: w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)}),
+}
+
+
+@pytest.mark.parametrize("row", [scheduled_row("t", HERE), {"taskId": "t", "taskDateTime": str(HERE)}])
+@pytest.mark.parametrize("change", CHANGES)
+def test_rule_09_a_change_between_poll_and_claim_wins(w: World, change: str, row: Row) -> None:
+    """Without the bucket in the claim's condition, a rescheduled task would run early; without the outcome, an ended
+    one would run."""
+    first = w.rigged.meanwhile(is_claim, lambda: CHANGES[change](w, w.row("t")))
+    assert claim_rows(w, row) == ["Ineligible"]
     assert first.done
 
 
-def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
-    w = world()
+def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick(w: World) -> None:
     w.reconfigure(tick_minutes=5)
     w.next_tick(5)
     w.rigged.put({"taskId": "off", "taskDateTime": str(bucket_at(3))})
@@ -199,13 +193,9 @@ def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick() -> None:
     assert w.row("off")["taskDateTime"] == str(bucket_at(10)), "12:05 is closed already"
 
 
-def test_one_row_that_cannot_be_read_costs_the_others_nothing() -> None:
+def test_one_row_that_cannot_be_read_costs_the_others_nothing(w: World) -> None:
     """To give up what was claimed would cost each of the batch an attempt, and wait for its lease to expire."""
-    w = world_with("a", "b", "c")
-    made = claimer(w)
-    w.rigged.throttled = lambda change: change.task_id == "b"
-    w.rigged.before_read = raises_for("b")
-    verdicts = made.claim([(HERE, i) for i in ("a", "b", "c")], lease_until=w.clock())
-    assert kinds(verdicts) == ["Claimed", "Contended", "Claimed"]
+    w.rigged.throttled, w.rigged.before_read = lambda change: change.task_id == "b", raises_for("b")
+    assert claim_rows(w, *(scheduled_row(i, HERE) for i in "abc")) == ["Claimed", "Contended", "Claimed"]
     with pytest.raises(StoreError):  # but if nothing was claimed, the error is raised
-        made.claim([(HERE, "b")], lease_until=w.clock())
+        claim(w, "b")

@@ -56,28 +56,21 @@ def test_an_order_is_over_before_its_pass_stops_claiming() -> None:
     assert longest_range(START) == timedelta()
 
 
-def test_what_a_process_can_run_soon_it_keeps() -> None:
-    assert divide(outline(800), rate=80, workers=8, longest=MAX_WORK) == []
-    assert divide(outline(900), rate=80, workers=8, longest=MAX_WORK) != []
-
-
-def test_every_process_gets_the_same() -> None:
-    parts = divide(outline(20_000), rate=400, workers=8, longest=MAX_WORK)
-    assert [part.tasks for part in parts] == [2225] * 7 + [20_000 - 8 * 2225]
-    assert parts[0].after == "t002224"
-    assert parts[-1].through == "t019999"
-
-
-def test_a_range_is_no_longer_than_its_worker_has_time_for() -> None:
-    parts = divide(outline(20_000), rate=10, workers=8, longest=20 * SECOND)
-    assert [part.tasks for part in parts] == [200] * 8
-    assert parts[-1].through == "t001799"
-
-
-def test_a_range_is_worth_the_start_of_a_process() -> None:
-    parts = divide(outline(1000), rate=90, workers=100, longest=MAX_WORK)
-    assert {part.tasks for part in parts[:-1]} == {200}
-    assert len(parts) == 4
+@pytest.mark.parametrize(
+    ("number", "rate", "workers", "longest", "sizes", "through"),
+    [
+        (800, 80, 8, MAX_WORK, [], None),  # what a process can run soon it keeps
+        (20_000, 400, 8, MAX_WORK, [2225] * 7 + [20_000 - 8 * 2225], "t019999"),  # every process gets the same
+        (20_000, 10, 8, 20 * SECOND, [200] * 8, "t001799"),  # a range is no longer than its worker has time for
+        (1000, 90, 100, MAX_WORK, [200] * 4, "t000999"),  # and is worth the start of a process
+    ],
+)
+def test_how_a_bucket_is_divided(
+    number: int, rate: float, workers: int, longest: timedelta, sizes: list[int], through: str | None
+) -> None:
+    parts = divide(outline(number), rate=rate, workers=workers, longest=longest)
+    assert [part.tasks for part in parts] == sizes
+    assert not parts or (parts[0].after, parts[-1].through) == (f"t{sizes[0] - 1:06d}", through)
 
 
 @given(

@@ -13,6 +13,7 @@ import pytest
 from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
+    Dies,
     Once,
     PacedClock,
     World,
@@ -34,49 +35,24 @@ from tests.unit.engine.support import (
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
-from dynatick.domain.task import Row, Task
-from dynatick.engine import execution as execution_module
-from dynatick.engine.budget import Budget
+from dynatick.domain.task import Task
 from dynatick.engine.execution import Execution
-from dynatick.engine.ports import ActionContext, Page
+from dynatick.engine.ports import ActionContext
 from dynatick.engine.report import PassReport
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
-from dynatick.store.codec import item_bytes
 
 
-def with_slow_tasks(number: int, *, seconds: float, at: Bucket | None = None, **settings: object) -> World:
+def with_slow_tasks(number: int, *, seconds: float, **settings: object) -> World:
     """A world whose tasks each take so long by the clock, on one thread, while the coordinator keeps up with them."""
     w = world(clock=PacedClock(), rules=rules(**{"threads": 1, **settings}))
-    w.insert(*ids(number), at=at)
-    w.actions.behaviour = dict.fromkeys(ids(number), takes(w, seconds=seconds))
+    w.insert(*ids(number))
+    w.behave(takes(w, seconds=seconds), *ids(number))
     return w
 
 
-@pytest.fixture(autouse=True)
-def _coordinators_are_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution_module, "RECORD_DELAY_SECONDS", 0.002)
-
-
-def all_once(w: World, expected: Sequence[str]) -> None:
-    """Each was executed once, at its first attempt, and has ended."""
-    assert Counter(w.actions.ran) == {(task_id, 1, 1): 1 for task_id in expected}
-    assert {w.outcome(task_id) for task_id in expected} == {"completed"}
-
-
 # -- time ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("life", "claiming", "waiting"),
-    [(900, 880, 897), (120, 100, 117), (80, 60, 77), (60, 45, 57), (20, 15, 19), (1, 0.75, 0.95), (0, 0, 0),
-     (-5, -5, -5)],
-)  # fmt: skip
-def test_how_an_invocation_spends_its_time(life: float, claiming: float, waiting: float) -> None:
-    budget = Budget.until(NOON + timedelta(seconds=life), NOON)
-    ends = (budget.stop_claiming, budget.stop_waiting, budget.hard_end)
-    assert ends == tuple(NOON + timedelta(seconds=one) for one in (claiming, waiting, life))
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -90,7 +66,7 @@ def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetit
     assert sum(report.claimed - report.released for report in done) == 300
     assert sum(report.released for report in done) > 0
     assert sum(report.recovered for report in done) == 0, "what was given back has not expired"
-    all_once(w, ids(300))
+    w.assert_each_ran_once(*ids(300))
     records = [w.row(f"_dynatick#tick#2026-12-31#12:01#0#{n}") for n in range(len(done))]
     assert sum(int(str(row["completed"])) for row in records) == 300
     assert [row["continued"] for row in records] == [True] * (len(records) - 1) + [False]
@@ -103,21 +79,14 @@ def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.Mo
     report = w.first_pass()
     assert report.released > 0
     assert report.resume is not None
-    assert (report.resume.minute, report.resume.after is None) == (NOON_MINUTE + 1, False)
+    assert report.resume.minute == NOON_MINUTE + 1
     first = min(task_id for task_id in ids(400) if not w.outcome(task_id))
     assert f"t{int(first[1:]) - 26:04d}" <= str(report.resume.after) < first
-    pages: list[tuple[Bucket, object]] = []
-    poll = w.rigged.query_bucket
-
-    def noted(bucket: Bucket, **options: object) -> Page:
-        pages.append((bucket, options.get("after")))
-        return poll(bucket, **options)
-
-    w.rigged.query_bucket = noted
+    w.rigged.forget()
     w.handle(w.started.pop(0))
-    assert next(after for bucket, after in pages if bucket == bucket_at(1)) == report.resume.after
+    assert next(after for bucket, after in w.rigged.pages if bucket == bucket_at(1)) == report.resume.after
     w.run_started()
-    all_once(w, ids(400))
+    w.assert_each_ran_once(*ids(400))
 
 
 def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> None:
@@ -127,13 +96,12 @@ def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> Non
     assert [(report.claimed, report.continued) for report in done] == [(0, False)]
     w.life = timedelta(seconds=60)
     w.next_tick()
-    all_once(w, ["t"])
+    w.assert_each_ran_once("t")
 
 
 @pytest.mark.parametrize("schedule", [False, True], ids=["a task", "a schedule"])
-def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(schedule: bool) -> None:
+def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(w: World, schedule: bool) -> None:
     """Its result is not known: here time is up first, and then the claim is refused."""
-    w = world()
     row = {"scheduleExpression": "at(2026-12-31T12:01:00)"} if schedule else {}
     w.put(taskId="a", **row)
     minute, shown, over = NOON_MINUTE + 1, threading.Event(), threading.Event()
@@ -154,32 +122,30 @@ def test_a_bucket_is_not_drained_while_something_in_it_is_still_being_claimed(sc
     report = passed(w.tick())
     over.set()
     assert (report.unfinished, w.cursor().drained_through) == (1, minute - 1)
-    w.rigged.before_read = w.rigged.before_write = None
+    w.rigged.clear_faults()
     w.ticks(3)
     assert len(w.actions.ran) == 1
 
 
 @pytest.mark.parametrize("number", [30, 60, 200])
-def test_what_has_ended_when_the_time_is_up_is_recorded(number: int) -> None:
+def test_what_has_ended_when_the_time_is_up_is_recorded(w: World, number: int) -> None:
     """It was done; forgotten, it would be done again. Here the table is slow, and answers in the last seconds."""
-    w = world()
     w.insert(*ids(number))
     w.rigged.meanwhile(is_record, lambda: w.clock.to(NOON + timedelta(minutes=1, seconds=117.2)))
-    first = reports(w.next_tick())[0]
+    first = passed(w.next_tick())
     # How many had begun by then is the threads' affair; the others are released.
     assert first.claimed == first.completed + first.released
     assert first.completed > 0
     assert first.unfinished == 0
-    all_once(w, ids(number))
+    w.assert_each_ran_once(*ids(number))
 
 
 @pytest.mark.parametrize("in_the_last_seconds", [False, True])
 def test_tasks_claimed_without_time_to_begin_them_are_released(
-    in_the_last_seconds: bool, monkeypatch: pytest.MonkeyPatch
+    w: World, in_the_last_seconds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim took long. Begun now, a task would be cut off in the middle, and lose an attempt; kept until the last
     seconds, it would wait for the end of its lease as well."""
-    w = world()
     w.insert(*ids(10))
     last_seconds, finish = threading.Event(), Execution.finish
 
@@ -197,12 +163,11 @@ def test_tasks_claimed_without_time_to_begin_them_are_released(
     assert (report.claimed, report.released, report.completed, report.unfinished) == (10, 10, 0, 0)
     assert w.actions.ran == []
     w.ticks(3)
-    all_once(w, ids(10))
+    w.assert_each_ran_once(*ids(10))
 
 
-def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_waited_for_until_the_process_is_killed(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came too late is released after the last wait."""
-    w = world()
     ends: list[datetime] = []
     wait = Execution.wait
 
@@ -211,8 +176,8 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
         wait(self, until=until, end=end)
 
     monkeypatch.setattr(Execution, "wait", noted)
+    hard_end = NOON + timedelta(minutes=3)
     w.clock.to(NOON + timedelta(minutes=1))
-    hard_end = w.clock() + timedelta(minutes=2)
     w.processor.handle({"time": "2026-12-31T12:01:00Z"}, hard_end=hard_end)
     assert max(ends) == hard_end - timedelta(seconds=0.5)
 
@@ -220,65 +185,51 @@ def test_nothing_is_waited_for_until_the_process_is_killed(monkeypatch: pytest.M
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
-def before_its_final_poll() -> World:
-    """A world in which the next tick's poll of 12:01 is final, and the first that shows the task which lies there."""
-    w = world()
+@pytest.mark.parametrize("is_continuation", [False, True])
+def test_the_watermark_waits_for_entries_that_were_not_claimed(w: World, is_continuation: bool) -> None:
+    """A later bucket cannot be polled, or they lie before the position of a continuation. The tick's poll of 12:01 is
+    final, and the first that shows the task which lies there."""
     w.rigged.create(scheduled_row("late", bucket_at(1)))
-    w.rigged.hidden = lambda entry: entry.task_id == "late"
+    w.rigged.hidden = lambda entry: True
     w.ticks(5)
     assert w.cursor().checkpoint >= bucket_at(1).minute
-    w.rigged.hidden = lambda entry: False
-    return w
-
-
-def is_not_passed(w: World) -> None:
-    """The watermark has not passed the task, which runs later."""
+    w.rigged.clear_faults()
+    if is_continuation:
+        w.clock.to(NOON + timedelta(minutes=6))
+        resume = {"bucket": str(bucket_at(1)), "after": "m"}
+        w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
+    else:
+        w.rigged.before_poll = raises_for(bucket_at(3))
+        with pytest.raises(StoreError):
+            w.next_tick()
+        assert w.cursor().lease is None, "the end was written"
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.before_poll = None
+    w.rigged.clear_faults()
     w.ticks(3)
-    all_once(w, ["late"])
+    w.assert_each_ran_once("late")
 
 
-def test_the_watermark_waits_for_entries_that_could_not_be_claimed() -> None:
-    w = before_its_final_poll()
-    w.rigged.before_poll = raises_for(bucket_at(3))
-    with pytest.raises(StoreError):
-        w.next_tick()
-    assert w.cursor().lease is None, "the end was written"
-    is_not_passed(w)
-
-
-def test_the_watermark_waits_for_entries_before_the_position_of_a_continuation() -> None:
-    w = before_its_final_poll()
-    w.clock.to(NOON + timedelta(minutes=6))
-    resume = {"bucket": str(bucket_at(1)), "after": "m"}
-    w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
-    is_not_passed(w)
-
-
-def test_the_watermark_waits_for_released_tasks() -> None:
+def test_the_watermark_waits_for_released_tasks(w: World) -> None:
     """Of tasks that there is no time for a batch is claimed; then the pass is cut short, and writes its end."""
-    w = world()
     for n, task_id in enumerate(ids(26)):
         w.rigged.create(scheduled_row(task_id, bucket_at(1 if n < 25 else 2)))
     w.rigged.hidden = lambda entry: True
     w.ticks(5)
-    w.rigged.hidden = lambda entry: False
+    w.rigged.clear_faults()
     w.actions.timeouts = dict.fromkeys(ids(26), 118)
     assert passed(w.next_tick()).released >= 25
-    assert w.actions.ran == []
+    assert w.ran == []
     assert w.cursor().drained_through < bucket_at(1).minute
     w.actions.timeouts.clear()
     w.ticks(3)
-    all_once(w, ids(26))
+    w.assert_each_ran_once(*ids(26))
 
 
-# -- other ticks -----------------------------------------------------------------------------------------------------
+# -- other ticks, and what is in flight ------------------------------------------------------------------------------
 
 
-def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
-    w = world()
+def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile(w: World) -> None:
     w.insert("first", at=bucket_at(1))
     w.insert("second", at=bucket_at(2))
     other: list[PassReport] = []
@@ -292,10 +243,7 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile() -> None:
     report = passed(w.tick())
     assert [o.leased_elsewhere for o in other] == [True]
     assert (report.tick, report.closed_through, report.completed) == (NOON_MINUTE + 1, NOON_MINUTE + 2, 2)
-    all_once(w, ["first", "second"])
-
-
-# -- what is in flight -----------------------------------------------------------------------------------------------
+    w.assert_each_ran_once("first", "second")
 
 
 @pytest.mark.parametrize("threads", [1, 16, 40])
@@ -311,37 +259,52 @@ def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
 
     w.rigged.before_write = count
     w.next_tick()
-    all_once(w, ids(1500))
+    w.assert_each_ran_once(*ids(1500))
     assert 25 < max(maximum) <= max(100, 4 * threads)
 
 
-def fills_its_row(row: Row) -> Row:
-    """The note of its lost attempt does not fit."""
-    return row | {"payload": {"k": "x" * (400 * 1024 - item_bytes(row | {"payload": {"k": ""}}) - 20)}}
+def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> None:
+    """It lies in another bucket, which this pass polls while the first one still runs."""
+    w.insert("t", *ids(24, "u"), at=bucket_at(1))  # a whole batch, which is claimed before later buckets are polled
+    begun, replaced_begun, met = threading.Event(), threading.Event(), list[bool]()
+
+    def waits(task: Task, context: ActionContext) -> None:
+        if context.run == 2:
+            replaced_begun.set()
+        else:
+            begun.set()
+            met.append(replaced_begun.wait(10))
+
+    def changes(bucket: Bucket) -> None:
+        if bucket == bucket_at(9) and not replaced_begun.is_set():
+            assert begun.wait(30)
+            w.rigged.put(scheduled_row("t", bucket_at(9), run=2, createdAt="2026-12-31T12:05:00Z"))
+
+    w.actions.behaviour["t"] = waits
+    w.rigged.before_poll = changes
+    w.clock.forward(minutes=9, seconds=1)
+    w.tick()
+    assert met == [True]
+    assert w.outcome("t") == "completed"
 
 
-def is_malformed(row: Row) -> Row:
-    return row | {"payload": "not a map", "retryPolicy": "x", "attempt": "x"}
+def test_a_pass_starts_no_thread_and_runs_tasks_in_order_of_their_ids() -> None:
+    w, seen = world(rules=rules(in_one_thread=True)), list[tuple[str, int]]()
 
-
-@pytest.mark.parametrize("by_now", [fills_its_row, is_malformed])
-def test_a_row_whose_lease_expired_and_that_cannot_be_reclaimed_fails(by_now: Callable[[Row], Row]) -> None:
-    """Left as it is it would hold its bucket back for ever."""
-    w = world()
-    w.insert("t")
-    w.claim("t", until=NOON + timedelta(seconds=30))
-    w.rigged.put(by_now(w.row("t")))
-    w.ticks(3)
-    assert (w.actions.ran, w.outcome("t")) == ([], "failed")
-    assert len(w.dead_letters.letters) == 1
-    w.until_drained()
+    names = ids(130)
+    w.behave(lambda task, context: seen.append((task.task_id, threading.get_ident())), *names)
+    w.insert(*reversed(names))
+    before = set(threading.enumerate())  # those of earlier tests may end meanwhile
+    report = passed(w.next_tick())
+    assert report.completed == 130
+    assert set(threading.enumerate()) <= before
+    assert seen == [(name, threading.get_ident()) for name in names]
 
 
 # -- what is reported ------------------------------------------------------------------------------------------------
 
 
-def test_the_figures_of_a_pass() -> None:
-    w = world()
+def test_the_figures_of_a_pass(w: World) -> None:
     w.insert("done", "again", "crashed")
     w.insert("failed", retryPolicy={"maximumRetryAttempts": Decimal(0)})
     w.claim("crashed", until=NOON + timedelta(seconds=30))
@@ -367,8 +330,7 @@ def test_the_figures_of_a_pass() -> None:
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
 
-def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record() -> None:
-    w = world()
+def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record(w: World) -> None:
     w.tick()  # the first tick fires twice
     assert w.cursor().idle_ticks == 1
     w.ticks(4)
@@ -407,23 +369,19 @@ FAULTS: dict[str, Callable[[World], None]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(fault: str) -> None:
-    w = world()
+def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(w: World, fault: str) -> None:
     for n, task_id in enumerate(ids(120)):
         w.insert(task_id, at=bucket_at(1 + n // 30))
     FAULTS[fault](w)
     with pytest.raises((StoreError, KeyError)):
         w.next_tick(6)
-    executed = {task_id for task_id, _, _ in w.actions.ran}
+    executed = {*w.ran}
     assert {task_id for task_id in ids(120) if w.outcome(task_id) == "completed"} == executed
     assert executed or fault == "claim"  # what was claimed and not begun when a claim fails may have been released
-    w.rigged.before_poll = None
-    w.rigged.throttled = lambda change: False
-    w.rigged.batch_fails = lambda changes: False
+    w.rigged.clear_faults()
     w.clock.forward(seconds=40)
     w.ticks(8)
-    assert {w.outcome(task_id) for task_id in ids(120)} == {"completed"}
-    assert len(w.actions.ran) == 120
+    w.assert_each_ran_once(*ids(120))
 
 
 def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> None:
@@ -441,17 +399,16 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
         w.clock.to(NOON + timedelta(minutes=1, seconds=101))
         assert begun.wait(30)
 
-    w.actions.behaviour = dict.fromkeys(ids(60), until_released)
+    w.behave(until_released, *ids(60))
     w.rigged.batch_fails = is_release
     with pytest.raises(StoreError, match="cannot write"):
         w.next_tick()
-    executed = {task_id for task_id, _, _ in w.actions.ran}
+    executed = {*w.ran}
     assert executed
     assert {task_id for task_id in ids(60) if w.outcome(task_id) == "completed"} == executed
 
 
-def test_one_batch_of_records_that_fails_costs_no_other() -> None:
-    w = world()
+def test_one_batch_of_records_that_fails_costs_no_other(w: World) -> None:
     w.insert(*ids(100))
     broken = Once(is_record)
     w.rigged.batch_fails = lambda changes: any(broken(change) for change in changes)
@@ -462,45 +419,15 @@ def test_one_batch_of_records_that_fails_costs_no_other() -> None:
     w.life = timedelta(seconds=60)
     w.ticks(8)
     assert {w.outcome(task_id) for task_id in ids(100)} == {"completed"}
-    again = Counter(task_id for task_id, _, _ in w.actions.ran)
+    again = Counter(w.ran)
     assert sum(count - 1 for count in again.values()) == unrecorded, "executed again, with the same key"
-
-
-# -- tasks that change while they are in flight ----------------------------------------------------------------------
-
-
-def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it() -> None:
-    """It lies in another bucket, which this pass polls while the first one still runs."""
-    w = world()
-    w.insert("t", *ids(24, "u"), at=bucket_at(1))  # a whole batch, which is claimed before later buckets are polled
-    begun, replaced_begun, met = threading.Event(), threading.Event(), list[bool]()
-
-    def waits(task: Task, context: ActionContext) -> None:
-        if context.run == 2:
-            replaced_begun.set()
-        else:
-            begun.set()
-            met.append(replaced_begun.wait(10))
-
-    def changes(bucket: Bucket) -> None:
-        if bucket == bucket_at(9) and not replaced_begun.is_set():
-            assert begun.wait(30)
-            w.rigged.put(scheduled_row("t", bucket_at(9), run=2, createdAt="2026-12-31T12:05:00Z"))
-
-    w.actions.behaviour["t"] = waits
-    w.rigged.before_poll = changes
-    w.clock.forward(minutes=9, seconds=1)
-    w.tick()
-    assert met == [True]
-    assert w.outcome("t") == "completed"
 
 
 # -- long gaps -------------------------------------------------------------------------------------------------------
 
 
-def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() -> None:
+def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through(w: World) -> None:
     """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    w = world()
     w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
     w.insert("due", at=bucket_at(3 * 1440 - 1))
     w.insert("early", at=bucket_at(5))
@@ -516,12 +443,7 @@ def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through() ->
     assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
 
-class Dies(BaseException):
-    """The end of a process."""
-
-
-def test_what_was_polled_is_kept_when_the_process_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world()
+def test_what_was_polled_is_kept_when_the_process_dies(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
     w.clock.to(NOON + timedelta(days=1))
     renew = ShardLease.renew

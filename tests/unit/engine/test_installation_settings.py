@@ -1,7 +1,8 @@
-"""The settings row: what is agreed between everybody who touches the table."""
+"""The settings row: what is agreed between everybody who touches the table, and whether everything is paused."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -10,12 +11,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOON
 from tests.unit.domain.support import refusal
-from tests.unit.engine.support import RiggedStore, of
+from tests.unit.engine.support import (
+    PacedClock,
+    RiggedStore,
+    World,
+    bucket_at,
+    ids,
+    is_claim,
+    is_cursor,
+    of,
+    passed,
+    takes,
+    world,
+)
 
+from dynatick import TaskClient
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
-from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings, publish_settings, read_settings
+from dynatick.engine.installation_settings import (
+    SETTINGS_ID,
+    InstallationSettings,
+    pause,
+    publish_settings,
+    read_settings,
+    resume,
+)
+from dynatick.engine.rules import Rules
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -40,12 +63,6 @@ def test_the_first_to_come_writes_it() -> None:
     assert (row["status"], row["outcome"], row["updatedAt"]) == ("settings", "none", "2026-12-31T12:00:00Z")
 
 
-def test_what_is_published_already_costs_one_read() -> None:
-    store = published(actions=["log"], defaults=Defaults())
-    publish_settings(store, Grid(), now=NOON, actions=["log"], defaults=Defaults())
-    assert (store.reads, store.writes) == ([SETTINGS_ID], [])
-
-
 @given(st.lists(st.integers(1, 256), min_size=1, max_size=8))
 def test_the_number_of_shards_ever_used_only_grows(counts: list[int]) -> None:
     store = MemoryStore()
@@ -55,43 +72,41 @@ def test_the_number_of_shards_ever_used_only_grows(counts: list[int]) -> None:
         assert read_settings(store) == found
 
 
-def test_who_does_not_know_the_actions_leaves_them() -> None:
+SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}
+
+
+def test_who_does_not_know_the_actions_and_their_schemas_leaves_them_and_what_is_published_costs_one_read() -> None:
     """The scheduler knows the grid and the defaults, and not what the processor can run."""
-    store = published(actions=["log", "mail"], defaults=Defaults())
+    store = published(actions=["log", "mail"], defaults=Defaults(), payload_schemas=SCHEMAS)
     found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults(action="mail", retention_days=7))
     assert (found.actions, found.default_action, found.retention_days) == (("log", "mail"), "mail", 7)
     found = publish_settings(store, Grid(tick_minutes=5), now=NOON, actions=["log"])
     assert (found.actions, found.default_action, found.retention_days) == (("log",), "mail", 7)
+    assert found.payload_schemas == SCHEMAS
+    assert read_settings(store) == found
+    store.forget()
+    publish_settings(store, Grid(tick_minutes=5), now=NOON, actions=["log"], payload_schemas=SCHEMAS)
+    assert (store.reads, store.writes) == ([SETTINGS_ID], [])
 
 
-def test_a_race_is_run_again_and_loses_nothing() -> None:
-    store = published(Grid(shard_count=2))
-    store.meanwhile(
-        lambda change: change.task_id == SETTINGS_ID,
-        lambda: publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"]),
-    )
-    found = publish_settings(store, Grid(shard_count=3), now=NOON)
-    assert (found.grid.shard_count, found.shards_ever, found.actions) == (3, 9, ("mail",))
-
-
-def test_a_race_for_the_first_row_is_run_again_too() -> None:
-    store = RiggedStore()
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_race_is_run_again_and_loses_nothing(is_first: bool) -> None:
+    store = RiggedStore() if is_first else published(Grid(shard_count=2))
     create = store.create
 
-    def another_is_first(row: dict[str, object]) -> bool:
+    def another() -> None:
         store.create = create
-        publish_settings(store, Grid(shard_count=9), now=NOON)
-        return create(row)
+        publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"])
 
-    store.create = another_is_first
-    assert publish_settings(store, Grid(shard_count=3), now=NOON).shards_ever == 9
-
-
-def test_a_race_that_never_ends_is_a_fault() -> None:
-    store = published(Grid(shard_count=2))
+    if is_first:
+        store.create = lambda row: another() or create(row)
+    else:
+        store.meanwhile(lambda change: change.task_id == SETTINGS_ID, another)
+    found = publish_settings(store, Grid(shard_count=3), now=NOON)
+    assert (found.grid.shard_count, found.shards_ever, found.actions) == (3, 9, ("mail",))
     store.throttled = lambda change: True
     with pytest.raises(StoreError, match="cannot publish the settings"):
-        publish_settings(store, Grid(shard_count=3), now=NOON)
+        publish_settings(store, Grid(shard_count=4), now=NOON)
 
 
 def test_a_row_without_a_version_is_of_version_1_and_is_not_written_for_that() -> None:
@@ -126,19 +141,6 @@ def test_the_error_for_a_malformed_row_names_its_attribute(malformed: dict[str, 
     assert refusal(read_settings, store)[0] in malformed
 
 
-SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}
-
-
-def test_the_scheduler_keeps_the_payload_schemas() -> None:
-    store = published(actions=["mail"], payload_schemas=SCHEMAS)
-    found = publish_settings(store, Grid(tick_minutes=5), now=NOON, defaults=Defaults())
-    assert found.payload_schemas == SCHEMAS
-    assert read_settings(store) == found
-    store.forget()
-    publish_settings(store, Grid(tick_minutes=5), now=NOON, payload_schemas=SCHEMAS)
-    assert store.writes == []
-
-
 @pytest.mark.parametrize(
     "wrong", [{"payloadSchemaForm": Decimal(2)}, {"payloadSchemas": "text"}, {"payloadSchemas": None}]
 )
@@ -150,3 +152,123 @@ def test_schemas_of_another_form_are_none(wrong: dict[str, object]) -> None:
     store.forget()
     publish_settings(store, Grid(), now=NOON)
     assert store.writes == [], "a newer one's are left alone"
+
+
+# -- a pause of everything -------------------------------------------------------------------------------------------
+
+
+def paused(w: World, reason: str | None = "a bad deployment") -> Pause:
+    return pause(w.store, now=w.clock(), by="ada", reason=reason)
+
+
+def test_while_paused_no_tick_polls_and_afterwards_all_runs_that_was_due() -> None:
+    w = world(rules=Rules(grid=Grid(shard_count=4)))
+    w.insert("a", at=bucket_at(1))
+    w.insert("b", at=bucket_at(3))
+    paused(w)
+    w.rigged.forget()
+    for _ in range(5):
+        (done,) = w.next_tick()  # which starts no other shards
+        assert (done.paused, done.passed) == (True, None)
+        assert done.paused_tick is not None
+    assert (w.ran, w.rigged.polls) == ([], [])
+    assert not any(is_cursor(change) for change in w.rigged.writes)
+    resume(w.store, now=w.clock())
+    w.next_tick()
+    w.assert_each_ran_once("a", "b")
+
+
+def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:
+    w = world(clock=PacedClock(), rules=Rules(threads=1))
+    w.insert(*ids(120))
+    w.behave(takes(w, seconds=1), *ids(120))
+    w.rigged.meanwhile(is_claim, lambda: paused(w))
+    report = passed(w.next_tick())
+    assert (report.paused, report.continued) == (True, False)
+    assert 0 < len(w.ran) < 60, "it reads the pause when it renews its lease, after ten seconds"
+    assert {row["attempt"] for row in w.open_rows().values()} == {0}, "what had not begun is released"
+    w.actions.behaviour = {}
+    w.next_tick()
+    assert len(w.ran) < 60
+    resume(w.store, now=w.clock())
+    w.ticks(3)
+    w.assert_each_ran_once(*ids(120))
+
+
+def test_pausing_twice_keeps_the_first_and_resuming_twice_does_nothing(w: World) -> None:
+    first = paused(w)
+    assert first == Pause(since=first.since, by="ada", reason="a bad deployment")
+    w.clock.forward(minutes=1)
+    assert pause(w.store, now=w.clock(), by="bob", reason=None) == first
+    assert of(read_settings(w.store)).pause == first
+    ended = of(resume(w.store, now=w.clock()))
+    assert replace(ended, until=None) == first
+    assert resume(w.store, now=w.clock()) is None
+    found = of(read_settings(w.store))
+    assert (found.pause, found.pauses) == (None, (ended,))
+
+
+def test_a_pause_is_not_undone_by_functions_that_publish_their_settings(w: World) -> None:
+    w.rigged.meanwhile(lambda change: change.task_id == SETTINGS_ID, lambda: paused(w))
+    w.reconfigure(tick_minutes=5)
+    publish_settings(w.store, w.rules.grid, now=w.clock())
+    found = of(read_settings(w.store))
+    assert (found.grid.tick_minutes, found.pause is not None) == (5, True)
+    w.reconfigure(tick_minutes=1)
+    publish_settings(w.store, w.rules.grid, now=w.clock())
+    assert of(read_settings(w.store)).pause is not None
+
+
+def test_a_pause_before_the_first_tick_or_without_an_answer_is_no_success() -> None:
+    store = RiggedStore()
+    for fails in (lambda: pause(store, now=NOON, by=None, reason=None), lambda: resume(store, now=NOON)):
+        with pytest.raises(ConfigurationError, match="no tick has come yet"):
+            fails()
+    publish_settings(store, Grid(), now=NOON)
+    store.unanswered = lambda change: True
+    with pytest.raises(StoreError, match="not known"):
+        pause(store, now=NOON, by=None, reason=None)
+
+
+@pytest.mark.parametrize("written", [{}, "yes", {"since": "yesterday"}, True])
+def test_whatever_stands_there_pauses(w: World, written: object) -> None:
+    w.store.put({**w.row(SETTINGS_ID), "paused": written})
+    (done,) = w.next_tick()
+    assert done.paused
+    assert of(read_settings(w.store)).pause == Pause(since=None)
+    assert of(resume(w.store, now=w.clock())).since is None
+    assert not w.next_tick()[0].paused
+
+
+def test_a_pause_is_named_and_no_fault(w: World) -> None:
+    client = TaskClient(w.store, clock=w.clock)
+    assert client.health().pause is None
+    client.pause(reason="maintenance", by="ada")
+    w.clock.forward(hours=3)
+    health = client.health()
+    assert (health.is_healthy, health.missing_ticks) == (True, 0)
+    assert health.pause is not None
+    assert health.to_row()["paused"] == {**health.pause.to_row(), "by": "ada", "reason": "maintenance"}
+    assert client.doctor().found == 0
+    client.resume()
+    assert [str(finding.kind) for finding in client.health().findings] == ["cursor-behind"]
+
+
+def test_ticks_of_a_pause_are_not_missing(w: World) -> None:
+    client = TaskClient(w.store, clock=w.clock)
+    w.insert("first", at=bucket_at(3))
+    w.insert("second", at=bucket_at(8))
+    w.ticks(3)
+    w.clock.forward(seconds=30)
+    client.pause()
+    w.ticks(4)
+    w.clock.forward(seconds=30)
+    client.resume()
+    w.ticks(2)
+    w.clock.forward(minutes=5)
+    w.insert("last", at=bucket_at(16))
+    w.next_tick(2)
+    shown = [(row["kind"], row.get("since"), row.get("ticks")) for row in (one.to_row() for one in client.ticks())]
+    assert ("paused", "2026-12-31#12:04", 4) in shown
+    assert ("missed", "2026-12-31#12:10", 6) in shown
+    assert client.doctor().missed_ticks == 6

@@ -1,22 +1,40 @@
-"""Placement: a row becomes a task in a bucket that some tick will poll."""
+"""Placement: whatever a row holds, its record of the stream gives it a bucket that some tick will poll, or ends it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Any
 
 import pytest
-from tests.builders import scheduled_row
-from tests.unit.engine.support import Once, World, bucket_at, is_move, rules, world
+from boto3.dynamodb.types import Binary
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.builders import key_of, scheduled_row
+from tests.unit.engine.support import Once, World, bucket_at, cannot, is_move, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.lifecycle import RELEASED
-from dynatick.domain.task import Row
-from dynatick.engine.placement import Undelivered
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.lifecycle import RELEASED, is_terminal
+from dynatick.domain.schedule import is_at_rest
+from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
+from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.placement import Placer, Undelivered
+from dynatick.engine.readiness import is_rejection
+from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import StoreError
-from dynatick.store.codec import item_bytes
+from dynatick.store.codec import decode, encode, item_bytes
 from dynatick.store.memory import MemoryStore
+
+AHEAD, CLOSED, NEXT = bucket_at(5), bucket_at(-5), str(bucket_at(1))
+
+
+RUNNING = {"status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": Decimal(1)}
+
+
+# -- one row ---------------------------------------------------------------------------------------------------------
 
 
 def placed(w: World, row: Row) -> Row:
@@ -25,10 +43,6 @@ def placed(w: World, row: Row) -> Row:
     w.placer().place(str(row["taskId"]))
     return w.row(str(row["taskId"]))
 
-
-AHEAD, CLOSED = bucket_at(5), bucket_at(-5)
-RUNNING = {"status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": Decimal(1)}
-NEXT = str(bucket_at(1))
 
 PLACES = [
     # name, row, the bucket in which it lies then
@@ -49,17 +63,19 @@ PLACES = [
         scheduled_row("t", AHEAD, taskDateTime="2026-12-31T13:05:00+01:00"), str(AHEAD)),
     ("waiting, its bucket gone",
         {k: v for k, v in scheduled_row("t", AHEAD).items() if k != "taskDateTime"}, str(AHEAD)),
+    ("unscheduled, of nulls", {"taskId": "t", "outcome": None, "taskDateTime": None, "dueAt": None}, NEXT),
     ("waiting, from hand", {"taskId": "t", "status": "scheduled", "taskDateTime": str(AHEAD)}, str(AHEAD)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "row", "bucket"), PLACES, ids=[name for name, *_ in PLACES])
-def test_the_bucket_of_a_row_that_is_placed(name: str, row: Row, bucket: str) -> None:
-    w = world()
+def test_the_bucket_of_a_row_that_is_placed(w: World, name: str, row: Row, bucket: str) -> None:
+    w.rigged.forget()
     done = placed(w, row)
     assert done["taskDateTime"] == bucket
     assert done["status"] == row.get("status", "scheduled")
-    w.placer().place("t")
+    assert len([change for change in w.rigged.writes if change.task_id == "t"]) <= 2, "to normalise, and to move"
+    w.placer().place("t", row)  # the stream repeats records
     assert w.row("t") == done, "and stays there"
 
 
@@ -71,17 +87,15 @@ ENDED_BY_HAND = [
 
 
 @pytest.mark.parametrize(("edit", "outcome"), ENDED_BY_HAND)
-def test_a_terminal_status_set_by_hand_ends_the_task(edit: dict[str, object], outcome: str) -> None:
-    w = world()
+def test_a_terminal_status_set_by_hand_ends_the_task(w: World, edit: dict[str, object], outcome: str) -> None:
     done = placed(w, {**scheduled_row("t", AHEAD), **edit})
     assert (done["status"], done["outcome"]) == (outcome, outcome)
     w.ticks(6)
     assert w.actions.ran == []
 
 
-def test_the_expiry_of_an_open_row_is_removed() -> None:
+def test_the_expiry_of_an_open_row_is_removed(w: World) -> None:
     """TTL would delete the task before it has run."""
-    w = world()
     for row in (scheduled_row("t", AHEAD), {**scheduled_row("t", AHEAD), **RUNNING}):
         done = placed(w, {**row, "expiresAt": Decimal(1_800_000_000)})
         assert done == row
@@ -114,11 +128,33 @@ def test_a_move_goes_to_the_tasks_own_shard() -> None:
     assert placed(w, scheduled_row("task-1", AHEAD))["taskDateTime"] == str(AHEAD), "named plainly, and open: it stays"
 
 
+@pytest.mark.parametrize(
+    ("bucket", "ahead"),
+    [("2026-12-31#12:01", True), ("2026-12-31#12:00", False), ("2026-12-31#11:59", False),
+     ("2027-12-31#12:00", True), ("2026-12-31#12:01#1", True),
+     ("2026-12-31#12:01#2", False),  # not served
+     ("2026-12-31T13:00:00Z", False), (None, False), (Decimal(7), False)],
+)  # fmt: skip
+def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
+    w = world(rules=rules(grid=Grid(shard_count=2)))
+    assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
+
+
+def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough(w: World) -> None:
+    """Every insert comes by here: the image of the stream and one read of the cursor must do."""
+    placer = w.placer()
+    w.rigged.put(scheduled_row("t", AHEAD))
+    image = w.row("t")
+    w.rigged.forget()
+    assert placer.place("t", image) == image
+    assert w.rigged.reads == ["_dynatick#cursor#0"]
+    assert w.rigged.writes == []
+
+
 # -- rejections ------------------------------------------------------------------------------------------------------
 
 
-def test_the_dead_letter_goes_before_the_record_of_a_rejection() -> None:
-    w = world()
+def test_the_dead_letter_goes_before_the_record_of_a_rejection(w: World) -> None:
     met: list[object] = []
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.row("t").get("outcome"))))
     done = placed(w, {"taskId": "t", "action": Decimal(7)})
@@ -178,10 +214,9 @@ FULL = 400 * 1024
     ],
 )
 def test_a_row_that_is_too_large_is_marked_failed_without_its_payload(
-    spare: int, row: dict[str, object], bulk: str
+    w: World, spare: int, row: dict[str, object], bulk: str
 ) -> None:
     """The scheduler raises for faults of the infrastructure only: such a row must not come again and again."""
-    w = world()
     w.rigged.put({**row, bulk: {"k": ""}})
     filled = {**row, bulk: {"k": "x" * (FULL - item_bytes(w.row("t")) - spare)}}
     done = placed(w, filled)
@@ -205,9 +240,8 @@ def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
      ({"taskDateTime": NEXT}, False), ({"outcome": "completed", "status": "completed"}, False)],
 )  # fmt: skip
 def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_that_has_ended(
-    edit: dict[str, object], moved: bool
+    w: World, edit: dict[str, object], moved: bool
 ) -> None:
-    w = world()
     w.rigged.put(scheduled_row("t", CLOSED))
     first = meanwhile(w, ConditionalUpdate(task_id="t", set=edit))
     w.placer().place("t")
@@ -216,8 +250,7 @@ def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_tha
     assert w.row("t") == {**scheduled_row("t", CLOSED), **edit, **bucket}
 
 
-def test_a_row_that_keeps_changing_is_a_fault_and_no_endless_loop() -> None:
-    w = world()
+def test_a_row_that_keeps_changing_is_a_fault_and_no_endless_loop(w: World) -> None:
     w.rigged.put(scheduled_row("t", CLOSED))
     minute = iter(range(10_000))
 
@@ -238,33 +271,371 @@ def test_a_move_without_an_answer_is_a_fault_and_is_found_done_if_it_took_effect
     with pytest.raises(StoreError, match=error):
         w.placer().place("t")
     assert w.row("t")["taskDateTime"] == (NEXT if took_effect else str(CLOSED))
-    w.rigged.unanswered = w.rigged.throttled = lambda change: False
+    w.rigged.clear_faults()
     w.placer().place("t")
     assert w.row("t")["taskDateTime"] == NEXT
 
 
-# -- is_ahead --------------------------------------------------------------------------------------------------------
+# -- records of the stream -------------------------------------------------------------------------------------------
+
+
+def arrive(w: World, *records: tuple[Row | None, Row | None]) -> Assigned:
+    """A batch of (new, old)."""
+    return assign([Arrival(str(n), new, old) for n, (new, old) in enumerate(records)], w.placer())
+
+
+def put(w: World, row: Row) -> tuple[Row, Row | None]:
+    """put-item: the record that follows."""
+    old = w.rigged.peek(str(row["taskId"]))
+    w.rigged.put(row)
+    return w.row(str(row["taskId"])), old
+
+
+def edit(w: World, task_id: str, **values: object) -> tuple[Row, Row]:
+    """update-item by hand: the record that follows."""
+    old = w.row(task_id)
+    assert isinstance(MemoryStore.write(w.rigged, ConditionalUpdate(task_id=task_id, set=values)), Written)
+    return w.row(task_id), old
+
+
+def with_a_task() -> World:
+    """A world with a task ``t`` that the scheduler has seen."""
+    w = world()
+    arrive(w, put(w, scheduled_row("t", AHEAD)))
+    return w
 
 
 @pytest.mark.parametrize(
-    ("bucket", "ahead"),
-    [("2026-12-31#12:01", True), ("2026-12-31#12:00", False), ("2026-12-31#11:59", False),
-     ("2027-12-31#12:00", True), ("2026-12-31#12:01#1", True),
-     ("2026-12-31#12:01#2", False),  # not served
-     ("2026-12-31T13:00:00Z", False), (None, False), (Decimal(7), False)],
+    ("values", "bucket", "due"),
+    [({"taskDateTime": "2026-12-31T13:06:30+01:00"}, "2026-12-31#12:07", "2026-12-31T12:06:30Z"),
+     ({"dueAt": "2026-12-31T12:06:30Z"}, "2026-12-31#12:07", "2026-12-31T12:06:30Z"),
+     ({"taskDateTime": str(CLOSED)}, str(NEXT), "2026-12-31T11:55:00Z"),
+     ({"payload": {"a": "b"}}, str(AHEAD), "2026-12-31T12:05:00Z")],
 )  # fmt: skip
-def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
-    w = world(rules=rules(grid=Grid(shard_count=2)))
-    assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
+def test_a_time_that_was_changed_by_hand_moves_the_task(values: dict[str, object], bucket: str, due: str) -> None:
+    w = with_a_task()
+    arrive(w, edit(w, "t", **values))
+    assert (w.row("t")["taskDateTime"], w.row("t")["dueAt"]) == (bucket, due)
 
 
-def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough() -> None:
-    """Every insert comes by here: the image of the stream and one read of the cursor must do."""
+def ran(w: World, task_id: str) -> str:
+    """Ticks until the task has ended. Returns the idempotency key that it ran with."""
+    w.until_drained()
+    assert w.outcome(task_id) == "completed"
+    return w.actions.keys[-1]
+
+
+@pytest.mark.parametrize("first", [{}, {"taskDateTime": str(NEXT)}, {"createdAt": "2026-12-31T11:00:00Z"}])
+@pytest.mark.parametrize("again", ["deleted", "put over", "put over unseen"])
+def test_a_task_under_an_id_that_was_used_before_has_a_key_of_its_own(first: dict[str, object], again: str) -> None:
+    """Its idempotency key must not be the old one's, or the target would take it for done."""
     w = world()
-    placer = w.placer()
-    w.rigged.put(scheduled_row("t", AHEAD))
-    image = w.row("t")
+    arrive(w, put(w, {"taskId": "t", **first}))
+    before = ran(w, "t")
+    if again == "deleted":
+        w.rigged.delete("t")
+    row = {"taskId": "t", **first, "payload": {"new": True}, "taskDateTime": str(Bucket(minute_of(w.clock()) + 1))}
+    record = put(w, row)
+    if again != "put over unseen":  # else it is the tick that meets it first
+        arrive(w, record)
+    assert ran(w, "t") == key_of(w.row("t")) != before
+    assert (w.row("t")["run"], w.row("t")["payload"]) == (1, {"new": True})
+
+
+RECURRING = {"taskId": "s", "scheduleExpression": "rate(1 minute)"}
+
+
+def revision_after(*puts: Row) -> object:
+    w = world()
+    for row in puts:
+        arrive(w, put(w, row))
+        w.clock.forward(minutes=1)
+    return w.row("s")["revision"]
+
+
+def test_a_schedule_put_over_another_row_makes_occurrences_with_other_ids() -> None:
+    task = {"taskId": "s"}
+    ended = {**RECURRING, "status": "completed", "outcome": "completed", "revision": Decimal(4)}
+    assert revision_after(RECURRING) == 1
+    assert revision_after(RECURRING, RECURRING, RECURRING) == 3
+    assert revision_after(ended, RECURRING) == 5
+    one, two = revision_after(RECURRING, task, RECURRING), revision_after(RECURRING, task, RECURRING, task, RECURRING)
+    assert int(str(two)) > int(str(one)) > 1, "after a task in its place, too"
+
+
+def test_the_whole_batch_is_written_in_batches(w: World) -> None:
+    """25 conditional writes a request: the scheduler's share of a raw row must stay small (design §12)."""
+    records = [put(w, {"taskId": f"t{n:03d}"}) for n in range(100)]
+    sizes: list[int] = []
+    w.rigged.batch_fails = lambda changes: sizes.append(len(changes))
     w.rigged.forget()
-    assert placer.place("t", image) == image
-    assert w.rigged.reads == ["_dynatick#cursor#0"]
-    assert w.rigged.writes == []
+    done = arrive(w, *records)
+    assert (done.seen, done.normalised) == (100, 100)
+    assert sizes == [100]
+    assert len(w.rigged.reads) <= 2, "the settings and one cursor, however many rows"
+
+
+@pytest.mark.parametrize(
+    ("edits", "bucket"),
+    [
+        # the later record's images both have the new time; only the first one's show that it changed
+        pytest.param([{"dueAt": "2026-12-31T12:30:00Z"}, {"payload": {"a": "b"}}], 30, id="another edit follows"),
+        pytest.param([{"dueAt": "2026-12-31T12:30:00Z"}, {"dueAt": "2026-12-31T12:40:00Z"}], 40, id="the last counts"),
+        pytest.param([{"taskDateTime": str(bucket_at(30))}, {"taskDateTime": str(AHEAD)}], 5, id="it was reverted"),
+    ],
+)
+def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str, object]], bucket: int) -> None:
+    w = with_a_task()
+    arrive(w, *[edit(w, "t", **values) for values in edits])
+    row = w.row("t")
+    assert (row["taskDateTime"], row["dueAt"]) == (str(bucket_at(bucket)), f"2026-12-31T12:{bucket:02d}:00Z")
+    assert row.get("payload") == edits[1].get("payload")
+
+
+def test_only_records_whose_rows_could_not_be_placed_fail(w: World) -> None:
+    records = [put(w, {"taskId": f"t{n}", "taskDateTime": str(CLOSED)}) for n in range(3)]
+    w.rigged.throttled = lambda change: is_move(change) and change.task_id == "t1"
+    done = arrive(w, *records)
+    assert [key for key, _ in done.failed] == ["1"]
+    assert "ThrottlingError" in done.failed[0][1]
+    assert [w.row(f"t{n}")["taskDateTime"] for n in (0, 2)] == [str(NEXT)] * 2
+    w.rigged.clear_faults()
+    assert list(arrive(w, records[1]).failed) == []
+    assert w.row("t1")["taskDateTime"] == str(NEXT)
+
+
+def test_what_no_row_can_be_placed_without_fails_each_record_or_the_batch(w: World) -> None:
+    """Without the cursor each record that needs it fails. Without the table nothing of the batch can have been done:
+    Lambda sends it again as it is."""
+    placer = w.placer()
+    arrivals = [Arrival(str(n), *put(w, {"taskId": f"t{n}"})) for n in range(2)]
+
+    def no_cursor(task_id: str) -> None:
+        if task_id.startswith("_dynatick#cursor"):
+            raise cannot("read")
+
+    w.rigged.before_read = no_cursor
+    assert [key for key, _ in assign(arrivals, placer).failed] == ["0", "1"]
+    w.rigged.before_read, w.rigged.batch_fails = None, lambda changes: True
+    with pytest.raises(StoreError):
+        assign(arrivals, placer)
+
+
+MALFORMED: list[dict[str, object]] = [
+    {"action": Decimal(7)}, {"action": {"a": [None, {"b": {"c"}}]}}, {"dueAt": Decimal("1E+125")},
+    {"taskDateTime": "soon"},  # its own time is written over, and it is malformed all the same
+    {"delaySeconds": "soon"}, {"dueAt": "soon"}, {"taskDateTime": str(bucket_at(60)), "payload": "text"},
+    {"taskDateTime": str(CLOSED), "action": Decimal(7)}, {"status": "banana"}, {"status": ["scheduled"]},
+    {"status": "failed"}, {"status": "scheduled", "taskDateTime": "soon"},
+    {**scheduled_row("bad", AHEAD), "taskDateTime": "soon"}, {"scheduleExpression": "rate(never)"},
+    {"scheduleExpression": "rate(1 minute)", "taskDateTime": "soon"},
+    {"scheduleExpression": "rate(never)", "status": "recurring", "scheduleId": "bad", "scheduleState": "DISABLED"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("malformed", MALFORMED, ids=[str(row)[:60] for row in MALFORMED])
+def test_a_dead_letter_queue_that_refuses_fails_no_record(malformed: dict[str, object]) -> None:
+    """The row stays open in a bucket that the ticks poll, and is failed by the first one whose message is taken."""
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
+    done = arrive(w, put(w, {"taskId": "bad", **malformed}), put(w, {"taskId": "good"}))
+    assert (list(done.failed), done.undelivered, w.outcome("bad")) == ([], 1, None)
+    assert w.row("bad")["taskDateTime"] == str(NEXT)
+    again = arrive(w, (w.row("bad"), None))
+    assert (list(again.failed), again.undelivered) == ([], 1)
+    w.next_tick()
+    assert (w.outcome("good"), w.outcome("bad"), w.actions.times("bad")) == ("completed", None, 0)
+    w.dead_letters = MemoryDeadLetters()
+    w.next_tick()
+    row = w.row("bad")
+    assert (row["outcome"], "malformedReason" in row) == ("failed", False)
+    (letter,) = w.dead_letters.letters
+    assert letter.error == row.get("error", "its status was set to failed by hand")
+    w.ticks(3)
+    assert w.actions.times("bad") == 0
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [{"retryPolicy": {"maximumRetryAttempts": "many"}}, {"payload": "not a map"}, {"scheduleId": 7},
+     {"scheduleExpression": "rate(1 day)"}, {"taskDateTime": "noon"}, {"status": "banana"}, {"action": 7}],
+)  # fmt: skip
+def test_a_row_that_was_put_again_corrected_is_not_failed_for_its_first_record(mistake: dict[str, object]) -> None:
+    w = world()
+    corrected = {"taskId": "t", "taskDateTime": NEXT}
+    first = {**corrected, **mistake}
+    w.rigged.put(corrected)
+    w.stream(first)
+    w.stream(w.row("t"), first)
+    assert (w.row("t")["status"], w.dead_letters.letters) == ("scheduled", [])
+    w.next_tick()
+    assert w.outcome("t") == "completed"
+
+
+# -- the scheduler function ------------------------------------------------------------------------------------------
+
+
+def scheduler(w: World) -> Scheduler:
+    return Scheduler(store=w.store, dead_letters=w.dead_letters, rules=w.rules, clock=w.clock, decode=decode)
+
+
+def event_of(w: World, *rows: Row) -> Mapping[str, Any]:
+    """Puts rows into the table. Returns the stream's event for them."""
+    for row in rows:
+        assert w.store.create(row)
+    return {"Records": [{"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(r)}} for n, r in enumerate(rows)]}
+
+
+def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none(w: World) -> None:
+    rows = [{"taskId": f"t{n}", "taskDateTime": str(bucket_at(5))} for n in range(3)]
+    assigned = scheduler(w).handle(event_of(w, *rows))
+    assert (assigned.seen, assigned.normalised, assigned.failed) == (3, 3, [])
+    assert all(w.row(f"t{n}")["status"] == "scheduled" for n in range(3))
+    gone = {"Records": [{"eventID": "e", "dynamodb": {"OldImage": encode({"taskId": "gone"})}}]}
+    assert scheduler(w).handle(gone) == Assigned(
+        seen=0, normalised=0, moved=0, rejected=0, undelivered=0, wake_ups=[], failed=[]
+    )
+
+
+def test_a_dead_letter_queue_that_refuses_is_asked_once_a_batch(w: World) -> None:
+    asked: list[object] = []
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: asked.append(letter) or True)
+    malformed = [{"taskId": f"m{n}", "taskDateTime": str(bucket_at(5)), "action": 7} for n in range(5)]
+    made = scheduler(w)
+    records = event_of(w, *malformed)
+    assigned = made.handle(records)
+    assert (len(asked), assigned.undelivered, assigned.rejected, assigned.failed) == (1, 5, 0, [])
+    assert {w.row(f"m{n}")["taskDateTime"] for n in range(5)} == {str(bucket_at(1))}, "the next tick tries again"
+    made.handle(records)
+    assert len(asked) == 2, "each batch tries once"
+
+
+def test_the_settings_are_read_once_a_minute(w: World) -> None:
+    made = scheduler(w)
+    reads = []
+    for n, seconds in enumerate((0, 50, 5, 6)):
+        w.clock.forward(seconds=seconds)
+        w.rigged.forget()
+        made.handle(event_of(w, {"taskId": f"t{n}", "taskDateTime": str(bucket_at(30))}))
+        reads.append(w.rigged.reads.count(SETTINGS_ID))
+    assert reads == [1, 0, 0, 1]
+
+
+# -- anything --------------------------------------------------------------------------------------------------------
+
+
+ANYTHING: list[object] = [
+    None, "", "x", 0, 1, -1, Decimal("0.5"), Decimal("1E+125"), Decimal("1E-130"), Decimal("9" * 38), True, False,
+    Binary(b"\x00\xff"), {"a", "b"}, {Decimal(1), Decimal(2)}, [], {}, [1], {"a": [{"b": {"c"}}]}, "\x00", "é" * 300,
+]  # fmt: skip
+
+
+TIMES: list[object] = [
+    "2026-12-31#12:01", "2026-12-31#12:05", "2026-12-31#11:00", "2026-12-31#12:05#3", "2026-12-31#12:05#99999",
+    "1970-01-01#00:00", "9998-12-31#23:59", "9999-12-31#23:59", "2026-12-31T12:05:00Z", "2026-02-30#10:00", "tomorrow",
+    "9998-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", Decimal(1798718700), Decimal("253402300799.999"),
+]  # fmt: skip
+
+
+EXPRESSIONS: list[object] = [
+    "rate(1 minute)", "rate(0 minutes)", "rate(never)", "cron(0 12 31 2 ? *)", "at(2026-12-31T12:10:00)",
+    "at(0001-01-01T00:00:00)",
+]  # fmt: skip
+
+
+VALUES: Mapping[str, list[object]] = {
+    "status": ["scheduled", "running", "recurring", "completed", "failed", "cancelled", "banana"],
+    "outcome": [None, "completed", "none"], "taskDateTime": TIMES, "dueAt": TIMES,
+    "delaySeconds": [0, 60, -1, Decimal("0.000001"), "60"], "action": ["log", "", "x" * 200],
+    "payload": [{}, {"a": 1}, "text"],
+    "retryPolicy": [{}, {"maximumRetryAttempts": 0}, {"maximumRetryAttempts": 186}, {"x": 1}, "never"],
+    "attempt": [0, 1, 4, 10**9, "many"], "run": [0, 1, 5, 10**12], "lease": ["token", None],
+    "leaseUntil": ["1970-01-01T00:00:00Z", "2026-12-31T11:00:00Z", "2026-12-31T13:00:00Z", "x"],
+    "attempts": [[], [{"run": 1, "startedAt": "x"}], [{"run": [1]}], "x"],
+    "createdAt": ["x", "2026-12-31T11:59:00Z"], "startedAt": ["x", "2026-12-31T11:59:00Z"], "expiresAt": [1, "x"],
+    "error": ["x"], "scheduleId": ["hostile", "other"], "movedTo": TIMES, "malformedReason": ["x"],
+    "scheduleExpression": EXPRESSIONS, "cronExpression": EXPRESSIONS,
+    "scheduleState": ["ENABLED", "DISABLED", "COMPLETED", "x"],
+    "scheduleExpressionTimezone": ["UTC", "../../etc/passwd"],
+    "startDate": TIMES, "nextOccurrenceAt": TIMES, "definition": [{}, {"scheduleState": 7}, "x"],
+    "dueBefore": [[{"scheduleExpression": "rate(1 minute)", "until": "2026-12-31T12:30:00Z"}], [1]],
+    "revision": [0, 10**9, "x"],
+}  # fmt: skip
+
+
+KEYS = ("taskDateTime", "scheduleState")  # of an index: the table takes nothing but text there, and not an empty one
+
+
+def values(name: str) -> st.SearchStrategy[object]:
+    found = st.one_of(st.sampled_from(VALUES[name]), st.sampled_from([*VALUES[name], *ANYTHING]))
+    return found.filter(lambda value: isinstance(value, str) and value != "") if name in KEYS else found
+
+
+rows = st.builds(
+    # An id that is longer than an index takes is taken only without its keys.
+    lambda is_long, more: (
+        {"taskId": "x" * (MAX_TASK_ID_BYTES + 1)} | {n: v for n, v in more.items() if n not in KEYS}
+        if is_long
+        else {"taskId": "hostile", **more}
+    ),
+    st.sampled_from([False] * 9 + [True]),
+    st.lists(st.sampled_from(sorted(VALUES)), max_size=7, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: values(name) for name in names})
+    ),
+)
+
+
+def arrives(w: World, row: Row, old: Row | None) -> None:
+    """put-item, or an edit by hand; and what the stream says of it, twice."""
+    task_id = str(row["taskId"])
+    image, _ = put(w, row)
+    for _ in range(2):
+        assert list(arrive(w, (image, None if old is None else {**old, "taskId": task_id})).failed) == []
+
+
+def left_open(w: World, task_id: str) -> Row | None:
+    row = w.row(task_id)
+    return None if is_terminal(row) else row
+
+
+def is_malformed(placer: Placer, row: Row) -> bool:
+    change = placer.make_ready(row)
+    return change is not None and is_rejection(change)
+
+
+def is_in_flight(row: Row) -> bool:
+    """As a tick writes an occurrence: it is the tick's."""
+    return row.get("status") == "running" and row.get("scheduleId") is not None
+
+
+@settings(max_examples=150)
+@given(rows, st.none() | rows)
+@example({"taskId": "hostile", "status": "running", "outcome": None, "expiresAt": 1}, None)
+def test_every_row_is_placed_or_ended_by_its_record(row: Row, old: Row | None) -> None:
+    w = world()
+    arrives(w, row, old)
+    now = left_open(w, str(row["taskId"]))
+    if now is None or (is_in_flight(row) and old is None):
+        return
+    placer = w.placer()
+    assert placer.make_ready(now) is None, "there is nothing left to be written"
+    assert is_at_rest(now) or placer.is_ahead(now), "a tick polls it"
+
+
+@settings(max_examples=150)
+@given(rows, st.none() | rows)
+def test_a_queue_that_refuses_delays_only_the_end_of_a_malformed_row(row: Row, old: Row | None) -> None:
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
+    arrives(w, row, old)
+    task_id = str(row["taskId"])
+    before = left_open(w, task_id)
+    w.next_tick()
+    waiting = left_open(w, task_id)
+    w.dead_letters = MemoryDeadLetters()
+    w.ticks(2)
+    w.handle({"dynatick": {"reconcile": True}})
+    now = left_open(w, task_id)
+    assert now is None or not is_malformed(w.placer(), now)
+    if before is not None and waiting is not None and is_malformed(w.placer(), before):
+        assert w.outcome(task_id) == "failed"
+        assert w.actions.times(task_id) == 0
+        assert [letter.row["taskId"] for letter in w.dead_letters.letters] == [task_id]

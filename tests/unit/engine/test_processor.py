@@ -1,7 +1,8 @@
-"""One invocation of the processor: what its event asks for, which invocations it starts."""
+"""One invocation of the processor: what its event asks for, which invocations it starts, and what it publishes."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 
@@ -11,10 +12,12 @@ from tests.unit.domain.support import refusal
 from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, world
 
 from dynatick.domain.buckets import Grid
+from dynatick.domain.due import Due
 from dynatick.engine.installation_settings import SETTINGS_ID, read_settings
 from dynatick.engine.processor import Order, PassOrder, ReconcileOrder, ShardsOrder, parse_event
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.report import Resume
+from dynatick.engine.wake_up import TickOnTime, WakeUp
 from dynatick.engine.work_order import WorkOrder
 
 EVENTS = [
@@ -42,15 +45,26 @@ EVENTS = [
         RecoveryOrder(bucket=bucket_at(1, 3), task_ids=("a", "b"), continuation=2)),
     ({"dynatick": {"work": {"bucket": "2026-12-31#12:00", "through": "b", "until": "2026-12-31T12:09:00Z"}}},
         WorkOrder(bucket=bucket_at(0), after=None, through="b", until=NOON + timedelta(minutes=9))),
+    # what the queue of wake-ups delivers
+    (WakeUp(bucket=bucket_at(1, 3), due=(Due(NOON, "a"), Due(NOON, "ö\
+", "nextAttemptAt"))).to_event(),
+        WakeUp(bucket=bucket_at(1, 3), due=(Due(NOON, "a"), Due(NOON, "ö\
+", "nextAttemptAt")))),
+    (TickOnTime(tick=NOON_MINUTE + 1, shard=3).to_event(), TickOnTime(tick=NOON_MINUTE + 1, shard=3)),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("event", "order"), EVENTS)
-def test_what_an_event_asks_for(event: object, order: object) -> None:
-    assert parse_event(event, NOON + timedelta(seconds=1)) == order
+def test_what_an_event_asks_for_and_that_an_order_becomes_its_event_again(event: object, order: Order) -> None:
+    now = NOON + timedelta(seconds=1)
+    assert parse_event(event, now) == order
+    if isinstance(order, PassOrder) and order.shard is None:
+        order = PassOrder(tick=order.tick, shard=0)
+    assert parse_event(json.loads(json.dumps(order.to_event())), now) == order
 
 
 EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
+
 
 REFUSED = [
     (None, "event", EXPECTED), ([], "event", EXPECTED), ("tick", "event", EXPECTED), ({}, "event.time", EXPECTED),
@@ -82,13 +96,19 @@ REFUSED = [
         "expected an id, or null"),
     ({"dynatick": {"work": {"bucket": "2026-12-31#12:00", "through": "b", "until": "now"}}},
         "event.dynatick.work.until", "expected an instant"),
+    *(({"dynatick": {"wakeUp": inner}}, "event.dynatick.wakeUp", "expected") for inner in (
+        None, 7, [], {"bucket": "noon"}, {"bucket": "2026-12-31#12:01"}, {"bucket": "2026-12-31#12:01", "tasks": []},
+        {"bucket": "2026-12-31#12:01", "tasks": ["a"]}, {"bucket": "2026-12-31#12:01", "tasks": [["a", "soon", "due"]]},
+        {"bucket": "2026-12-31#12:01", "tasks": [["a", "2026-12-31T12:00:30Z", "then"]]},
+        {"bucket": "2026-12-31#12:01", "tasks": [[7, "2026-12-31T12:00:30Z", "due"]]}, {"tick": "noon"},
+        {"tick": "2026-12-31#12:01", "shard": -1})),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("event", "field", "expected"), REFUSED)
 def test_what_no_event_is(event: object, field: str, expected: str) -> None:
     found, reason = refusal(parse_event, event, NOON)
-    assert found == field
+    assert found == field or (field.endswith("wakeUp") and found.startswith(field))
     assert reason.startswith(expected)
 
 
@@ -117,20 +137,7 @@ def test_a_tick_that_lies_ahead_is_refused(event: object, seconds: float, taken:
         assert refusal(parse_event, event, now)[1] == AHEAD
 
 
-@pytest.mark.parametrize("order", [order for _, order in EVENTS])
-def test_an_order_is_read_from_its_event_as_it_was_written(order: Order) -> None:
-    if isinstance(order, PassOrder) and order.shard is None:
-        order = PassOrder(tick=order.tick, shard=0)
-    assert parse_event(order.to_event(), NOON + timedelta(seconds=1)) == order
-
-
 # -- ticks -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_shards_own_pass_starts_no_others() -> None:
-    w = world(rules=rules(grid=Grid(shard_count=3)))
-    done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shard": 2}})
-    assert (done.passed.shard if done.passed else None, w.started) == (2, [])
 
 
 SCHEMAS = {"log": '{"type":"object"}'}
@@ -142,30 +149,22 @@ def published(w: World) -> Mapping[str, str]:
     return found.payload_schemas
 
 
-def test_the_payload_types_of_handlers_are_published_after_the_tasks_of_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world()
+def test_the_payload_types_of_handlers_are_published_by_the_first_shard_after_the_tasks_of_a_tick(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = world(rules=rules(grid=Grid(shard_count=3)))
     w.insert("t", at=bucket_at(1))
-    ended: list[str | None] = []
-
-    def schemas() -> Mapping[str, str]:
-        ended.append(w.outcome("t"))
-        return SCHEMAS
-
-    monkeypatch.setattr(w.actions, "payload_schemas", schemas)
+    ended: list[object] = []
+    monkeypatch.setattr(w.actions, "payload_schemas", lambda: ended.append(w.outcome("t")) or SCHEMAS)
+    done = w.handle({"dynatick": {"tick": "2026-12-31#12:00", "shard": 2}})
+    assert (done.passed.shard if done.passed else None, w.started) == (2, []), "its own pass starts no others"
+    assert published(w) == {}
     w.next_tick()
     assert ended == ["completed"], "making them takes time, for which no task waits"
     assert published(w) == SCHEMAS
-    w.store.forget()
+    w.rigged.forget()
     w.ticks(3)
-    assert [change for change in w.store.writes if change.task_id == SETTINGS_ID] == []
-
-
-def test_the_first_shard_alone_publishes_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    w = world(rules=rules(grid=Grid(shard_count=2)))
-    w.next_tick()
-    monkeypatch.setattr(w.actions, "payload_schemas", lambda: SCHEMAS)
-    w.handle({"dynatick": {"tick": "2026-12-31#12:01", "shard": 1}})
-    assert published(w) == {}
+    assert [change for change in w.rigged.writes if change.task_id == SETTINGS_ID] == []
 
 
 def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +176,6 @@ def test_a_tick_whose_payload_types_cannot_be_written_has_done_its_work(monkeypa
     (done,) = w.next_tick()
     assert w.outcome("t") == "completed"
     assert str(done.schemas_not_published).startswith("cannot publish the settings")
-    w.store.throttled = lambda change: False
+    w.rigged.clear_faults()
     (done,) = w.next_tick()
     assert (done.schemas_not_published, published(w)) == (None, SCHEMAS)

@@ -1,28 +1,32 @@
-"""Records of attempts: on the claim's token, the dead letter first, no failure turned into success."""
+"""Records of attempts: on the claim's token, the dead letter first, no failure turned into success; and what the row
+keeps of when a task began."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import logging
+from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, is_record, world
+from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, fails, is_record, passed, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.conditional_update import Written
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.lateness import lateness_of
 from dynatick.engine.placement import Placer
-from dynatick.engine.ports import DeadLetter
+from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Recorder, RecordResult, Rescheduled
-from dynatick.engine.rules import Rules
+from dynatick.engine.rules import Precision, Rules
+from dynatick.errors import PermanentError, Reschedule
 from dynatick.store.codec import item_bytes
-from dynatick.store.memory import MemoryStore
 
 HERE = bucket_at(0)
 
@@ -49,15 +53,18 @@ def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Reschedul
 
 
 FAILED = Error("no route")
+
+
 PERMANENT = Error("no such address", permanent=True)
+
+
 A_MINUTE = {"maximumEventAgeInSeconds": Decimal(60)}
 
 
 # -- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_each_outcome_has_its_record_and_final_failures_a_dead_letter() -> None:
-    w = world()
+def test_each_outcome_has_its_record_and_final_failures_a_dead_letter(w: World) -> None:
     last = attempt(w, "last", FAILED, retryPolicy={"maximumRetryAttempts": Decimal(0)})
     attempts = [attempt(w, "done", Done({"n": 1})), attempt(w, "again", FAILED), attempt(w, "permanent", PERMANENT)]
     results = recorder(w).record([*attempts, last])
@@ -83,8 +90,7 @@ def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: in
     assert w.row("t")["taskDateTime"] == bucket
 
 
-def test_the_row_has_the_instant_of_the_next_attempt() -> None:
-    w = world()
+def test_the_row_has_the_instant_of_the_next_attempt(w: World) -> None:
     outcomes = {"retry": FAILED, "limited": Deferred(90.25), "turn": Rescheduled(20.0)}
     results = recorder(w).record([attempt(w, name, outcome) for name, outcome in outcomes.items()])
     assert list(results) == [RecordResult.RETRIED, RecordResult.RELEASED, RecordResult.RESCHEDULED]
@@ -96,8 +102,7 @@ def test_the_row_has_the_instant_of_the_next_attempt() -> None:
     assert {row["taskDateTime"] for row in rows.values()} == {"2026-12-31#12:01"}
 
 
-def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter() -> None:
-    w = world()
+def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w: World) -> None:
     often = attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000))
     long = attempt(w, "long", Rescheduled(1.0), retryPolicy=A_MINUTE, firstStartedAt="2026-12-31T11:59:00Z")
     assert list(recorder(w).record([often, long])) == [RecordResult.FAILED] * 2
@@ -106,26 +111,17 @@ def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter()
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["often", "long"]
 
 
-def test_a_retry_goes_to_the_tasks_own_shard() -> None:
-    w = world()
-    recorder(w, grid=Grid(shard_count=4)).record([attempt(w, "task-1", FAILED)])
-    assert w.row("task-1")["taskDateTime"] == "2026-12-31#12:01#3"
-
-
-def test_a_retry_in_a_shard_that_is_further_is_placed_again() -> None:
+@pytest.mark.parametrize(("closed", "bucket"), [(None, "2026-12-31#12:01#3"), (5, "2026-12-31#12:06#3")])
+def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(w: World, closed: int | None, bucket: str) -> None:
     """After a change of the shard count, a pass sees no watermark of the shard to which a row goes (7)."""
-    w = world()
-    last = NOON_MINUTE + 5
-    there = Cursor(
-        shard=3, closed_through=last, drained_through=last, polled_through=last, checkpoint=last, checkpoint_at=NOON
-    )
-    w.rigged.put({"taskId": cursor_id(3), **there.to_row()})
+    if closed is not None:
+        there = {"shard": 3, "checkpoint_at": NOON, "polled_through": 0, "checkpoint": 0, "drained_through": 0}
+        w.rigged.put({"taskId": cursor_id(3), **Cursor(closed_through=NOON_MINUTE + closed, **there).to_row()})
     recorder(w, grid=Grid(shard_count=4)).record([attempt(w, "task-1", FAILED)])
-    assert w.row("task-1")["taskDateTime"] == "2026-12-31#12:06#3"
+    assert w.row("task-1")["taskDateTime"] == bucket
 
 
-def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
-    w = world()
+def test_the_age_of_a_task_counts_from_the_first_start_of_its_run(w: World) -> None:
     old = {"attempts": [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]}
     rows = {"young": {}, "old": old, "another run": {**old, "run": Decimal(2)}}
     results = recorder(w).record([attempt(w, name, FAILED, retryPolicy=A_MINUTE, **row) for name, row in rows.items()])
@@ -135,9 +131,8 @@ def test_the_age_of_a_task_counts_from_the_first_start_of_its_run() -> None:
 # -- dead letters ----------------------------------------------------------------------------------------------------
 
 
-def test_the_dead_letter_goes_before_the_record() -> None:
-    """So that no failure goes unheard; it may go twice."""
-    w = world()
+def test_the_dead_letter_goes_before_the_record(w: World) -> None:
+    """So that no failure is lost; the letter may go twice."""
     met: list[object] = []
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.outcome("t"))))
     recorder(w).record([attempt(w, "t", PERMANENT)])
@@ -148,8 +143,7 @@ def test_the_dead_letter_goes_before_the_record() -> None:
     assert (letter.row["taskId"], letter.row["status"]) == ("t", "running")
 
 
-def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_are_recorded() -> None:
-    w = world()
+def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_are_recorded(w: World) -> None:
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: letter.row["taskId"] == "unheard")
     attempts = [attempt(w, "heard", PERMANENT), attempt(w, "unheard", PERMANENT), attempt(w, "done", Done())]
     assert list(recorder(w).record(attempts)) == [RecordResult.FAILED, RecordResult.DEFERRED, RecordResult.COMPLETED]
@@ -171,15 +165,16 @@ def test_a_deferred_failure_goes_to_a_bucket_that_is_open(n: int, closed: int, b
     assert w.row("u")["taskDateTime"] == bucket
 
 
-# -- another writer was first ----------------------------------------------------------------------------------------
+# -- another writer was first, answers that are lost -----------------------------------------------------------------
+
 
 OUTCOMES = [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (PERMANENT, RecordResult.FAILED)]
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome, _ in OUTCOMES])
 @pytest.mark.parametrize("how", ["deleted", "replaced", "ended by hand", "reclaimed"])
-def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | Error) -> None:
-    w = world()
+def test_rule_12_a_task_that_is_no_longer_ours_is_left_alone(w: World, how: str, outcome: Done | Error) -> None:
+    """On condition of the status alone, a zombie would end a task that another process is working on."""
     ended = attempt(w, "t", outcome)
     match how:
         case "deleted":
@@ -198,15 +193,11 @@ def test_a_task_that_is_no_longer_ours_is_left_alone(how: str, outcome: Done | E
     assert w.rigged.peek("t") == before
 
 
-# -- answers ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("outcome", "result"), OUTCOMES)
 @pytest.mark.parametrize("has_run", [True, False])  # a row from hand need not say which run it is
 def test_a_record_without_an_answer_counts_if_it_is_found_done(
-    outcome: Done | Error, result: RecordResult, has_run: bool
+    w: World, outcome: Done | Error, result: RecordResult, has_run: bool
 ) -> None:
-    w = world()
     ended = attempt(w, "t", outcome)
     if not has_run:
         del w.rigged._items["t"]["run"]
@@ -218,8 +209,7 @@ def test_a_record_without_an_answer_counts_if_it_is_found_done(
     assert list(recorder(w).record([ended])) == [result]
 
 
-def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_more_if_it_got_none() -> None:
-    w = world()
+def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_more_if_it_got_none(w: World) -> None:
     attempts = [attempt(w, f"t{n}", Done()) for n in range(5)]
     once = Once(lambda change: change.task_id == "t4")
     w.rigged.throttled = lambda change: change.task_id == "t1" or once(change)
@@ -232,7 +222,22 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_
     assert once.done
 
 
+def test_the_failure_of_a_row_that_is_not_executed_is_recorded_on_the_same_conditions(w: World) -> None:
+    row = attempt(w, "t", Done()).row
+    w.rigged.throttled = is_record
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.UNRECORDED
+    w.rigged.clear_faults()
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.DEFERRED
+    assert (w.outcome("t"), w.row("t")["error"]) == (None, "x")
+    w.dead_letters = MemoryDeadLetters()
+    w.rigged.put({**row, "lease": "another's"})
+    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.SUPERSEDED
+    assert w.outcome("t") is None
+
+
 # -- size ------------------------------------------------------------------------------------------------------------
+
 
 FULL = 400 * 1024
 
@@ -253,9 +258,8 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
      (PERMANENT, RecordResult.FAILED, 130, True), (PERMANENT, RecordResult.FAILED, 30, False)],
 )  # fmt: skip
 def test_what_is_too_large_is_recorded_without_its_bulk(
-    outcome: Done | Error, result: RecordResult, spare: int, kept: bool, bulk: str
+    w: World, outcome: Done | Error, result: RecordResult, spare: int, kept: bool, bulk: str
 ) -> None:
-    w = world()
     assert list(recorder(w).record([full(w, outcome, spare, bulk=bulk)])) == [result]
     row = w.row("t")
     assert (bulk in row) is kept
@@ -264,23 +268,142 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
     assert row["taskDateTime"] == str(listed_in)
 
 
-# -- rows that are not executed --------------------------------------------------------------------------------------
+# -- how late a task began -------------------------------------------------------------------------------------------
 
 
-def test_a_row_that_another_process_has_claimed_is_left_alone() -> None:
+TASK = Task.from_row(scheduled_row("t", bucket_at(2), dueAt="2026-12-31T12:01:30Z"))
+
+
+EARLY, LATE = NOON - timedelta(days=1), NOON + timedelta(seconds=100)
+
+
+@pytest.mark.parametrize(
+    ("task", "to_the_second", "after_its_tick"),
+    [
+        (replace(TASK, created_at=EARLY), 30_500, 500),
+        # Inserted after it was due, or within the interval of its tick.
+        (replace(TASK, created_at=LATE), 20_500, 500),
+        (replace(TASK, created_at=NOON + timedelta(seconds=120.3)), 200, 0),
+        # A retry, a deferral or a further turn.
+        (replace(TASK, created_at=EARLY, next_attempt_at=NOON + timedelta(seconds=118)), 2_500, 500),
+        # An occurrence begins with its bucket, which a flexible window may have moved.
+        (replace(TASK, created_at=None, schedule_id="s"), 500, 500),
+        # A host whose clock is behind.
+        (replace(TASK, created_at=NOON + timedelta(seconds=121)), 0, 0),
+    ],
+)
+def test_lateness_begins_with_the_instant_that_counts(task: Task, to_the_second: int, after_its_tick: int) -> None:
+    began: datetime = NOON + timedelta(seconds=120.5)
+    for precision, expected in ((Precision.SECOND, to_the_second), (Precision.TICK, after_its_tick)):
+        assert lateness_of(task, began, Rules(precision=precision), Grid()) == expected
+
+
+def late(w: World, task_id: str) -> int:
+    """The milliseconds in the row, which the index lists too."""
+    kept = w.row(task_id)["lateMilliseconds"]
+    bucket = Bucket.parse(w.row(task_id)["taskDateTime"])
+    entries = {entry.task_id: entry for entry in w.store.query_bucket(bucket, open_only=False).entries}
+    assert entries[task_id].late_milliseconds == kept
+    return int(str(kept))
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(None, "completed"), (PermanentError("no"), "failed"), (RuntimeError("no route"), None),
+     (Reschedule(after=2), None)],
+)  # fmt: skip
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_row_says_how_late_its_first_attempt_began_whatever_became_of_it(
+    error: Exception | None, outcome: str | None, refused: bool
+) -> None:
+    """``refused``: the dead-letter queue takes no message at first."""
+    w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: refused))
+
+    def run(task: Task, context: ActionContext) -> None:
+        if error is not None and (context.turn, context.attempt) == (0, 1):
+            raise error
+
+    w.behave(run, "t")
+    w.insert("t", retryPolicy={"minBackoffSeconds": 1, "maxBackoffSeconds": 1})
+    w.clock.to(NOON + timedelta(minutes=1, seconds=7))
+    w.tick()
+    first = late(w, "t")
+    assert 7000 <= first < 8000
+    assert w.outcome("t") == (None if refused and outcome == "failed" else outcome)
+    w.dead_letters = MemoryDeadLetters()
+    w.ticks(8)
+    assert w.outcome("t") == (outcome or "completed")
+    assert late(w, "t") == first
+
+
+# -- further turns, which are no failed attempts ---------------------------------------------------------------------
+
+
+def polls(w: World, task_id: str, *answers: BaseException | str) -> list[tuple[int, int, str]]:
+    """The task's handler polls a job, which answers so. Returns its attempts: (turn, attempt, key)."""
+    calls: list[tuple[int, int, str]] = []
+
+    def run(task: Task, context: ActionContext) -> str:
+        calls.append((context.turn, context.attempt, context.idempotency_key))
+        answer = answers[len(calls) - 1]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    w.actions.behaviour[task_id] = run
+    return calls
+
+
+def test_a_job_is_polled_until_it_is_done(w: World) -> None:
+    """A further turn is late only by what it begins after the tick of its wait."""
+    calls = polls(w, "job", Reschedule(after=20), Reschedule(after=200), "done")
+    w.insert("job")
+    reports = [passed(w.next_tick()) for _ in range(6)]
+    assert [(report.rescheduled, report.completed, report.lateness.count) for report in reports] == [
+        (1, 0, 1), (1, 0, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 1, 1)
+    ]  # fmt: skip
+    assert reports[5].lateness.max < 1000
+    first = calls[0][2]
+    assert calls == [(0, 1, first), (1, 1, f"{first}.1"), (2, 1, f"{first}.2")]
+    row = w.row("job")
+    assert (row["outcome"], row["result"], row["turn"], row["run"], row["attempt"]) == ("completed", "done", 2, 1, 1)
+    assert str(row["firstStartedAt"]).startswith("2026-12-31T12:01:0")
+    assert "nextAttemptAt" not in row
+    assert w.dead_letters.letters == []
+
+
+def test_each_turn_has_all_the_attempts_of_the_policy(w: World) -> None:
+    again, fails = Reschedule(after=1), ValueError("no connection")
+    calls = polls(w, "job", fails, again, fails, fails, "unreachable")
+    w.insert("job", retryPolicy={"maximumRetryAttempts": 1})
+    w.ticks(8)
+    key = calls[0][2]
+    assert calls == [(0, 1, key), (0, 2, key), (1, 1, f"{key}.1"), (1, 2, f"{key}.1")], "one key for all of a turn"
+    row = w.row("job")
+    assert (row["outcome"], row["error"]) == ("failed", "ValueError: no connection")
+    assert [(entry["attempt"], entry["error"]) for entry in row["attempts"]] == [
+        (1, "ValueError: no connection"), (2, "ValueError: no connection")
+    ]  # fmt: skip
+
+
+# -- the log ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("level", "number"), [(logging.DEBUG, 2), (logging.INFO, 0)])
+def test_each_attempt_is_logged_with_its_result_at_level_debug(
+    logged: list[logging.LogRecord], level: int, number: int
+) -> None:
+    logging.getLogger("dynatick.engine").setLevel(level)
     w = world()
-    row = attempt(w, "t", Done()).row
-    MemoryStore.write(w.rigged, ConditionalUpdate(task_id="t", set={"lease": "another's"}))
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.SUPERSEDED
-    assert w.outcome("t") is None
-
-
-def test_a_failure_without_an_answer_counts_as_unrecorded() -> None:
-    w = world()
-    row = attempt(w, "t", Done()).row
-    w.rigged.throttled = is_record
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.UNRECORDED
-    w.rigged.throttled = lambda change: False
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.DEFERRED
-    assert (w.outcome("t"), w.row("t")["error"]) == (None, "x")
+    w.actions.behaviour["again"] = fails
+    w.insert("fine", "again", payload={"secret": "xyzzy"})
+    w.first_pass()
+    attempts = {vars(one)["task_id"]: vars(one) for one in logged if vars(one).get("action") == "attempt_recorded"}
+    assert len(attempts) == number
+    assert {task_id: one["result"] for task_id, one in attempts.items()} == (
+        {"fine": "completed", "again": "retried"} if number else {}
+    )
+    for one in attempts.values():
+        assert (one["attempt"], one["max_attempts"], one["run"], one["turn"], one["handler"]) == (1, 4, 1, 0, "log")
+        assert (one["due_at"], one["started_at"][:19]) == ("2026-12-31T12:01:00Z", "2026-12-31T12:01:00")
+        assert "xyzzy" not in str(one)

@@ -16,9 +16,7 @@ from tests.unit.engine.support import (
     World,
     bucket_at,
     cannot,
-    fails,
     ids,
-    is_record,
     rules,
     takes,
     world,
@@ -27,13 +25,15 @@ from tests.unit.engine.support import (
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.lifecycle import RELEASED
-from dynatick.domain.task import Task
+from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.installation_settings import pause, resume
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
 from dynatick.engine.recovery import MAX_ALONE, MAX_RECOVERIES, MAX_TOGETHER, RecoveryOrder, orders_for, plan_recovery
 from dynatick.errors import PermanentError, StoreError
+from dynatick.store.codec import item_bytes
 
 
 def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
@@ -57,13 +57,6 @@ def world_with_an_endless_lease(**settings: object) -> World:
     w = world(**settings)
     w.insert("t", at=bucket_at(1))
     w.claim("t", until=NOON + timedelta(days=400))
-    return w
-
-
-def an_hour_a_tick() -> World:
-    """A world whose next tick is an hour away."""
-    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
-    w.tick()
     return w
 
 
@@ -91,22 +84,17 @@ def expired(number: int, action: str = "a", *, is_last: bool = False) -> list[tu
     return [(bucket_at(1), LeaseExpired(task_id, action, is_last)) for task_id in ids(number, action)]
 
 
-def test_those_with_attempts_left_go_together_by_action_and_last_attempts_apart() -> None:
+def test_orders_are_of_one_action_apart_from_last_attempts_and_bounded_in_number_and_in_bytes() -> None:
+    def ordered(entries: list[tuple[object, LeaseExpired]]) -> list[tuple[str, ...]]:
+        return [order.task_ids for order in orders_for(entries)]  # type: ignore[arg-type]
+
     mixed = [*expired(3), *expired(2, "b"), *expired(4, "a-last", is_last=True)]
-    orders = list(orders_for(mixed[::-1]))  # type: ignore[arg-type]
-    assert [sorted(order.task_ids) for order in orders] == [ids(3, "a"), ids(2, "b"), ids(4, "a-last")]
-    assert {order.bucket for order in orders} == {bucket_at(1)}
-
-
-def test_orders_are_bounded_in_number_and_in_bytes() -> None:
-    def sizes(entries: list[tuple[object, LeaseExpired]]) -> list[int]:
-        return [len(order.task_ids) for order in orders_for(entries)]  # type: ignore[arg-type]
-
-    assert sizes(expired(MAX_TOGETHER + 1)) == [MAX_TOGETHER, 1]
-    assert sizes(expired(MAX_ALONE + 1, is_last=True)) == [MAX_ALONE, 1]
+    assert [sorted(one) for one in ordered(mixed[::-1])] == [ids(3, "a"), ids(2, "b"), ids(4, "a-last")]
+    assert [len(one) for one in ordered(expired(MAX_TOGETHER + 1))] == [MAX_TOGETHER, 1]
+    assert [len(one) for one in ordered(expired(MAX_ALONE + 1, is_last=True))] == [MAX_ALONE, 1]
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
-    assert sizes(long) == [97, 3]
-    assert [task_id for order in orders_for(long) for task_id in order.task_ids] == [one.task_id for _, one in long]
+    assert [len(one) for one in ordered(long)] == [97, 3]
+    assert [task_id for one in ordered(long) for task_id in one] == [one.task_id for _, one in long]
 
 
 # -- handing out -----------------------------------------------------------------------------------------------------
@@ -118,7 +106,7 @@ def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatc
     w = world(clock=PacedClock(), rules=rules(threads=1))
     w.insert("a-slow", *ids(300), at=bucket_at(1))  # more than both together can do: neither polls the bucket anew
     w.claim("a-slow", until=NOON + timedelta(minutes=2))  # its process dies
-    w.actions.behaviour = dict.fromkeys(ids(300), takes(w, seconds=3))
+    w.behave(takes(w, seconds=3), *ids(300))
     w.first_pass()
     w.clock.to(NOON + timedelta(minutes=2, seconds=10))
     (continuation,) = w.started
@@ -128,8 +116,7 @@ def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatc
     assert [order.task_ids for order in recoveries(w)] == [("a-slow",)]
 
 
-def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on() -> None:
-    w = world()
+def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on(w: World) -> None:
     number = MAX_TOGETHER * MAX_RECOVERIES + 30
     crashed(w, *ids(number))
     w.next_tick()
@@ -138,42 +125,35 @@ def test_a_pass_starts_a_bounded_number_of_recoveries_and_the_next_tick_goes_on(
     assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(number)]
 
 
-def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time() -> None:
-    w = world()
+def test_if_no_recovery_can_be_started_they_run_at_the_end_of_the_pass_one_at_a_time(w: World) -> None:
     crashed(w, *ids(4, "s"))
     w.insert(*ids(30), at=bucket_at(1))
     refuse_recoveries(w)
     (done,) = w.next_tick()
     assert done.passed is not None
     assert (done.passed.recovered, done.passed.completed) == (4, 34)
-    assert [task_id for task_id, _, _ in w.actions.ran][-4:] == ids(4, "s")
+    assert w.ran[-4:] == ids(4, "s")
     assert len(done.not_started) == 1, "it is tried once"
+
+
+@pytest.mark.parametrize("can_be_started", [True, False])
+def test_what_reclaims_and_runs_out_of_time_continues_at_once(can_be_started: bool) -> None:
+    """A recovery; or a pass that can only reclaim, for no recovery can be started. The next tick is an hour away."""
+    w = World(clock=PacedClock(), rules=rules(grid=Grid(tick_minutes=60), threads=1))
+    w.tick()
+    crashed(w, *ids(12), minute=60)
+    w.behave(takes(w, seconds=20), *ids(12))
+    if not can_be_started:
+        refuse_recoveries(w)
+    w.next_tick(60)
+    assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
+    assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(12)]
 
 
 # -- a recovery ------------------------------------------------------------------------------------------------------
 
 
-def test_a_recovery_that_runs_out_of_time_continues_at_once() -> None:
-    w = an_hour_a_tick()
-    crashed(w, *ids(30), minute=60)
-    w.actions.behaviour = dict.fromkeys(ids(30), takes(w, seconds=10))
-    w.next_tick(60)
-    assert {w.outcome(task_id) for task_id in ids(30)} == {"completed"}
-    assert sorted(w.actions.ran) == [(task_id, 1, 2) for task_id in ids(30)]
-
-
-def test_reclaimed_tasks_are_progress() -> None:
-    """A pass that could only reclaim, for no recovery could be started, goes on in a new invocation."""
-    w = an_hour_a_tick()
-    crashed(w, *ids(12), minute=60)
-    w.actions.behaviour = dict.fromkeys(ids(12), takes(w, seconds=20))
-    refuse_recoveries(w)
-    w.next_tick(60)
-    assert {w.outcome(task_id) for task_id in ids(12)} == {"completed"}
-
-
-def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt() -> None:
-    w = world()
+def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt(w: World) -> None:
     tasks = ["killer", *ids(5)]
     crashed(w, *tasks, retryPolicy={"maximumRetryAttempts": Decimal(2)})
     w.first_pass()
@@ -185,14 +165,10 @@ def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_a
     w.first_pass(2)
     assert w.actions.ran == [], "none runs among others at its last attempt"
     assert sorted(task_id for order in recoveries(w) for task_id in order.task_ids) == sorted(tasks)
-    running: list[int] = []
-
-    def note(task: Task, context: ActionContext) -> None:
-        running.append(sum(str(row["leaseUntil"]) > "2026-12-31T12:02" for row in w.open_rows().values()))
-
-    w.actions.behaviour = dict.fromkeys(tasks, note)
+    running: list[str] = []
+    w.behave(lambda task, context: running.extend(str(row["leaseUntil"]) for row in w.open_rows().values()), *tasks)
     w.run_started()
-    assert running == [1] * 6
+    assert sum(until > "2026-12-31T12:02" for until in running) == 6, "itself, and no other"
 
 
 def test_a_recovery_that_comes_twice_or_late_does_nothing_twice() -> None:
@@ -212,18 +188,19 @@ def test_a_task_that_another_process_reclaims_first_is_left_to_it() -> None:
 
 
 def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
-    """It holds no cursor: a tick may have closed the bucket before the write."""
-    w, order = world_with_recovery("t", life=timedelta(minutes=14))
-    w.actions.behaviour["t"] = fails
-    first = w.rigged.meanwhile(
-        lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: w.first_pass(7)
-    )
-    w.handle(order.to_event())
-    assert first.done
-    assert str(w.row("t")["taskDateTime"]) > "2026-12-31#12:07"
-    w.actions.behaviour.clear()
+    w, order = world_with_recovery("t")
+    w.assert_a_retry_goes_to_an_open_bucket("t", lambda: w.handle(order.to_event()))
+
+
+def test_while_paused_nothing_is_reclaimed() -> None:
+    w, order = world_with_recovery("t")
+    pause(w.store, now=w.clock(), by=None, reason=None)
+    w.clock.forward(minutes=1)
+    assert w.handle(order.to_event()).paused
+    assert w.ran == []
+    resume(w.store, now=w.clock())
     w.ticks(2)
-    assert w.outcome("t") == "completed"
+    assert w.ran == ["t"]
 
 
 def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() -> None:
@@ -240,7 +217,7 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
             assert begun.wait(10)
             raise cannot("read")
 
-    w.actions.behaviour = dict.fromkeys(together, waits)
+    w.behave(waits, *together)
     w.rigged.before_read = unreadable
     processor = w.processor
     with pytest.raises(StoreError):
@@ -274,15 +251,31 @@ def test_what_has_changed_since_a_recovery_was_started_is_left_alone(
 # -- rows that can't be finished -------------------------------------------------------------------------------------
 
 
-def test_a_released_row_whose_attempt_is_malformed_ends_as_failed() -> None:
+def released(row: Row) -> Row:
+    return row | {"status": "running", "lease": "x", "leaseUntil": RELEASED, "attempt": "2"}
+
+
+def fills_its_row(row: Row) -> Row:
+    """The note of its lost attempt does not fit."""
+    return row | {"payload": {"k": "x" * (400 * 1024 - item_bytes(row | {"payload": {"k": ""}}) - 20)}}
+
+
+def is_malformed(row: Row) -> Row:
+    return row | {"payload": "not a map", "retryPolicy": "x", "attempt": "x"}
+
+
+@pytest.mark.parametrize(
+    ("by_now", "error"),
+    [(released, "attempt: '2' is not accepted"), (fills_its_row, ""), (is_malformed, "")],
+)
+def test_a_row_whose_lease_is_over_and_that_cannot_be_reclaimed_fails(by_now: Callable[[Row], Row], error: str) -> None:
+    """Left as it is it would hold its bucket back for ever."""
     w = world()
-    w.insert("t", at=bucket_at(1))
-    w.rigged.put({**w.row("t"), "status": "running", "lease": "x", "leaseUntil": RELEASED, "attempt": "2"})
-    w.next_tick()
-    assert (w.outcome("t"), w.row("t")["error"]) == (
-        "failed",
-        "attempt: '2' is not accepted; expected a whole number, 0 or more",
-    )
+    crashed(w, "t")
+    w.rigged.put(by_now(w.row("t")))
+    w.ticks(2)
+    assert (w.ran, w.outcome("t"), str(w.row("t")["error"]).startswith(error)) == ([], "failed", True)
+    assert len(w.dead_letters.letters) == 1
     w.until_drained()
 
 

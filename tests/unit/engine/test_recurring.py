@@ -1,4 +1,5 @@
-"""Schedules in a pass: what is written and in which order, what it holds back, and what it costs."""
+"""Schedules in a pass: what is written and in which order, what it holds back, and what it costs; and occurrences that
+were missed, or did not complete within ``expectedWithinSeconds``: noticed soon, and named."""
 
 from __future__ import annotations
 
@@ -12,17 +13,21 @@ from tests.builders import NOON
 from tests.unit.engine.support import RiggedStore, World, bucket_at, of, passed, world
 
 from dynatick import TaskClient
+from dynatick.domain import awaited_occurrence, overdue
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine import recurring as recurring_module
 from dynatick.engine.claims import Claimer, Contended, Ineligible
 from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.installation_settings import pause, resume
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import StoreFailure
 from dynatick.engine.recurring import Recurring
 from dynatick.engine.shard_lease import ShardLease
+from dynatick.errors import PermanentError, RetryableError
 
 
 def is_advance(change: ConditionalUpdate) -> bool:
@@ -39,16 +44,15 @@ def with_a_schedule(**row: Any) -> World:
     return w
 
 
-def runs(w: World) -> list[str]:
-    return [task_id for task_id, _, _ in w.actions.ran]
-
-
 def recurring(w: World, token: Callable[[], str] = str) -> Recurring:
     placer = w.placer()
     return Recurring(w.store, placer, Claimer(w.store, placer, w.clock, token), w.clock, token)
 
 
 FIRST, SECOND = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"
+
+
+# -- what a pass writes ----------------------------------------------------------------------------------------------
 
 
 def test_an_occurrence_is_written_claimed_before_its_schedule_moves_on() -> None:
@@ -74,7 +78,7 @@ def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(recurring_module, "MAX_AT_ONCE", 10)
     w = with_a_schedule(catchUp="all")
     w.next_tick(95)
-    made = runs(w)
+    made = w.ran
     assert len(made) == 95
     assert sorted(made) == sorted(f"s#1#2026-12-31T{12 + n // 60}:{n % 60:02d}:00Z" for n in range(1, 96))
     assert w.row("s#1#2026-12-31T12:40:00Z")["taskDateTime"] == "2026-12-31#12:40"  # listed under its own time
@@ -82,8 +86,7 @@ def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("malformed", [{"payload": "text"}, {"scheduleExpression": "rate(5 parsecs)"}, {"action": 5}])
-def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> None:
-    w = world()
+def test_a_malformed_schedule_is_marked_failed(w: World, malformed: dict[str, Any]) -> None:
     put(w)
     put(w, "other")
     w.store.write(ConditionalUpdate(task_id="s", set=malformed))
@@ -92,25 +95,24 @@ def test_a_malformed_schedule_is_marked_failed(malformed: dict[str, Any]) -> Non
     assert (row["outcome"], row["scheduleState"]) == ("failed", "FAILED")
     assert next(iter(malformed)) in str(row["error"])
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["s"]
-    assert runs(w) == ["other#1#2026-12-31T12:01:00Z"]
+    assert w.ran == ["other#1#2026-12-31T12:01:00Z"]
 
 
 def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
     w = with_a_schedule()
     w.insert(FIRST, at=bucket_at(60))
     w.next_tick()
-    assert not w.actions.ran
-    assert w.row(FIRST)["status"] == "scheduled"
+    assert (w.ran, w.row(FIRST)["status"]) == ([], "scheduled")
     assert [entry["reason"] for entry in w.row("s")["missed"]] == ["id-taken"]  # type: ignore[attr-defined]
+    assert "awaited" not in w.row("s")
 
 
-def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> None:
+def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed(w: World) -> None:
     """It is claimed, and can't be understood: until it has ended as failed it holds its bucket."""
-    w = world()
     w.insert("t", scheduleId="t", payload="no map")
     w.rigged.hidden = lambda entry: entry.task_id == "t"
     w.ticks(5)
-    w.rigged.hidden = lambda entry: False
+    w.rigged.clear_faults()
     w.next_tick()
     assert w.outcome("t") is None
     assert w.cursor().drained_through < bucket_at(1).minute
@@ -118,8 +120,8 @@ def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed() -> N
     assert w.outcome("t") == "failed"
 
 
-def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> None:
-    """A pass that has written an occurrence and moved its schedule on, and is not heard of again."""
+def die_holding_an_occurrence(w: World, tick: int) -> None:
+    """A pass that has written an occurrence and not moved its schedule on, and is not heard of again."""
     now = w.clock()
     cursor = acquire_shard(w.store, 0, tick, token="dead", now=now).cursor
     assert cursor is not None
@@ -129,13 +131,12 @@ def die_holding_an_occurrence(w: World, tick: int, *, moved_on: bool = True) -> 
     (made,) = recurring(w, lambda: "dead").make_occurrences(
         [(bucket, "s")], closed_through=tick, lease_until=now + w.life
     )
-    assert (made.verdict, len(made.claimed)) == (Ineligible() if moved_on else Contended(), 1)
+    assert (made.verdict, len(made.claimed)) == (Contended(), 1)
 
 
-def test_no_poll_is_final_before_a_dead_tick_can_have_written_into_its_bucket_and_the_index_shows_it() -> None:
+def test_no_poll_is_final_before_a_dead_tick_can_have_written_into_its_bucket_and_the_index_shows_it(w: World) -> None:
     """The occurrence is written long after its bucket was closed; then the process dies, and the index shows the
     occurrence late."""
-    w = world()
     until = w.clock() + timedelta(minutes=5)
     dead = replace(w.cursor(), open_until=until)
     assert Window(dead, w.rules, closed_at=w.clock()).final_from == until + w.rules.index_settled_after
@@ -147,17 +148,17 @@ def test_what_a_dead_tick_has_made_is_not_noted_as_missed(catch_up: str, ticks_l
     w = with_a_schedule(catchUp=catch_up, overlap="skip", retryPolicy={"minBackoffSeconds": 0})
     w.clock.to(NOON + timedelta(minutes=1))
     w.rigged.throttled = is_advance
-    die_holding_an_occurrence(w, minute_of(w.clock()), moved_on=False)
-    w.rigged.throttled = lambda change: False
+    die_holding_an_occurrence(w, minute_of(w.clock()))
+    w.rigged.clear_faults()
     w.next_tick(ticks_later)
-    row, first = w.row("s"), "s#1#2026-12-31T12:01:00Z"
+    row = w.row("s")
     reasons = {note["reason"] for note in row["missed"]}  # type: ignore[attr-defined]
     assert reasons == ({"outage", "overlap"} if ticks_later > 2 else {"overlap"})
     assert row["missedOccurrences"] == ticks_later
-    assert row["lastTaskId"] == first  # the others were skipped, for it had not ended
+    assert row["lastTaskId"] == FIRST  # the others were skipped, for it had not ended
     w.ticks(4)
-    assert w.outcome(first) == "completed"
-    assert len(runs(w)) == len({*runs(w)})
+    assert w.outcome(FIRST) == "completed"
+    assert len(w.ran) == len({*w.ran})
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_an_edit_between_a_run_and_the_move_stands(edit: Callable[[Any], object]
     first = w.rigged.meanwhile(is_advance, lambda: edit(schedules))
     w.ticks(6)
     assert first.done
-    assert runs(w) == [FIRST, *then]
+    assert w.ran == [FIRST, *then]
     assert ("taskDateTime" in w.row("s")) == bool(then)
 
 
@@ -200,18 +201,25 @@ def test_an_occurrence_whose_write_got_no_answer_runs_at_once(taken: int) -> Non
     store.taken = taken
     w.next_tick()
     first = [f"{schedule_id}#1#2026-12-31T12:01:00Z" for schedule_id in ("a", "b")]
-    assert set(runs(w)) >= set(first[:taken])
+    assert set(w.ran) >= set(first[:taken])
     w.next_tick()
-    assert set(runs(w)) >= set(first)
-    assert len(runs(w)) == len({*runs(w)})
+    assert set(w.ran) >= set(first)
+    assert len(w.ran) == len({*w.ran})
     assert {w.outcome(task_id) for task_id in first} == {"completed"}
 
 
-def test_a_schedule_that_could_not_be_normalised_holds_its_bucket_back() -> None:
-    w = world()
-    w.rigged.put({"taskId": "s", "scheduleId": "s", "scheduleExpression": "rate(1 minute)", "taskDateTime": "x"})
-    here = bucket_at(1)
-    w.rigged.put({**w.row("s"), "taskDateTime": str(here)})
+def test_of_a_schedule_only_that_of_its_own_bucket_and_in_form_is_made() -> None:
+    """An index that lags shows a schedule where it was. One that can't be normalised holds its bucket back."""
+    w = with_a_schedule()
+    stale = Bucket.parse(w.row("s")["taskDateTime"])
+    w.next_tick()
+    (made,) = recurring(w).make_occurrences([(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + w.life)
+    assert made.verdict == Ineligible()
+    assert w.ran == [FIRST]
+    assert Schedule.from_row(w.row("s")).next_occurrence_at == NOON + timedelta(minutes=2)
+    here = bucket_at(2)
+    raw = {"taskId": "s", "scheduleId": "s", "scheduleExpression": "rate(1 minute)", "taskDateTime": str(here)}
+    w.rigged.put(raw)
     w.rigged.throttled = lambda change: change.task_id == "s"
     (made,) = recurring(w).make_occurrences([(here, "s")], closed_through=here.minute, lease_until=w.clock())
     assert made.verdict == Contended()
@@ -228,19 +236,282 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
     first = w.rigged.meanwhile(lambda change: change.set.get("openUntil") is not None, is_taken)
     w.next_tick()
     assert first.done
-    assert runs(w) == []
+    assert w.ran == []
     assert not [row for row in w.open_rows().values() if row["taskId"] != "s"]
     w.clock.forward(seconds=40)
     w.next_tick()
-    assert runs(w).count(FIRST) == 1
+    assert w.ran.count(FIRST) == 1
 
 
-def test_its_own_bucket_only() -> None:
-    """An index that lags shows a schedule where it was."""
-    w = with_a_schedule()
-    stale = Bucket.parse(w.row("s")["taskDateTime"])
+# -- overdue occurrences ---------------------------------------------------------------------------------------------
+
+
+EVERY_MINUTE = {"scheduleExpression": "rate(1 minute)", "overlap": "allow"}
+
+
+RETRIES_IN_AN_HOUR = {"retryPolicy": {"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600}}
+
+
+FIRST_FAILED = [("12:01:00Z", "failed: no")]
+
+
+TOMORROW = "2027-01-01#12:01"
+
+
+DAILY = {"scheduleExpression": "cron(1 12 * * ? *)", "expectedWithinSeconds": 150, "overlap": None}
+
+
+def with_a_deadline(**row: Any) -> World:
+    return with_a_schedule(**{**DAILY, **row})
+
+
+def whose_first_run_raised(error: Exception | None = None, **row: Any) -> World:
+    """A world at 12:01; its first occurrence is to have completed at 12:03:30, which the tick of 12:04 asks."""
+    w = with_a_deadline(**row)
+    w.behave(raises(error or PermanentError("no")), FIRST)
     w.next_tick()
-    (made,) = recurring(w).make_occurrences([(stale, "s")], closed_through=stale.minute, lease_until=w.clock() + w.life)
-    assert made.verdict == Ineligible()
-    assert runs(w) == [FIRST]
-    assert Schedule.from_row(w.row("s")).next_occurrence_at == NOON + timedelta(minutes=2)
+    return w
+
+
+def reported(w: World) -> list[tuple[str, str]]:
+    """The reasons by nominal instant, without the day."""
+    return [(format_instant(one.first)[11:], one.reason) for one in w.overdue]
+
+
+def raises(error: Exception) -> Callable[..., object]:
+    def run(*_: object) -> object:
+        raise error
+
+    return run
+
+
+def test_one_that_completes_in_time_is_looked_at_once_and_no_more() -> None:
+    """A day before the next."""
+    w = with_a_deadline()
+    w.next_tick()
+    assert w.outcome(FIRST) == "completed"
+    assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
+    assert w.row("s")["awaited"] == [{"dueAt": "2026-12-31T12:01:00Z", "expectedBy": "2026-12-31T12:03:30Z"}]
+    w.ticks(4)
+    row = w.row("s")
+    assert (row["taskDateTime"], "awaited" in row) == (TOMORROW, False)
+    assert w.overdue == []
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(PermanentError("no such mailbox"), "failed: no such mailbox"),
+     (RetryableError("no answer"), "waits for attempt 2, at 2026-12-31T1")],
+)  # fmt: skip
+def test_one_that_fails_or_waits_for_a_retry_is_reported_at_its_deadline(error: Exception, reason: str) -> None:
+    w = whose_first_run_raised(error, **RETRIES_IN_AN_HOUR)
+    w.ticks(2)
+    assert w.overdue == []
+    w.next_tick()
+    ((at, why),) = reported(w)
+    assert at == "12:01:00Z"
+    assert why.startswith(reason)
+    w.ticks(10)
+    assert len(w.overdue) == 1
+    assert w.row("s")["taskDateTime"] == TOMORROW
+
+
+def process_died(w: World) -> None:
+    w.life = timedelta(seconds=30)
+    w.rigged.throttled = lambda change: change.set.get("status") == "completed"
+
+
+def still_runs(w: World) -> None:
+    w.next_tick()
+    lease = {"status": "running", "leaseUntil": "2026-12-31T12:05:00Z", "taskDateTime": str(bucket_at(1))}
+    w.store.write(ConditionalUpdate(task_id=FIRST, set=lease, remove=("outcome", "finishedAt", "expiresAt")))
+
+
+def completes_late(w: World) -> None:
+    w.behave(lambda task, context: w.clock.forward(seconds=100) and None, FIRST)
+
+
+def another_task_is_there(w: World) -> None:
+    w.insert(FIRST, at=bucket_at(60))
+
+
+@pytest.mark.parametrize(
+    ("does", "seconds", "reason"),
+    [(process_died, 40, "attempt 1 did not end: its process died"), (still_runs, 150, "still running, attempt 1"),
+     (completes_late, 60, "completed late, at 2026-12-"),
+     (another_task_is_there, 150, "missed: another task has its id")],
+)  # fmt: skip
+def test_one_that_did_not_complete_in_time_is_reported(
+    does: Callable[[World], None], seconds: int, reason: str
+) -> None:
+    w = with_a_deadline(expectedWithinSeconds=seconds, retryPolicy={"maximumRetryAttempts": 5})
+    does(w)
+    w.ticks(3)
+    ((at, why),) = reported(w)
+    assert (at, why[: len(reason)]) == ("12:01:00Z", reason)
+
+
+@pytest.mark.parametrize("does", ["cancel", "delete"])
+def test_one_that_a_person_calls_off_is_not_reported(does: str) -> None:
+    w = whose_first_run_raised(RetryableError("no answer"), **RETRIES_IN_AN_HOUR)
+    getattr(TaskClient(w.store, clock=w.clock), does)(FIRST)
+    w.ticks(5)
+    assert w.overdue == []
+    assert "awaited" not in w.row("s")
+
+
+@pytest.mark.parametrize(
+    ("row", "occurrences", "reason"),
+    [
+        # 12:01 to 12:10 are due at once, and the last two are in time.
+        ({**EVERY_MINUTE, "catchUp": "none"}, 8, "missed: no tick ran"),
+        ({**EVERY_MINUTE, "catchUp": "none", "expectedWithinSeconds": None}, 8, "missed: no tick ran"),
+        # Made all the same, but too late.
+        ({}, 1, "begins only now: no tick ran in time"),
+    ],
+)
+def test_those_that_were_missed_for_want_of_ticks_are_one_report_of_the_next(
+    row: dict[str, Any], occurrences: int, reason: str
+) -> None:
+    w = with_a_deadline(**row)
+    w.next_tick(10)
+    (one,) = w.overdue
+    assert (one.schedule_id, one.occurrences, one.reason) == ("s", occurrences, reason)
+    assert (one.first, one.last) == (NOON + timedelta(minutes=1), NOON + timedelta(minutes=occurrences))
+    w.ticks(3)
+    assert len(w.overdue) == 1
+
+
+ALL_PAUSED = "all was paused since 2026-12-31T12:00:00Z until 2026-12-31T12:09:00Z by ada: a bad deployment"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason", "kept"),
+    [({**EVERY_MINUTE, "catchUp": "none"}, f"missed: {ALL_PAUSED}", ["all-paused"]),
+     ({}, f"begins only now: {ALL_PAUSED}", [])],
+)  # fmt: skip
+def test_one_that_was_missed_for_a_pause_of_everything_names_the_pause(
+    row: dict[str, Any], reason: str, kept: list[str]
+) -> None:
+    w = with_a_deadline(**row)
+    pause(w.store, now=NOON, by="ada", reason="a bad deployment")
+    w.ticks(9)
+    resume(w.store, now=NOON + timedelta(minutes=9))
+    w.next_tick()
+    assert reported(w) == [("12:01:00Z", reason)]
+    missed = TaskClient(w.store, clock=w.clock).schedules.get("s").missed
+    assert [one.reason for one in missed] == kept
+    w.ticks(3)
+    assert len(w.overdue) == 1
+
+
+# -- the last one of a schedule, and changes of it -------------------------------------------------------------------
+
+
+def test_the_last_occurrence_is_awaited_before_its_schedule_ends() -> None:
+    w = whose_first_run_raised(scheduleExpression="at(2026-12-31T12:01:00)")
+    assert w.outcome("s") is None
+    w.next_tick()
+    assert w.outcome("s") is None
+    w.ticks(3)
+    assert reported(w) == FIRST_FAILED
+    assert (w.outcome("s"), w.row("s")["scheduleState"]) == ("completed", "COMPLETED")
+    w.until_drained()
+
+
+def test_a_paused_schedule_awaits_what_was_made_before() -> None:
+    w = whose_first_run_raised()
+    TaskClient(w.store, clock=w.clock).schedules.pause("s")
+    assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
+    w.ticks(4)
+    assert reported(w) == FIRST_FAILED
+    assert "taskDateTime" not in w.row("s")
+    w.until_drained()
+
+
+@pytest.mark.parametrize(
+    ("edits", "bucket"),
+    [({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
+     ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
+     ({"expected_within_seconds": None}, "2026-12-31#12:04"), ({"expected_within_seconds": 3600}, "2026-12-31#12:04")],
+)  # fmt: skip
+def test_an_edit_keeps_the_deadlines_of_what_was_made(edits: dict[str, Any], bucket: str) -> None:
+    w = whose_first_run_raised()
+    TaskClient(w.store, clock=w.clock).schedules.update("s", **edits)
+    assert w.row("s")["taskDateTime"] == bucket
+    w.ticks(4)
+    assert reported(w) == FIRST_FAILED
+
+
+def test_a_malformed_list_is_passed_over_and_a_schedule_put_in_its_place_awaits_nothing_of_it() -> None:
+    w = with_a_deadline()
+    w.next_tick()
+    kept = w.row("s")["awaited"]
+    for awaited in ("text", [5, {"dueAt": "soon", "expectedBy": "later"}], [{}]):
+        w.store.write(ConditionalUpdate(task_id="s", set={"awaited": awaited}))
+        assert Schedule.from_row(w.row("s")).awaited == ()
+    w.ticks(4)
+    assert (w.overdue, w.row("s")["taskDateTime"]) == ([], TOMORROW)
+    w.put(taskId="s", scheduleExpression="rate(1 hour)", awaited=kept)
+    assert "awaited" not in w.row("s")
+
+
+def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overdue, "MAX_AWAITED", 3)
+    w = with_a_deadline(**EVERY_MINUTE, **RETRIES_IN_AN_HOUR, expectedWithinSeconds=86_400)
+    w.behave(raises(RetryableError("no answer")), *(f"s#1#2026-12-31T12:0{minute}:00Z" for minute in range(1, 6)))
+    w.ticks(5)
+    assert [at for at, _ in reported(w)] == ["12:04:00Z", "12:05:00Z"]
+    assert {why for _, why in reported(w)} == {
+        f"not awaited: {awaited_occurrence.MAX_AWAITED} occurrences before it have not completed"
+    }
+    assert len(w.row("s")["awaited"]) == 3  # type: ignore[arg-type]
+
+
+# -- processes that die, and answers that are lost -------------------------------------------------------------------
+
+
+def test_a_pass_that_dies_after_its_report_reports_again_and_one_that_dies_before_it_loses_nothing() -> None:
+    w = whose_first_run_raised()
+    w.ticks(2)
+    w.rigged.throttled = lambda change: "awaited" in change.remove  # reported, and the row does not forget it
+    w.next_tick()
+    assert len(w.overdue) == 1
+    w.rigged.clear_faults()
+    w.next_tick()
+    assert reported(w) == FIRST_FAILED * 2
+    w.ticks(4)
+    assert len(w.overdue) == 2
+
+
+def test_a_report_that_fails_leaves_the_schedule_as_it_is_and_holds_up_no_occurrence() -> None:
+    w = whose_first_run_raised()
+    put(w, "other", **{**DAILY, "scheduleExpression": "cron(4 12 * * ? *)"})
+    w.ticks(2)
+    seen: list[object] = []
+
+    class Refusing(list[Any]):
+        def extend(self, overdue: Any) -> None:
+            seen.append(overdue)
+            raise OSError("standard output is gone")
+
+    w.overdue = Refusing()
+    w.next_tick()
+    assert len(seen) >= 1
+    assert "awaited" in w.row("s")
+    assert w.outcome("other#1#2026-12-31T12:04:00Z") == "completed"  # made by the same batch
+    w.overdue = []
+    w.next_tick(2)
+    assert reported(w) == FIRST_FAILED
+
+
+def test_an_occurrence_that_completed_before_its_schedule_was_moved_on_is_in_time() -> None:
+    """The move got no answer, and the deadline is past when the next tick tries again."""
+    w = with_a_deadline(expectedWithinSeconds=30)
+    w.rigged.throttled = is_advance
+    w.next_tick()
+    assert w.outcome(FIRST) == "completed"
+    w.rigged.clear_faults()
+    w.ticks(3)
+    assert w.overdue == []
+    assert w.row("s")["taskDateTime"] == TOMORROW

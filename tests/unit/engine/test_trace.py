@@ -37,32 +37,21 @@ def caught(raises: Callable[[], object]) -> BaseException:
     raise AssertionError
 
 
-def raised(error: Exception, levels: int = 0) -> BaseException:
-    try:
-        deep(levels, error)
-    except Exception as found:
-        return found
-    raise AssertionError
-
-
 def test_it_names_file_line_function_and_statement_of_the_innermost_frames() -> None:
-    lines = str(trace_of(raised(ValueError("no")))).splitlines()
+    lines = str(trace_of(caught(lambda: deep(0, ValueError("no"))))).splitlines()
     assert lines[0].startswith("engine/test_trace.py:")
-    assert lines[0].endswith(" in raised: deep(levels, error)")
+    assert lines[0].endswith(" in caught: raises()")
     assert lines[-1].endswith(" in deep: raise error")
-    lines = str(trace_of(raised(ValueError("no"), levels=50))).splitlines()
+    lines = str(trace_of(caught(lambda: deep(50, ValueError("no"))))).splitlines()
     assert len(lines) == 4
     assert lines[-1].endswith(" in deep: raise error")
-
-
-def test_dynaticks_own_frames_are_left_out() -> None:
-    assert len(str(trace_of(caught(lambda: Task.from_row({})))).splitlines()) == 2, "this test's"
+    assert len(str(trace_of(caught(lambda: Task.from_row({})))).splitlines()) == 2, "Dynatick's own are left out"
 
 
 def test_an_error_names_where_its_cause_was_raised_and_nothing_if_neither_was() -> None:
     declared = PermanentError("ValueError: no")
     assert trace_of(declared) is None
-    declared.__cause__ = raised(ValueError("no"))
+    declared.__cause__ = caught(lambda: deep(0, ValueError("no")))
     assert str(trace_of(declared)).endswith("raise error")
 
 
@@ -116,18 +105,14 @@ class Nameless(type(ValueError)):  # type: ignore[misc]
         raise RuntimeError("no name")
 
 
-def its_own_cause() -> ValueError:
-    error = ValueError("recursive")
-    error.__cause__ = error
-    return error
-
-
-def of_many_causes() -> ValueError:
-    error = ValueError("the first")
-    for number in range(20_000):
-        following = ValueError(str(number))
+def of_causes(number: int) -> ValueError:
+    """Of so many, one behind the other; of one, which is its own cause."""
+    error = first = ValueError("the first")
+    for n in range(number - 1):
+        following = ValueError(str(n))
         following.__cause__ = error
         error = following
+    first.__cause__ = first if number == 1 else None
     return error
 
 
@@ -146,8 +131,8 @@ ODD_ERRORS: Mapping[str, Callable[[], BaseException]] = {
     "endless": Endless,
     "odd-text": OddText,
     "nameless": lambda: Nameless("Nameless", (ValueError,), {})("no"),
-    "its-own-cause": its_own_cause,
-    "many-causes": of_many_causes,
+    "its-own-cause": lambda: of_causes(1),
+    "many-causes": lambda: of_causes(20_000),
     "huge": lambda: ValueError("x" * 30_000_000),
     "huge-of-many-bytes": lambda: ValueError("\U0001f989" * 5_000_000),
     "surrogates": lambda: ValueError("\ud800" * 2000 + "\x00"),
@@ -175,8 +160,7 @@ def test_a_task_that_raises_any_error_fails_with_what_can_be_read_of_it(make: Ca
     assert item_bytes(w.row("t")) - before <= OWN_BYTES
 
 
-def test_the_largest_errors_of_all_attempts_fit_into_a_row() -> None:
-    w = world()
+def test_the_largest_errors_of_all_attempts_fit_into_a_row(w: World) -> None:
     again = {"minBackoffSeconds": 0, "maxBackoffSeconds": 0, "maximumRetryAttempts": 30}
     w.insert("t", retryPolicy=again)
     before = item_bytes(w.row("t"))
@@ -225,8 +209,7 @@ def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), RetryableError("not yet"), PermanentError("never")])
-def test_the_row_keeps_the_latest(error: Exception) -> None:
-    w = world()
+def test_the_row_keeps_the_latest(w: World, error: Exception) -> None:
     w.insert("t", **AGAIN)
     w.actions.behaviour["t"] = lambda task, context: deep(context.attempt, error)
     w.ticks(4)

@@ -18,7 +18,6 @@ from tests.unit.engine.support import (
     bucket_at,
     fails,
     ids,
-    is_record,
     of,
     passed,
     raises_for,
@@ -28,14 +27,13 @@ from tests.unit.engine.support import (
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain import attributes as attr
-from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Assigned
 from dynatick.engine.bucket_record import bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.installation_settings import SETTINGS_ID, pause, resume
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
 from dynatick.engine.report import PassReport
@@ -43,7 +41,6 @@ from dynatick.engine.rules import Precision
 from dynatick.engine.scheduler import Scheduler
 from dynatick.engine.wake_up import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE
-from dynatick.errors import InvalidInput
 from dynatick.store.codec import decode, encode
 
 Message = tuple[Mapping[str, object], datetime]
@@ -121,9 +118,6 @@ class Second(World):
             {"Records": [{"dynamodb": {"SequenceNumber": str(n), **change}} for n, change in enumerate(changes)]}
         )
 
-    def began_at(self, task_id: str) -> list[datetime]:
-        return [at for one, at in self.began if one == task_id]
-
     def sent_for(self) -> list[datetime]:
         """The instants of the wake-ups that the queue has, which it forgets."""
         return [at for _, at in self.queue.take()]
@@ -140,6 +134,11 @@ def world(**settings: object) -> Second:
     made = Second(**settings)  # type: ignore[arg-type]
     made.tick()
     return made
+
+
+@pytest.fixture
+def w() -> Second:
+    return world()
 
 
 def with_planned(*seconds: float, **more: object) -> Second:
@@ -160,26 +159,7 @@ def wake_up(*tasks: tuple[str, float], bucket: int = 1) -> WakeUp:
     return WakeUp(bucket=bucket_at(bucket), due=due)
 
 
-# -- as data ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_wake_up_keeps_its_form_as_an_event() -> None:
-    due = (Due(after_noon(30.25), "a"), Due(after_noon(31), "ö\n", "nextAttemptAt"))
-    for order in (WakeUp(bucket=bucket_at(1, 3), due=due), TickOnTime(tick=bucket_at(1).minute, shard=3)):
-        assert parse_event(json.loads(json.dumps(order.to_event())), NOON) == order
-
-
-@pytest.mark.parametrize(
-    "inner",
-    [None, 7, [], {}, {"bucket": "noon"}, {"bucket": "2026-12-31#12:01"}, {"bucket": "2026-12-31#12:01", "tasks": []},
-     {"bucket": "2026-12-31#12:01", "tasks": ["a"]}, {"bucket": "2026-12-31#12:01", "tasks": [["a", "soon", "due"]]},
-     {"bucket": "2026-12-31#12:01", "tasks": [["a", "2026-12-31T12:00:30Z", "then"]]},
-     {"bucket": "2026-12-31#12:01", "tasks": [[7, "2026-12-31T12:00:30Z", "due"]]}, {"tick": "noon"},
-     {"tick": "2026-12-31#12:01", "shard": -1}],
-)  # fmt: skip
-def test_an_event_that_is_no_wake_up_is_refused(inner: object) -> None:
-    with pytest.raises(InvalidInput, match=r"event\.dynatick\.wakeUp"):
-        parse_event({"dynatick": {"wakeUp": inner}}, NOON)
+# -- which tasks share one -------------------------------------------------------------------------------------------
 
 
 def test_a_wake_up_is_for_one_bucket_and_limited() -> None:
@@ -244,8 +224,7 @@ def test_tasks_close_together_share_a_wake_up_and_what_is_due_on_the_tick_gets_i
     ]  # fmt: skip
 
 
-def test_a_held_shard_is_planned_all_the_same() -> None:
-    w = world()
+def test_a_held_shard_is_planned_all_the_same(w: Second) -> None:
     w.insert_due("a", 150)
     w.clock.to(after_noon(55))
     assert acquire_shard(w.store, 0, bucket_at(0).minute, token="another's", now=w.clock()).cursor is not None
@@ -253,8 +232,7 @@ def test_a_held_shard_is_planned_all_the_same() -> None:
     assert w.sent_for() == [after_noon(150)]
 
 
-def test_planning_that_fails_harms_nothing() -> None:
-    w = world()
+def test_planning_that_fails_harms_nothing(w: Second) -> None:
     w.insert_due("a", 150)
     w.rigged.before_poll = raises_for(bucket_at(3))
     assert passed(w.next_tick()).planning_failed == "cannot read: the table is not there"
@@ -270,31 +248,23 @@ def test_planning_that_fails_harms_nothing() -> None:
 # -- received --------------------------------------------------------------------------------------------------------
 
 
-def test_a_task_begins_at_its_instant_and_never_before_it() -> None:
-    w = with_planned(150.3, 151.2)
-    woken = w.woken(early=0.2)
-    for task_id, seconds in (("t0", 150.3), ("t1", 151.2)):
-        (at,) = w.began_at(task_id)
-        assert timedelta() <= at - after_noon(seconds) < SOON
-        assert w.outcome(task_id) == "completed"
-    assert (woken.due, woken.claimed, woken.completed) == (2, 2, 2)
-    assert 0 <= woken.lateness.max < SOON / timedelta(milliseconds=1)
-
-
-def test_the_tick_runs_and_counts_what_no_wake_up_ran_and_nothing_runs_twice() -> None:
-    w = with_planned(150, 152, 154, 156, 158, 160, 180)
+def test_tasks_begin_at_their_instants_and_the_tick_runs_what_no_wake_up_ran_and_nothing_runs_twice() -> None:
+    w = with_planned(150.3, 151.2, 155, 158, 160, 180)
     first, second, *lost = w.queue.take()
-    for woken in (w.woken(first), w.woken(second)):
-        assert (woken.completed, woken.woken_late) == (1, 0)
+    woken = w.woken(first, early=0.2)
+    assert (woken.due, woken.claimed, woken.completed, woken.woken_late) == (2, 2, 2, 0)
+    assert 0 <= woken.lateness.max < SOON / timedelta(milliseconds=1)
+    for (task_id, at), seconds in zip(sorted(w.began), (150.3, 151.2), strict=True):
+        assert timedelta() <= at - after_noon(seconds) < SOON, task_id
+    assert w.woken(second).completed == 1
     w.deliver(first)
-    assert sorted(task_id for task_id, _ in w.began) == ["t0", "t1"]
+    assert sorted(w.ran) == ["t0", "t1", "t2"]
     w.clock.to(after_noon(180.2))
     report = passed(w.tick())
-    assert (report.claimed, report.woken_late) == (5, 4), "one was due on the tick"
-    assert w.row("_dynatick#tick#2026-12-31#12:03#0#0")["wokenLate"] == 4
-    assert sorted(task_id for task_id, _ in w.began) == [f"t{n}" for n in range(7)]
+    assert (report.claimed, report.woken_late) == (3, 2), "one was due on the tick"
+    assert w.row("_dynatick#tick#2026-12-31#12:03#0#0")["wokenLate"] == 2
     w.deliver(*lost)  # late
-    assert len(w.began) == 7
+    w.assert_each_ran_once(*(f"t{n}" for n in range(6)))
     w.until_drained()
 
 
@@ -326,8 +296,7 @@ def test_a_task_that_was_changed_after_its_wake_up_was_sent_is_not_woken(change:
     assert w.began == []
 
 
-def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant() -> None:
-    w = world()
+def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant(w: Second) -> None:
     w.insert_due("near", 60 + MAX_EARLY.total_seconds() / 40)
     w.insert_due("far", 60 + 10 + MAX_EARLY.total_seconds())
     w.clock.to(after_noon(60))
@@ -339,8 +308,7 @@ def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant() -> N
     ]
 
 
-def test_a_stale_wake_up_reads_and_writes_nothing() -> None:
-    w = world()
+def test_a_stale_wake_up_reads_and_writes_nothing(w: Second) -> None:
     w.insert_due("t", 150)
     event = wake_up(("t", 150), bucket=3).to_event()
     w.clock.to(after_noon(181) + MAX_LATE)
@@ -356,21 +324,18 @@ def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: 
 
 
 def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
-    w = world(rules=rules(threads=2))
-    together = 0
+    w, together = world(rules=rules(threads=2)), list[int]()
 
     def run(task: Task, context: ActionContext) -> None:
-        nonlocal together
-        running = [row for row in w.open_rows().values() if row["status"] == "running"]
-        together = max(together, len(running))
+        together.append(sum(row["status"] == "running" for row in w.open_rows().values()))
 
+    w.behave(run, *ids(9))
     for task_id in ids(9):
         w.insert_due(task_id, 150)
-        w.actions.behaviour[task_id] = run
     w.next_tick()
     w.deliver()
-    assert [w.outcome(task_id) for task_id in ids(9)] == ["completed"] * 9
-    assert 0 < together <= 2
+    w.assert_each_ran_once(*ids(9))
+    assert 0 < max(together) <= 2
 
 
 def test_a_malformed_row_fails_with_its_reason() -> None:
@@ -378,9 +343,6 @@ def test_a_malformed_row_fails_with_its_reason() -> None:
     w.deliver()
     assert w.outcome("t0") == "failed"
     assert "payload" in str(w.row("t0")["error"])
-
-
-# -- late ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_wake_up_counts_the_tasks_that_it_began_late() -> None:
@@ -419,7 +381,7 @@ def test_what_is_due_on_the_tick_begins_with_a_pass_that_starts_on_time() -> Non
     assert done.passed is None, "no pass runs inside the delivery"
     assert w.clock() >= after_noon(180)
     assert passed(w.run_started()).tick == bucket_at(3).minute
-    (began,) = w.began_at("t0")
+    ((_, began),) = w.began
     assert timedelta() <= began - after_noon(180) < SOON
     w.tick(after_noon(180))  # EventBridge's own
     assert len(w.began) == 1
@@ -432,8 +394,7 @@ def on_time(w: Second) -> list[int]:
     return [order.tick - bucket_at(0).minute for order in orders if isinstance(order, TickOnTime)]
 
 
-def test_each_further_run_of_a_schedule_begins_on_time() -> None:
-    w = world()
+def test_each_further_run_of_a_schedule_begins_on_time(w: Second) -> None:
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.put(taskId="t", scheduleExpression="rate(2 minutes)", startDate="2026-12-31T12:03:00Z")
     sent = []
@@ -445,9 +406,9 @@ def test_each_further_run_of_a_schedule_begins_on_time() -> None:
 
 
 def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_the_next(
+    w: Second,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    w = world()
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.ticks(2)
     begun, had_begun = threading.Event(), list[bool]()
@@ -457,38 +418,22 @@ def test_the_runs_of_a_schedule_do_not_wait_until_the_queue_has_the_wake_up_of_t
     assert had_begun == [True]
 
 
-def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass() -> None:
-    w = world()
+def test_a_tick_on_time_that_is_far_too_early_or_too_late_starts_no_pass(w: Second) -> None:
     order = TickOnTime(tick=bucket_at(3).minute, shard=0)
     w.message(json.dumps(order.to_event()))
     assert w.sent_for() == [after_noon(180)]
     w.clock.to(after_noon(181) + MAX_LATE)
     w.message(json.dumps(order.to_event()))
-    assert w.started == []
-    assert w.queue.take() == []
+    assert (w.started, w.queue.take()) == ([], [])
 
 
 # -- what a wake-up does not end -------------------------------------------------------------------------------------
 
 
-BACKOFF = {"minBackoffSeconds": 40, "maxBackoffSeconds": 40}
-
-
-def always_fails(w: Second) -> None:
-    w.actions.behaviour["t"] = fails
-    w.insert_due("t", 130, retryPolicy={**BACKOFF, "maximumRetryAttempts": 100})
-
-
-def has_a_letter_that_is_refused(w: Second) -> None:
-    w.actions.behaviour["t"] = fails
-    w.dead_letters = MemoryDeadLetters(lambda letter: True)
-    w.insert_due("t", 130, retryPolicy={"maximumRetryAttempts": 0})
-
-
 def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
     policy = {"minBackoffSeconds": 4, "maxBackoffSeconds": 4, "maximumRetryAttempts": 2}
     w = with_planned(130, retryPolicy=policy)
-    w.actions.behaviour["t0"] = fails
+    w.behave(fails, "t0")
     (planned,) = w.queue.take()
     w.deliver(planned)
     ((event, at),) = w.queue.take()
@@ -499,93 +444,90 @@ def test_a_retry_begins_when_its_backoff_ends_and_not_before() -> None:
     w.deliver((event, at), early=0.1)
     w.deliver()
     assert w.outcome("t0") == "failed"
-    _, second, third = w.began_at("t0")
+    _, (_, second), (_, third) = w.began
     assert second >= next_attempt
     assert timedelta(seconds=2) <= third - second < timedelta(seconds=6)
 
 
-def is_retry(change: ConditionalUpdate) -> bool:
-    return is_record(change) and change.set["status"] == "scheduled"
+def test_a_retry_goes_into_a_bucket_that_is_still_open_and_its_wake_up_names_that_one() -> None:
+    w = with_planned(130, retryPolicy={"minBackoffSeconds": 40, "maxBackoffSeconds": 40})
+    w.assert_a_retry_goes_to_an_open_bucket("t0", w.deliver)
+    assert len(w.began) == 1
+    w.deliver()
+    assert len(w.began) == 2
 
 
-def is_deferral(change: ConditionalUpdate) -> bool:
-    return change.task_id == "t" and attr.ERROR in change.set
-
-
-@pytest.mark.parametrize(
-    ("task", "is_move", "closed", "times"),
-    [(always_fails, is_retry, 7, 2), (has_a_letter_that_is_refused, is_deferral, 12, 1)],
-)
-def test_a_retry_or_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open(
-    task: Callable[[Second], None], is_move: Callable[[ConditionalUpdate], bool], closed: int, times: int
-) -> None:
-    """A wake-up holds no cursor: a tick may have closed the bucket before its write. The wake-up of the retry names the
-    bucket to which it was moved."""
-    w = world(life=timedelta(minutes=14))
-    task(w)
-    w.next_tick()
-    first = w.rigged.meanwhile(is_move, lambda: w.first_pass(closed))
+def test_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open() -> None:
+    w = with_planned(130, retryPolicy={"maximumRetryAttempts": 0})
+    w.life, w.dead_letters = timedelta(minutes=14), MemoryDeadLetters(lambda letter: True)
+    w.behave(fails, "t0")
+    first = w.rigged.meanwhile(lambda change: attr.ERROR in change.set, lambda: w.first_pass(12))
     w.deliver()
     assert first.done
-    assert str(w.row("t")["taskDateTime"]) > str(bucket_at(closed))
-    assert (w.outcome("t"), len(w.began)) == (None, 1)
+    assert str(w.row("t0")["taskDateTime"]) > str(bucket_at(12))
     w.deliver()
-    assert len(w.began) == times
+    assert (w.outcome("t0"), len(w.began)) == (None, 1)
 
 
 def test_retries_that_are_recorded_together_read_the_cursor_once() -> None:
     w = world(rules=rules(in_one_thread=True))
+    w.behave(fails, *ids(10))
     for task_id in ids(10):
-        w.actions.behaviour[task_id] = fails
         w.insert_due(task_id, 130)
     w.next_tick()
     (planned,) = w.queue.take()
     w.rigged.forget()
     w.deliver(planned)
-    bucket_record = bucket_record_id(bucket_at(3))
-    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0), bucket_record]
+    assert w.rigged.reads == [SETTINGS_ID, cursor_id(0), bucket_record_id(bucket_at(3))]
     assert all(w.row(task_id)["attempt"] == 1 for task_id in ids(10))
     assert sum(len(event["dynatick"]["wakeUp"]["tasks"]) for event, _ in w.queue.take()) == 10  # type: ignore[index]
 
 
 def test_no_task_with_a_rate_limit_is_woken() -> None:
-    w = world()
-    w.rules = replace(w.rules, limited_actions=frozenset({"log"}))
+    w = world(rules=rules(limited_actions=frozenset({"log"})))
     w.insert_due("t", 150)
     w.inserted("t")
     w.next_tick()
     assert w.queue.take() == []
     w.clock.to(after_noon(150))
     w.message(json.dumps(wake_up(("t", 150), bucket=3).to_event()))
-    assert w.began == []
-    assert w.row("t")["attempt"] == 0
+    assert w.ran == []
     w.clock.to(after_noon(180))
     w.tick()
-    assert (w.outcome("t"), w.row("t")["attempt"]) == ("completed", 1)
+    w.assert_each_ran_once("t")
+
+
+def test_while_paused_nothing_is_woken_and_the_tick_after_it_runs_what_was_due() -> None:
+    w = with_planned(150)
+    pause(w.store, now=w.clock(), by=None, reason=None)
+    w.clock.to(after_noon(90))  # a process knows the settings for a minute
+    assert all(done.paused for done in w.deliver())
+    w.next_tick()
+    assert w.ran == []
+    resume(w.store, now=w.clock())
+    w.next_tick()
+    assert w.ran == ["t0"]
 
 
 # -- by the scheduler ------------------------------------------------------------------------------------------------
 
 
-def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler() -> None:
-    w = world()
-    w.insert_due("soon", 90)
-    w.insert_due("later", 600)
-    w.inserted("soon")
-    w.inserted("later")
+def test_an_insert_into_a_planned_bucket_is_woken_by_the_scheduler(w: Second) -> None:
+    for task_id, seconds in (("soon", 90), ("later", 600)):
+        w.insert_due(task_id, seconds)
+        w.inserted(task_id)
     assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [wake_up(("soon", 90), bucket=2)]
 
 
 @pytest.mark.parametrize("row", [{}, {"dueAt": "2021-12-31T03:00:00Z"}])
-def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(row: Row) -> None:
-    w = world()
+def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(w: Second, row: Row) -> None:
     w.rigged.put({"taskId": "t", **row})
     w.inserted("t")
     ((event, at),) = w.queue.take()
     now = w.clock()
     assert at <= now + timedelta(milliseconds=1), "due times are rounded up to the millisecond"
     assert not w.message(json.dumps(event)).stale_wake_up
-    (began,) = w.began_at("t")
+    ((_, began),) = w.began
     assert began - now < SOON
 
 
@@ -598,8 +540,7 @@ RETIMED: Mapping[str, Callable[[TaskClient, RiggedStore], object]] = {
 
 
 @pytest.mark.parametrize("how", RETIMED)
-def test_another_time_is_woken_by_the_scheduler(how: str) -> None:
-    w = world()
+def test_another_time_is_woken_by_the_scheduler(w: Second, how: str) -> None:
     w.insert_due("t", 600)
     old = w.row("t")
     RETIMED[how](TaskClient(w.store, clock=w.clock), w.rigged)
@@ -607,9 +548,8 @@ def test_another_time_is_woken_by_the_scheduler(how: str) -> None:
     assert w.sent_for() == [parse_instant(w.row("t")["dueAt"], "dueAt")]
 
 
-def test_no_wake_up_makes_another_for_ever() -> None:
+def test_no_wake_up_makes_another_for_ever(w: Second) -> None:
     """The stream shows each retry, move and normalised row; it may show a batch again for an hour."""
-    w = world()
     waiting = scheduled_row("t", bucket_at(1), dueAt="2026-12-31T12:00:45Z")
     running = {**waiting, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": 1}
     retried = {**waiting, "attempt": 1, "nextAttemptAt": "2026-12-31T12:00:50Z"}
@@ -625,8 +565,7 @@ def test_no_wake_up_makes_another_for_ever() -> None:
     assert w.queue.take() == []
 
 
-def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
-    w = world()
+def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet(w: Second) -> None:
     for n in range(4):
         w.insert_due(f"t{n}", 90 + 2 * n)
     w.rigged.put({"taskId": "bad", "dueAt": "2026-12-31T12:00:45Z"})
@@ -635,9 +574,6 @@ def test_a_record_that_failed_and_those_after_it_send_no_wake_up_yet() -> None:
     assigned = w.scheduled([(row, None) for row in rows])
     assert [key for key, _ in assigned.failed] == ["2"]
     assert w.sent_for() == [after_noon(90), after_noon(92)]
-    w.rigged.throttled = lambda change: False
+    w.rigged.clear_faults()
     w.scheduled([(row, None) for row in rows[2:]])
     assert sorted(at for _, at in w.queue.take()) == [after_noon(45), after_noon(94), after_noon(96)]
-
-
-# -- other grids -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, fails, ids, is_claim, is_cursor, is_record, passed, rules
+from tests.unit.engine.support import World, bucket_at, ids, is_claim, is_cursor, passed, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
@@ -22,6 +22,9 @@ from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
 from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import StoreError
+
+# -- a pass that hands out -------------------------------------------------------------------------------------------
+
 
 QUICK = timedelta(seconds=0.1)
 
@@ -74,14 +77,17 @@ def slow(task: Task, context: ActionContext) -> None:
 
 def world_with(number: int = 500, **more: object) -> WorldWithWorkers:
     """A world at noon, with tasks in the next bucket that take a while."""
-    settings = {"threads": 1, "max_workers": 3, **more}
-    made = WorldWithWorkers(rules=rules(**settings))
+    made = WorldWithWorkers(rules=rules(**{"threads": 1, "max_workers": 3, **more}))
     made.tick()
     made.insert(*ids(number))
-    for task_id in ids(number):
-        made.actions.behaviour[task_id] = slow
+    made.behave(slow, *ids(number))
     made.rigged.forget()
     return made
+
+
+@pytest.fixture
+def w(quick: None) -> WorldWithWorkers:
+    return world_with()
 
 
 def an_order(after: str | None = None, through: str = "t9", *, minutes: float = 5) -> WorkOrder:
@@ -95,35 +101,14 @@ def hand_to(w: WorldWithWorkers, *orders: WorkOrder) -> None:
     assert save(w.store, before, replace(before, handed_out=orders)) is not None
 
 
-def hold_shard(w: WorldWithWorkers) -> None:
-    """It is the tick: another process has closed the bucket and leased the shard."""
-    acquire_shard(w.store, 0, bucket_at(1).minute, token="other", now=NOON + timedelta(seconds=1))
-    w.clock.to(NOON + timedelta(minutes=1))
-
-
-def work(w: WorldWithWorkers, order: WorkOrder) -> PassReport:
-    """The invocation of a worker."""
-    report = w.handle(order.to_event()).worked
-    assert report is not None
-    return report
-
-
-def ran_once(w: WorldWithWorkers, number: int = 500) -> bool:
-    return Counter(task_id for task_id, _, _ in w.actions.ran) == Counter(ids(number))
-
-
-def claims(w: WorldWithWorkers) -> Counter[str]:
-    return Counter(change.task_id for change in w.rigged.writes if is_claim(change))
-
-
-def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers() -> None:
-    w = world_with()
+def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers(w: WorldWithWorkers) -> None:
     report = passed(w.next_tick())
     assert len(w.workers) == report.workers == 3
     assert sum(worked.completed for worked in w.worked) == report.handed_to_workers > 200
     assert report.completed + report.handed_to_workers == 500
-    assert ran_once(w)
-    assert set(claims(w).values()) == {1}, "what is handed out is claimed by its worker alone"
+    w.assert_each_ran_once(*ids(500))
+    claimed = Counter(change.task_id for change in w.rigged.writes if is_claim(change))
+    assert set(claimed.values()) == {1}, "what is handed out is claimed by its worker alone"
     assert w.cursor().handed_out == ()
     w.until_drained()
 
@@ -135,15 +120,28 @@ def test_a_pass_runs_everything_itself_if(number: int, max_workers: int) -> None
     w = world_with(number, max_workers=max_workers)
     report = passed(w.next_tick())
     assert (report.workers, w.workers) == (0, [])
-    assert ran_once(w, number)
+    w.assert_each_ran_once(*ids(number))
 
 
-def test_what_a_worker_leaves_undone_the_pass_runs_when_the_order_is_over() -> None:
-    w = world_with()
-    w.starts = lambda number: number != 2
-    report = passed(w.next_tick())
-    assert ran_once(w), "one worker never started"
-    assert report.completed > 500 - report.handed_to_workers
+@pytest.mark.parametrize("can_be_started", [True, False])
+def test_what_a_worker_leaves_undone_the_pass_runs(w: WorldWithWorkers, can_be_started: bool) -> None:
+    """When the order of one that never ran is over; at once, if the worker could not be started."""
+
+    def starts(number: int) -> bool:
+        if not can_be_started:
+            raise StoreError("no more processes")
+        return number != 2
+
+    w.starts = starts
+    w.clock.to(NOON + timedelta(minutes=1))
+    done = w.tick()
+    w.assert_each_ran_once(*ids(500))
+    report = passed(done)
+    if can_be_started:
+        assert report.completed > 500 - report.handed_to_workers
+    else:
+        assert {one.problem for one in done[0].not_started} == {"no more processes"}
+        assert (report.completed, report.handed_to_workers) == (500, 0)
     w.until_drained()
 
 
@@ -153,7 +151,7 @@ def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_ar
     w.next_tick()
     polled_early = {change.task_id for change in w.rigged.writes[:40] if is_claim(change)}
     assert polled_early & set(ids(50)[10:40]) == set(), "the first claims leave the range alone"
-    assert ran_once(w, 50), "and when the order is over, the pass runs what is left"
+    w.assert_each_ran_once(*ids(50))  # when the order is over, the pass runs what is left
 
 
 def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
@@ -161,16 +159,15 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     order = an_order("t0009", "t0039", minutes=14)
     hand_to(w, order)
     w.ticks(8)
-    assert {task_id for task_id, _, _ in w.actions.ran} == {*ids(50)[:10], *ids(50)[40:]}
+    assert {*w.ran} == {*ids(50)[:10], *ids(50)[40:]}
     assert w.cursor().drained_through == bucket_at(0).minute
     assert w.cursor().handed_out == (order,)
     w.next_tick(8)
-    assert ran_once(w, 50)
+    w.assert_each_ran_once(*ids(50))
     w.until_drained()
 
 
-def test_ranges_of_earlier_ticks_count_against_max_workers() -> None:
-    w = world_with()
+def test_ranges_of_earlier_ticks_count_against_max_workers(w: WorldWithWorkers) -> None:
     hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1 + 2 / 60), bucket=bucket_at(0)) for n in range(2)))
     w.first_pass()
     w.run_started()
@@ -180,74 +177,50 @@ def test_ranges_of_earlier_ticks_count_against_max_workers() -> None:
         if is_cursor(change) and isinstance(change.set.get("handedOut"), list)
     ]
     assert max(listed) == 3
-    assert ran_once(w)
+    w.assert_each_ran_once(*ids(500))
 
 
-def test_a_worker_that_cannot_be_started_changes_nothing() -> None:
-    w = world_with(300)
-
-    def refuse(event: Mapping[str, object]) -> None:
-        raise StoreError("no more processes")
-
-    w.invoke = refuse  # type: ignore[method-assign]
-    w.clock.to(NOON + timedelta(minutes=1))
-    invoked = w.handle({"time": "2026-12-31T12:01:00Z"})
-    assert {one.problem for one in invoked.not_started} == {"no more processes"}
-    assert invoked.passed is not None
-    assert (invoked.passed.completed, invoked.passed.handed_to_workers) == (300, 0)
+# -- a worker --------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_starts_late_does_nothing() -> None:
-    w = world_with(60)
-    hold_shard(w)
-    w.clock.to(NOON + timedelta(minutes=2, seconds=1))
-    worked = work(w, an_order("t0009", "t0039", minutes=2))
-    assert (worked.claimed, w.actions.ran) == (0, [])
+def work(w: WorldWithWorkers, order: WorkOrder, *, late: timedelta = timedelta()) -> PassReport:
+    """The invocation of a worker at the tick: another process has closed the bucket and leased the shard."""
+    acquire_shard(w.store, 0, bucket_at(1).minute, token="other", now=NOON + timedelta(seconds=1))
+    w.clock.to(NOON + timedelta(minutes=1) + late)
+    report = w.handle(order.to_event()).worked
+    assert report is not None
+    return report
 
 
 def test_a_worker_claims_nothing_once_its_order_is_over() -> None:
     w = world_with(400)
-    hold_shard(w)
-    until = w.clock() + timedelta(seconds=20)
-    w.actions.behaviour["t0003"] = lambda task, context: w.clock.forward(seconds=20) and None
-    worked = work(w, replace(an_order(), until=until))
+    order = an_order(minutes=1 + 20 / 60)
+    assert work(w, replace(order, until=NOON), late=timedelta(seconds=1)).claimed == 0
+    w.behave(lambda task, context: w.clock.forward(seconds=20) and None, "t0003")
+    worked = work(w, order)
     assert 0 < worked.completed == worked.claimed < 400
     assert {w.row(task_id)["status"] for task_id in ids(400)} == {"completed", "scheduled"}
 
 
 def test_a_worker_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
-    """It holds no cursor: a tick may have closed the bucket before the write."""
     w = world_with(1)
-    hold_shard(w)
-    w.life = timedelta(minutes=14)
-    w.actions.behaviour["t0000"] = fails
-    first = w.rigged.meanwhile(
-        lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: w.first_pass(7)
-    )
-    work(w, an_order())
-    assert first.done
-    assert str(w.row("t0000")["taskDateTime"]) > "2026-12-31#12:07"
-    w.actions.behaviour.clear()
-    w.ticks(2)
-    assert w.outcome("t0000") == "completed"
+    w.assert_a_retry_goes_to_an_open_bucket("t0000", lambda: work(w, an_order()))
 
 
 def test_a_worker_leaves_schedules_and_limited_tasks_to_the_holder() -> None:
     w = world_with(30, limited_actions=frozenset({"slow"}))
     w.insert("t0010a", action="slow")
     w.put(taskId="t0011a", scheduleExpression="rate(1 minute)", action="log")
-    hold_shard(w)
     work(w, an_order())
-    assert ran_once(w, 30)
+    w.assert_each_ran_once(*ids(30))
     w.next_tick(2)
-    assert "t0010a" in {task_id for task_id, _, _ in w.actions.ran}
+    assert "t0010a" in w.ran
 
 
 def test_a_worker_stops_when_everything_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dynatick.engine.worker.PAUSE_CHECK", timedelta())
     w = world_with(400)
-    hold_shard(w)
-    w.actions.behaviour["t0003"] = lambda task, context: str(pause(w.store, now=w.clock(), by="me", reason=None))
+    w.behave(lambda task, context: str(pause(w.store, now=w.clock(), by="me", reason=None)), "t0003")
     worked = work(w, an_order())
     assert worked.paused
     assert 4 <= worked.completed < 400

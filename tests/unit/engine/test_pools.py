@@ -1,12 +1,14 @@
-"""Threads that run actions: whatever an action does is the outcome of its attempt."""
+"""Threads that run actions: whatever an action does is the outcome of its attempt. And those for requests: two, and
+another one once a request has waited too long."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -15,16 +17,26 @@ from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
 from tests.unit.engine.support import bucket_at
 
 from dynatick.domain.task import LargeRow, Task
+from dynatick.engine import io_pool as module
 from dynatick.engine.claims import Claimed
+from dynatick.engine.io_pool import IoPool
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error, Rescheduled
 from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
 from dynatick.errors import ActionError, PermanentError, Reschedule, RetryableError
 
+# -- the task pool ---------------------------------------------------------------------------------------------------
+
 
 def claimed(task_id: str, **more: object) -> Claimed:
     row = scheduled_row(task_id, bucket_at(0), status="running", attempt=2, run=3, lease="x", **more)
     return Claimed(Task.from_row(row), row)
+
+
+def large(task_id: str, size: int, decode: Callable[[bytes], Any] = lambda raw: {"read": True}) -> Claimed:
+    """A task whose payload waits as this many bytes."""
+    row = LargeRow(claimed(task_id).row, {"payload": b" " * size}, decode)
+    return Claimed(Task.from_row(row.without_action_values()), row)
 
 
 class Pool:
@@ -46,10 +58,13 @@ class Pool:
             max_timeout_seconds=112,
         )
 
-    def outcome(self, does: Callable[[Task, ActionContext], object]) -> Attempted:
-        self.actions.behaviour["t"] = does
-        self.pool.submit(claimed("t"))
-        return self.next_ended()
+    def submit(self, task_id: str, does: Callable[[Task, ActionContext], object], **more: object) -> None:
+        self.actions.behaviour[task_id] = does
+        self.pool.submit(claimed(task_id, **more))
+
+    def outcome(self, does: Callable[[Task, ActionContext], object]) -> object:
+        self.submit("t", does)
+        return self.next_ended().outcome
 
     def submit_blocked(self, given: Claimed) -> threading.Event:
         """Waits until the task has begun. It ends once the event is set."""
@@ -137,28 +152,18 @@ class Unspeakable(Exception):
     ],
 )
 def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
-    found = Pool().outcome(raises(error)).outcome
+    found = Pool().outcome(raises(error))
     assert isinstance(found, Error)
     assert replace(found, trace=None) == outcome
     assert str(found.trace).endswith("raise error"), "where it was raised"
 
 
-def test_what_an_action_returns_is_its_result_and_one_that_asks_for_a_further_turn_gets_it() -> None:
-    assert Pool().outcome(lambda task, context: {"n": 1}).outcome == Done({"n": 1})
-    assert Pool().outcome(raises(Reschedule(after=20))).outcome == Rescheduled(20.0)
-
-
-def test_the_context_of_an_action() -> None:
-    reported: list[ActionContext] = []
-    Pool().outcome(lambda task, context: reported.append(context))
-    (context,) = reported
-    assert context == ActionContext(
-        attempt=2,
-        run=3,
-        due_at=bucket_at(0).instant,
-        idempotency_key="t#1798714800000-3",
-        deadline=NOON + timedelta(minutes=2),
+def test_an_action_gets_its_context_and_what_it_returns_or_asks_for_is_its_outcome() -> None:
+    context = ActionContext(
+        attempt=2, run=3, due_at=NOON, idempotency_key="t#1798714800000-3", deadline=NOON + timedelta(minutes=2)
     )
+    assert Pool().outcome(lambda task, given: given == context) == Done(True)
+    assert Pool().outcome(raises(Reschedule(after=20))) == Rescheduled(20.0)
 
 
 @pytest.mark.parametrize("seconds", [100, 57, 50])
@@ -167,9 +172,8 @@ def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(second
     made.clock.to(NOON + timedelta(seconds=117 - seconds - 10))
     given = claimed("t", timeoutSeconds=seconds)
     assert made.pool.has_time_for(given.task)
-    attempted = made.pool.run(given)
-    assert attempted is not None
-    assert attempted.outcome == Done(None)
+    made.pool.submit(given)
+    assert made.next_ended().outcome == Done(None)
     assert made.unbegun.empty()
 
 
@@ -186,15 +190,22 @@ def test_a_task_with_too_little_time_left_is_not_begun(seconds: int) -> None:
     assert made.actions.times("t") == 0
 
 
-def test_a_task_that_can_never_end_in_time_fails_for_good_and_is_not_begun() -> None:
+TOO_LONG = "timeoutSeconds: 113 is not accepted; expected at most 112"
+
+
+@pytest.mark.parametrize(
+    ("given", "error"), [(claimed("t", timeoutSeconds=113), TOO_LONG), (large("t", 9, decode=list), "payload")]
+)
+def test_a_task_that_can_never_end_in_time_or_has_no_payload_fails_for_good_and_is_not_begun(
+    given: Claimed, error: str
+) -> None:
     made = Pool()
-    given = claimed("t", timeoutSeconds=113)
     assert made.pool.has_time_for(given.task), "that it fails takes no time"
-    attempted = made.pool.run(given)
-    assert attempted is not None
-    assert isinstance(attempted.outcome, Error)
-    assert attempted.outcome.permanent
-    assert "timeoutSeconds: 113 is not accepted; expected at most 112" in attempted.outcome.text
+    made.pool.submit(given)
+    outcome = made.next_ended().outcome
+    assert isinstance(outcome, Error)
+    assert outcome.permanent
+    assert error in outcome.text
     assert made.actions.times("t") == 0
 
 
@@ -209,8 +220,7 @@ def test_an_attempt_that_overran_says_so_once() -> None:
     assert made.pool.overrunning() == []
     go.set()
     assert made.next_ended().overrun is None, "it was reported already"
-    made.actions.behaviour["ended"] = lambda task, context: made.clock.forward(seconds=31) and None
-    made.pool.submit(claimed("ended", timeoutSeconds=30))
+    made.submit("ended", lambda task, context: made.clock.forward(seconds=31) and None, timeoutSeconds=30)
     attempted = made.next_ended()
     assert attempted.outcome == Done(None)
     assert attempted.overrun is not None
@@ -228,8 +238,7 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
         running.remove(task.task_id)
 
     for n in range(7):
-        made.actions.behaviour[f"t{n}"] = waits
-        made.pool.submit(claimed(f"t{n}"))
+        made.submit(f"t{n}", waits)
     go.set()
     assert sorted(made.next_ids(7)) == [f"t{n}" for n in range(7)]
     assert max(maximum) <= 3
@@ -238,10 +247,7 @@ def test_threads_are_begun_as_they_are_needed_and_no_more_than_allowed() -> None
 @pytest.mark.parametrize("are_large", [False, True], ids=["for a thread", "for memory"])
 def test_tasks_that_wait_can_be_removed(are_large: bool) -> None:
     made = Pool(threads=4 if are_large else 1)
-
-    def given(task_id: str) -> Claimed:
-        return large(task_id, MAX_LARGE_BYTES) if are_large else claimed(task_id)
-
+    given = partial(large, size=MAX_LARGE_BYTES) if are_large else claimed
     go = made.submit_blocked(given("slow"))
     for n in range(5):
         made.pool.submit(given(f"t{n}"))
@@ -251,12 +257,6 @@ def test_tasks_that_wait_can_be_removed(are_large: bool) -> None:
     assert made.next_ids(1) == ["slow"]
     made.pool.submit(given("next"))
     assert made.next_ids(1) == ["next"]
-
-
-def large(task_id: str, size: int, decode: Callable[[bytes], Any] = lambda raw: {"read": True}) -> Claimed:
-    """A task whose payload waits as this many bytes."""
-    row = LargeRow(claimed(task_id).row, {"payload": b" " * size}, decode)
-    return Claimed(Task.from_row(row.without_action_values()), row)
 
 
 def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
@@ -288,16 +288,6 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     assert MAX_LARGE_BYTES * 2 in maximum
 
 
-def test_a_large_payload_that_is_no_map_fails_for_good() -> None:
-    made = Pool()
-    made.pool.submit(large("t", 9, decode=list))
-    attempted = made.next_ended()
-    assert isinstance(attempted.outcome, Error)
-    assert attempted.outcome.permanent
-    assert "payload" in attempted.outcome.text
-    assert made.actions.times("t") == 0
-
-
 def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
     """A pass that broke off must not go on working behind its successor's back."""
     made = Pool(threads=1)
@@ -309,3 +299,119 @@ def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
     worker.join(10)
     assert not worker.is_alive()
     assert made.actions.times("unbegun") == 0
+
+
+# -- the I/O pool ----------------------------------------------------------------------------------------------------
+
+
+LONG = 10.0  # seconds: nothing here takes so long
+
+
+class Job:
+    """Says that it has begun, and ends when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self) -> Callable[[], None]:
+        self.begun.set()
+        assert self.may_end.wait(LONG)
+        return self.ended.set
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.fixture
+def pool(clock: Clock) -> Iterator[IoPool]:
+    made = IoPool(min_threads=2, max_threads=3, max_wait_seconds=1, name="test", report=lambda ended: ended())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def jobs(pool: IoPool) -> Iterator[list[Job]]:
+    """Five, of which two have begun."""
+    made = [Job() for _ in range(5)]
+    for job in made:
+        pool.submit(job)
+    assert made[0].begun.wait(LONG) and made[1].begun.wait(LONG)
+    yield made
+    for job in made:
+        job.may_end.set()
+
+
+def begun(jobs: list[Job]) -> list[bool]:
+    return [job.begun.is_set() for job in jobs]
+
+
+def test_two_jobs_run_at_once_and_the_others_in_their_order(jobs: list[Job]) -> None:
+    assert begun(jobs) == [True, True, False, False, False]
+    jobs[1].may_end.set()
+    assert jobs[2].begun.wait(LONG)
+    assert begun(jobs) == [True, True, True, False, False]
+    jobs[0].may_end.set()
+    assert jobs[3].begun.wait(LONG)
+    assert begun(jobs) == [True, True, True, True, False]
+
+
+def test_a_job_that_waits_too_long_gets_another_thread(pool: IoPool, clock: Clock, jobs: list[Job]) -> None:
+    clock.now = 0.9
+    pool.grow()
+    assert not jobs[2].begun.wait(0.05)
+    clock.now = 1.0
+    pool.grow()
+    assert jobs[2].begun.wait(LONG)
+    pool.grow()  # three are the most
+    assert not jobs[3].begun.wait(0.05)
+    jobs[2].may_end.set()  # and the third one stays
+    assert jobs[3].begun.wait(LONG)
+
+
+def test_no_thread_is_added_while_one_is_free(pool: IoPool, clock: Clock) -> None:
+    for _ in range(10):
+        done = threading.Event()
+        pool.submit(lambda done=done: done.set)
+        assert done.wait(LONG)
+        clock.now += 5
+        pool.grow()
+    blocking = [Job() for _ in range(3)]
+    for job in blocking:
+        pool.submit(job)
+    assert blocking[0].begun.wait(LONG) and blocking[1].begun.wait(LONG)
+    assert not blocking[2].begun.wait(0.05)
+    for job in blocking:
+        job.may_end.set()
+        assert job.ended.wait(LONG)
+
+
+def test_once_closed_running_jobs_end_and_waiting_ones_do_not_begin(pool: IoPool, jobs: list[Job]) -> None:
+    pool.close()
+    jobs[0].may_end.set()
+    jobs[1].may_end.set()
+    assert jobs[0].ended.wait(LONG) and jobs[1].ended.wait(LONG)
+    assert not jobs[2].begun.wait(0.05)
+
+
+def test_in_one_thread_it_reports_a_job_before_submit_returns() -> None:
+    done: list[int] = []
+    pool = IoPool(min_threads=1, max_threads=1, max_wait_seconds=0, name="t", report=lambda event: event(),
+                  in_one_thread=True)  # fmt: skip
+    for n in range(3):
+        pool.submit(lambda n=n: lambda: done.append(n))  # type: ignore[misc]
+        assert done == list(range(n + 1))
+        pool.grow()
+    pool.close()
+    assert pool.running == 0

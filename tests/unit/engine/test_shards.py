@@ -1,30 +1,175 @@
-"""Many idle shards in one invocation: what that writes and polls, who gets a pass of its own, and what faults do."""
+"""A tick reaches all shards: through a tree of invocations, of which each serves many idle shards at once. What that
+writes and polls, which shards get a pass of their own, and what faults do (protocol 3, 4, 14, 16)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import NOON
-from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, is_cursor, rules, world
+from tests.unit.engine.support import NOON_MINUTE, Dies, World, bucket_at, cannot, is_cursor, raises_for, rules, world
 
 from dynatick import MemoryStore, TaskClient
 from dynatick.client import IdleTicks
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
+from dynatick.engine.fan_out import GROUP, MAX_CHILDREN, group_of, groups, portions, split
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
 from dynatick.engine.idle_shards import CLOSE_EVERY, idle_cursor, minutes_to_poll
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import Page
-from dynatick.engine.processor import Invoked
+from dynatick.engine.processor import Invoked, NotStarted
 from dynatick.engine.work_order import WorkOrder
+
+# -- the tree --------------------------------------------------------------------------------------------------------
+
+
+def nodes(shards_ever: int) -> list[tuple[range, int]]:
+    """What each node but the root is asked to serve, with its depth."""
+    found: list[tuple[range, int]] = []
+    coming = [(one, 1) for one in portions(groups(range(1, shards_ever)))]
+    while coming:
+        shards, depth = coming.pop()
+        found.append((shards, depth))
+        coming += [(one, depth + 1) for one in split(shards)[1]]
+    return found
+
+
+@given(st.integers(1, 5000), st.randoms(use_true_random=False), st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+def test_each_shard_is_served_once_whatever_fails_to_start(shards_ever: int, dice: Random, failing: float) -> None:
+    """What a child that can't be started would have served, its parent serves, group by group."""
+    served: Counter[int] = Counter()
+
+    def start(ranges: list[range]) -> None:
+        for shards in ranges:
+            if dice.random() < failing:
+                served.update(shard for group in groups(shards) for shard in group)
+            else:
+                own, others = split(shards)
+                served.update(own)
+                start(others)
+
+    start(portions(groups(range(1, shards_ever))))
+    assert served == Counter(range(1, shards_ever))
+
+
+@given(st.integers(1, 5000))
+def test_no_node_starts_more_than_a_few_or_serves_more_than_a_group(shards_ever: int) -> None:
+    assert len(portions(groups(range(1, shards_ever)))) <= MAX_CHILDREN
+    for shards, _ in nodes(shards_ever):
+        own, others = split(shards)
+        assert len(others) <= MAX_CHILDREN
+        assert 0 < len(own) <= GROUP
+        assert len({group_of(shard) for shard in own}) == 1, "one record for all of them"
+
+
+@pytest.mark.parametrize(("shards", "invocations", "depth"), [(64, 1, 1), (256, 4, 1), (1_000, 16, 2)])
+def test_the_last_shard_is_served_after_a_few_starts_one_after_another(
+    shards: int, invocations: int, depth: int
+) -> None:
+    """A node starts its children at once. If one started all, the last of 1,000 would begin after half a minute."""
+    found = nodes(shards)
+    assert (len(found), max(deep for _, deep in found)) == (invocations, depth)
+
+
+@pytest.mark.parametrize(
+    ("number", "started"),
+    [(2, [{"shard": 1, "continuation": 0}]), (64, [{"shards": [1, 63]}]),
+     (256, [{"shards": [1, 63]}, {"shards": [64, 127]}, {"shards": [128, 191]}, {"shards": [192, 255]}])],
+)  # fmt: skip
+def test_a_tick_starts_a_pass_for_a_second_shard_and_an_invocation_a_group_for_more(
+    number: int, started: list[dict[str, object]]
+) -> None:
+    w = world(rules=rules(grid=Grid(shard_count=number)))
+    assert w.handle({"time": "2026-12-31T12:00:00Z"}).shards == number
+    events = [{"dynatick": {"tick": "2026-12-31#12:00", **order}} for order in started]
+    assert sorted(w.started, key=str) == sorted(events, key=str)
+
+
+class Crowd(World):
+    """An installation whose invocations are started unless ``refused`` says otherwise of their orders."""
+
+    refused: Callable[[Mapping[str, object]], bool] = staticmethod(lambda order: False)
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        if self.refused(event["dynatick"]):  # type: ignore[arg-type]
+            raise cannot("invoke")
+        super().invoke(event)
+
+
+def crowd(shards: int, *due: int) -> Crowd:
+    """Of so many shards, with a task in each of ``due`` at the next tick, and nothing to do for three ticks before."""
+    w = Crowd(rules=rules(grid=Grid(shard_count=shards), in_one_thread=True))
+    w.tick()
+    w.ticks(3)
+    for shard in due:
+        w.insert(f"t{shard}", at=bucket_at(4, shard))
+    return w
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(2, 140), st.sets(st.integers(0, 139)), st.sampled_from(["nodes", "passes", "all", "some"]), st.data()
+)
+def test_each_task_runs_once_at_its_tick_whatever_fails_to_start(
+    shards: int, due: set[int], fails: str, data: st.DataObject
+) -> None:
+    due = {shard for shard in due if shard < shards}
+    w = crowd(shards, *due)
+
+    def refused(order: Mapping[str, object]) -> bool:
+        if fails == "some":
+            return data.draw(st.booleans())
+        return fails == "all" or ("shards" in order) == (fails == "nodes")
+
+    w.refused = refused
+    done = w.next_tick()
+    assert sorted(w.actions.ran) == sorted((f"t{shard}", 1, 1) for shard in due)
+    assert not any(one.left for one in done)
+
+
+def test_shards_whose_invocation_cannot_be_started_are_named_and_served_by_the_parent() -> None:
+    w = crowd(130, 3, 129)
+    w.refused = lambda order: "shards" in order
+    first, *_ = w.next_tick()
+    problem = "cannot invoke: the table is not there"
+    assert first.not_started == [NotStarted(problem, one) for one in (range(1, 64), range(64, 128), range(128, 130))]
+    assert [group.shards for group in first.groups] == [one.shards for one in first.not_started]
+    assert w.outcome("t3") == w.outcome("t129") == "completed", "in passes of their own, which could be started"
+
+
+def test_a_busy_shard_whose_pass_cannot_be_started_is_drained_after_the_idle_ones_were_polled() -> None:
+    w = crowd(10, 3, 7)
+    w.refused = lambda order: "shard" in order
+    _, group = w.next_tick()
+    assert [one.shards for one in group.not_started] == [range(3, 4), range(7, 8)]
+    assert [(report.shard, report.completed) for report in group.passed_too] == [(3, 1), (7, 1)]
+    assert (group.groups[0].idle, group.groups[0].busy, group.left) == (7, [3, 7], [])
+
+
+@pytest.mark.parametrize(("of_group", "left"), [(True, [7]), (False, list(range(1, 10)))])
+def test_what_an_invocation_has_no_time_for_the_next_tick_serves(of_group: bool, left: list[int]) -> None:
+    """A group's, or the tick's own: no other invocation can be started for the shards."""
+    w = crowd(10, 3 if of_group else 0, 7)
+    w.refused = lambda order: not of_group or "shard" in order
+    w.behave(lambda task, context: w.clock.forward(seconds=101) and None, "t0", "t3")
+    done = w.next_tick()[-1]
+    assert (done.left, w.outcome("t7")) == (left, None)
+    w.next_tick(3)
+    w.assert_each_ran_once("t3" if of_group else "t0", "t7")
+
+
+# -- what an idle shard costs ----------------------------------------------------------------------------------------
 
 SHARDS = 8
 
@@ -35,6 +180,11 @@ def idle_world(*, settled: int = 12) -> World:
     w.ticks(settled)
     w.rigged.forget()
     return w
+
+
+@pytest.fixture
+def w() -> World:
+    return idle_world()
 
 
 def minute(w: World) -> int:
@@ -67,12 +217,9 @@ def order_at(minutes: int) -> dict[str, dict[str, object]]:
     return {"dynatick": {"tick": str(bucket_at(minutes)), "shards": [1, SHARDS - 1]}}
 
 
-def group_of(done: list[Invoked]) -> Invoked:
+def group_report(done: list[Invoked]) -> Invoked:
     (found,) = [one for one in done if one.groups]
     return found
-
-
-# -- what an idle shard costs ----------------------------------------------------------------------------------------
 
 
 def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_its_drained_watermark_follows() -> None:
@@ -81,9 +228,9 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_i
     for _ in range(ticks):
         done = w.next_tick()
         assert len(done) == 2, "the tick, and one invocation for all other shards"
-        assert (group_of(done).groups[0].idle, group_of(done).groups[0].busy) == (SHARDS - 1, [])
-        for shard in range(1, SHARDS):
-            assert NOON_MINUTE + minute(w) - w.cursor(shard).drained_through <= 3 * CLOSE_EVERY
+        assert (group_report(done).groups[0].idle, group_report(done).groups[0].busy) == (SHARDS - 1, [])
+        drained = min(w.cursor(shard).drained_through for shard in range(1, SHARDS))
+        assert NOON_MINUTE + minute(w) - drained <= 3 * CLOSE_EVERY
     for shard in range(1, SHARDS):
         written = [change for change in w.rigged.writes if change.task_id == cursor_id(shard)]
         assert len(written) == ticks / CLOSE_EVERY
@@ -92,8 +239,7 @@ def test_an_idle_shards_cursor_is_written_every_few_ticks_and_never_leased_and_i
     assert len(of_group) == ticks * (CLOSE_EVERY - 1) / CLOSE_EVERY
 
 
-def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained() -> None:
-    w = idle_world()
+def test_each_minute_of_an_idle_shard_is_polled_until_it_is_closed_and_once_more_when_it_is_drained(w: World) -> None:
     w.ticks(5 * CLOSE_EVERY)
     polls = [bucket.minute for bucket in w.rigged.polls if bucket.shard == 5]
     drained = w.cursor(5).drained_through
@@ -128,14 +274,13 @@ def test_the_newest_bucket_of_every_shard_is_polled_before_any_older_one_and_a_b
     assert w.outcome("t") == "completed"
 
 
-def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first() -> None:
-    w = idle_world()
+def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first(w: World) -> None:
     assert_serves(w, 2)
     done = w.next_tick()
-    assert group_of(done).groups[0].busy == [2]
+    assert group_report(done).groups[0].busy == [2]
     assert [one.passed.shard for one in done if one.passed] == [0, 2]
     done = w.next_tick()
-    assert group_of(done).groups[0].busy == [], "that pass found nothing"
+    assert group_report(done).groups[0].busy == [], "that pass found nothing"
 
 
 # -- what is due in an idle shard ------------------------------------------------------------------------------------
@@ -163,13 +308,12 @@ def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs
     assert w.outcome("t") == "completed"
 
 
-def test_a_shard_of_which_workers_have_a_part_gets_a_pass() -> None:
-    w = idle_world()
+def test_a_shard_of_which_workers_have_a_part_gets_a_pass(w: World) -> None:
     cursor = w.cursor(4)
     bucket, until = Bucket(cursor.closed_through, 4), w.clock() + timedelta(minutes=9)
     order = WorkOrder(bucket=bucket, after=None, through="m", until=until)
     assert save(w.store, cursor, replace(cursor, handed_out=(order,))) is not None
-    assert group_of(w.next_tick()).groups[0].busy == [4]
+    assert group_report(w.next_tick()).groups[0].busy == [4]
     assert w.cursor(4).drained_through < order.bucket.minute
 
 
@@ -232,12 +376,11 @@ def test_rule_04_a_checkpoint_is_what_was_read_as_closed_and_its_time_is_after_t
     assert (new.closed_through, new.polled_through, new.lease) == (tick, tick, None)
 
 
-def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it() -> None:
-    w = idle_world()
+def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it(w: World) -> None:
     w.reconfigure(shard_count=SHARDS + 2)
     w.rules = replace(w.rules, in_one_thread=True)
     done = w.next_tick()
-    assert group_of(done).groups[0].busy == [SHARDS, SHARDS + 1]
+    assert group_report(done).groups[0].busy == [SHARDS, SHARDS + 1]
     assert w.cursor(SHARDS + 1).closed_through == NOON_MINUTE + minute(w)
 
 
@@ -250,16 +393,12 @@ def test_rule_16_whoever_has_written_a_cursor_meanwhile_serves_its_shard() -> No
     )
     done = w.next_tick()
     assert acquired.done and w.cursor(4).lease == "other", "the idle write was refused"
-    assert group_of(done).fault is None
+    assert group_report(done).fault is None
     w.ticks(6)
     assert w.outcome("t") == "completed"
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
-
-
-class Dies(BaseException):
-    """As Lambda ends a process."""
 
 
 @pytest.mark.parametrize("at", range(0, 4 * SHARDS, 3))
@@ -268,53 +407,38 @@ def test_the_next_tick_serves_the_shards_of_an_invocation_that_dies_half_way(at:
     now = minute(w) + 1
     for shard in (3, 6):
         insert_for_next_tick(w, shard, f"t{shard}")
-    calls = 0
-
-    def dies(_: object) -> None:
-        nonlocal calls
-        calls += 1
-        if calls > at:
-            raise Dies
-
+    calls = count()
     w.clock.to(NOON + timedelta(minutes=now))
-    w.rigged.before_poll = dies
-    w.rigged.before_write = dies
+    w.rigged.before_poll = w.rigged.before_write = lambda _: next(calls) < at or w.rigged.die()
     with suppress(Dies):
         w.handle(order_at(now))
-    w.rigged.before_poll = w.rigged.before_write = None
+    w.rigged.clear_faults()
     w.started.clear()  # those that it started die, too
     w.next_tick()
     assert (w.outcome("t3"), w.outcome("t6")) == ("completed", "completed")
     assert_serves(w, 1, "later")
 
 
-def test_what_is_wrong_with_one_shard_holds_up_no_other() -> None:
-    w = idle_world()
+def test_what_is_wrong_with_one_shard_holds_up_no_other(w: World) -> None:
     insert_for_next_tick(w, 5)
-
-    def refuses(bucket: Bucket) -> None:
-        if bucket.shard == 2:
-            raise cannot("poll")
-
-    w.rigged.before_poll = refuses
-    group = group_of(w.next_tick())
-    assert str(group.fault) == "cannot poll: the table is not there"
+    w.rigged.before_poll = lambda bucket: raises_for(2)(bucket.shard)
+    group = group_report(w.next_tick())
+    assert str(group.fault) == "cannot read: the table is not there"
     assert (group.groups[0].idle, group.groups[0].busy) == (SHARDS - 3, [5])
     assert w.outcome("t") == "completed"
     before = w.cursor(2)
-    w.rigged.before_poll = None
+    w.rigged.clear_faults()
     w.next_tick()
     assert w.cursor(2).served_through >= before.served_through
 
 
-def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick() -> None:
-    w = idle_world()
+def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick(w: World) -> None:
     w.rigged.unanswered = lambda change: change.task_id == cursor_id(3)
-    faults = [group_of(w.next_tick()).fault for _ in range(CLOSE_EVERY)]
+    faults = [group_report(w.next_tick()).fault for _ in range(CLOSE_EVERY)]
     assert [str(fault) for fault in faults if fault] == [
         "cannot write the cursor of shard 3: ReadTimeoutError: no answer"
     ]
-    w.rigged.unanswered = lambda change: False
+    w.rigged.clear_faults()
     assert_serves(w, 3)
 
 
@@ -338,35 +462,28 @@ def idle_ticks(w: World, shard: int) -> int:
     return cursor.idle_ticks
 
 
-def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one() -> None:
+def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one(w: World) -> None:
     """An invocation for many shards reads one page of a bucket: whether more is open there, a pass finds out."""
-    w = idle_world()
     query = w.rigged.query_bucket
     w.rigged.query_bucket = lambda bucket, **more: (  # type: ignore[method-assign]
         Page([], "t") if bucket.shard == 2 and more.get("after") is None else query(bucket, **more)
     )
-    assert group_of(w.next_tick()).groups[0].busy == [2]
+    assert group_report(w.next_tick()).groups[0].busy == [2]
 
 
-def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick() -> None:
-    w = idle_world()
+def test_what_there_is_no_time_to_poll_is_left_to_the_next_tick(w: World) -> None:
     now = insert_for_next_tick(w, 7)
-
-    def slow(bucket: Bucket) -> None:
-        w.clock.forward(seconds=30)
-
-    w.rigged.before_poll = slow
+    w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=30)
     w.clock.to(NOON + timedelta(minutes=now))
     done = w.handle(order_at(now))
-    w.rigged.before_poll = None
+    w.rigged.clear_faults()
     assert sorted(done.left) == [1, 2, 3, 4, 5, 6, 7], "not even the newest bucket of the last three was polled"
     assert [bucket.shard for bucket in w.rigged.polls] == [1, 2, 3, 4]
     w.next_tick()
     assert w.outcome("t") == "completed"
 
 
-def test_while_paused_no_shard_is_polled() -> None:
-    w = idle_world()
+def test_while_paused_no_shard_is_polled(w: World) -> None:
     TaskClient(w.store, clock=w.clock).pause(reason="test")
     done = w.handle(order_at(minute(w)))
     assert (done.paused, done.paused_tick, w.rigged.polls) == (True, NOON_MINUTE + minute(w), [])
@@ -388,8 +505,7 @@ def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> N
 
 
 @pytest.mark.parametrize("served", ["soon", [{"tick": "noon"}, 7], [{"tick": "2026-12-31#12:00", "notIdle": "x"}]])
-def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(served: object) -> None:
-    w = idle_world()
+def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(w: World, served: object) -> None:
     w.rigged.put({"taskId": idle_record_id(0), "served": served, "version": "x"})
     w.ticks(CLOSE_EVERY)
     TaskClient(w.store, clock=w.clock).ticks()
