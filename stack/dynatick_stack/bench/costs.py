@@ -1,4 +1,4 @@
-"""`make bench`: what a task costs, and how that grows, as one object of figures and as the tables of the documents."""
+"""`make bench`: what a task costs, as one object of figures and as the tables of the documents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from dynatick_stack.bench import cpu, growth, plans, units, wake_up_lateness, wake_up_price
+from dynatick_stack.bench import cpu, plans, units, wake_up_price
 from dynatick_stack.counting.counts import Engine, counting
 from dynatick_stack.markdown import Table, figures, write_parts
 from dynatick_stack.template import ROOT
@@ -32,14 +32,10 @@ class Sizes:
     cpu_tasks: int = 5_000
     single_tasks: int = 1_000
     rounds: int = 7
-    pending: tuple[int, ...] = (1_000, 10_000, 100_000)
-    history_entries: int = 100_000
 
 
 FULL = Sizes()
-QUICK = Sizes(
-    units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5, pending=(1_000, 5_000), history_entries=5_000
-)
+QUICK = Sizes(units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5)
 
 
 def costs(*, quick: bool, write: bool) -> int:
@@ -67,8 +63,6 @@ def measure(sizes: Sizes) -> dict[str, Any]:
         return {
             **_timed("CPU, against single writes", lambda: _cpu(engine, sizes)),
             **_timed("units and calls of a task", lambda: _units(engine, sizes.units_tasks)),
-            "growth_pending": _timed("tasks pending elsewhere", lambda: list(growth.pending(engine, sizes.pending))),
-            "growth_history": _timed("history", lambda: list(growth.history(engine, sizes.history_entries))),
         }
 
 
@@ -85,14 +79,8 @@ def _timed(what: str, measured: Callable[[], T]) -> T:
 
 
 def _cpu(engine: Engine, sizes: Sizes) -> Figures:
-    ratios = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
-    return {
-        "cpu_us_per_task": round(ratios.cpu_us_per_task, 1),
-        "cpu_us_single_writes": round(ratios.single_us, 1),
-        "cpu_ratio_single_writes": round(ratios.to_single_writes, 4),
-        "tasks_per_s": round(ratios.tasks_per_s),
-        "insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3)),
-    }
+    compared = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
+    return {**compared, "insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3))}
 
 
 def _units(engine: Engine, tasks: int) -> Figures:
@@ -150,43 +138,11 @@ def _units_table(found: Figures) -> Table:
     ]
 
 
-def _pending_table(found: Figures) -> Table:
-    columns = (
-        "Pending elsewhere",
-        "insert a task: calls / write units / ms",
-        "tick, by task: calls / write units / read units / ms",
-        "page of history: calls / read units / ms",
-    )
-    insert, tick, page = (
-        "{calls:.3f} / {write_units:g} / {ms:.2f}",
-        "{calls:.3f} / {write_units:.3f} / {read_units:.3f} / {ms:.2f}",
-        "{calls:.0f} / {read_units:g} / {ms:.1f}",
-    )
-    return columns, [
-        (f"{one['pending']:,}", insert.format(**one["insert"]), tick.format(**one["tick"]),
-         page.format(**one["history"]))
-        for one in found["growth_pending"]
-    ]  # fmt: skip
-
-
-def _history_table(found: Figures) -> Table:
-    columns = ("Filter", "tasks", "first page of 100: calls / read units / ms", "all of them: calls / read units / ms")
-    cell = "{calls:,.0f} / {read_units:,g} / {ms:,.0f}"
-    return columns, [
-        (f"`{one['status']}`" if one["status"] else "all", f"{one['matching']:,}", cell.format(**one["first"]),
-         cell.format(**one["whole"]))
-        for one in found["growth_history"]
-    ]  # fmt: skip
-
-
 TABLES: Mapping[str, Mapping[str, Callable[[Figures], Table]]] = {
     "performance.md": {
         "task": _task_table,
         "units": _units_table,
-        "pending": _pending_table,
-        "history": _history_table,
         # Computed, as are the next.
-        "lateness": lambda _: wake_up_lateness.table(),
         "bursts": lambda _: plans.bursts(),
         "schedules": lambda _: plans.schedules(),
         "steady": lambda _: plans.steady_loads(),
