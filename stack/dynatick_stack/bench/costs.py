@@ -6,11 +6,10 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from dynatick_stack.bench import cpu, plans, units, wake_up_price
 from dynatick_stack.counting.counts import Engine, counting
@@ -20,7 +19,6 @@ from dynatick_stack.template import ROOT
 DOCS = ROOT / "docs"
 DATA = DOCS / "benchmark.json"
 
-T = TypeVar("T")
 Figures = Mapping[str, Any]
 
 
@@ -60,27 +58,16 @@ def costs(*, quick: bool, write: bool) -> int:
 def measure(sizes: Sizes) -> dict[str, Any]:
     """The figures under their names."""
     with counting() as engine:
-        return {
-            **_timed("CPU, against single writes", lambda: _cpu(engine, sizes)),
-            **_timed("units and calls of a task", lambda: _units(engine, sizes.units_tasks)),
-        }
+        print("CPU, against single writes", file=sys.stderr)
+        compared = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
+        inserted = {"insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3))}
+        print("units and calls of a task", file=sys.stderr)
+        return {**compared, **inserted, **_units(engine, sizes.units_tasks)}
 
 
 def tables(page: str, found: Figures) -> dict[str, str]:
     """The tables of a page of docs/, by their names."""
     return {name: figures(*make(found)) for name, make in TABLES[page].items()}
-
-
-def _timed(what: str, measured: Callable[[], T]) -> T:
-    began = time.perf_counter()
-    found = measured()
-    print(f"{what}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
-    return found
-
-
-def _cpu(engine: Engine, sizes: Sizes) -> Figures:
-    compared = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
-    return {**compared, "insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3))}
 
 
 def _units(engine: Engine, tasks: int) -> Figures:

@@ -17,6 +17,7 @@ from typing import Any
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.due import Due
+from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.engine.wake_up import WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
@@ -26,8 +27,6 @@ from dynatick_stack.markdown import Table
 
 # us-east-1, November 2026
 SQS_REQUEST = 0.40 / 1e6
-LAMBDA_REQUEST = 0.20 / 1e6
-GB_SECOND = 0.0000133334
 CHUNK = 64 * 1024  # bytes that SQS bills as one request
 POLLERS, POLL_SECONDS = 5, 20  # Lambda's, of a queue that is empty: long polls
 MONTH = timedelta(days=365 / 12)
