@@ -10,10 +10,13 @@ import asyncio
 import base64
 import json
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote_to_bytes
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from dynatick.api import Api
 from dynatick.api.document import document
@@ -21,10 +24,6 @@ from dynatick.api.requests import MAX_BODY_BYTES
 from dynatick.client import TaskClient
 from dynatick.ui.loopback import refusal
 from dynatick_stack.emulator import HOST
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _ASSETS = files("aws_lambda_powertools.event_handler.openapi.swagger_ui")
 _TEXT = ("application/json", "application/xml", "application/javascript")
@@ -54,29 +53,25 @@ class Application:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _live(receive, send)
-        elif scope["type"] == "http":
-            status, headers, body = await self._answer(scope, receive)
-            coded = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-            await send({"type": "http.response.start", "status": status, "headers": coded})
-            await send({"type": "http.response.body", "body": body})
+        if scope["type"] == "http":
+            answer = await self._answer(Request(scope, receive))
+            await answer(scope, receive, send)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> tuple[int, dict[str, str], bytes]:
-        refused = refusal(scope)
-        if refused is not None:
+    async def _answer(self, request: Request) -> Response:
+        if refused := refusal(request.scope):
             status, why = refused
-            return status, {"Content-Type": "text/plain"}, f"{why}\n".encode()
-        if scope["path"] == "/" and scope["method"] == "GET":
-            return 307, {"Location": "/docs"}, b""
-        page = self._pages.get(scope["path"])
-        if page is not None and scope["method"] == "GET":
-            return 200, {"Content-Type": page[0]}, page[1]
-        event = _event(scope, await _body(receive))
+            return PlainTextResponse(f"{why}\n", status)
+        path = request.scope["path"]
+        if request.method == "GET" and path == "/":
+            return RedirectResponse("/docs")
+        if request.method == "GET" and path in self._pages:
+            kind, content = self._pages[path]
+            return Response(content, media_type=kind)
+        event = _event(request, await _body(request))
         api = self._idle.pop() if self._idle else Api(self._client)
         answer = await asyncio.to_thread(api.handle, event, None)  # raises nothing
         self._idle.append(api)
-        return answer.status, answer.response["headers"], str(answer.response["body"]).encode()
+        return Response(str(answer.response["body"]), answer.status, answer.response["headers"])
 
 
 def serve(client: TaskClient, port: int, *, log_level: str = "info") -> None:
@@ -86,14 +81,11 @@ def serve(client: TaskClient, port: int, *, log_level: str = "info") -> None:
     uvicorn.run(Application(client), host=HOST, port=port, log_level=log_level, server_header=False)
 
 
-def _event(scope: Scope, body: bytes) -> dict[str, Any]:
+def _event(request: Request, body: bytes) -> dict[str, Any]:
     """What API Gateway hands on (payload format 2.0)."""
-    query = scope.get("query_string", b"").decode("latin-1")
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        headers[key] = f"{headers[key]},{text}" if key in headers else text
-    path = _decoded(scope.get("raw_path") or quote(scope["path"]).encode())
+    query = request.url.query
+    headers = {name: ",".join(request.headers.getlist(name)) for name in request.headers}
+    path = _decoded(request.scope.get("raw_path") or quote(request.scope["path"]).encode())
     event: dict[str, Any] = {
         "version": "2.0",
         "routeKey": "$default",
@@ -101,7 +93,7 @@ def _event(scope: Scope, body: bytes) -> dict[str, Any]:
         "rawQueryString": query,
         "headers": headers,
         "requestContext": {
-            "http": {"method": scope["method"], "path": path},
+            "http": {"method": request.method, "path": path},
             "requestId": str(uuid.uuid4()),
             "stage": "$default",
         },
@@ -112,18 +104,13 @@ def _event(scope: Scope, body: bytes) -> dict[str, Any]:
         event["queryStringParameters"] = {name: ",".join(values) for name, values in parsed.items()}
     if body:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        as_text = (kind.startswith("text/") or kind in _TEXT) and _is_utf8(body)
-        event["body"] = body.decode() if as_text else base64.b64encode(body).decode()
-        event["isBase64Encoded"] = not as_text
+        try:
+            event["body"] = body.decode() if kind.startswith("text/") or kind in _TEXT else None
+        except UnicodeDecodeError:
+            event["body"] = None
+        if event["body"] is None:
+            event |= {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
     return event
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _decoded(raw_path: bytes) -> str:
@@ -134,20 +121,10 @@ def _decoded(raw_path: bytes) -> str:
         return raw_path.decode("latin-1")
 
 
-async def _body(receive: Receive) -> bytes:
+async def _body(request: Request) -> bytes:
     """The body; of one that is too large, only so much that it is too large."""
     body = b""
-    while True:
-        message = await receive()
+    async for part in request.stream():
         if len(body) <= MAX_BODY_BYTES:
-            body += message.get("body", b"")
-        if not message.get("more_body", False):
-            return body
-
-
-async def _live(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
+            body += part
+    return body

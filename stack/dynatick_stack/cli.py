@@ -2,14 +2,12 @@
 
 import os
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -20,7 +18,7 @@ from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT
 from dynatick_stack.errors import RefusedError, StackError
 from dynatick_stack.folders import STATE
-from dynatick_stack.processes import INTERRUPTIONS
+from dynatick_stack.processes import interrupted_once
 
 app = typer.Typer(
     name="local",
@@ -243,16 +241,9 @@ def failures(
     interrupted: str = "Interrupted", code: int = INTERRUPTED, *, of: str = "the emulator doesn't do as asked"
 ) -> Iterator[None]:
     """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does. ``of``: the SDK's."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        # Only once: what follows is cleaning up, and people press Ctrl-C again.
-        for number in INTERRUPTIONS:
-            signal.signal(number, lambda _number, _frame: None)
-        raise KeyboardInterrupt
-
-    earlier = [signal.signal(number, interrupt) for number in INTERRUPTIONS]
     try:
-        yield
+        with interrupted_once():
+            yield
     except StackError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
@@ -267,6 +258,3 @@ def failures(
         if interrupted:
             typer.echo(interrupted, err=True)
         raise typer.Exit(code) from None
-    finally:
-        for number, handler in zip(INTERRUPTIONS, earlier, strict=True):
-            signal.signal(number, handler)

@@ -1,12 +1,25 @@
-"""Small helpers around files."""
+"""Files: locks, digests, and what is built once and kept in the cache."""
 
+from __future__ import annotations
+
+import compileall
 import fcntl
 import hashlib
-from collections.abc import Iterator
+import os
+import shutil
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from py_compile import PycInvalidationMode
+from typing import IO
 
 from dynatick_stack.errors import BusyError
+
+KEEP_SECONDS = 7 * 24 * 3600
+_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # a zip has no earlier one
 
 
 @contextmanager
@@ -33,6 +46,26 @@ def sources(folder: Path) -> list[Path]:
     )
 
 
+def copy_sources(folder: Path, to: Path, *, without: str = "") -> None:
+    """Copies the sources of a folder, but files of the name ``without``."""
+    for path in sources(folder):
+        if path.name != without:
+            copy(path, to / path.relative_to(folder))
+
+
+def copy(path: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, to)
+
+
+def compile_sources(folder: Path) -> None:
+    """Adds byte code for this interpreter to what will be unpacked as a layer: it is read-only there, so that each cold
+    start would compile anew. Unchecked, for byte code is checked by time, and unpacking gives files new times."""
+    compileall.compile_dir(
+        folder, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, stripdir=str(folder), prependdir="/opt"
+    )
+
+
 def digest(*parts: bytes | str) -> str:
     """A short name for content: same parts, same name."""
     total = hashlib.sha256()
@@ -48,3 +81,57 @@ def digest_of_files(folder: Path) -> str:
     for path in sources(folder):
         parts += [str(path.relative_to(folder)), path.read_bytes()]
     return digest(*parts)
+
+
+def write_zip(to: Path | IO[bytes], files: Mapping[str, Path]) -> None:
+    """A zip of files by their names in it, without times and rights: the same for the same content."""
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, path in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, _FIRST_TIME)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def cached_folder(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
+    """A folder with what ``build`` puts there, made once for each content."""
+
+    def build_folder(to: Path) -> None:
+        to.mkdir()
+        build(to)
+
+    return _cached(cache, name, content, build_folder)
+
+
+def cached_zip(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
+    """A zip of what ``build`` puts into a folder, made once for each content."""
+
+    def build_zip(to: Path) -> None:
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            build(Path(scratch))
+            files = [path for path in Path(scratch).rglob("*") if path.is_file()]
+            write_zip(to, {path.relative_to(scratch).as_posix(): path for path in files})
+
+    return _cached(cache, name, f"{content}.zip", build_zip)
+
+
+def _cached(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
+    path = cache / f"{name}-{content}"
+    if not path.exists():
+        _discard_old(cache, name)
+        # Under its name only when it is whole: an interrupted one is not taken for ready.
+        with tempfile.TemporaryDirectory(dir=cache) as scratch:
+            whole = Path(scratch, "whole")
+            build(whole)
+            whole.rename(path)
+    os.utime(path)  # other projects, of other releases, discard what has not been used for days
+    return path
+
+
+def _discard_old(cache: Path, name: str) -> None:
+    """Keeps the cache small. Not at once: a stack that runs may still use an older one."""
+    for path in cache.glob(f"{name}-*"):
+        if time.time() - path.stat().st_mtime > KEEP_SECONDS:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink()

@@ -6,28 +6,36 @@ gives the same zip, and its name tells the content: what has not changed is not 
 
 from __future__ import annotations
 
-import compileall
 import json
 import re
 import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from py_compile import PycInvalidationMode
 
 from dynatick_stack import template
 from dynatick_stack.build import package_of
 from dynatick_stack.errors import BuildError
-from dynatick_stack.files import digest, digest_of_files, exclusive, sources
+from dynatick_stack.files import (
+    cached_folder,
+    cached_zip,
+    compile_sources,
+    copy,
+    copy_sources,
+    digest,
+    digest_of_files,
+    exclusive,
+    sources,
+)
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import project_files
 from dynatick_stack.transform import transformed
-from dynatick_stack.venv import Say, python_with_pip, run_quietly
+from dynatick_stack.venv import HASHED, Say, pip_install
 
 MAX_UNPACKED_BYTES = 250 * 1024 * 1024
 """Of a function with its layers (Lambda quotas)."""
@@ -38,7 +46,6 @@ _GLIBC = (34, 28, 17)  # that of Lambda's Linux, and older ones whose wheels run
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 _OURSELVES = re.compile(r"^\s*dynatick\b", re.IGNORECASE)
 _MAX_NAMED = 10
-_FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # a zip has no earlier one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,21 +84,19 @@ class Platform:
 
 def build_packages(project: Project, platform: Platform, *, say: Say, cache: Path = CACHE) -> Packages:
     """All that a project deploys. Raises BuildError."""
-    of_template: dict[str, Path] = {}
+    body, of_template = template.load(), dict[str, Path]()
     with exclusive(cache / "lock"):
         libraries = _layer_libraries(platform, say, cache)
-        for name, resource in template.load()["Resources"].items():
-            if resource["Type"] == template.FUNCTION:
-                folder = template.ROOT / resource["Properties"]["CodeUri"]
-                of_template[name] = _zip(cache, name, digest_of_files(folder), partial(_function, folder))
-            elif resource["Type"] == template.LAYER:
-                package = package_of(template.ROOT / resource["Properties"]["ContentUri"])
-                of_template[name] = _zip(
-                    cache,
-                    name,
-                    digest(libraries.name, digest_of_files(package)),
-                    partial(_layer, libraries, package, platform),
-                )
+        for name, path in template.code_paths(body, template.FUNCTION).items():
+            folder = template.ROOT / path
+            # Our handlers are a sample, and would hide a project's module of this name.
+            copied = partial(copy_sources, folder, without="handlers.py")
+            of_template[name] = cached_zip(cache, f"aws-{name}", digest_of_files(folder), copied)
+        for name, path in template.code_paths(body, template.LAYER).items():
+            package = package_of(template.ROOT / path)
+            content = digest(libraries.name, digest_of_files(package))
+            layer = partial(_layer, libraries, package, platform)
+            of_template[name] = cached_zip(cache, f"aws-{name}", content, layer)
         handlers = _handlers(project, platform, libraries, say, cache)
     sizes = {path.name: _size(path) for path in (handlers, *of_template.values())}
     _check_size(sizes, "Code and libraries")
@@ -120,22 +125,11 @@ def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _function(folder: Path, to: Path) -> None:
-    for path in sources(folder):
-        if path.name != "handlers.py":  # ours is a sample, and would hide a project's module of this name
-            _copy(path, to / path.relative_to(folder))
-
-
 def _layer(libraries: Path, package: Path, platform: Platform, to: Path) -> None:
     shutil.copytree(libraries, to / "python")
-    for path in sources(package):
-        _copy(path, to / "python" / "dynatick" / path.relative_to(package))
+    copy_sources(package, to / "python" / "dynatick")
     if platform.is_of_this_interpreter:
-        # Lambda mounts a layer read-only: without byte code, each cold start compiles anew.
-        # It names its source where Lambda has it, wherever it was compiled.
-        compileall.compile_dir(
-            to, quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH, stripdir=str(to), prependdir="/opt"
-        )
+        compile_sources(to)
 
 
 def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
@@ -157,17 +151,17 @@ def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, c
         if needed is not None:
             shutil.copytree(needed, to / "python", dirs_exist_ok=True)
         for name, path in files.items():
-            _copy(path, to / "python" / name)
+            copy(path, to / "python" / name)
 
-    return _zip(cache, "Handlers", digest(*content), build)
+    return cached_zip(cache, "aws-Handlers", digest(*content), build)
 
 
 def _layer_libraries(platform: Platform, say: Say, cache: Path) -> Path:
     def install(to: Path) -> None:
         say(f"Fetching the layer's libraries for Python {platform.python} on {platform.architecture} (once)")
-        _pip(to, platform, say, "--require-hashes", "--no-deps", "-r", LOCK)
+        _pip(to, platform, say, *HASHED, "-r", LOCK)
 
-    return _folder(cache, "lambda-layer", digest(LOCK.read_bytes(), *platform.options), install)
+    return cached_folder(cache, "lambda-layer", digest(LOCK.read_bytes(), *platform.options), install)
 
 
 def _their_libraries(requirements: Path, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
@@ -188,47 +182,12 @@ def _their_libraries(requirements: Path, platform: Platform, libraries: Path, sa
             if (libraries / path.relative_to(to)).is_file():
                 path.unlink()
 
-    return _folder(cache, "lambda-handlers", digest(wanted, pins, *platform.options), install)
+    return cached_folder(cache, "lambda-handlers", digest(wanted, pins, *platform.options), install)
 
 
 def _pip(to: Path, platform: Platform, say: Say, *what: str | Path) -> None:
-    quietly = ("--quiet", "--disable-pip-version-check", "--no-compile")
-    run_quietly(python_with_pip(say), "-m", "pip", "install", *quietly, *platform.options, "--target", to, *what)
+    pip_install(say, to, "--no-compile", *platform.options, *what)
     shutil.rmtree(to / "bin", ignore_errors=True)
-
-
-def _copy(path: Path, to: Path) -> None:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, to)
-
-
-def _folder(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
-    """A folder with what ``build`` puts there. It has its name only when it is whole."""
-    folder = cache / f"{name}-{content}"
-    if not folder.exists():
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            whole = Path(scratch, "whole")
-            whole.mkdir()
-            build(whole)
-            whole.rename(folder)
-    return folder
-
-
-def _zip(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
-    """A zip of what ``build`` puts into a folder, without its times and rights."""
-    path = cache / f"aws-{name}-{content}.zip"
-    if not path.exists():
-        partial = path.with_suffix(".partial")
-        with tempfile.TemporaryDirectory(dir=cache) as scratch, zipfile.ZipFile(partial, "w") as archive:
-            folder = Path(scratch, "whole")
-            folder.mkdir()
-            build(folder)
-            for file in sorted(file for file in folder.rglob("*") if file.is_file()):
-                entry = zipfile.ZipInfo(file.relative_to(folder).as_posix(), _FIRST_TIME)
-                entry.external_attr = 0o644 << 16
-                archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
-        partial.replace(path)
-    return path
 
 
 def _size(path: Path) -> int:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 GRACE_SECONDS = 3.0
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -83,6 +84,28 @@ def stop(state_dir: Path) -> bool:
 def _send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # It may have ended by itself meanwhile.
         os.kill(pid, number)
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Makes a KeyboardInterrupt of the first interruption in the block. Further ones do nothing until the process ends:
+    what follows is cleaning up, and people press Ctrl-C again. (Were they ignored instead, children would inherit it.)
+    """
+    interrupted = False
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            raise KeyboardInterrupt
+
+    earlier = {number: signal.signal(number, interrupt) for number in INTERRUPTIONS}
+    try:
+        yield
+    finally:
+        if not interrupted:
+            for number, handler in earlier.items():
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -6,25 +6,31 @@ This module imports little, so that an interruption during the imports of what i
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
 import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
+
+from dynatick_stack.processes import interrupted_once
 
 INTERRUPTED = 130
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_in_scratch(name: str, work: Callable[[Path], int]) -> int:
     """What ``work`` returns, given a new folder; 130 if it was interrupted. The local stack lies in ``local`` there."""
-    for number in SIGNALS:
-        signal.signal(number, _interrupt)
+    # Named before it is made, so that there is no moment in which it is there and unknown.
+    folder = Path(tempfile.gettempdir(), f"dynatick-{name}-{uuid.uuid4().hex[:12]}").resolve()
     try:
-        return _run_and_clean_up(name, work)
+        with interrupted_once():
+            # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
+            try:
+                try:
+                    return _run(folder, work)
+                finally:
+                    _clean_up(folder)
+            finally:
+                _clean_up(folder)
     except KeyboardInterrupt:
         say("Interrupted; nothing is left running")
         return INTERRUPTED
@@ -32,19 +38,6 @@ def run_in_scratch(name: str, work: Callable[[Path], int]) -> int:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr)
-
-
-def _run_and_clean_up(name: str, work: Callable[[Path], int]) -> int:
-    # Named before it is made, so that there is no moment in which it is there and unknown.
-    folder = Path(tempfile.gettempdir(), f"dynatick-{name}-{uuid.uuid4().hex[:12]}").resolve()
-    # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
-    try:
-        try:
-            return _run(folder, work)
-        finally:
-            _clean_up(folder)
-    finally:
-        _clean_up(folder)
 
 
 def _run(folder: Path, work: Callable[[Path], int]) -> int:
@@ -71,14 +64,3 @@ def _clean_up(folder: Path) -> None:
 
     local.down(state_dir=folder / "local")
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    # Only once: what follows is cleaning up.
-    for number in SIGNALS:
-        signal.signal(number, _is_cleaning_up)
-    raise KeyboardInterrupt
-
-
-def _is_cleaning_up(_number: int, _frame: FrameType | None) -> None:
-    """Takes a further signal. Were they ignored instead, children would inherit that."""

@@ -97,6 +97,12 @@ def table_definition(**parameters: str) -> dict[str, Any]:
     }
 
 
+def code_paths(body: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """The paths of what the template names by a path, by logical id. ``kind``: FUNCTION or LAYER."""
+    found = {name: one["Properties"] for name, one in body["Resources"].items() if one["Type"] == kind}
+    return {name: properties[_CODE[kind]] for name, properties in found.items()}
+
+
 def set_code(body: Mapping[str, Any], name: str, place: str | Mapping[str, str]) -> None:
     """Replace the path of a resource's code: by another one, or by the ``Bucket`` and ``Key`` of its zip."""
     resource = body["Resources"][name]

@@ -16,7 +16,8 @@ LOCK = ROOT / "requirements" / "local.txt"
 
 Say = Callable[[str], None]
 
-PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--require-hashes")
+HASHED = ("--require-hashes", "--no-deps")  # of a complete lock
+_PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install")
 
 
 def interpreter_tag() -> str:
@@ -34,6 +35,11 @@ def run_quietly(*command: str | Path) -> None:
     if done.returncode != 0:
         shown = " ".join(str(part) for part in command[1:])
         raise BuildError(f"This failed: python {shown}\n{(done.stderr or done.stdout).strip()}")
+
+
+def pip_install(say: Say, to: Path, *what: str | Path) -> None:
+    """Installs into a folder. Raises BuildError."""
+    run_quietly(python_with_pip(say), *_PIP, "--target", to, *what)
 
 
 def python_with_pip(say: Say) -> Path:
@@ -56,6 +62,6 @@ def emulator_python(say: Say, *, venv: Path = VENV, lock: Path = LOCK) -> Path:
         # Built anew: what an interrupted set-up left behind is not worth repairing.
         shutil.rmtree(venv, ignore_errors=True)
         run_quietly(sys.executable, "-m", "venv", venv)
-        run_quietly(python, *PIP, "--no-deps", "-r", lock)
+        run_quietly(python, *_PIP, *HASHED, "-r", lock)
         stamp.write_text(wanted)
     return python

@@ -1,1 +1,1 @@
-"""Benchmarks: what a task costs in capacity units, calls and CPU time, how that grows, and how late it begins."""
+"""Benchmarks: what a task costs in capacity units, calls and CPU time, and how late it begins."""

@@ -13,7 +13,7 @@ def main() -> int:
     os.environ.pop("AWS_PROFILE", None)
     os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test", AWS_SESSION_TOKEN="")
     os.environ.update(AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true")
-    from dynatick_stack.bench import burst, costs, growth, lateness
+    from dynatick_stack.bench import burst, costs, gap, lateness
 
     with_tasks = {"burst": burst.burst, "memory": burst.memory, "lateness": lateness.lateness}
     parser = argparse.ArgumentParser(prog="python -m dynatick_stack.bench", description=__doc__)
@@ -25,7 +25,7 @@ def main() -> int:
     if given.benchmark == "costs":
         return costs.costs(quick=given.quick, write=given.write)
     if given.benchmark == "gap":
-        return growth.gap()
+        return gap.gap()
     benchmark = with_tasks[given.benchmark]
     return benchmark() if given.tasks is None else benchmark(given.tasks)
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from dynatick.domain.buckets import Bucket
 from dynatick_stack.bench.installation import Installation
-from dynatick_stack.bench.invocations import Invocations, Setup
+from dynatick_stack.bench.invocations import Setup, invocations_of
 from dynatick_stack.counting.counts import Engine, counting
 
 TICK_SECONDS = 60.0
@@ -46,6 +46,13 @@ class Burst:
         """Whether each task was executed exactly once, and completed."""
         return self.completed == self.executions == self.tasks
 
+    def __str__(self) -> str:
+        return (
+            f"{self.seconds:.1f} s, {self.executions:,} executions, {self.completed:,} completed, "
+            f"{self.write_units:,.0f} write units, {self.read_units:,.0f} read units, {self.invocations} invocations, "
+            f"{self.most_at_once} at once, at most {self.peak_rss_bytes / 1e6:.0f} MB"
+        )
+
 
 def drain_bucket(
     engine: Engine, *, tasks: int, task_seconds: float = 0.0, threads: int = 16, max_workers: int = 0
@@ -66,11 +73,10 @@ def drain_bucket(
         max_workers=max_workers,
         task_seconds=task_seconds,
     )
-    with Invocations(setup, warm=1 + max_workers) as invocations:
+    with invocations_of(setup, warm=1 + max_workers) as invocations:
         began, before = installation.clock(), engine.counts()
         for _ in range(MAX_TICKS):
-            invocations.start(installation.event())
-            if invocations.wait(TICK_SECONDS) and invocations.executions >= tasks:
+            if invocations.run(installation.event(), TICK_SECONDS) and invocations.executions >= tasks:
                 break
         spent = (engine.counts() - before).total
         completed, last = _completed(installation, bucket)
@@ -106,7 +112,7 @@ def burst(tasks: int = 20_000) -> int:
     with counting() as engine:
         for max_workers in (WORKERS, 0):
             drained = drain_bucket(engine, tasks=tasks, task_seconds=TASK_SECONDS, max_workers=max_workers)
-            print(f"MaxWorkers {max_workers}: {as_text(drained)}", flush=True)
+            print(f"MaxWorkers {max_workers}: {drained}", flush=True)
             found.append(drained)
     problems = list(problems_of(*found))
     print(f"ratio {ratio(*found):.2f}, write units {units_change(*found):+.2%}")
@@ -120,7 +126,7 @@ def memory(tasks: int = 1_000_000) -> int:
     code 1: it grows by more than a fifth, or a task was not executed exactly once."""
     small, large = peaks(1_000, tasks, max_workers=2)
     for drained in (small, large):
-        print(f"{drained.tasks:,} tasks: {as_text(drained)}")
+        print(f"{drained.tasks:,} tasks: {drained}")
     found = large.peak_rss_bytes / small.peak_rss_bytes
     print(f"memory: {found:.2f} times as much, at most {MAX_MEMORY_RATIO}")
     return 0 if found <= MAX_MEMORY_RATIO and small.is_exact and large.is_exact else 1
@@ -132,14 +138,6 @@ def peaks(small: int, large: int, *, max_workers: int) -> tuple[Burst, Burst]:
         first = drain_bucket(engine, tasks=small, max_workers=max_workers)
     with counting() as engine:
         return first, drain_bucket(engine, tasks=large, max_workers=max_workers)
-
-
-def as_text(burst: Burst) -> str:
-    return (
-        f"{burst.seconds:.1f} s, {burst.executions:,} executions, "
-        f"{burst.completed:,} completed, {burst.write_units:,.0f} write units, {burst.read_units:,.0f} read units, "
-        f"{burst.invocations} invocations, {burst.most_at_once} at once, at most {burst.peak_rss_bytes / 1e6:.0f} MB"
-    )
 
 
 def ratio(with_workers: Burst, without: Burst) -> float:

@@ -1,4 +1,4 @@
-"""`make bench`: what a task costs, and how that grows, as one object of figures and as the tables of the documents."""
+"""`make bench`: what a task costs, as one object of figures and as the tables of the documents."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import json
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
-from dynatick_stack.bench import cpu, growth, plans, units, wake_up_lateness, wake_up_price
+from dynatick_stack.bench import cpu, plans, units, wake_up_price
 from dynatick_stack.counting.counts import Engine, counting
 from dynatick_stack.markdown import Table, figures, write_parts
 from dynatick_stack.template import ROOT
@@ -20,7 +19,6 @@ from dynatick_stack.template import ROOT
 DOCS = ROOT / "docs"
 DATA = DOCS / "benchmark.json"
 
-T = TypeVar("T")
 Figures = Mapping[str, Any]
 
 
@@ -32,14 +30,10 @@ class Sizes:
     cpu_tasks: int = 5_000
     single_tasks: int = 1_000
     rounds: int = 7
-    pending: tuple[int, ...] = (1_000, 10_000, 100_000)
-    history_entries: int = 100_000
 
 
 FULL = Sizes()
-QUICK = Sizes(
-    units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5, pending=(1_000, 5_000), history_entries=5_000
-)
+QUICK = Sizes(units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5)
 
 
 def costs(*, quick: bool, write: bool) -> int:
@@ -64,35 +58,16 @@ def costs(*, quick: bool, write: bool) -> int:
 def measure(sizes: Sizes) -> dict[str, Any]:
     """The figures under their names."""
     with counting() as engine:
-        return {
-            **_timed("CPU, against single writes", lambda: _cpu(engine, sizes)),
-            **_timed("units and calls of a task", lambda: _units(engine, sizes.units_tasks)),
-            "growth_pending": _timed("tasks pending elsewhere", lambda: list(growth.pending(engine, sizes.pending))),
-            "growth_history": _timed("history", lambda: list(growth.history(engine, sizes.history_entries))),
-        }
+        print("CPU, against single writes", file=sys.stderr)
+        compared = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
+        inserted = {"insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3))}
+        print("units and calls of a task", file=sys.stderr)
+        return {**compared, **inserted, **_units(engine, sizes.units_tasks)}
 
 
 def tables(page: str, found: Figures) -> dict[str, str]:
     """The tables of a page of docs/, by their names."""
     return {name: figures(*make(found)) for name, make in TABLES[page].items()}
-
-
-def _timed(what: str, measured: Callable[[], T]) -> T:
-    began = time.perf_counter()
-    found = measured()
-    print(f"{what}: {time.perf_counter() - began:.1f} s", file=sys.stderr)
-    return found
-
-
-def _cpu(engine: Engine, sizes: Sizes) -> Figures:
-    ratios = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
-    return {
-        "cpu_us_per_task": round(ratios.cpu_us_per_task, 1),
-        "cpu_us_single_writes": round(ratios.single_us, 1),
-        "cpu_ratio_single_writes": round(ratios.to_single_writes, 4),
-        "tasks_per_s": round(ratios.tasks_per_s),
-        "insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3)),
-    }
 
 
 def _units(engine: Engine, tasks: int) -> Figures:
@@ -150,43 +125,11 @@ def _units_table(found: Figures) -> Table:
     ]
 
 
-def _pending_table(found: Figures) -> Table:
-    columns = (
-        "Pending elsewhere",
-        "insert a task: calls / write units / ms",
-        "tick, by task: calls / write units / read units / ms",
-        "page of history: calls / read units / ms",
-    )
-    insert, tick, page = (
-        "{calls:.3f} / {write_units:g} / {ms:.2f}",
-        "{calls:.3f} / {write_units:.3f} / {read_units:.3f} / {ms:.2f}",
-        "{calls:.0f} / {read_units:g} / {ms:.1f}",
-    )
-    return columns, [
-        (f"{one['pending']:,}", insert.format(**one["insert"]), tick.format(**one["tick"]),
-         page.format(**one["history"]))
-        for one in found["growth_pending"]
-    ]  # fmt: skip
-
-
-def _history_table(found: Figures) -> Table:
-    columns = ("Filter", "tasks", "first page of 100: calls / read units / ms", "all of them: calls / read units / ms")
-    cell = "{calls:,.0f} / {read_units:,g} / {ms:,.0f}"
-    return columns, [
-        (f"`{one['status']}`" if one["status"] else "all", f"{one['matching']:,}", cell.format(**one["first"]),
-         cell.format(**one["whole"]))
-        for one in found["growth_history"]
-    ]  # fmt: skip
-
-
 TABLES: Mapping[str, Mapping[str, Callable[[Figures], Table]]] = {
     "performance.md": {
         "task": _task_table,
         "units": _units_table,
-        "pending": _pending_table,
-        "history": _history_table,
         # Computed, as are the next.
-        "lateness": lambda _: wake_up_lateness.table(),
         "bursts": lambda _: plans.bursts(),
         "schedules": lambda _: plans.schedules(),
         "steady": lambda _: plans.steady_loads(),

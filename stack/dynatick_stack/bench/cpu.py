@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from dynatick.domain.buckets import Bucket
@@ -25,32 +26,9 @@ class Cost:
     wall_us: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ratios:
-    """Medians over the rounds, each of ours and the other, one right after the other; a ratio is taken within its
-    round."""
-
-    rounds: list[tuple[Cost, Cost]]
-
-    @property
-    def cpu_us_per_task(self) -> float:
-        return median(ours.cpu_us for ours, _ in self.rounds)
-
-    @property
-    def single_us(self) -> float:
-        return median(single.cpu_us for _, single in self.rounds)
-
-    @property
-    def to_single_writes(self) -> float:
-        return median(ours.cpu_us / single.cpu_us for ours, single in self.rounds)
-
-    @property
-    def tasks_per_s(self) -> float:
-        return median(1e6 / ours.wall_us for ours, _ in self.rounds)
-
-
-def compare(endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> Ratios:
-    """Measures in turns."""
+def compare(endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> dict[str, float]:
+    """Measures in turns: medians over the rounds, each of ours and the other, one right after the other; the ratio is
+    taken within its round."""
 
     def ours(installation: Installation, _: Bucket) -> int:
         installation.forward()
@@ -59,7 +37,13 @@ def compare(endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> Rat
     def single(installation: Installation, bucket: Bucket) -> int:
         return single_writes(endpoint, installation.table, bucket)
 
-    return Ratios([(_run(endpoint, tasks, ours), _run(endpoint, single_tasks, single)) for _ in range(rounds)])
+    found = [(_run(endpoint, tasks, ours), _run(endpoint, single_tasks, single)) for _ in range(rounds)]
+    return {
+        "cpu_us_per_task": round(median(one.cpu_us for one, _ in found), 1),
+        "cpu_us_single_writes": round(median(other.cpu_us for _, other in found), 1),
+        "cpu_ratio_single_writes": round(median(one.cpu_us / other.cpu_us for one, other in found), 4),
+        "tasks_per_s": round(median(1e6 / one.wall_us for one, _ in found)),
+    }
 
 
 def inserts_per_s(endpoint: str, tasks: int, *, rounds: int) -> float:
@@ -96,38 +80,34 @@ def single_writes(endpoint: str, table: str, bucket: Bucket) -> int:
         ExpressionAttributeValues={":bucket": name},
     )
     ids = [item["taskId"]["S"] for page in pages for item in page["Items"]]
-    names = {"#status": "status", "#lease": "lease"}
     for task_id in ids:
-        token = {"S": f"token-{task_id}"}
-        client.update_item(
+        token, running = {"S": f"token-{task_id}"}, {"S": "running"}
+        write = partial(
+            client.update_item,
             TableName=table,
             Key={"taskId": {"S": task_id}},
+            ExpressionAttributeNames={"#status": "status", "#lease": "lease"},
+        )
+        scheduled, one = {"S": "scheduled"}, {"N": "1"}
+        write(
             UpdateExpression="SET #status = :running, #lease = :token, leaseUntil = :now, startedAt = :now, "
             "attempt = attempt + :one",
             ConditionExpression="#status = :scheduled AND taskDateTime = :bucket",
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues={
-                ":running": {"S": "running"},
-                ":scheduled": {"S": "scheduled"},
-                ":token": token,
-                ":now": _INSTANT,
-                ":bucket": name,
-                ":one": {"N": "1"},
-            },
+            ExpressionAttributeValues=_values(
+                running=running, scheduled=scheduled, token=token, now=_INSTANT, bucket=name, one=one
+            ),
             ReturnValues="ALL_NEW",
         )
-        client.update_item(
-            TableName=table,
-            Key={"taskId": {"S": task_id}},
+        completed, expires = {"S": "completed"}, {"N": "1801310400"}
+        write(
             UpdateExpression="SET #status = :completed, outcome = :completed, finishedAt = :now, expiresAt = :expires",
             ConditionExpression="#lease = :token AND #status = :running",
-            ExpressionAttributeNames=names,
-            ExpressionAttributeValues={
-                ":completed": {"S": "completed"},
-                ":running": {"S": "running"},
-                ":token": token,
-                ":now": _INSTANT,
-                ":expires": {"N": "1801310400"},
-            },
+            ExpressionAttributeValues=_values(
+                completed=completed, running=running, token=token, now=_INSTANT, expires=expires
+            ),
         )
     return len(ids)
+
+
+def _values(**given: dict[str, str]) -> dict[str, dict[str, str]]:
+    return {f":{name}": value for name, value in given.items()}

@@ -13,16 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.request import urlopen
 
 import boto3
-from botocore.config import Config
+import orjson
 
 from dynatick.actions import build_actions
 from dynatick.actions.registry import Action
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Invoker, WakeUps
 from dynatick.engine.processor import Processor
@@ -184,16 +184,22 @@ class Installation:
 
     # -- the scheduler ---------------------------------------------------------------------------------------------
 
-    def schedule(self, stream: Stream) -> int:
+    def schedule(self) -> int:
         """The scheduler on what the stream brings, until nothing comes any more. Returns how many batches it got."""
         batches = 0
-        while records := stream.read():
+        while records := self._records():
             passing = [record for record in records if passes(record)]
             for start in range(0, len(passing), STREAM_BATCH):
                 assigned = self.scheduler.handle({"Records": passing[start : start + STREAM_BATCH]})
                 assert not assigned.failed, assigned.failed
                 batches += 1
         return batches
+
+    def _records(self) -> list[dict[str, Any]]:
+        """What has come since the last call: the counting endpoint has a stream in a form of its own."""
+        with urlopen(f"{self.endpoint}/records/{self.table}") as answer:
+            found: list[dict[str, Any]] = orjson.loads(answer.read())
+        return found
 
     def insert(self, number: int, bucket: Bucket, *, prefix: str = "t", fail_every: int = 0) -> None:
         """Inserts tasks that do nothing, by the client. ``fail_every`` n: each n-th fails for good."""
@@ -204,21 +210,14 @@ class Installation:
         wrong = [result for result in self.client.insert_lazily(rows) if not isinstance(result, Inserted)]
         assert not wrong, wrong[:3]
 
-    def fill(self, number: int, bucket: Bucket, *, prefix: str = "t", buckets: int = 1, ended: bool = False) -> None:
-        """Writes tasks as the client does, quicker, into a bucket or into as many following ones in turn.
-
-        ``ended``: as they are when they have ended, each tenth failed, each thousandth cancelled.
-        """
+    def fill(self, number: int, bucket: Bucket) -> None:
+        """Writes tasks as the client does, quicker."""
         self.insert(1, bucket, prefix="example-")
         example = self.store.get("example-0")
         assert example is not None
         self.store.delete("example-0")
         for first in range(0, number, 1000):
-            rows = [
-                {**example, "taskId": f"{prefix}{n:07}", "taskDateTime": str(Bucket(bucket.minute + n % buckets))}
-                | (_end(n, self.clock()) if ended else {})
-                for n in range(first, min(first + 1000, number))
-            ]
+            rows = [{**example, "taskId": f"t{n:07}"} for n in range(first, min(first + 1000, number))]
             assert all(created is True for created in self.store.create_many(rows))
 
 
@@ -230,36 +229,6 @@ def row(task_id: str, bucket: Bucket, action: str = ACTION) -> dict[str, object]
         "action": action,
         "payload": {"to": "ada@example.com", "text": "It is time"},
     }
-
-
-def _end(n: int, now: datetime) -> dict[str, object]:
-    """What a task has that has ended."""
-    outcome = "cancelled" if n % 1000 == 999 else "failed" if n % 10 == 9 else "completed"
-    ended = {"status": outcome, "outcome": outcome, "finishedAt": format_instant(now), "expiresAt": 1801310400}
-    return ended | ({"error": "HTTP 410 from example.com: that user is gone"} if outcome == "failed" else {})
-
-
-class Stream:
-    """Reads a table's stream from its beginning."""
-
-    def __init__(self, endpoint: str, table: str) -> None:
-        # The counting endpoint has shorter ids than AWS.
-        config = Config(parameter_validation=False)
-        self._client: Any = boto3.client("dynamodbstreams", endpoint_url=endpoint, region_name=REGION, config=config)
-        arn = dynamodb(endpoint).describe_table(TableName=table)["Table"]["LatestStreamArn"]
-        (shard,) = self._client.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"]
-        begin = {"StreamArn": arn, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
-        self._iterator = self._client.get_shard_iterator(**begin)["ShardIterator"]
-
-    def read(self) -> list[dict[str, Any]]:
-        """What has come since the last call."""
-        found: list[dict[str, Any]] = []
-        while True:
-            answer = self._client.get_records(ShardIterator=self._iterator)
-            self._iterator = answer["NextShardIterator"]
-            if not answer["Records"]:
-                return found
-            found += answer["Records"]
 
 
 def passes(record: Mapping[str, Any]) -> bool:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
-from types import TracebackType
-from typing import Self
+from queue import Empty
 
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick_stack.bench.installation import Clock, Installation
 from dynatick_stack.bench.peak import peak_rss_bytes
 
+POLL_SECONDS = 0.01
 LIFE_SECONDS = 300.0  # of an invocation: a pass that is cut short releases tasks, and that costs write units too
 
 Event = Mapping[str, object]
@@ -50,34 +51,14 @@ class Ended:
 
 
 class Invocations:
-    """Those of one installation. Its processes end with the block."""
+    """Those of one installation, in the processes of a pool. ``asked``: where invocations ask for others."""
 
-    def __init__(self, setup: Setup, *, warm: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._asked: SimpleQueue[Event | None] = context.SimpleQueue()
-        self._ready = context.Barrier(warm + 1)
-        initial = (setup, self._asked, self._ready)
-        self._processes = ProcessPoolExecutor(2 * warm, context, initializer=_begin, initargs=initial)
-        self._warm = warm
-        self._changed = threading.Condition()
-        self._running = self._asked_started = 0
-        self._error: BaseException | None = None
+    def __init__(self, processes: ProcessPoolExecutor, asked: Queue[Event]) -> None:
+        self._processes, self._asked = processes, asked
+        self._running: list[Future[Ended]] = []
+        self._asked_started = 0
         self.most_at_once = 0
         self.ended: list[Ended] = []
-
-    def __enter__(self) -> Self:
-        for _ in range(self._warm):
-            self._processes.submit(_wait_until_all_are_ready)
-        self._ready.wait()
-        threading.Thread(target=self._start_asked, daemon=True).start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._asked.put(None)
-        if error is not None:  # what still runs would take its time
-            for process in multiprocessing.active_children():
-                process.kill()
-        self._processes.shutdown(cancel_futures=True)
 
     @property
     def executions(self) -> int:
@@ -88,47 +69,51 @@ class Invocations:
         """Of the largest process."""
         return max(one.peak_rss_bytes for one in self.ended)
 
-    def start(self, event: Event, *, is_asked: bool = False) -> None:
-        """Begins one, and does not wait for it. ``is_asked``: by another one."""
-        with self._changed:
-            self._running += 1
-            self._asked_started += is_asked
-            self.most_at_once = max(self.most_at_once, self._running)
-        self._processes.submit(_handle, event).add_done_callback(self._end)
-
-    def wait(self, seconds: float) -> bool:
-        """Until none runs any more, at most so long. Returns whether none does. Raises what one of them raised."""
+    def run(self, event: Event, seconds: float) -> bool:
+        """Begins one, and waits until neither it nor any that was asked for runs any more, at most so long. Returns
+        whether none does. Raises what one of them raised."""
+        self._start(event)
         end = time.monotonic() + seconds
-        with self._changed:
-            while self._is_busy() and self._error is None and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
-            if self._error is not None:
-                raise self._error
-            return not self._is_busy()
+        while time.monotonic() < end:
+            with suppress(Empty):
+                self._start(self._asked.get(timeout=POLL_SECONDS))
+                self._asked_started += 1
+            for one in [one for one in self._running if one.done()]:
+                self._running.remove(one)
+                self.ended.append(one.result())
+            # What an invocation has asked for may come after its end.
+            if not self._running and self._asked_started == sum(one.asked for one in self.ended):
+                return True
+        return False
 
-    def _is_busy(self) -> bool:
-        # What an invocation has asked for may come after its end.
-        return self._running > 0 or self._asked_started < sum(one.asked for one in self.ended)
+    def _start(self, event: Event) -> None:
+        self._running.append(self._processes.submit(_handle, event))
+        self.most_at_once = max(self.most_at_once, len(self._running))
 
-    def _start_asked(self) -> None:
-        while (event := self._asked.get()) is not None:
-            self.start(event, is_asked=True)
 
-    def _end(self, invocation: Future[Ended]) -> None:
-        with self._changed:
-            self._running -= 1
-            if (error := invocation.exception()) is None:
-                self.ended.append(invocation.result())
-            else:
-                self._error = error
-            self._changed.notify_all()
+@contextmanager
+def invocations_of(setup: Setup, *, warm: int) -> Iterator[Invocations]:
+    """Those of an installation. Its processes end with the block."""
+    context = multiprocessing.get_context("spawn")
+    asked: Queue[Event] = context.Queue()
+    ready = context.Barrier(warm + 1)
+    with ProcessPoolExecutor(2 * warm, context, initializer=_begin, initargs=(setup, asked, ready)) as processes:
+        for _ in range(warm):
+            processes.submit(_wait_until_all_are_ready)
+        ready.wait()
+        try:
+            yield Invocations(processes, asked)
+        except BaseException:  # what still runs would take its time
+            for process in multiprocessing.active_children():
+                process.kill()
+            raise
 
 
 class Environment:
     """One process: an installation whose further invocations are other processes', and the action of its tasks, which
     waits."""
 
-    def __init__(self, setup: Setup, asked: SimpleQueue[Event | None], ready: Barrier) -> None:
+    def __init__(self, setup: Setup, asked: Queue[Event], ready: Barrier) -> None:
         self.ready = ready
         self._queue, self._task_seconds, self._lock = asked, setup.task_seconds, threading.Lock()
         self._executions = self._asked = 0
@@ -164,7 +149,7 @@ class Environment:
 _environment: Environment  # of this process
 
 
-def _begin(setup: Setup, asked: SimpleQueue[Event | None], ready: Barrier) -> None:
+def _begin(setup: Setup, asked: Queue[Event], ready: Barrier) -> None:
     global _environment
     _environment = Environment(setup, asked, ready)
 

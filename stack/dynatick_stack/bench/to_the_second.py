@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.engine.rules import Precision
-from dynatick_stack.bench.installation import ACTION, Clock, Installation, Stream
+from dynatick_stack.bench.installation import ACTION, Clock, Installation
 from dynatick_stack.bench.units import Meter
 from dynatick_stack.bench.wake_up_price import Sqs, Tasks, Woken
 from dynatick_stack.counting.counts import Counts, Engine
@@ -46,19 +46,18 @@ def count(
     sqs = Sqs(clock)
     queue = sqs.queue() if precision is Precision.SECOND else None
     installation = Installation.fresh(engine.url, stream=True, shard_count=shards, clock=clock, wake_ups=queue)
-    stream = Stream(engine.url, installation.table)
     for _ in range(SETTLED):
-        _minute(installation, stream, sqs)
+        _minute(installation, sqs)
     meter = Meter(engine)
     begin = instant_of(minute_of(clock()) + ahead)
     due = [(task_id, begin + after) for task_id, after in tasks]
     insert(installation, due)
-    installation.schedule(stream)
+    installation.schedule()
     messages = ticks = 0
     waited = timedelta()
     last = minute_of(max((at for _, at in due), default=begin)) + 1 + SETTLED
     while minute_of(clock()) < last:
-        waits = _minute(installation, stream, sqs)
+        waits = _minute(installation, sqs)
         messages, waited, ticks = messages + len(waits), waited + sum(waits, timedelta()), ticks + 1
     counts = meter.read()
     rows = installation.store.get_many([task_id for task_id, _ in tasks]).values()
@@ -68,7 +67,7 @@ def count(
     return Counted(ticks=ticks, counts=counts, woken=woken)
 
 
-def _minute(installation: Installation, stream: Stream, sqs: Sqs) -> list[timedelta]:
+def _minute(installation: Installation, sqs: Sqs) -> list[timedelta]:
     """Delivers what the queue has for this minute, and then the next tick comes. Returns for how long each delivery has
     waited."""
     end, waits = instant_of(minute_of(installation.clock()) + 1), []
@@ -80,7 +79,7 @@ def _minute(installation: Installation, stream: Stream, sqs: Sqs) -> list[timede
         invoked = installation.processor.handle(delivery, hard_end=installation.clock() + timedelta(minutes=2))
         assert invoked.malformed_wake_up is None, invoked.malformed_wake_up
         waits.append(max(message.last - message.at, timedelta()))
-        installation.schedule(stream)
+        installation.schedule()
     installation.next_tick()
-    installation.schedule(stream)
+    installation.schedule()
     return waits

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.ports import WakeUps
-from dynatick_stack.bench.installation import Installation, Stream, dynamodb
+from dynatick_stack.bench.installation import Installation, dynamodb
 from dynatick_stack.counting.counts import Count, Counts, Engine
 
 IDLE_TICKS = 12  # by then what a bucket leaves behind is over
@@ -80,13 +80,11 @@ def untimed(engine: Engine, tasks: int) -> Life:
 
 def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], None]) -> Life:
     installation = Installation.fresh(engine.url, stream=True)
-    stream = Stream(engine.url, installation.table)
-    stream.read()
     meter = Meter(engine)
     bucket = installation.bucket()
     insert(installation, bucket)
     inserted = meter.read()
-    batches = installation.schedule(stream)
+    batches = installation.schedule()
     scheduled = meter.read()
     processed, ticks, completed = Counts({}), 0, 0
     while ticks < MAX_TICKS:
@@ -94,7 +92,7 @@ def _life(engine: Engine, tasks: int, insert: Callable[[Installation, Bucket], N
         ticks += 1
         completed += report.completed
         processed += meter.read()
-        batches += installation.schedule(stream)
+        batches += installation.schedule()
         scheduled += meter.read()
         if report.drained_through is not None and report.drained_through >= bucket.minute:
             break

@@ -17,17 +17,16 @@ from typing import Any
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.due import Due
+from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.rules import TICKS_PLANNED, Rules
-from dynatick.engine.wake_up import AnyWakeUp, WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
+from dynatick.engine.wake_up import WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
 from dynatick.wiring import WAKE_UP_LEAD
 from dynatick_stack.bench.installation import START, Clock
 from dynatick_stack.markdown import Table
 
 # us-east-1, November 2026
 SQS_REQUEST = 0.40 / 1e6
-LAMBDA_REQUEST = 0.20 / 1e6
-GB_SECOND = 0.0000133334
 CHUNK = 64 * 1024  # bytes that SQS bills as one request
 POLLERS, POLL_SECONDS = 5, 20  # Lambda's, of a queue that is empty: long polls
 MONTH = timedelta(days=365 / 12)
@@ -50,13 +49,9 @@ class Message:
     body: str
 
     @property
-    def order(self) -> AnyWakeUp:
-        return parse_wake_up(json.loads(self.body)[ENVELOPE]["wakeUp"])
-
-    @property
     def last(self) -> datetime:
         """Its last instant: until then its invocation waits."""
-        order = self.order
+        order = parse_wake_up(json.loads(self.body)[ENVELOPE]["wakeUp"])
         return order.due[-1].at if isinstance(order, WakeUp) else order.at
 
 
@@ -75,9 +70,9 @@ class Sqs:
             self.messages.append(Message(at, entry["MessageBody"]))
         return {}
 
-    def queue(self, lead: timedelta = WAKE_UP_LEAD) -> QueueWakeUps:
+    def queue(self) -> QueueWakeUps:
         """The product's queue on this client."""
-        return QueueWakeUps(self, "https://sqs.example/1/wake-ups", clock=self.clock, lead=lead)
+        return QueueWakeUps(self, "https://sqs.example/1/wake-ups", clock=self.clock, lead=WAKE_UP_LEAD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,8 +99,8 @@ def spread(rate: int, minutes: int) -> Tasks:
     ]
 
 
-def planned(tasks: Tasks, *, shards: int = 1, lead: timedelta = WAKE_UP_LEAD, threads: int = Rules().threads) -> Sqs:
-    """The queue with the wake-ups that ticks send for tasks that were inserted before."""
+def woken(tasks: Tasks, *, shards: int = 1, threads: int = Rules().threads) -> Woken:
+    """What the wake-ups take that ticks send for tasks that were inserted before."""
     grid, by_bucket = Grid(shard_count=shards), defaultdict[Bucket, list[Due]](list)
     for task_id, after in tasks:
         by_bucket[grid.bucket_of(task_id, START + after)].append(Due(START + after, task_id))
@@ -114,19 +109,9 @@ def planned(tasks: Tasks, *, shards: int = 1, lead: timedelta = WAKE_UP_LEAD, th
     for bucket in sorted(by_bucket):
         clock.to(instant_of(bucket.minute - TICKS_PLANNED * grid.tick_minutes) + AFTER_THE_MINUTE)
         due = ((bucket, one) for one in by_bucket[bucket])
-        send_wake_ups(sqs.queue(lead), wake_ups_of(due, threads=threads))
-    return sqs
-
-
-def woken(tasks: Tasks, **how: Any) -> Woken:
-    """What the wake-ups of planned tasks take."""
-    return woken_from(planned(tasks, **how), len(tasks))
-
-
-def woken_from(sqs: Sqs, tasks: int) -> Woken:
-    """What the wake-ups in a queue take, of so many tasks."""
+        send_wake_ups(sqs.queue(), wake_ups_of(due, threads=threads))
     waited = sum((max(one.last - one.at, timedelta()) for one in sqs.messages), timedelta())
-    return Woken(tasks=tasks, sends=sqs.sends, messages=len(sqs.messages), waited=waited)
+    return Woken(tasks=len(tasks), sends=sqs.sends, messages=len(sqs.messages), waited=waited)
 
 
 def idle_polls() -> float:

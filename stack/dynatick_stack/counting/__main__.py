@@ -1,7 +1,7 @@
 """`python -m dynatick_stack.counting`: serves on a free port of this machine and prints its address.
 
-`GET /counts` returns what was counted so far. Ends when its standard input does, so that it never outlives the process
-that started it.
+`GET /counts` returns what was counted so far, `GET /records/TABLE` what the table's stream has brought since the last
+time. Ends when its standard input does, so that it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Endpoint:
             if not event.get("more_body", False):
                 break
         target = next((value for name, value in scope["headers"] if name == b"x-amz-target"), b"").decode()
-        status, answer = self._answer(target.rpartition(".")[2], body)
+        status, answer = self._answer(target.rpartition(".")[2], scope["path"], body)
         headers = [
             (b"content-type", JSON),
             (b"content-length", str(len(answer)).encode()),
@@ -50,17 +50,15 @@ class Endpoint:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    def _answer(self, operation: str, body: bytes) -> tuple[int, bytes]:
+    def _answer(self, operation: str, path: str, body: bytes) -> tuple[int, bytes]:
         if not operation:
-            return 200, orjson.dumps(self._database.counts.to_json())
+            table = path.removeprefix("/records/")
+            return 200, orjson.dumps(self._database.counts.to_json() if table == path else self._database.taken(table))
         try:
             return 200, orjson.dumps(self._database.call(operation, orjson.loads(body)))
         except Refused as error:
-            refusal: dict[str, Any] = {
-                "__type": TYPE + error.code,
-                "message": str(error),
-            }
-            return 400, orjson.dumps(refusal if error.item is None else refusal | {"Item": error.item})
+            refusal = {"__type": TYPE + error.code, "message": str(error)}
+            return 400, orjson.dumps(refusal if error.item is None else {**refusal, "Item": error.item})
 
 
 def main() -> None:

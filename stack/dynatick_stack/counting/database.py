@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from dynatick_stack.counting.counts import Count, Counts
-from dynatick_stack.counting.language import Operand, Statement, parse_condition, parse_statement, parse_update
+from dynatick_stack.counting.language import Statement, parse_condition, parse_statement, parse_update
 from dynatick_stack.counting.rules import (
     PAGE_BYTES,
     Item,
@@ -32,7 +32,6 @@ MAX_SORT_KEY_BYTES = 1024
 MAX_STATEMENTS = 25
 MAX_STATEMENT_BYTES = 8192
 MAX_KEYS = 100
-ARN = "arn:aws:dynamodb:us-east-1:000000000000:table/"
 READS = ("GetItem", "BatchGetItem", "Query", "Scan")
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "BatchExecuteStatement")
 
@@ -130,7 +129,7 @@ class Table:
 
     def _record(self, before: Item | None, after: Item | None) -> None:
         images = {"OldImage": before, "NewImage": after}
-        change = {"SequenceNumber": str(len(self.records) + 1)} | {k: v for k, v in images.items() if v is not None}
+        change = {"SequenceNumber": str(len(self.records))} | {k: v for k, v in images.items() if v is not None}
         name = "INSERT" if before is None else "REMOVE" if after is None else "MODIFY"
         self.records.append({"eventName": name, "dynamodb": change})
 
@@ -167,9 +166,6 @@ class Database:
             "BatchExecuteStatement": self._batch_execute_statement,
             "Query": self._query,
             "Scan": self._scan,
-            "DescribeStream": self._describe_stream,
-            "GetShardIterator": self._get_shard_iterator,
-            "GetRecords": self._get_records,
         }
 
     def call(self, operation: str, request: Request) -> Answer:
@@ -185,23 +181,27 @@ class Database:
         finally:
             self._count(operation, request)
 
+    def taken(self, table: str) -> list[Answer]:
+        """The records of a table's stream since the last time."""
+        found, self.tables[table].records = self.tables[table].records, []
+        return found
+
     def _count(self, operation: str, request: Request) -> None:
-        asked = {"BatchExecuteStatement": request.get("Statements", ())}.get(operation, (request,))
+        asked = len(request.get("Statements", (request,)))
         if operation == "BatchGetItem":
-            asked = [key for wanted in request["RequestItems"].values() for key in wanted["Keys"]]
+            asked = sum(len(wanted["Keys"]) for wanted in request["RequestItems"].values())
         if operation in READS:
-            count = Count(reads=1, statements=len(asked), read_units=self._units, refused=self._refused)
+            count = Count(reads=1, statements=asked, read_units=self._units, refused=self._refused)
         elif operation in WRITES:
-            count = Count(writes=1, statements=len(asked), write_units=self._units, refused=self._refused)
+            count = Count(writes=1, statements=asked, write_units=self._units, refused=self._refused)
         else:
             return
         self.counts.add(operation, count)
 
     def _table(self, name: str) -> Table:
-        found = self.tables.get(name.partition("/stream/")[0].rpartition("/")[2])
-        if found is None:
+        if name not in self.tables:
             raise Refused("Cannot do operations on a non-existent table", "ResourceNotFoundException")
-        return found
+        return self.tables[name]
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
@@ -212,18 +212,10 @@ class Database:
         return {"TableDescription": self._describe_table(request)["Table"]}
 
     def _describe_table(self, request: Request) -> Answer:
-        table, name = self._table(request["TableName"]), request["TableName"]
-        answer = {
-            "TableName": name,
-            "TableStatus": "ACTIVE",
-            "TableArn": f"{ARN}{name}",
-            "KeySchema": table.definition["KeySchema"],
-            "AttributeDefinitions": table.definition["AttributeDefinitions"],
-            "GlobalSecondaryIndexes": [
-                {**index, "IndexStatus": "ACTIVE"} for index in table.definition["GlobalSecondaryIndexes"]
-            ],
-        }
-        return {"Table": answer | ({"LatestStreamArn": f"{ARN}{name}/stream/1"} if table.streams else {})}
+        defined = self._table(request["TableName"]).definition
+        indexes = [{**index, "IndexStatus": "ACTIVE"} for index in defined["GlobalSecondaryIndexes"]]
+        shown = {name: defined[name] for name in ("TableName", "KeySchema", "AttributeDefinitions")}
+        return {"Table": {**shown, "TableStatus": "ACTIVE", "GlobalSecondaryIndexes": indexes}}
 
     def _delete_table(self, request: Request) -> Answer:
         description = self._describe_table(request)["Table"]
@@ -308,7 +300,7 @@ class Database:
 
     def _key(self, statement: Statement, values: Any) -> str:
         table = self._table(statement.table)
-        named: Mapping[str, Operand] = statement.equal if statement.values is None else statement.values
+        named = statement.where.equal if statement.values is None else statement.values
         if table.key not in named:
             raise Refused("Where clause does not contain a mandatory equality on all key attributes")
         return table.key_of({table.key: named[table.key]({}, values) or {}})
@@ -321,7 +313,7 @@ class Database:
                 if item is not None:
                     raise Refused("Duplicate primary key exists in table", "DuplicateItemException")
                 return {name: operand({}, values) or {} for name, operand in statement.values.items()}
-            if item is None or not statement.where(item, values):
+            if item is None or not statement.where.holds(item, values):
                 # Not with the item: some say that the real one returns it if asked, others have not seen it do so.
                 raise Refused("The conditional request failed", "ConditionalCheckFailedException")
             return statement.update.apply(item, values)
@@ -342,12 +334,12 @@ class Database:
         table = self._table(request["TableName"])
         values = request.get("ExpressionAttributeValues", {})
         index = table.indexes[request["IndexName"]]
-        condition, equal = parse_condition(request["KeyConditionExpression"], _names(request))
-        bucket = (equal[index.hash_key]({}, values) or {})["S"]
+        condition = parse_condition(request["KeyConditionExpression"], _names(request))
+        bucket = (condition.equal[index.hash_key]({}, values) or {})["S"]
         keys = index.buckets.get(bucket, [])
-        if " AND " in request["KeyConditionExpression"].upper():  # only what fits is read, and paid
+        if " AND " in request["KeyConditionExpression"]:  # only what fits is read, and paid
             hashed = {index.hash_key: {"S": bucket}}
-            keys = [key for key in keys if condition({**hashed, table.key: {"S": key}}, values)]
+            keys = [key for key in keys if condition.holds({**hashed, table.key: {"S": key}}, values)]
         start = request.get("ExclusiveStartKey")
         first = 0 if start is None else bisect_right(keys, table.key_of(start))
         entries = ((keys[n], index.entry(table.items[keys[n]][0]) or {}) for n in range(first, len(keys)))
@@ -391,22 +383,6 @@ class Database:
         self._units += read_units(size, consistent=consistent)
         return {"Count": len(items), "ScannedCount": scanned, "Items": items}, last
 
-    # -- streams ---------------------------------------------------------------------------------------------------
-
-    def _describe_stream(self, request: Request) -> Answer:
-        self._table(request["StreamArn"])
-        return {"StreamDescription": {"StreamArn": request["StreamArn"], "Shards": [{"ShardId": "shard-0"}]}}
-
-    def _get_shard_iterator(self, request: Request) -> Answer:
-        """From the beginning only."""
-        assert request["ShardIteratorType"] == "TRIM_HORIZON"
-        return {"ShardIterator": f"{request['StreamArn']}|0"}
-
-    def _get_records(self, request: Request) -> Answer:
-        arn, _, start = request["ShardIterator"].rpartition("|")
-        found = self._table(arn).records[int(start) : int(start) + 1000]
-        return {"Records": found, "NextShardIterator": f"{arn}|{int(start) + len(found)}"}
-
 
 def _names(request: Request) -> tuple[tuple[str, str], ...]:
     return tuple(request.get("ExpressionAttributeNames", {}).items())
@@ -416,9 +392,8 @@ def _condition(request: Request, name: str) -> Callable[[Item], bool] | None:
     text: str | None = request.get(name)
     if text is None:
         return None
-    condition, _ = parse_condition(text, _names(request))
-    values = request.get("ExpressionAttributeValues", {})
-    return lambda item: condition(item, values)
+    condition, values = parse_condition(text, _names(request)), request.get("ExpressionAttributeValues", {})
+    return lambda item: condition.holds(item, values)
 
 
 def _projected(item: Item, request: Request) -> Item:

@@ -1,36 +1,68 @@
 """The two languages of conditions and updates, expressions and PartiQL, made into functions of an item.
 
 Both share one grammar here: ``#name`` and ``:value`` are the expressions', ``?`` and ``IS MISSING`` PartiQL's.
-Attributes are top-level ones. Whatever Dynatick does not write is refused, never guessed.
+Attributes are top-level ones. What Dynatick does not write is refused, never guessed.
 """
 
 from __future__ import annotations
 
-import operator
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, TypeVar
+from itertools import count
+from typing import Any
+
+from lark import Lark, Token, Transformer, v_args
+from lark.exceptions import UnexpectedInput, VisitError
 
 from dynatick_stack.counting.rules import Item, Refused, Value
 
-T = TypeVar("T")
 Values = Any  # by which values are looked up: a list (PartiQL's ?) or a dict (:value)
 Operand = Callable[[Item, Values], "Value | None"]
-Condition = Callable[[Item, Values], bool]
 
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<text>'(?:[^']|'')*')|(?P<quoted>"(?:[^"]|"")*")|(?P<number>\d+)|(?P<value>:\w+|\?)"""
-    r"""|(?P<name>#\w+)|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|<>|[=<>(){},+*:]))"""
-)
-_ORDER: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
+_GRAMMAR = r"""
+?condition: conjunction | conjunction ("OR" conjunction)+ -> any_of
+?conjunction: test | test ("AND" test)+ -> all_of
+?test: "(" condition ")"
+    | attribute "=" operand -> equal
+    | attribute ">=" operand -> at_least
+    | attribute "IS" "MISSING" -> missing
+    | "attribute_exists" "(" attribute ")" -> exists
+    | "attribute_not_exists" "(" attribute ")" -> missing
+    | "attribute_type" "(" attribute "," operand ")" -> of_type
+    | "begins_with" "(" attribute "," operand ")" -> begins
+
+update: ("SET" assignment ("," assignment)*)? remove*
+assignment: attribute "=" (operand | added)
+added: operand "+" operand
+remove: "REMOVE" attribute ("," attribute)*
+
+?statement: "INSERT" "INTO" attribute "VALUE" "{" pair ("," pair)* "}" -> insertion
+    | "UPDATE" attribute update "WHERE" condition [RETURNING] -> changing
+pair: TEXT ":" operand
+RETURNING: "RETURNING ALL NEW *"
+
+?operand: MARK -> mark | VALUE -> value | NUMBER -> number | attribute -> current
+attribute: WORD -> word | QUOTED -> quoted | NAME -> name
+MARK: "?"
+VALUE: /:\w+/
+NUMBER: /\d+/
+NAME: /#\w+/
+WORD: /[A-Za-z_]\w*/
+QUOTED: /"([^"]|"")*"/
+TEXT: /'([^']|'')*'/
+%ignore /\s+/
+"""
+_PARSER = Lark(_GRAMMAR, parser="lalr", start=["condition", "update", "statement"])
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``equal``: what it demands to be equal, of all the attributes."""
+
+    holds: Callable[[Item, Values], bool]
+    equal: Mapping[str, Operand] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,212 +92,122 @@ class Statement:
     table: str
     values: Mapping[str, Operand] | None = None
     update: Update = Update()
-    where: Condition = lambda item, values: True
-    equal: Mapping[str, Operand] = field(default_factory=dict)  # what the condition says must be equal
+    where: Condition = Condition(lambda item, values: True)
     returning: bool = False  # all, as it is afterwards
 
 
 @lru_cache(maxsize=4096)
-def parse_condition(text: str, names: tuple[tuple[str, str], ...]) -> tuple[Condition, Mapping[str, Operand]]:
-    """A condition expression, and the equalities that it demands. ``names``: what stands for #names."""
-    parser = _Parser(text, dict(names))
-    return parser.whole(parser.condition), parser.equal
+def parse_condition(text: str, names: tuple[tuple[str, str], ...]) -> Condition:
+    """A condition expression. ``names``: what stands for #names."""
+    found: Condition = _parsed(text, "condition", names)
+    return found
 
 
 @lru_cache(maxsize=4096)
 def parse_update(text: str, names: tuple[tuple[str, str], ...]) -> Update:
     """An update expression."""
-    parser = _Parser(text, dict(names))
-    return parser.whole(parser.update)
+    found: Update = _parsed(text, "update", names)
+    return found
 
 
 @lru_cache(maxsize=4096)
 def parse_statement(text: str) -> Statement:
     """A PartiQL statement, as many as are alike parsed once."""
-    parser = _Parser(text, {})
-    return parser.whole(parser.statement)
+    found: Statement = _parsed(text, "statement", ())
+    return found
 
 
-class _Parser:
-    def __init__(self, text: str, names: Mapping[str, str]) -> None:
+def _parsed(text: str, start: str, names: tuple[tuple[str, str], ...]) -> Any:
+    try:
+        return _Meaning(dict(names)).transform(_PARSER.parse(text, start))
+    except (UnexpectedInput, VisitError) as error:
+        raise Refused(f"cannot read {text!r}: {error}") from None
+
+
+@v_args(inline=True)
+class _Meaning(Transformer[Token, Any]):
+    """Makes functions of the grammar's rules, from the innermost outwards and from left to right."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        super().__init__()
         self.names = names
-        self.tokens: list[tuple[str, str]] = []
-        position, text = 0, text.strip()
-        while position < len(text):
-            match = _TOKEN.match(text, position)
-            if match is None:
-                raise Refused(f"cannot read {text[position : position + 20]!r}")
-            self.tokens.append((str(match.lastgroup), match[str(match.lastgroup)]))
-            position = match.end()
-        self.at = 0
-        self.marks = 0  # of ? so far
-        self.equal: dict[str, Operand] = {}
+        self.marks = count()  # of ? so far
 
-    def whole(self, part: Callable[[], T]) -> T:
-        found = part()
-        if self.at < len(self.tokens):
-            raise Refused(f"cannot use {self.tokens[self.at][1]!r} here")
-        return found
+    # -- attributes and values
 
-    # -- tokens ----------------------------------------------------------------------------------------------------
+    def word(self, token: str) -> str:
+        return str(token)
 
-    def peek(self, ahead: int = 0) -> str:
-        where = self.at + ahead
-        return self.tokens[where][1].upper() if where < len(self.tokens) else ""
+    def quoted(self, token: str) -> str:
+        return token[1:-1].replace('""', '"')
 
-    def take(self, *expected: str) -> bool:
-        if all(self.peek(n) == word for n, word in enumerate(expected)):
-            self.at += len(expected)
-            return True
-        return False
+    def name(self, token: str) -> str:
+        return self.names[token]
 
-    def need(self, *expected: str) -> None:
-        if not self.take(*expected):
-            raise Refused(f"expected {' '.join(expected)}, found {self.peek() or 'the end'}")
+    def mark(self, _: str) -> Operand:
+        return _given(next(self.marks))
 
-    def next(self) -> tuple[str, str]:
-        if self.at >= len(self.tokens):
-            raise Refused("the statement ends too early")
-        self.at += 1
-        return self.tokens[self.at - 1]
+    def value(self, token: str) -> Operand:
+        return _given(str(token))
 
-    def attribute(self) -> str:
-        kind, text = self.next()
-        match kind:
-            case "word":
-                return text
-            case "quoted":
-                return text[1:-1].replace('""', '"')
-            case "name" if text in self.names:
-                return self.names[text]
-        raise Refused(f"expected an attribute, found {text!r}")
+    def number(self, token: str) -> Operand:
+        return lambda item, values: {"N": str(token)}
 
-    # -- values ----------------------------------------------------------------------------------------------------
-
-    def operand(self) -> Operand:
-        kind, text = self.next()
-        match kind:
-            case "value":
-                key: int | str = text
-                if text == "?":
-                    key, self.marks = self.marks, self.marks + 1
-                return _given(key)
-            case "number":
-                return lambda item, values: {"N": text}
-        self.at -= 1
-        name = self.attribute()
+    def current(self, name: str) -> Operand:
         return lambda item, values: item.get(name)
 
-    def value(self) -> Operand:
-        left = self.operand()
-        if not self.take("+"):
-            return left
-        right = self.operand()
-        return lambda item, values: _sum(left(item, values), right(item, values))
+    def added(self, left: Operand, right: Operand) -> Operand:
+        return lambda item, values: {"N": str(_number(left(item, values)) + _number(right(item, values)))}
 
-    # -- conditions ------------------------------------------------------------------------------------------------
+    # -- conditions
 
-    def condition(self) -> Condition:
-        demanded = dict(self.equal)
-        parts = [self.conjunction()]
-        while self.take("OR"):
-            parts.append(self.conjunction())
-            self.equal = demanded  # of alternatives none is demanded
-        return parts[0] if len(parts) == 1 else lambda item, values: any(part(item, values) for part in parts)
+    def any_of(self, *parts: Condition) -> Condition:
+        return Condition(lambda item, values: any(part.holds(item, values) for part in parts))
 
-    def conjunction(self) -> Condition:
-        parts = [self.comparison()]
-        while self.take("AND"):
-            parts.append(self.comparison())
-        return parts[0] if len(parts) == 1 else lambda item, values: all(part(item, values) for part in parts)
+    def all_of(self, *parts: Condition) -> Condition:
+        equal = {name: operand for part in parts for name, operand in part.equal.items()}
+        return Condition(lambda item, values: all(part.holds(item, values) for part in parts), equal)
 
-    def comparison(self) -> Condition:
-        if self.take("("):
-            inner = self.condition()
-            self.need(")")
-            return inner
-        if self.peek(1) == "(":
-            return self.test(self.next()[1].lower())
-        start = self.at
-        left = self.operand()
-        if self.take("IS", "MISSING"):
-            return lambda item, values: left(item, values) is None
-        path = self.tokens[start]
-        sign, right = self.next()[1], self.operand()
-        if sign == "=":
-            if path[0] in ("word", "quoted", "name"):
-                self.equal[self._attribute_at(start)] = right
-            return lambda item, values: _equal(left(item, values), right(item, values))
-        if sign == "<>":
-            return lambda item, values: not _equal(left(item, values), right(item, values))
-        if sign not in _ORDER:
-            raise Refused(f"cannot compare by {sign}")
-        return lambda item, values: _ordered(_ORDER[sign], left(item, values), right(item, values))
+    def equal(self, name: str, right: Operand) -> Condition:
+        return Condition(lambda item, values: _equal(item.get(name), right(item, values)), {name: right})
 
-    def _attribute_at(self, start: int) -> str:
-        here, self.at = self.at, start
-        name = self.attribute()
-        self.at = here
-        return name
+    def at_least(self, name: str, right: Operand) -> Condition:
+        return Condition(
+            lambda item, values: "N" in item.get(name, ()) and _number(item[name]) >= _number(right(item, values))
+        )
 
-    def test(self, name: str) -> Condition:
-        self.need("(")
-        path = self.attribute()
-        other: Operand = self.operand() if self.take(",") else lambda item, values: None
-        self.need(")")
-        match name:
-            case "attribute_exists":
-                return lambda item, _: path in item
-            case "attribute_not_exists":
-                return lambda item, _: path not in item
-            case "attribute_type":
-                return lambda item, values: (other(item, values) or {})["S"] in item.get(path, {})
-            case "begins_with":
-                return lambda item, values: item.get(path, {}).get("S", "").startswith((other(item, values) or {})["S"])
-        raise Refused(f"there is no function {name}")
+    def exists(self, name: str) -> Condition:
+        return Condition(lambda item, values: name in item)
 
-    # -- updates and statements ------------------------------------------------------------------------------------
+    def missing(self, name: str) -> Condition:
+        return Condition(lambda item, values: name not in item)
 
-    def update(self) -> Update:
-        sets: list[tuple[str, Operand]] = []
-        removes: list[str] = []
-        while self.peek() in ("SET", "REMOVE"):
-            clause = self.next()[1].upper()
-            while True:
-                name = self.attribute()
-                if clause == "SET":
-                    self.need("=")
-                    sets.append((name, self.value()))
-                else:
-                    removes.append(name)
-                if not self.take(","):
-                    break
-        if not (sets or removes):
-            raise Refused("an update must change something")
-        return Update(tuple(sets), tuple(removes))
+    def of_type(self, name: str, kind: Operand) -> Condition:
+        return Condition(lambda item, values: _text(kind(item, values)) in item.get(name, {}))
 
-    def statement(self) -> Statement:
-        if self.take("INSERT", "INTO"):
-            return self.insertion()
-        self.need("UPDATE")
-        table, update = self.attribute(), self.update()
-        self.need("WHERE")
-        where = self.condition()
-        returning = self.take("RETURNING", "ALL", "NEW", "*")
-        return Statement(table, update=update, where=where, equal=self.equal, returning=returning)
+    def begins(self, name: str, prefix: Operand) -> Condition:
+        return Condition(lambda item, values: _text(item.get(name)).startswith(_text(prefix(item, values))))
 
-    def insertion(self) -> Statement:
-        table = self.attribute()
-        self.need("VALUE", "{")
-        values: dict[str, Operand] = {}
-        while not self.take("}"):
-            kind, text = self.next()
-            if kind != "text":
-                raise Refused(f"expected 'name', found {text!r}")
-            self.need(":")
-            values[text[1:-1].replace("''", "'")] = self.operand()
-            self.take(",")
-        return Statement(table, values)
+    # -- updates and statements
+
+    def assignment(self, name: str, operand: Operand) -> tuple[str, Operand]:
+        return name, operand
+
+    def remove(self, *names: str) -> list[str]:
+        return list(names)
+
+    def update(self, *parts: tuple[str, Operand] | list[str]) -> Update:
+        removed = [name for part in parts if isinstance(part, list) for name in part]
+        return Update(tuple(part for part in parts if isinstance(part, tuple)), tuple(removed))
+
+    def pair(self, token: str, operand: Operand) -> tuple[str, Operand]:
+        return token[1:-1].replace("''", "'"), operand
+
+    def insertion(self, table: str, *pairs: tuple[str, Operand]) -> Statement:
+        return Statement(table, dict(pairs))
+
+    def changing(self, table: str, update: Update, where: Condition, returning: str | None) -> Statement:
+        return Statement(table, update=update, where=where, returning=returning is not None)
 
 
 def _given(key: int | str) -> Operand:
@@ -302,14 +244,11 @@ def _meaning(value: Value) -> object:
     return kind, content
 
 
-def _ordered(compare: Callable[[Any, Any], bool], one: Value | None, other: Value | None) -> bool:
-    if one is None or other is None or one.keys() != other.keys():
-        return False
-    ((kind, a),), ((_, b),) = one.items(), other.items()
-    return compare(Decimal(a), Decimal(b)) if kind == "N" else compare(a.encode(), b.encode())
+def _number(value: Value | None) -> Decimal:
+    if value is None or "N" not in value:
+        raise Refused("an operand is no number, or not there")
+    return Decimal(value["N"])
 
 
-def _sum(left: Value | None, right: Value | None) -> Value:
-    if left is None or right is None or "N" not in left or "N" not in right:
-        raise Refused("an operand of the sum is no number, or not there")
-    return {"N": format((Decimal(left["N"]) + Decimal(right["N"])).normalize(), "f")}
+def _text(value: Value | None) -> str:
+    return str((value or {}).get("S", ""))

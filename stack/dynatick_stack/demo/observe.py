@@ -6,7 +6,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from dynatick.client import TaskClient, TaskView
@@ -15,24 +14,6 @@ from dynatick_stack.local import LocalStack
 from dynatick_stack.logs import LogLine, LogReader
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """What there was to see at one moment."""
-
-    tasks: Mapping[str, TaskView]  # those that are in the table
-    calls: Sequence[Call]
-    letters: Sequence[Mapping[str, Any]]  # messages of the dead-letter queue
-    lines: Sequence[LogLine]  # that the functions wrote since the last time
-
-    @property
-    def counts(self) -> Counter[str]:
-        return Counter(task.status for task in self.tasks.values())
-
-    @property
-    def waiting(self) -> int:
-        return sum(task.status not in ENDED for task in self.tasks.values())
 
 
 class DeadLetters:
@@ -53,18 +34,28 @@ class DeadLetters:
 
 
 class Observer:
-    """Of the tasks with these ids."""
+    """What there was to see of the tasks with these ids, when ``read`` was called last."""
 
     def __init__(self, stack: LocalStack, client: TaskClient, receiver: Receiver, ids: Sequence[str]) -> None:
         self._client, self._receiver, self._ids = client, receiver, ids
         self._letters = DeadLetters(stack)
         self._logs = LogReader(stack.endpoint, since=time.time())
+        self.tasks: Mapping[str, TaskView] = {}  # those that are in the table
+        self.calls: Sequence[Call] = ()
+        self.letters: Sequence[Mapping[str, Any]] = ()
 
-    def see(self) -> Seen:
+    def read(self) -> list[LogLine]:
+        """What the functions wrote since the last time."""
         rows = self._client.store.get_many(self._ids)
-        return Seen(
-            tasks={task_id: TaskView.from_row(row) for task_id, row in rows.items()},
-            calls=self._receiver.calls,
-            letters=self._letters.take(),
-            lines=[line for line in self._logs.read() if line.record is not None],
-        )
+        self.tasks = {task_id: TaskView.from_row(row) for task_id, row in rows.items()}
+        self.calls, self.letters = self._receiver.calls, self._letters.take()
+        return [line for line in self._logs.read() if line.record is not None]
+
+    @property
+    def waiting(self) -> int:
+        return sum(task.status not in ENDED for task in self.tasks.values())
+
+    def __str__(self) -> str:
+        counts = Counter(task.status for task in self.tasks.values())
+        shown = "  ".join(f"{status} {number}" for status, number in sorted(counts.items()))
+        return f"{shown}  |  webhooks {len(self.calls)}  dead letters {len(self.letters)}"

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
-from dynatick.domain.instants import parse_instant
-from dynatick.errors import InvalidInput
 from dynatick_stack.emulator import HOST
-
-# What may stand in a header as it is. The sender quotes the rest.
-_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) != "%")
-_RUN = re.compile(r"(\d+-)?\d+", re.ASCII)  # after the id: when the task was created, and its run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,28 +34,6 @@ class Call:
     @property
     def key(self) -> str:
         return self.headers.get("idempotency-key", "")
-
-    def problems(self) -> list[str]:
-        """What a receiver relies on and this call lacks."""
-        found: list[str] = []
-        if not self.task_id:
-            found.append("there is no X-Dynatick-Task-Id")
-        beginning = quote(f"{self.task_id}#", safe=_SAFE)
-        if not self.key.startswith(beginning) or not _RUN.fullmatch(self.key.removeprefix(beginning)):
-            found.append(f"the Idempotency-Key is {self.key!r}, not the task's id with its creation and run")
-        if not self.attempt.isdigit() or int(self.attempt) < 1:
-            found.append(f"X-Dynatick-Attempt is {self.attempt!r}")
-        try:
-            parse_instant(self.headers.get("x-dynatick-due-at"), "X-Dynatick-Due-At")
-        except InvalidInput as error:
-            found.append(str(error))
-        if self.headers.get("content-type") != "application/json":
-            found.append(f"Content-Type is {self.headers.get('content-type')!r}")
-        try:
-            json.loads(self.body)
-        except ValueError:
-            found.append("the body isn't JSON")
-        return found
 
 
 Answer = int | tuple[int, Mapping[str, str]]

@@ -16,7 +16,7 @@ from dynatick.errors import InvalidInput
 from dynatick.store.codec import encode
 from dynatick_stack import emulator, local, processes
 from dynatick_stack.demo.batch import FAILED, INSERT, MANY, PUT, Planned, batch, unmet
-from dynatick_stack.demo.observe import Observer, Seen
+from dynatick_stack.demo.observe import Observer
 from dynatick_stack.demo.receiver import Receiver
 from dynatick_stack.errors import BusyError, StackError
 from dynatick_stack.local import LocalStack
@@ -42,14 +42,16 @@ def demo(state_dir: Path) -> list[str]:
         observer = Observer(stack, client, receiver, [one.task_id for one in planned])
         refused = insert(planned, stack.client("dynamodb"), stack.table, client)
         say(f"Inserted {len(planned) - len(refused)} tasks; {len(refused)} were refused by the client")
-        seen = watch(observer, planned)
+        watch(observer, planned)
     time.sleep(LINGER_SECONDS)  # the tick records come a moment after the tasks
     since = format_instant(instant_of(minute_of(first)))
     until = format_instant(datetime.now(UTC) + timedelta(minutes=2))
     for command in ("task list --limit 200 --attempts", "tick list"):
         run_command(stack, f"{command} --from {since} --to {until}")
-    problems = unmet(planned, refused, seen.tasks, seen.calls, seen.letters)
-    say(f"\n{summary(seen)}")
+    called = [call.task_id for call in observer.calls]
+    letters = [str(letter.get("taskId")) for letter in observer.letters]
+    problems = list(unmet(planned, refused, observer.tasks, called, letters))
+    say(f"\n{observer}")
     if not problems:
         say(f"All {len(planned)} expectations are met; {time.monotonic() - began:.0f} s")
     return problems
@@ -108,28 +110,20 @@ def insert(planned: Sequence[Planned], dynamodb: Any, table: str, client: TaskCl
     return refused
 
 
-def watch(observer: Observer, planned: Sequence[Planned]) -> Seen:
+def watch(observer: Observer, planned: Sequence[Planned]) -> None:
     """Prints what the functions log, and each change, until all tasks have ended and what follows from them has come,
-    or time is up. Returns what was seen last."""
-    calls, letters = sum(len(one.calls) for one in planned), sum(one.ends == FAILED for one in planned)
+    or time is up."""
+    calls, letters = sum(one.calls for one in planned), sum(one.ends == FAILED for one in planned)
     deadline, ended_at, last = time.monotonic() + DEADLINE_SECONDS, None, ""
-    while True:
-        seen, now = observer.see(), datetime.now(UTC)
-        for line in seen.lines:
+    while time.monotonic() < deadline:
+        for line in observer.read():
             say(str(line))
-        if (text := summary(seen)) != last:
-            last = text
+        if (text := str(observer)) != last:
+            last, now = text, datetime.now(UTC)
             say(f"{now:%H:%M:%S} demo      {text}  |  next tick in {60 - now.second} s")
-        if not seen.waiting:
+        if not observer.waiting:
             ended_at = ended_at or time.monotonic()
-            complete = len(seen.calls) >= calls and len(seen.letters) >= letters
+            complete = len(observer.calls) >= calls and len(observer.letters) >= letters
             if complete or time.monotonic() - ended_at > LINGER_SECONDS:
-                return seen
-        if time.monotonic() > deadline:
-            return seen
+                return
         time.sleep(POLL_SECONDS)
-
-
-def summary(seen: Seen) -> str:
-    counts = "  ".join(f"{status} {number}" for status, number in sorted(seen.counts.items()))
-    return f"{counts}  |  webhooks {len(seen.calls)}  dead letters {len(seen.letters)}"

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import dynatick
-from dynatick_stack.build import discard_old
 from dynatick_stack.deploy import REGION
 from dynatick_stack.dev import sources
 from dynatick_stack.dev.sources import Snapshot
 from dynatick_stack.errors import StackError
-from dynatick_stack.files import digest, exclusive
+from dynatick_stack.files import cached_folder, digest, exclusive
 from dynatick_stack.folders import CACHE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import TAKEN, project_files
-from dynatick_stack.venv import Say, interpreter_tag, python_with_pip, run_quietly
+from dynatick_stack.venv import Say, interpreter_tag, pip_install
 
 CHECK_SECONDS = 60.0
 _PROGRAM = Path(__file__).with_name("check_handlers.py")
@@ -38,19 +37,14 @@ def requirements(project: Project, say: Say) -> Path | None:
     """A folder with what the handlers require, installed for this interpreter; None if they require nothing."""
     if project.requirements is None:
         return None
-    folder = CACHE / f"handlers-{digest(project.requirements.read_bytes(), interpreter_tag())}"
+    file = project.requirements
+
+    def install(to: Path) -> None:
+        say(f"Installing {file.name} (once)")
+        pip_install(say, to, "-r", file)
+
     with exclusive(CACHE / "lock"):
-        if not folder.exists():
-            say(f"Installing {project.requirements.name} (once)")
-            discard_old(CACHE, "handlers")
-            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-                target = Path(scratch, "whole")
-                target.mkdir()  # pip makes none for a file that requires nothing
-                pip = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install")
-                run_quietly(python_with_pip(say), *pip, "--target", target, "-r", project.requirements)
-                target.rename(folder)
-        folder.touch()
-    return folder
+        return cached_folder(CACHE, "handlers", digest(file.read_bytes(), interpreter_tag()), install)
 
 
 def check(project: Project, libraries: Path, required: Path | None, environment: Mapping[str, str]) -> list[str]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from dynatick_stack.files import write_zip
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import project_files
 
@@ -34,9 +34,5 @@ def changed(before: Snapshot, after: Snapshot) -> list[Path]:
 def layer(folder: Path, files: Snapshot) -> bytes:
     """A Lambda layer of these files, as a zip: the same for the same content."""
     zipped = io.BytesIO()
-    with zipfile.ZipFile(zipped, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(files):
-            entry = zipfile.ZipInfo(f"python/{path.relative_to(folder).as_posix()}")
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, path.read_bytes())
+    write_zip(zipped, {f"python/{path.relative_to(folder).as_posix()}": path for path in files})
     return zipped.getvalue()

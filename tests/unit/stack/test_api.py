@@ -91,7 +91,9 @@ def test_the_document_and_the_page_to_try_it_by(url: str, http: urllib3.PoolMana
     assert "https://" not in page.data.decode()  # nothing is fetched from elsewhere
 
 
-def test_a_page_of_another_origin_changes_nothing_and_one_of_its_own_may(url: str, http: urllib3.PoolManager) -> None:
+def test_pages_of_other_origins_or_names_change_and_get_nothing_and_its_own_may(
+    url: str, http: urllib3.PoolManager
+) -> None:
     """A form can send a POST without a body from any page, with the developer's credentials behind it."""
     origins = [{"Origin": origin} for origin in ("https://example.com", "null", "http://127.0.0.1:1")]
     for headers in (*origins, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
@@ -101,9 +103,6 @@ def test_a_page_of_another_origin_changes_nothing_and_one_of_its_own_may(url: st
     for own in ("same-origin", "none"):
         answer = send(http, "POST", f"{url}/v1/tasks", {"taskId": own}, **{"Origin": url, "Sec-Fetch-Site": own})
         assert answer.status == 201
-
-
-def test_a_page_by_a_name_of_its_own_gets_nothing(url: str, http: urllib3.PoolManager) -> None:
     for host in ("example.com", "localhost.example.com", "127.0.0.1.example.com:80"):
         assert send(http, "GET", f"{url}/v1/ticks", Host=host).status == 421
     for host in ("localhost", "localhost:8080", "127.0.0.1"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatick_stack import build, template
+from dynatick_stack import build, files, template
 from dynatick_stack.errors import BuildError
 
 
@@ -47,13 +47,13 @@ def test_everything_that_the_template_names_is_built(checkout: Path, cache: Path
 
 def test_nothing_is_built_twice_and_a_change_under_another_name(checkout: Path, cache: Path) -> None:
     first = build.build(root=checkout, cache=cache)
-    times = {path: path.stat().st_mtime_ns for path in first.values()}
+    numbers = {path: path.stat().st_ino for path in first.values()}
     # What running the code leaves behind is no change of the code.
     left_behind = checkout / "functions" / "processor" / "__pycache__" / "app.cpython-313.pyc"
     left_behind.parent.mkdir()
     left_behind.write_bytes(b"")
     assert build.build(root=checkout, cache=cache) == first
-    assert {path: path.stat().st_mtime_ns for path in first.values()} == times
+    assert {path: path.stat().st_ino for path in first.values()} == numbers
     (checkout / "shared" / "dynatick" / "__init__.py").write_text("changed = True\n")
     changed = build.build(root=checkout, cache=cache)
     assert changed["DynatickLayer"] != first["DynatickLayer"]
@@ -79,7 +79,7 @@ def test_libraries_are_installed_once_per_lock_and_kept_however_old_while_they_a
 ) -> None:
     said: list[str] = []
     used = build.libraries(said.append, root=checkout, cache=cache)
-    at = time.time() - 2 * build.KEEP_SECONDS
+    at = time.time() - 2 * files.KEEP_SECONDS
     os.utime(used, (at, at))
     assert build.libraries(said.append, root=checkout, cache=cache) == used
     assert len(said) == 1

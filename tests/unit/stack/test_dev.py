@@ -226,24 +226,20 @@ def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: P
     ]
 
 
-def test_a_tick_is_a_line_once(tmp_path: Path) -> None:
-    display = Display(folder=tmp_path)
+def test_ticks_are_shown_once_and_what_functions_say_unless_it_is_routine(tmp_path: Path) -> None:
     idle = line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:00", "completed": 0})
-    busy = line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:01", "completed": 3, "failed": 1})
-    assert display.show([idle, idle, busy], {}) == [
-        "02:00:45  tick       2026-11-23#02:00 nothing due",
-        "02:00:45  tick       2026-11-23#02:01 3 completed, 1 failed",
-    ]
-
-
-def test_what_functions_say_is_shown_unless_it_is_routine(tmp_path: Path) -> None:
     lines = [
+        idle,
+        idle,
+        line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:01", "completed": 3, "failed": 1}),
         line("To Ada: It is time"),
         line({"level": "INFO", "action": "wake_up_ended", "message": "wake-up ended"}),
         line({"level": "INFO", "action": "reminder_due", "message": "reminder due", "task_id": "a"}),
         line({"level": "WARNING", "action": "reconcile_ended", "message": "reconcile ended", "found": 2}),
     ]
     assert Display(folder=tmp_path).show(lines, {}) == [
+        "02:00:45  tick       2026-11-23#02:00 nothing due",
+        "02:00:45  tick       2026-11-23#02:01 3 completed, 1 failed",
         "02:00:45  output     To Ada: It is time",
         "02:00:45  processor  reminder_due task_id=a",
         "02:00:45  processor  WARNING reconcile_ended found=2",
