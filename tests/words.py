@@ -65,6 +65,7 @@ PHRASES = {
     r"\bmend(s|ed|ing)?\b": "repair",
     r"\bworker threads?\b": "task threads",
     r"\bby (every|each|any|whatever) door\b": "interface",
+    r"\bso many\b": "name the number",
     r"\bis told\b": "the answer, log or message says",
 }
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

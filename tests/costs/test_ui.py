@@ -101,7 +101,7 @@ def pages() -> Iterator[Pages]:
 
 
 def max_units(queries: int) -> float:
-    """Read units of the index for so many polls of buckets, each of one page."""
+    """Read units of the index for a given number of polls of buckets, each of one page."""
     per_bucket = TASKS / MINUTES * ENTRY_BYTES
     return queries * max(0.5, -(-per_bucket // 4096) * 0.5)
 

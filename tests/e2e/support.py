@@ -56,7 +56,7 @@ def now() -> datetime:
 
 
 def bucket(minutes: int, *, shard: int = 0, of: datetime | None = None) -> str:
-    """The bucket of so many minutes after the present one."""
+    """The bucket of a given number of minutes after the present one."""
     return str(Bucket(minute_of(of or now()) + minutes, shard))
 
 
@@ -181,7 +181,7 @@ class DeployedStack:
     ) -> None:
         """Waits for a condition, with ticks by hand beside the rule's own: it fires up to ten seconds late here.
 
-        At the beginning of each minute, and besides whenever so many seconds have passed.
+        At the beginning of each minute, and every ``tick_every`` seconds.
         """
 
         def checked() -> object:

@@ -89,7 +89,7 @@ def due(start: datetime, number: int) -> str:
 
 
 def held(world: DeployedStack, start: datetime, total: int) -> int:
-    """How many tasks the buckets hold over which ``due`` has spread so many lines."""
+    """How many tasks the buckets hold over which ``due`` has spread a given number of lines."""
     end = start + timedelta(minutes=-(-total // PER_BUCKET))
     return sum(one.total for one in world.client.bucket_counts(start=start, end=end))
 

@@ -194,7 +194,7 @@ def test_fault_24_sixty_days_without_a_tick(new_world: NewWorld, scale: int, slo
         world.insert_soon(["half-way"], dueAt=now + timedelta(minutes=minutes // 2))
         world.clock.forward(minutes=minutes)
         world.insert_soon(["now"], delaySeconds=5)
-    # Polled once, the gap takes so many ticks; and as many again, for what an invocation begins and can't end.
+    # Polled once, the gap takes that number of ticks; and as many again, for what an invocation begins and can't end.
     once = minutes * seconds / 60
     maximum = 3 if once < 2 else int(2 * once) + 3
     world.polls()

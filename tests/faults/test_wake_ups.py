@@ -51,8 +51,8 @@ def insert(world: World, number: int = 40) -> None:
 
 
 def run(world: World, minutes: int = 4, delivery: Delivery = DELIVERIES["as sent"]) -> int:
-    """So many minutes with ticks, the stream, and the wake-ups as ``delivery`` has them, in order of time. Returns how
-    many wake-ups were sent."""
+    """Lets ``minutes`` pass with ticks, the stream, and the wake-ups as ``delivery`` has them, in order of time.
+    Returns how many wake-ups were sent."""
     sent, waiting = 0, list[WakeUp]()
     for _ in range(minutes):
         tick = instant_of(minute_of(world.clock()) + 1)

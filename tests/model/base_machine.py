@@ -172,7 +172,7 @@ class BaseMachine(RuleBasedStateMachine):
 
     @step(workers=workers)
     def max_workers(self, workers: int) -> None:
-        """A redeployment with so many workers for each shard."""
+        """A redeployment with a given number of workers for each shard."""
         self.model.reconfigure(workers=workers)
 
     @step(precise=st.booleans())

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         default=None,
-        help="try the model with so many random sequences on each table in memory (and with one in 30 of them on each "
+        help="try the model with N random sequences on each table in memory (and with one in 30 of them on each "
         "other table), other ones each time; without it, with the same few each time",
     )
 

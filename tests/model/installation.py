@@ -49,7 +49,8 @@ class NotLogged(Exception):
 
 @dataclass(frozen=True, repr=False)
 class Tick(ShortRepr):
-    """The course of one tick of the rule: so many events, the first so late; ``plans`` of the processes it starts."""
+    """The course of one tick of the rule: its events, how late the first is, and ``plans`` of the processes it
+    starts."""
 
     events: int = 1
     late: float = 0.3

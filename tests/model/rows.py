@@ -27,7 +27,7 @@ INDIA = timezone(timedelta(hours=5, minutes=30))
 
 @dataclass(frozen=True, repr=False)
 class When(ShortRepr):
-    """A time as it is written, so many seconds from now."""
+    """A time as it is written, in seconds from now."""
 
     notation: str = BUCKET
     seconds: float = 60.0

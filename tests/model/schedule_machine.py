@@ -140,7 +140,7 @@ class ScheduleMachine(BaseMachine):
 
     @step(task_id=IDS, minutes=(3, 10, 40), plan=plans)
     def backfill(self, task_id: str, minutes: int, plan: Plan) -> None:
-        """The runs of the last so many minutes."""
+        """The runs of the last ``minutes``."""
         row = self.model.table.get(task_id)
         now = self.model.simulation.instant
         start, end = instant_of(minute_of(now) - minutes), now

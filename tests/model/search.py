@@ -37,7 +37,7 @@ STEPS = 30
 def search(
     table: TableOf, examples: int, *, start: int | None, steps: int = STEPS, machine: type[BaseMachine] = TaskMachine
 ) -> Counterexample | None:
-    """Tries so many sequences, each of so many steps; the same seed makes up the same ones, None: others each time.
+    """Tries ``examples`` sequences of ``steps`` steps each; the same seed makes the same ones, None: others each time.
 
     Returns the first that violates the oracle.
     """
@@ -77,7 +77,7 @@ def shrunk(
     machine: type[BaseMachine] = TaskMachine,
     seconds: float = 60.0,
 ) -> Counterexample:
-    """A violation of the same kind with fewer and simpler steps, within so many seconds."""
+    """A violation of the same kind with fewer and simpler steps, within ``seconds``."""
     of_table, end = machine_on(table, machine), time.monotonic() + seconds
 
     def first_violation(steps: Sequence[Step]) -> str:

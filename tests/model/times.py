@@ -16,7 +16,7 @@ HORIZON = 2 * 86_400.0
 
 @dataclass(frozen=True)
 class Times:
-    """Every so many minutes, counted from the start (rates), or from midnight UTC; ``once``: at that second only."""
+    """Instants every ``every`` minutes, from the start (rates) or from midnight UTC; ``once``: at that second only."""
 
     every: int = 1
     of_the_clock: bool = False

@@ -35,9 +35,9 @@ def _folder() -> SharedFolder:
 def journal(plan: dict[str, Any], context: HandlerContext) -> None:
     """Does what its payload plans; of an empty one it is done at once.
 
-    ``seconds``: works for so long first; with ``slowAttempts`` only so many times. ``failures``: fails so many times
-    before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``incarnation``: which of the tasks
-    that had its id it is.
+    ``seconds``: works for so long first; with ``slowAttempts`` only in the first attempts. ``failures``: how many
+    attempts fail before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``incarnation``: which
+    of the tasks that had its id it is.
     """
     folder = _folder()
     attempt: dict[str, Any] = {

@@ -376,7 +376,7 @@ class World:
         return self.insert_soon(ids, taskDateTime=self.bucket(1), **fields)
 
     def bucket(self, ahead: int) -> Bucket:
-        """Of the present minute, or of one so many minutes ahead."""
+        """Of the present minute, or of one a given number of minutes ahead."""
         return Bucket(minute_of(self.clock()) + ahead)
 
     def put(self, *, fails: bool = False, **row: Any) -> None:
@@ -454,7 +454,7 @@ class World:
         **given: Any,
     ) -> Verdict:
         """Ticks until all is settled. Then nothing may be lost or wait, or be executed again unless its process died or
-        its record was refused, and so many tasks have ended in each way: by default, all others were executed.
+        its record was refused, and this number of tasks has ended in each way: by default, all others were executed.
         ``repeated``: runs that were executed more than once, if it is known how many. ``given``: as ``judge`` takes it.
         """
         self.finish()

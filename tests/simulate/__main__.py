@@ -118,9 +118,7 @@ def _print(text: str) -> None:
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
     parser.add_argument("--of", choices=_SIMULATIONS, default="bursts")
-    parser.add_argument(
-        "--tasks", type=int, help="one burst of so many tasks, or so many schedules; without it, several"
-    )
+    parser.add_argument("--tasks", type=int, help="tasks of one burst, or schedules; without it, several bursts")
     parser.add_argument("--shards", type=int, help="instead of the plan's; so the following")
     parser.add_argument("--workers", type=int, help="of each shard")
     parser.add_argument("--threads", type=int, help="of each process")

@@ -13,7 +13,7 @@ PARTITION_READ_UNITS = 3000.0
 """A second, of one partition (DynamoDB, best practices for partition keys). The other limits are those of the plan."""
 
 SPLIT_AFTER = 300.0
-"""Assumed: a partition that has had no capacity left for so many seconds splits in two. AWS says only that it splits
+"""Assumed: a partition that has had no capacity left for this long splits in two. AWS says only that it splits
 under sustained load."""
 
 
@@ -25,7 +25,7 @@ class Assumptions:
     ramp: float = plan_figures.STARTS / plan_figures.STARTS_SECONDS  # further environments a second of one function
     ramp_burst: int = plan_figures.STARTS  # environments that start at once
     statement_cpu: float = plan_figures.CPU_SECONDS / 2  # a claim and a record, with all that a task takes besides
-    insert_cpu: float = 1 / 10_797  # docs/benchmark.json has so many inserts a second, of one client
+    insert_cpu: float = 1 / 10_797  # docs/benchmark.json has these inserts a second, of one client
     request_cpu: float = 1e-3  # of a single request, by boto3
     tick_delay: float = 1.0  # from the minute to the invocation of its tick; AWS promises no more than its minute
     event_delay: tuple[float, float] = (0.02, 0.08)  # from an asynchronous invocation to its start, if there is room

@@ -17,7 +17,7 @@ HASHES = 2**32
 
 
 class Allowance:
-    """So many units a second. What is not used is kept up to ``burst``: without one, the units of a second."""
+    """``rate`` units a second. What is not used is kept up to ``burst``: without one, the units of a second."""
 
     __slots__ = ("_at", "_burst", "_left", "_rate")
 

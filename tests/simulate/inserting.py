@@ -29,7 +29,7 @@ class Inserting:
 
 
 def simulate_inserting(scenario: Scenario, clients: int) -> Inserting:
-    """So many clients at once, each with a machine of its own, insert as fast as they can. What the table refuses until
+    """``clients`` at once, each with a machine of its own, insert as fast as they can. What the table refuses until
     their own tries are used up, they insert once more."""
     simulation = Simulation()
     with inside(simulation):

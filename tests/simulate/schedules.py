@@ -17,7 +17,7 @@ MINUTES = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedules:
-    """How so many minutes of schedules went."""
+    """How some minutes of schedules went."""
 
     scenario: Scenario
     used: Counts  # of those minutes

@@ -89,7 +89,7 @@ def test_a_partition_that_stays_hot_splits_and_a_cool_one_does_not() -> None:
 
 
 class Bench:
-    """A table with room for so many writes a second, and one process that works on it."""
+    """A table with room for a given number of writes a second, and one process that works on it."""
 
     def __init__(self, warm: float = 1000, *, cpu_share: float = 1.0) -> None:
         self.simulation = Simulation()

@@ -18,7 +18,7 @@ def main() -> int:
     with_tasks = {"burst": burst.burst, "memory": burst.memory, "lateness": lateness.lateness}
     parser = argparse.ArgumentParser(prog="python -m dynatick_stack.bench", description=__doc__)
     parser.add_argument("benchmark", nargs="?", choices=("costs", "gap", *with_tasks), default="costs")
-    parser.add_argument("--tasks", type=int, help="other than so many as it has: " + ", ".join(with_tasks))
+    parser.add_argument("--tasks", type=int, help="instead of the benchmark's own number: " + ", ".join(with_tasks))
     parser.add_argument("--quick", action="store_true", help="costs: smaller numbers, in less than a minute")
     parser.add_argument("--write", action="store_true", help="costs: write docs/benchmark.json and the docs' tables")
     given = parser.parse_args()

@@ -133,7 +133,7 @@ def memory(tasks: int = 1_000_000) -> int:
 
 
 def peaks(small: int, large: int, *, max_workers: int) -> tuple[Burst, Burst]:
-    """Buckets of so many tasks, each on a new endpoint."""
+    """Buckets of a given number of tasks, each on a new endpoint."""
     with counting() as engine:
         first = drain_bucket(engine, tasks=small, max_workers=max_workers)
     with counting() as engine:

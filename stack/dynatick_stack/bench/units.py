@@ -19,7 +19,7 @@ MAX_TICKS = 30
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Life:
-    """What so many tasks have cost, from their insert until their bucket has left the window."""
+    """What tasks have cost, from their insert until their bucket has left the window."""
 
     tasks: int
     insert: Counts

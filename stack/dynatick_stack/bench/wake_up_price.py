@@ -91,7 +91,7 @@ class Woken:
 
 
 def spread(rate: int, minutes: int) -> Tasks:
-    """So many tasks a second, each at random within its share of the time."""
+    """``rate`` tasks a second, each at random within its share of the time."""
     dice = random.Random(SEED)
     return [
         (f"{dice.getrandbits(64):016x}", timedelta(milliseconds=int(1000 * (n + dice.random()) / rate)))

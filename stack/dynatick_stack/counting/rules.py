@@ -93,7 +93,7 @@ def index_write_units(before: Item | None, after: Item | None, keys: tuple[str, 
 
 
 def read_units(size: int, *, consistent: bool) -> float:
-    """Units of reading so many bytes: of one item by its key, or of all that a query or scan has read together."""
+    """Units of reading ``size`` bytes: of one item by its key, or of all that a query or scan has read together."""
     return _units(size, READ_BYTES) * (1 if consistent else 0.5)
 
 

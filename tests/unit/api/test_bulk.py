@@ -97,7 +97,7 @@ def test_buckets_of_a_range(caller: Caller) -> None:
 
 
 def in_a_hurry(caller: Caller, polls: int) -> Caller:
-    """The same API, whose time is up after so many looks at the clock."""
+    """The same API, whose time is up after a given number of looks at the clock."""
     times = iter([0.0] * (1 + polls))
     return Caller(store=caller.store, clock=caller.clock, seconds=lambda: next(times, BUDGET_SECONDS + 1))
 

@@ -13,7 +13,7 @@ BUCKET = "/v1/buckets/2026-12-31%2313:00"
 
 
 class Time:
-    """A clock that goes on while an answer waits. ``after``: what happens after so many waits."""
+    """A clock that goes on while an answer waits. ``after``: what happens after a given number of waits."""
 
     def __init__(self) -> None:
         self.now, self.waits, self.after = 0.0, list[float](), dict[int, Callable[[], object]]()

@@ -84,7 +84,7 @@ class Lambda:
         end = self.world.clock() + timedelta(seconds=60)
         asked = iter(range(10**9))
 
-        def clock() -> datetime:  # asked after each record, it runs out after so many
+        def clock() -> datetime:  # asked after each record, it runs out after a number of them
             return end if next(asked) > self.records else self.world.clock()
 
         importer = Importer(

@@ -74,7 +74,7 @@ def test_what_is_said_where_there_is_no_terminal(
 
 @dataclass
 class Falters(MemoryStore):
-    """Goes away after so many batches, or is interrupted there."""
+    """Goes away after a given number of batches, or is interrupted there."""
 
     batches: int
     interrupts: bool = False
@@ -223,7 +223,7 @@ def test_exported_to_a_file_and_to_stdout(shell: Shell, world: InProcess, tmp_pa
 
 
 class Leaving(MemoryStore):
-    """A table that goes away after so many reads of rows."""
+    """A table that goes away after a given number of reads of rows."""
 
     reads = 10**9
 

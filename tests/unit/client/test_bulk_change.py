@@ -149,7 +149,7 @@ class Batches(RiggedStore):
 
 
 def waiting(number: int) -> tuple[TaskClient, Batches]:
-    """A client at noon, and its table, of so many tasks that wait for 13:00."""
+    """A client at noon, and its table, of a given number of tasks that wait for 13:00."""
     world = World(store=(store := Batches()))
     world.tick()
     client = client_of(world)

@@ -315,7 +315,7 @@ def test_any_other_status_set_by_hand_and_an_ended_task_are_left_alone(status: o
 
 
 def attempts_after(number: int, run: int = 1, kept: object = ()) -> list[Row]:
-    """What is kept after so many failures of one run."""
+    """What is kept after a given number of failures of one run."""
     entries: object = kept
     for attempt in range(1, number + 1):
         row = {**RUNNING, "run": Decimal(run), "attempt": Decimal(attempt), "attempts": entries}

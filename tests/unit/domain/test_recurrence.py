@@ -24,7 +24,7 @@ C = minute_of(NOON)
 
 
 def at(minutes: float) -> datetime:
-    """So many minutes after noon."""
+    """Minutes after noon."""
     return NOON + timedelta(minutes=minutes)
 
 
@@ -59,7 +59,7 @@ def changed(row: Fields, edits: Fields, now: datetime) -> Fields:
 
 
 def plan_of(row: Fields, closed: int, *, grid: Grid = EVERY_MINUTE, active: bool = False, limit: int = 9) -> Plan:
-    """What is decided at a tick that has closed so many minutes after noon."""
+    """What is decided at a tick that has closed a given number of minutes after noon."""
     return plan_occurrences(Schedule.from_row(row), closed_through=C + closed, grid=grid, active=active, limit=limit)
 
 

@@ -221,7 +221,7 @@ class World(InProcess):
             assert type(result).__name__ == "Written", result
 
     def first_pass(self, minutes: float = 1) -> PassReport:
-        """Of the tick so many minutes after noon: what it starts is left in ``started``."""
+        """Of the tick a given number of minutes after noon: what it starts is left in ``started``."""
         self.clock.to(NOON + timedelta(minutes=minutes))
         report = self.handle({"time": self.clock().strftime("%Y-%m-%dT%H:%M:00Z")}).passed
         assert report is not None

@@ -108,7 +108,8 @@ class Crowd(World):
 
 
 def crowd(shards: int, *due: int) -> Crowd:
-    """Of so many shards, with a task in each of ``due`` at the next tick, and nothing to do for three ticks before."""
+    """A world of ``shards`` with a task in each of ``due`` at the next tick, and nothing to do for three ticks
+    before."""
     w = Crowd(rules=rules(grid=Grid(shard_count=shards), in_one_thread=True))
     w.tick()
     w.ticks(3)
@@ -192,7 +193,7 @@ def minute(w: World) -> int:
 
 
 def before_closing(ticks: int = 1) -> World:
-    """An idle world whose next tick (or the one so many ticks later) writes the cursors."""
+    """An idle world whose next tick (or the one a given number of ticks later) writes the cursors."""
     w = idle_world()
     while NOON_MINUTE + minute(w) + ticks - w.cursor(4).closed_through < CLOSE_EVERY:
         w.next_tick()

@@ -106,7 +106,7 @@ class Nameless(type(ValueError)):  # type: ignore[misc]
 
 
 def of_causes(number: int) -> ValueError:
-    """Of so many, one behind the other; of one, which is its own cause."""
+    """A chain of errors, one the cause of the next; or one that is its own cause."""
     error = first = ValueError("the first")
     for n in range(number - 1):
         following = ValueError(str(n))

@@ -86,7 +86,7 @@ class Second(World):
         self.wake_ups = self.queue
 
     def deliver(self, *messages: Message, early: float = 0.0) -> list[Invoked]:
-        """The queue delivers messages (None: all that it has), each when it is due or ``early`` by so many seconds."""
+        """The queue delivers messages (None: all that it has), each when it is due or ``early`` by seconds."""
         done = []
         for event, at in messages or self.queue.take():
             self.clock.to(at - timedelta(seconds=early))
@@ -97,7 +97,7 @@ class Second(World):
         return self.handle({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]})
 
     def insert_due(self, task_id: str, seconds: float, **more: object) -> None:
-        """As a client inserts it, due so many seconds after noon."""
+        """As a client inserts it, due a given number of seconds after noon."""
         due = NOON + timedelta(seconds=seconds)
         bucket = self.rules.grid.bucket_of(task_id, due)
         assert self.store.create(scheduled_row(task_id, bucket, dueAt=format_instant(due), **more))
@@ -142,7 +142,7 @@ def w() -> Second:
 
 
 def with_planned(*seconds: float, **more: object) -> Second:
-    """A world at 12:01 with tasks t0, t1, … due so many seconds after noon, of which the queue has the wake-ups."""
+    """A world at 12:01 with tasks t0, t1, … due ``seconds`` after noon; the queue has their wake-ups."""
     w = world()
     for n, due in enumerate(seconds):
         w.insert_due(f"t{n}", due, **more)

@@ -130,7 +130,7 @@ def test_rule_16_a_save_loses_to_an_earlier_one_and_sets_no_watermark_back() -> 
 
 
 def acquire(store: RiggedStore, tick: int = NOON_MINUTE + 1, *, seconds: float = 0) -> Cursor | None:
-    """So many seconds after noon."""
+    """Seconds after noon."""
     return acquire_shard(store, 3, tick, token="mine", now=NOON + timedelta(seconds=seconds)).cursor
 
 

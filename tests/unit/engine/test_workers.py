@@ -91,7 +91,7 @@ def w(quick: None) -> WorldWithWorkers:
 
 
 def an_order(after: str | None = None, through: str = "t9", *, minutes: float = 5) -> WorkOrder:
-    """For the tasks behind ``after``, until so many minutes after noon."""
+    """For the tasks behind ``after``, until a given number of minutes after noon."""
     return WorkOrder(bucket=bucket_at(1), after=after, through=through, until=NOON + timedelta(minutes=minutes))
 
 
