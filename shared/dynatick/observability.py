@@ -241,7 +241,6 @@ def _log_group(report: GroupReport, logger: Logger, metrics: Metrics, now: datet
         "shards": _shards(report.shards),
         "idle": report.idle,
         "busy": report.busy,
-        "left": report.left,
         "cursors_written": report.written,
         "planned": report.planned,
         "unsent": report.unsent,

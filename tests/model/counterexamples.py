@@ -123,6 +123,10 @@ REGRESSIONS: Mapping[str, Counterexample] = {
         "a: completed with outcome None, expiresAt None",
         [put(RawRow(status="running", stray=True)), put(RawRow(status="completed", stray=True))],
     ),
+    "idle shards whose polls take longer than their invocation, after an outage": Counterexample(
+        "_dynatick#cursor#1: drained through 2026-12-31#23:39 only",
+        [begin(grid=(2, 3), poll=2.0), tick(), wait(10_000.0)],
+    ),
 }
 """With tasks: each shows a fault of the product, which has been repaired since."""
 

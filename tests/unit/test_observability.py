@@ -94,7 +94,7 @@ def test_an_empty_file_is_logged_without_a_warning_and_a_pass_sends_tick_age_whe
 SHARDS = """
 for fault in (None, StoreError("cannot poll")):
     group = GroupReport(tick=minute_of(NOON), shards=range(64, 128), started_at=NOON.replace(second=7), idle=62,
-                        busy=[70, 99], left=[127], written=16, drained_through=minute_of(NOON) - 10, fault=fault)
+                        busy=[70, 99], written=16, drained_through=minute_of(NOON) - 10, fault=fault)
     here = PassReport(tick=minute_of(NOON), shard=70, continuation=0, started_at=NOON, completed=3, due=3, claimed=3)
     not_started = [NotStarted("no", range(128, 256)), NotStarted("no", range(70, 71)), NotStarted("no")]
     log_invocation(NOON, groups=[group], passed_too=[here], not_started=not_started, left=[127])
@@ -108,9 +108,7 @@ def test_a_group_of_shards_sends_what_the_alarms_watch_and_names_its_shards() ->
     ] * 2  # fmt: skip
     assert [one["shards"] for one in lines if one.get("action") == "start_failed"] == ["128-255", "70-70", ""] * 2
     polled = [one for one in lines if one.get("action") == "shards_polled"]
-    assert [(one["shards"], one["idle"], one["busy"], one["left"]) for one in polled] == [
-        ("64-127", 62, [70, 99], [127])
-    ] * 2
+    assert [(one["shards"], one["idle"], one["busy"]) for one in polled] == [("64-127", 62, [70, 99])] * 2
     assert [(one["level"], one.get("problem")) for one in polled] == [("INFO", None), ("ERROR", "cannot poll")]
     (first, second) = [one for one in lines if "_aws" in one]
     assert (first["TickAge"], first["Undrained"]) == ([0.0, 7.0], [600.0])

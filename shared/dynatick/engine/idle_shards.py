@@ -43,7 +43,6 @@ class GroupReport:
     idle: int = 0  # shards in whose buckets nothing was open
     busy: list[int] = field(default_factory=list)  # those that get a pass of their own
     waiting: list[int] = field(default_factory=list)  # those of them whose pass could not be started
-    left: list[int] = field(default_factory=list)  # those of which not every bucket was polled, for want of time
     written: int = 0  # cursors
     planned: int = 0  # tasks for which wake-ups were planned
     unsent: int = 0  # wake-ups that their queue refused
@@ -59,7 +58,6 @@ class _Shard:
     window: Window
     is_closing: bool  # its cursor is to be written
     is_idle: bool = False
-    is_left: bool = False
 
 
 def serve_group(
@@ -71,7 +69,7 @@ def serve_group(
     start_pass: Callable[[int], bool],
 ) -> GroupReport:
     """Polls shards of one group for a tick. ``start_pass`` starts a pass for a busy one, and returns whether it could;
-    several threads call it. After ``end``, nothing more is polled.
+    several threads call it. After ``end``, nothing more is polled: what is left gets a pass, which keeps its progress.
 
     Raises nothing for a single shard: the report has the first error, and the next tick polls again.
     """
@@ -174,9 +172,8 @@ class _Group:
         minutes = self._minutes(one)
         for minute in minutes[:1] if newest else minutes[1:]:
             began = services.clock()
-            if began >= self.end:
-                one.is_left = True
-                self.report.left.append(shard)
+            if began >= self.end:  # a poll that is broken off is lost, and at the next tick it would take longer
+                self._start(shard)
                 return
             page = services.store.query_bucket(Bucket(minute, shard), limit=PAGE)
             window.begin_poll(minute, began)

@@ -295,7 +295,6 @@ class Processor:
                 start_pass=lambda shard: self._start(PassOrder(tick=tick, shard=shard), done, range(shard, shard + 1)),
             )
             done.groups.append(report)
-            done.left += report.left
             busy += report.waiting
         for shard in busy:
             if self.running or self.clock() >= end:  # a process in which a task still runs must end (11)
