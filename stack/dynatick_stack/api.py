@@ -114,7 +114,8 @@ def _event(request: Request, body: bytes) -> dict[str, Any]:
 
 
 def _decoded(raw_path: bytes) -> str:
-    """As the gateway decodes a path: twice, up to a ``?``. What it refuses, keeps its ``%``, and the API refuses it."""
+    """Decodes a path like the gateway: twice, up to a ``?``. What it refuses, keeps its ``%``, and the API refuses
+    it."""
     try:
         return unquote_to_bytes(unquote_to_bytes(raw_path)).decode("utf-8").partition("?")[0]
     except UnicodeDecodeError:

@@ -20,7 +20,7 @@ class ArtifactBucket:
     """Methods raise BotoCoreError and ClientError as the SDK does."""
 
     def __init__(self, session: boto3.Session, name: str | None = None) -> None:
-        """Without a name: dynatick-ACCOUNT-REGION."""
+        """``name`` None: dynatick-ACCOUNT-REGION."""
         self._given = name
         self._s3: Any = session.client("s3")
         self._sts: Any = session.client("sts")

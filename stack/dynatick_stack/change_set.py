@@ -22,7 +22,7 @@ _NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Of one resource of the stack."""
+    """A change of one resource of the stack."""
 
     action: str  # Add, Modify, Remove
     resource: str  # its logical id
@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSet:
-    """Without an ``arn`` there is nothing to do."""
+    """A change set; ``arn`` None: there is nothing to do."""
 
     arn: str | None
     changes: Sequence[Change] = ()
@@ -74,7 +74,8 @@ def make(stack: Stack, template_url: str, given: Mapping[str, str], kept: Iterab
 
 
 def changes(stack: Stack, arn: str) -> list[Change] | None:
-    """Of a change set, once it is made; None if there are none, and it is deleted then. Raises DeployError."""
+    """Returns the changes of a change set, once it is made; None if it has none, and deletes it then. Raises
+    DeployError."""
     for found in stack.polled(lambda: stack.client.describe_change_set(ChangeSetName=arn)):
         if found["Status"] == "FAILED":
             reason = found.get("StatusReason", "no reason given")

@@ -46,7 +46,7 @@ class Stack:
         return found
 
     def outputs(self) -> dict[str, str]:
-        """By name. Raises NotRunningError if there is no stack."""
+        """Returns the outputs by name. Raises NotRunningError if there is no stack."""
         return {one["OutputKey"]: one["OutputValue"] for one in self.existing().get("Outputs", [])}
 
     def parameters(self) -> dict[str, str]:

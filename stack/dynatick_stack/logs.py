@@ -32,7 +32,7 @@ class LogLine:
     record: dict[str, Any] | None
 
     def to_row(self) -> dict[str, Any]:
-        """For programs: the record with its function and instant, or the text."""
+        """Returns the record with its function and instant, or the text, for programs."""
         said = {"text": self.text} if self.record is None else self.record
         return {**said, "function": self.function, "at": format_instant(self.at)}
 

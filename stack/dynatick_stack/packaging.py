@@ -38,7 +38,7 @@ from dynatick_stack.transform import transformed
 from dynatick_stack.venv import HASHED, Say, pip_install
 
 MAX_UNPACKED_BYTES = 250 * 1024 * 1024
-"""Of a function with its layers (Lambda quotas)."""
+"""The limit for a function with its layers (Lambda quotas)."""
 
 LOCK = template.ROOT / "requirements" / "layer.txt"
 MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
@@ -70,7 +70,7 @@ class Platform:
 
     @property
     def options(self) -> list[str]:
-        """Of pip: wheels for this platform, and nothing that would have to be built."""
+        """The options of pip: wheels for this platform, and nothing that would have to be built."""
         machine = MACHINES[self.architecture]
         names = [*(f"manylinux_2_{minor}_{machine}" for minor in _GLIBC), f"manylinux2014_{machine}"]
         platforms = [part for name in names for part in ("--platform", name)]
@@ -106,7 +106,7 @@ def build_packages(project: Project, platform: Platform, *, say: Say, cache: Pat
 
 
 def _check_size(sizes: Mapping[str, int], what: str) -> None:
-    """By the names of files. Raises BuildError, which names the largest."""
+    """Checks the sizes of files, by their names. Raises BuildError, which names the largest."""
     total = sum(sizes.values())
     if total > MAX_UNPACKED_BYTES:
         largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:3]

@@ -23,7 +23,8 @@ TAKEN = "app"
 
 
 def project_files(project: Project) -> Iterator[Path]:
-    """In a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all that is in it."""
+    """Yields the files in a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all
+    that is in it."""
 
     def is_part(path: Path) -> bool:
         whole = path.relative_to(project.folder).as_posix()

@@ -146,7 +146,7 @@ def ratio(with_workers: Burst, without: Burst) -> float:
 
 
 def units_change(with_workers: Burst, without: Burst) -> float:
-    """By what part of the write units workers change them."""
+    """Returns the change of the write units by workers, as a share of those without."""
     return with_workers.write_units / without.write_units - 1
 
 

@@ -20,7 +20,7 @@ _INSTANT = {"S": "2026-12-31T12:00:00.000Z"}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one run, microseconds a task."""
+    """What one run costs, in microseconds a task."""
 
     cpu_us: float
     wall_us: float
@@ -47,7 +47,7 @@ def compare(endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> dic
 
 
 def inserts_per_s(endpoint: str, tasks: int, *, rounds: int) -> float:
-    """By the client."""
+    """Returns how many tasks the client inserts a second."""
     installation, seconds = Installation.fresh(endpoint), []
     for n in range(rounds):
         began = time.perf_counter()

@@ -137,7 +137,7 @@ class Installation:
 
     @classmethod
     def fresh(cls, endpoint: str, *, stream: bool = False, **more: Any) -> Installation:
-        """On a new table, after its first tick."""
+        """Returns an installation on a new table, after its first tick."""
         made = cls(endpoint, make_table(endpoint, stream=stream), **more)
         made.tick()
         return made

@@ -66,7 +66,7 @@ class Invocations:
 
     @property
     def peak_rss_bytes(self) -> int:
-        """Of the largest process."""
+        """The peak memory of the largest process."""
         return max(one.peak_rss_bytes for one in self.ended)
 
     def run(self, event: Event, seconds: float) -> bool:

@@ -39,7 +39,7 @@ PERCENTILES = (50, 90, 99, 99.9, 100)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Of a task's handler."""
+    """When a task's handler began."""
 
     due: datetime
     began: datetime

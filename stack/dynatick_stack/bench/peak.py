@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def peak_rss_bytes() -> int:
-    """Of this process. (Linux's ru_maxrss begins with that of the process before it.)"""
+    """Returns the peak memory of this process. (Linux's ru_maxrss begins with that of the process before it.)"""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))

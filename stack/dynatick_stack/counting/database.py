@@ -348,7 +348,7 @@ class Database:
         return answer | ({} if key is None else {"LastEvaluatedKey": key})
 
     def _scan(self, request: Request) -> Answer:
-        """In order of the table's key (a real one has an order of its own)."""
+        """Scans in the order of the table's key (a real one has an order of its own)."""
         table, start = self._table(request["TableName"]), request.get("ExclusiveStartKey")
         segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
         if ("Segment" in request) != ("TotalSegments" in request) or not 0 <= segment < segments:

@@ -91,7 +91,7 @@ def run_command(stack: LocalStack, command: str) -> None:
 
 
 def insert(planned: Sequence[Planned], dynamodb: Any, table: str, client: TaskClient) -> dict[str, str]:
-    """By the interface of each. Returns the reasons of those that were refused, by id."""
+    """Inserts tasks, each by its interface. Returns the reasons of those that were refused, by id."""
     refused: dict[str, str] = {}
     for one in planned:
         if one.interface == PUT:

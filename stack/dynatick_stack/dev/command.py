@@ -62,7 +62,7 @@ def _run(project: Project, port: int, state_dir: Path, say: Say) -> None:
 
 
 def _port(port: int | None, state_dir: Path) -> int:
-    """Without a wish, the usual one, unless another program has it."""
+    """Returns the port; None: the usual one, or a free one if another program has that."""
     if port is not None:
         return port
     try:

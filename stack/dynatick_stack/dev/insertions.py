@@ -26,7 +26,7 @@ _GRID, _DEFAULTS = Grid(), Defaults()
 
 @dataclass(frozen=True, kw_only=True)
 class Insertion:
-    """Of a task or a schedule."""
+    """An inserted task or schedule."""
 
     at: datetime  # in whole seconds, rounded down
     task_id: str

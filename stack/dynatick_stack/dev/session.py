@@ -117,7 +117,7 @@ class Session:
         return handlers.check(self.project, found, self._required, self.project.environment)
 
     def _prepare(self, stack: LocalStack) -> dict[str, str]:
-        """Before the first deployment: the layer of the handlers, and what they import."""
+        """Builds the layer of the handlers and what they import, before the first deployment."""
         if self._required is not None:
             emulator.provide(self._required, state_dir=self.state_dir, name=emulator.HANDLERS_LIBRARIES)
         self._layer = handlers.publish(stack, self.project, self._files)
