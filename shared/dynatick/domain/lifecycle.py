@@ -264,7 +264,7 @@ def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str)
 def move(row: Row, bucket: Bucket) -> ConditionalUpdate:
     """Moves a task to another bucket in any status: a running row keeps its lease (5, 6).
 
-    The condition: the row exists, has no outcome, and that its bucket and time inputs are as they were read.
+    The conditions: the row exists, it has no outcome, and its bucket and time inputs are as they were read.
     """
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
