@@ -116,7 +116,7 @@ class InProcess:
         )
 
     def invoke(self, event: Mapping[str, object]) -> None:
-        """As an asynchronous invocation: noted, and carried out by ``run_started``."""
+        """Notes an asynchronous invocation, which ``run_started`` carries out."""
         self.started.append(event)
 
     def handle(self, event: object) -> Invoked:
@@ -154,7 +154,7 @@ class InProcess:
         )
 
     def stream(self, new: Row | None, old: Row | None = None) -> Assigned:
-        """One record of the stream, as the scheduler gets it."""
+        """Hands one record of the stream to the scheduler."""
         return assign([Arrival("1", new, old)], self.placer())
 
     def put(self, **row: object) -> Row:
@@ -202,7 +202,7 @@ def defaults() -> Defaults:
 
 
 def no_such_time(*fields: int) -> str:
-    """What this Python says of a time that does not exist; each release words it in its own way."""
+    """Returns how this Python's datetime reports a time that does not exist; the wording differs by release."""
     try:
         datetime(*fields, tzinfo=UTC)  # type: ignore[misc, arg-type]
     except ValueError as error:

@@ -11,7 +11,7 @@ PARTS = {"product": ("shared", "functions"), "tests": ("tests",), "stack": ("sta
 
 
 def lines(*folders: str) -> int:
-    """Of all Python files."""
+    """Returns the number of lines of all Python files."""
     paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 

@@ -54,7 +54,7 @@ ENGINE, DOMAIN, TABLE = "shared/dynatick/engine", "shared/dynatick/domain", "sha
 
 @dataclass(frozen=True)
 class Mutation:
-    """One rule, or a part of it, taken out."""
+    """A rule, or a part of one, taken out."""
 
     rule: int  # OF_SCHEDULES: none of them, for what is more with schedules
     what: str  # happens instead

@@ -35,7 +35,7 @@ _OURS = ("AWS_", "DYNATICK_", "MAKE", "PIP_TARGET", "PYTEST_", "PYTHON", "VIRTUA
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """Until the outcome of the first task."""
+    """Counts and times until the outcome of the first task."""
 
     commands: int
     lines: int
@@ -113,7 +113,7 @@ def _run(command: str, project: Path, environment: dict[str, str], say: Callable
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """Nothing of this checkout; ``python3`` is the interpreter that runs this, without its environment."""
+    """Returns an environment without this checkout; its ``python3`` is the interpreter that runs this."""
     programs = folder / "bin"
     programs.mkdir()
     python = programs / "python3"

@@ -1,4 +1,4 @@
-"""What ``expectedWithinSeconds`` costs: a move of the schedule where the deadline comes before the next run."""
+"""The cost of ``expectedWithinSeconds``: one move of the schedule if its deadline comes before its next occurrence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TICKS = 4
 
 
 def ticks_with(engine: Engine, expression: str, expected_within_seconds: int | None) -> Count:
-    """What the ticks cost after the first, which makes the occurrences of as many schedules."""
+    """Returns the cost of the ticks after the first, which makes the occurrences of all schedules."""
     installation = Installation.fresh(engine.url)
     at = instant_of(minute_of(installation.clock()) + 1)
     for n in range(SCHEDULES):

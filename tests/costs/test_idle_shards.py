@@ -70,7 +70,7 @@ class Nowhere:
 
 
 def test_with_wake_ups_an_idle_shard_is_closed_at_each_tick(engine: Engine) -> None:
-    """For its buckets are planned by that write (protocol 19)."""
+    """That write plans the shard's buckets (protocol 19)."""
     shards = 20
     one, many = idle(engine, wake_ups=Nowhere()), idle(engine, shards, wake_ups=Nowhere())
     assert many.total.write_units == one.total.write_units + (shards - 1) * many.ticks

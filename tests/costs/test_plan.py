@@ -1,4 +1,4 @@
-"""What `dynatick plan` takes for a task and for an occurrence is what the engine writes and reads."""
+"""The units that `dynatick plan` reckons for a task and an occurrence are those that the engine uses."""
 
 from __future__ import annotations
 

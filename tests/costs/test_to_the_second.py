@@ -32,7 +32,7 @@ MAX_MILLION = {1: 5.00, 10: 0.50}  # dollars, at 256 MB and one shard, by tasks 
 
 
 def both(engine: Engine, tasks: Tasks, *, insert: Insert = timed, ahead: int = 4, shards: int = 1) -> Sequence[Counted]:
-    """With Precision second, and with tick."""
+    """The same load with Precision second and with tick."""
     return [
         count(engine, precision, tasks, insert=insert, ahead=ahead, shards=shards)
         for precision in (Precision.SECOND, Precision.TICK)
@@ -40,7 +40,7 @@ def both(engine: Engine, tasks: Tasks, *, insert: Insert = timed, ahead: int = 4
 
 
 def write_units(counted: Counted) -> float:
-    """Of tasks, and of the cursors of idle shards, which are written in batches too."""
+    """The write units of tasks and of the cursors of idle shards, which are written in batches too."""
     return counted.counts.by_operation["BatchExecuteStatement"].write_units
 
 

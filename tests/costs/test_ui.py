@@ -35,7 +35,7 @@ _FILES = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 @dataclass
 class View:
-    """What a view asked the table for, and what the browser got."""
+    """The queries that a view sent to the table, and the bytes that the browser received."""
 
     counts: Counts
     bytes: int

@@ -53,7 +53,7 @@ shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapp
 
 
 def is_text(name: str) -> bool:
-    """Whether the operation wants a text there: one that looks like JSON, such as a policy, stays one."""
+    """Returns whether the operation takes a text there: one that looks like JSON, such as a policy, stays one."""
     return bool(shape.members[name].type_name == "string")
 
 

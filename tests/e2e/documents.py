@@ -86,7 +86,7 @@ def _link_environment(checkout: Path) -> None:
 
 
 def _has_curl() -> bool:
-    """One that can sign requests."""
+    """Returns whether this machine's curl can sign requests."""
     if shutil.which("curl") is None:
         return False
     asked = subprocess.run(["curl", "--help", "all"], capture_output=True, text=True, timeout=300, check=False)

@@ -42,7 +42,7 @@ def _without(value: Any, names: set[str], key: str = "") -> Any:
 
 
 def _of_function(name: str, of: Any, names: set[str]) -> Any:
-    """Of a function of CloudFormation: its arguments can't go alone."""
+    """Returns a function of CloudFormation without these names, or _GONE: its arguments can't go alone."""
     if name in ("Ref", "Condition", "Fn::GetAtt"):
         return _GONE if (of if isinstance(of, str) else of[0]) in names else {name: of}
     if name == "Fn::If" and of[0] in names:

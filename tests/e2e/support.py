@@ -1,4 +1,4 @@
-"""What the tests of the deployed system share: a look at its table, and waiting for conditions."""
+"""Helpers for the tests of the deployed system: they read its table, and wait for conditions."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class DeployedStack:
     # -- raw rows --------------------------------------------------------------------------------------------------
 
     def put(self, task_id: str, **attributes: object) -> None:
-        """What `put-item` does."""
+        """Does what `put-item` does."""
         item = {name: _to_dynamodb(value) for name, value in {"taskId": task_id, **attributes}.items()}
         self.dynamodb.put_item(TableName=self.stack.table, Item=item)
 
@@ -115,7 +115,7 @@ class DeployedStack:
         )
 
     def edit(self, task_id: str, **attributes: object) -> None:
-        """What `update-item` does with SET."""
+        """Does what `update-item` does with SET."""
         self.dynamodb.update_item(
             TableName=self.stack.table,
             Key={"taskId": {"S": task_id}},
@@ -155,7 +155,7 @@ class DeployedStack:
     # -- the functions ---------------------------------------------------------------------------------------------
 
     def tick_by_hand(self) -> None:
-        """As the rule's event, and like it not waited for: a run that dies is part of some tests."""
+        """Sends the rule's event without waiting: some tests need an invocation that dies."""
         event = {"source": "aws.events", "time": now().strftime("%Y-%m-%dT%H:%M:%SZ")}
         self.stack.client("lambda").invoke(
             FunctionName=self.stack.outputs["ProcessorFunctionName"],
@@ -219,7 +219,7 @@ class DeployedStack:
         return self.the(task_id)
 
     def complaints(self) -> list[str]:
-        """What the functions logged that is no ordinary line: a fault of theirs explains most that doesn't happen."""
+        """Returns the log lines above INFO: they explain most of what goes wrong."""
         return [
             str(line) for line in self.stack.logs() if line.record is None or line.record.get("level") not in ORDINARY
         ][:40]

@@ -16,14 +16,14 @@ OK, USAGE, INVALID, NOT_FOUND, CONFLICT, UNREACHABLE = 0, 2, 3, 4, 5, 6
 
 
 def run(where: DeployedStack | Path | None, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """With --local, the command finds the stack of the folder that DYNATICK_STATE_DIR names."""
+    """Runs the command; --local finds the stack of the folder that DYNATICK_STATE_DIR names."""
     if where is not None:
         environ["DYNATICK_STATE_DIR"] = str(where.stack.state_dir if isinstance(where, DeployedStack) else where)
     return programs.run(*programs.DYNATICK, *arguments, **environ)
 
 
 def ask(world: DeployedStack, *arguments: str) -> Any:
-    """What a command that succeeds says, as a program reads it."""
+    """Returns the JSON that a successful command prints."""
     done = run(world, *arguments, "--local", "--output", "json")
     assert done.returncode == OK, done.stderr
     return json.loads(done.stdout)
@@ -100,7 +100,7 @@ def test_no_local_stack(tmp_path: Path) -> None:
 
 
 def test_the_same_without_local(world: DeployedStack) -> None:
-    """As against AWS: a table's name, an endpoint, and credentials from the environment."""
+    """A table's name, an endpoint and credentials come from the environment, as they do for AWS."""
     named = {"DYNATICK_TABLE": world.stack.table, "AWS_ENDPOINT_URL": world.stack.endpoint, "AWS_REGION": "us-east-1"}
     add = ("task", "add", "cli-environment", "--at", bucket(600), "-o", "jsonl")
     added = run(None, *add, **named, **programs.KEYS)

@@ -18,7 +18,7 @@ DEMO = "dynatick_stack.demo"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where the demo makes its own folder."""
+    """The folder in which the demo makes its own."""
     made = tmp_path / "tmp"
     made.mkdir()
     return made

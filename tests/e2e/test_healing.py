@@ -1,4 +1,4 @@
-"""What the stream leaves undone: the reconcile finds rows that no tick would see."""
+"""The reconcile finds rows that the stream missed and no tick would poll."""
 
 from __future__ import annotations
 

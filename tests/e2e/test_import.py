@@ -57,7 +57,7 @@ def drop(world: DeployedStack, name: str, text: str, *, within: float = 60) -> d
 
 
 def errors_of(world: DeployedStack, report: dict[str, Any]) -> list[dict[str, Any]]:
-    """What lies beside a file, of all its parts."""
+    """Returns the errors written beside a file, from all parts."""
     return [json.loads(line) for one in listed(world, report["errors"])
             for line in text_of(world, one["Key"]).splitlines()]  # fmt: skip
 
@@ -95,7 +95,7 @@ def held(world: DeployedStack, start: datetime, total: int) -> int:
 
 
 def test_schedules_are_dropped_too(importing: DeployedStack) -> None:
-    """They are written in batches, which the emulator's stream does not show: they must run all the same."""
+    """Batches write them, which the emulator's stream does not show: they must run all the same."""
     url = f"{importing.receiver.url}/recurring"
     schedule = {"scheduleExpression": "rate(1 minute)", "action": "webhook", "payload": {"url": url}}
     lines = [json.dumps({"taskId": f"recurring-{n}", **schedule}) for n in range(3)]
@@ -113,7 +113,7 @@ def test_schedules_are_dropped_too(importing: DeployedStack) -> None:
 
 
 def test_a_large_file_takes_several_invocations(importing: DeployedStack) -> None:
-    """With a function that has little time. Every line has its answer, once."""
+    """The function has little time. Each line has one answer."""
     total, wrong = 60_000, 80
     start = datetime(2030, 4, 1, tzinfo=UTC)
     lines = [json.dumps({"taskId": f"large-{n}", "dueAt": due(start, n)}) for n in range(total)]

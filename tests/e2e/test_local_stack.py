@@ -83,7 +83,7 @@ def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
 
 
 def test_each_start_is_fresh_and_says_so(own_state: Path) -> None:
-    """Also beside what an emulator that was killed has left behind."""
+    """This holds for the remains of a killed emulator, too."""
     port = emulator.free_port()
     first = local.up(port, state_dir=own_state)
     key = {"taskId": {"S": "from-before"}}

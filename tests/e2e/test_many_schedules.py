@@ -21,7 +21,7 @@ TICKS = 2
 
 
 def _in_batches(world: DeployedStack, requests: Sequence[Any]) -> None:
-    """What `batch-write-item` does, until all is taken."""
+    """Does what `batch-write-item` does, until everything is taken."""
     for start in range(0, len(requests), 25):
         left: Any = {world.stack.table: list(requests[start : start + 25])}
         while left:

@@ -23,7 +23,7 @@ CODE = {"AWS::Lambda::Function": "Code", "AWS::Lambda::LayerVersion": "Content"}
 
 
 def package(folder: Path, s3: Any) -> dict[str, Any]:
-    """What `aws cloudformation package` does: uploads the zips that the template names, and names where they are."""
+    """Uploads the zips that the template names, and names where they are, as `aws cloudformation package` does."""
     body: dict[str, Any] = json.loads((folder / "template.json").read_text())
     for resource in body["Resources"].values():
         if place := CODE.get(resource["Type"]):

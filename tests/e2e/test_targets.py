@@ -38,7 +38,7 @@ def handler(event, context):
 
 
 class Targets:
-    """What tasks send to. What they send to queue, topic and bus comes into one queue."""
+    """The targets. What tasks send to queue, topic and bus comes into one queue."""
 
     def __init__(self, world: DeployedStack) -> None:
         self.client = world.stack.client
@@ -62,7 +62,7 @@ class Targets:
         self.machine = made["stateMachineArn"]
 
     def received(self, number: int) -> list[Any]:
-        """As many messages as are expected; fails if they don't come."""
+        """Returns the expected number of messages; fails if they don't come."""
         found: list[Any] = []
 
         def all_there() -> bool:
@@ -88,7 +88,7 @@ Rows = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def rows(world: DeployedStack, targets: Targets) -> Rows:
-    """By kind: the one occurrence of a schedule of it. By id: other tasks. All have ended."""
+    """Rows that have ended: by kind, the one occurrence of its schedule; by id, other tasks."""
     ssm, manager = world.stack.client("ssm"), world.stack.client("secretsmanager")
     ssm.put_parameter(Name="/dynatick/signing", Value=KEY, Type="SecureString")
     manager.create_secret(Name="dynatick/shop", SecretString=json.dumps({"token": "hunter2"}))
@@ -127,7 +127,7 @@ def test_each_kind_is_in_force(world: DeployedStack) -> None:
 
 
 def test_each_target_gets_its_task_and_the_row_says_so(world: DeployedStack, targets: Targets, rows: Rows) -> None:
-    """In the place that each has for it: the task, its due time, attempt, key, and the schedule."""
+    """Each target gets task, due time, attempt, key and schedule in its own place for them."""
     facts: dict[str, dict[str, Any]] = {}
     for message in targets.received(3):
         attributes = message.get("MessageAttributes", {})

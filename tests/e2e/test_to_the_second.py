@@ -1,4 +1,4 @@
-"""With Precision second, on the deployed stack: tasks begin at their second, and never before it."""
+"""On a stack with Precision second, tasks begin at their second and never before it."""
 
 from __future__ import annotations
 

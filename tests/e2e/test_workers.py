@@ -1,5 +1,4 @@
-"""With MaxWorkers, on the deployed stack: invocations share a bucket that is too much for one, and each task runs
-once."""
+"""On a stack with MaxWorkers, invocations share a bucket that is too much for one, and each task runs once."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ OF_SCHEDULES = (
 
 
 def number_of(name: str) -> int | None:
-    """Of the fault that a test injects."""
+    """Returns the number of the fault that a test injects."""
     found = re.match(r"test_fault_(\d\d)_", name)
     return found and int(found[1])
 

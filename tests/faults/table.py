@@ -68,7 +68,7 @@ def figures(verdict: Verdict) -> dict[str, int]:
 
 @dataclass
 class Row:
-    """What the tests of one fault found."""
+    """The result of one fault's tests."""
 
     tests: int = 0
     passed: int = 0

@@ -83,7 +83,7 @@ ALIKE = [
 
 
 def test_fault_13_the_second_insert_is_refused(world: World) -> None:
-    """Also by several clients at once, and within one call."""
+    """Several clients insert it at once, and one inserts it twice in a call."""
 
     def insert(number: int) -> int | None:
         try:
@@ -192,7 +192,7 @@ NEW = [*REPLACED, *AGAIN]
 
 
 def change_in_flight(world: World, **row: object) -> None:
-    """What others do by plain writes meanwhile."""
+    """Changes the row by plain writes while the task is in flight."""
     world.delete(*GONE, *AGAIN)
     for task_id in NEW:
         world.put(taskId=task_id, **row)
@@ -237,7 +237,7 @@ def test_fault_26_changed_while_the_first_pass_has_it_in_flight(world: World, di
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["the stream is late", "the stream is quick"])
 def test_fault_26_the_same_pass_meets_the_new_task(new_world: NewWorld, streamed: bool) -> None:
-    """In a bucket that it polls later, before its claim of the old one is answered."""
+    """The pass polls its bucket later, before its claim of the old one is answered."""
     world = new_world(DYNATICK_TASK_THREADS="32")
     last = world.bucket(10)
     world.insert_for_next_tick(ALL, payload={"seconds": 1.0})

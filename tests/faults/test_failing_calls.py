@@ -11,7 +11,7 @@ from dynatick.domain.task import is_own_row
 
 
 def test_fault_05_batches_of_writes_are_partly_throttled(world: World) -> None:
-    """At each try anew, and one batch for longer than it is tried: what stays throttled is written singly."""
+    """Each try throttles other statements, and one batch outlasts all tries: the rest is written singly."""
     world.insert_soon(120)
     parts = [Fault(at=at, do="throttle parts", amount=0.4, times=10) for at in ("claim", "record")]
     outcome = world.next_tick(faults=parts)
@@ -23,7 +23,7 @@ def test_fault_05_batches_of_writes_are_partly_throttled(world: World) -> None:
 
 
 def test_fault_05_the_queue_takes_part_of_the_dead_letters(world: World) -> None:
-    """What it did not take is not recorded as failed; it fails again, and has its dead letter then."""
+    """A task whose dead letter is refused is not recorded as failed; it fails again, and sends it then."""
     world.insert_soon(30, payload={"permanent": True})
     outcome = world.next_tick(faults=[Fault(at="dead letters", do="refuse parts", amount=0.5, times=None)])
     assert outcome.hit > 0
@@ -75,7 +75,7 @@ EVERYWHERE = [
 
 
 def test_fault_19_the_responses_to_claims_and_records_are_lost(world: World) -> None:
-    """They took effect. The SDK tries again and is refused, but the rows show one's own token: nothing waits."""
+    """The SDK tries again and is refused, but the rows show the process's own token: nothing waits."""
     world.insert_soon(50)
     outcome = world.next_tick(faults=[Fault(at=at, do="lose response", times=2) for at in ("claim", "record")])
     assert outcome.hits == {"lose response @ claim": 2, "lose response @ record": 2}
@@ -84,7 +84,7 @@ def test_fault_19_the_responses_to_claims_and_records_are_lost(world: World) -> 
 
 
 def test_fault_19_calls_fail_everywhere(new_world: NewWorld) -> None:
-    """Those of client, scheduler and processor, of every kind, for minutes."""
+    """Calls of client, scheduler and processor fail, of every kind, for minutes."""
     world = new_world(DYNATICK_SHARD_COUNT="2")
     tasks = [
         {"taskId": f"t{n:03d}", "delaySeconds": 30, "retryPolicy": {"minBackoffSeconds": 0},
@@ -117,7 +117,7 @@ def test_fault_19_calls_fail_everywhere(new_world: NewWorld) -> None:
 
 
 def test_fault_19_the_table_is_away_when_it_comes_to_recording(world: World) -> None:
-    """For longer than the invocation lasts. What ran is not counted as done; it runs again, with the same key."""
+    """The outage outlasts the invocation. Nothing counts as done; all runs again, with the same key."""
     world.insert_soon(4)
     outcome = world.next_tick(faults=[Fault(at="record", do="refuse", times=None)])
     assert outcome.hit > 4

@@ -23,8 +23,8 @@ BEFORE, DURING, AT_THE_END = 200, 400, 50
 
 
 def test_fault_01_inserted_while_its_bucket_is_polled(world: World) -> None:
-    """All run, at the latest one tick later. Half of the newcomers are what an old client writes, complete and into the
-    closed bucket; half are raw rows."""
+    """All run, at the latest one tick later. Half of them are complete rows that an old client writes into the closed
+    bucket; half are raw rows."""
     bucket = world.bucket(1)
     world.insert_for_next_tick(f"before-{n:03d}" for n in range(BEFORE))
     complete = {"dueAt": "2026-12-31T12:01:00Z", "action": "journal", "attempt": 0, "run": 1, "status": "scheduled",
@@ -107,7 +107,7 @@ def test_fault_32_rows_as_large_as_they_may_be(new_world: NewWorld, huge: int, o
 
 @contextmanager
 def seen_late(world: World) -> Iterator[None]:
-    """What this process writes reaches the index late, too."""
+    """This process's writes reach the index late, too."""
     seam = Seam()
     seam.interceptor = LaggingIndex(seam, world.table, world.folder, world.dynamodb)
     with seam.installed():
@@ -164,7 +164,7 @@ class Rule:
         return outcome
 
     def tick(self) -> None:
-        """One tick, and all that happens until it is time for the next."""
+        """Runs one tick and all that happens before the next."""
         self.world.to_next_minute()
         minute = minute_of(self.world.clock())
         self._begin([self.world.event()])
@@ -180,7 +180,7 @@ class Rule:
 
 
 def is_drained(world: World) -> bool:
-    """Whether no more of the gap is left than an index that lags needs."""
+    """Returns whether the rest of the gap is no more than an index that lags needs."""
     return all(cursor.drained_through >= cursor.closed_through - 10 for cursor in world.cursors())
 
 
@@ -239,7 +239,7 @@ def polls_of_ticks(world: World, ticks: int) -> list[int]:
 
 
 def tick_until_ended(world: World, ids: Sequence[str]) -> None:
-    """Each is tried again within the hour."""
+    """Ticks until all have ended; each is tried again within the hour."""
     for _ in range(80):
         if world.open().isdisjoint(ids):
             break

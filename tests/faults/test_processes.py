@@ -55,7 +55,7 @@ def test_fault_07_dies_between_executing_and_recording(world: World) -> None:
 
 
 def test_fault_07_dies_at_each_step_of_a_pass(world: World) -> None:
-    """Also between the write that closes the buckets and the one that ends the pass."""
+    """The steps include the time between the write that closes the buckets and the one that ends the pass."""
     steps = ("acquire shard", "poll", "claim", "release shard")
     points = [(at, do) for at in steps for do in ("kill before", "kill after") if (at, do) != ("claim", "kill after")]
     for number, (at, do) in enumerate(points):
@@ -172,15 +172,15 @@ def tick_until_all_have_ended(world: World, **limits: float) -> None:
 
 
 def test_fault_27_killers_among_the_expired_fail_no_other(world: World) -> None:
-    """They have attempts left, and may take others with them; but not at anybody's last attempt."""
+    """They have attempts left, and may take others with them, but not at another task's last attempt."""
     expire(world)
     tick_until_all_have_ended(world)
     world.assert_survived(failed=KILLERS)
 
 
 def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, scale: int) -> None:
-    """In a tick's first pass and the one that continues it, and the recoveries that they start. What else they start
-    does not run, as if it were late."""
+    """They run in a tick's first pass, the one that continues it, and the recoveries that these start. Everything else
+    that these start is late and does not run."""
     world = new_world(DYNATICK_TASK_THREADS="4")
     expire(world, retryPolicy={"maximumRetryAttempts": 1})
     backlog = world.insert_for_next_tick((f"b{n:05d}" for n in range(BACKLOG * scale)), payload={"seconds": 0.05})

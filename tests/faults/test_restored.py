@@ -35,7 +35,7 @@ def of(items: Items, *, own: bool) -> Items:
 
 
 def live(world: World, name: str) -> None:
-    """Some tasks run, one is left in flight by a process that dies, and others wait."""
+    """Runs some tasks; a process that dies leaves one in flight, and others wait."""
     for number in range(3):
         world.insert_for_next_tick(f"{name}-{number}-{n}" for n in range(10))
         world.insert_many([{"taskId": f"{name}-{number}-later", "delaySeconds": 3600 + 600 * number}])

@@ -59,7 +59,7 @@ STEPS = [
 
 
 def test_the_process_dies_at_each_step(world: World) -> None:
-    """Also between writing an occurrence and moving its schedule on."""
+    """The steps include the time between writing an occurrence and moving its schedule on."""
     first = put(world, "s1", "s2", "s3", **EVERY_RUN)
     for at, do in STEPS:
         assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed", (at, do)
@@ -118,7 +118,7 @@ def test_the_stream_loses_a_schedule(world: World) -> None:
 
 
 def test_the_schedule_is_deleted_while_its_tick_works(world: World) -> None:
-    """It stays deleted: moving it on does not bring it back."""
+    """Moving the schedule on does not bring it back."""
     first = put(world, "s", **EVERY_RUN)
     frozen = world.frozen_tick(Fault(at="advance", do="freeze before"))
     world.delete("s")
@@ -138,7 +138,7 @@ DEADLINE: dict[str, Any] = {
 
 
 def reports(world: World) -> list[tuple[str, str]]:
-    """Of overdue occurrences: schedule and reason, as they were logged. Each is counted by the metric, too."""
+    """Returns schedule and reason of each overdue occurrence that was logged. The metric counts each, too."""
     logged = [json.loads(line) for line in world.log.read_text().splitlines() if line.startswith("{")]
     found = [(one["schedule_id"], one["reason"]) for one in logged if one.get("action") == "occurrence_overdue"]
     assert sum(sum(one.get("OccurrencesOverdue", [])) for one in logged) == len(found)
@@ -161,7 +161,7 @@ WAITS = "waits for attempt 2, at "
     ids=lambda value: f"{value.do} {value.at}" if isinstance(value, Fault) else "",
 )
 def test_an_overdue_occurrence_is_reported_whatever_happens_then(world: World, fault: Fault, times: int) -> None:
-    """It waits for a retry an hour later, and its schedule has its next run tomorrow."""
+    """The occurrence waits for a retry an hour later, and its schedule runs again tomorrow."""
     put(world, "s", **DEADLINE)
     world.next_tick()
     (run,) = (task_id for task_id in world.rows() if task_id.startswith("s#1#"))

@@ -50,7 +50,7 @@ ODD: dict[str, dict[str, Value]] = {
 
 
 def test_fault_09_malformed_rows_in_a_batch(world: World) -> None:
-    """Each is marked with its reason or taken as what it means; the others go on."""
+    """Each malformed row is marked with its reason, or read as what it means; the others go on."""
     good = [(f"good-{n:02d}", {"delaySeconds": {"N": "30"}}) for n in range(40)]
     mixed = [*good[:20], *BAD.items(), *ODD.items(), *good[20:]]
     for task_id, values in mixed:
@@ -118,7 +118,7 @@ def test_fault_16_records_of_rows_that_are_gone_or_others_by_now(world: World) -
 
 
 def test_fault_16_a_batch_fails_half_way(world: World) -> None:
-    """Some writes of a batch are refused for good: these records are reported, by number, and no others."""
+    """Some writes of a batch are refused for good: the scheduler reports these records and no others."""
     malformed = {f"t{n:02d}" for n in range(5, 80, 16)}
     for task_id in (f"t{n:02d}" for n in range(80)):
         more = {"payload": "no map", "fails": True} if task_id in malformed else {}

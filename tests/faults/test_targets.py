@@ -62,7 +62,7 @@ def _task_of(kind: str, message: Mapping[str, Any]) -> tuple[str, str]:
 
 @pytest.mark.parametrize(("kind", "at"), [("sqs", "messages"), ("eventbridge", "events")])
 def test_fault_05_a_target_takes_part_of_a_batch(engine: str, new_world: NewWorld, kind: str, at: str) -> None:
-    """What was refused is tried again, and nothing else is. One kind answers by id, as SNS does, one by position."""
+    """What was refused is tried again, and nothing else is. SNS answers by id, another kind by position."""
     targets = Targets(engine)
     world = new_world(**targets.environ)
     ids = world.insert_soon(120, action=kind, payload=targets.payloads[kind], retryPolicy={"minBackoffSeconds": 0})

@@ -159,7 +159,7 @@ def test_fault_30_workers_do_not_work_as_they_should(new_world: NewWorld, how: s
 
 
 def test_fault_30_workers_start_late(new_world: NewWorld) -> None:
-    """After their instant: they leave all to the holder, even what it has not claimed yet."""
+    """Workers that start after their instant leave all to the holder, even what it has not claimed yet."""
     burst = Burst(new_world)
     holder = burst.frozen_holder("after")
     burst.world.clock.to(max(map(until, burst.orders)))
@@ -175,7 +175,7 @@ def test_fault_30_workers_start_late(new_world: NewWorld) -> None:
 @pytest.mark.parametrize("workers", ["work", "never start"])
 @pytest.mark.parametrize("at", ["before", "after"])
 def test_fault_30_the_holder_dies_with_ranges_handed_out(new_world: NewWorld, at: str, workers: str) -> None:
-    """Before or after it has written them down."""
+    """The holder dies before or after it has written the ranges down."""
     burst = Burst(new_world)
     burst.kill(burst.frozen_holder(at))
     if workers == "work":

@@ -1,4 +1,4 @@
-"""What may happen around tasks: time, ticks, faults, other settings, reconcile; and what must hold all along."""
+"""Everything that may happen around tasks: time, ticks, faults, other settings, reconcile; and the invariants."""
 
 from __future__ import annotations
 

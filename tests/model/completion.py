@@ -125,7 +125,7 @@ def _bucket_minute(row: Row) -> float:
 
 
 def _check_cursors(model: Installation) -> None:
-    """Nothing is open any more, so nothing may hold a shard back for ever."""
+    """No row is open any more, so nothing may hold a shard back for ever."""
     for n in range(3 * LAST_TICKS):
         _tick(model)
         behind = _behind(model)

@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def _examples(config: pytest.Config) -> int | None:
-    """Not known if pytest was given no path of this folder to begin with."""
+    """Returns the option's value: unknown to pytest if no path of this folder was given to begin with."""
     examples: int | None = config.getoption("--model-examples", default=None)
     return examples
 

@@ -68,7 +68,7 @@ class Environment:
             self._pause()
 
     def _pause(self) -> None:
-        """What Lambda does when the handler has returned, or raised."""
+        """Does what Lambda does when the handler has returned, or raised."""
         self.actors[:] = [actor for actor in self.actors if len(actor.threads) > (actor is self.actors[-1])]
         for actor in self.actors:
             actor.freeze()

@@ -1,4 +1,4 @@
-"""What the oracle keeps: tasks as their inserters meant them, claims, executions."""
+"""The oracle's records: tasks as their inserters meant them, claims, executions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def number(value: object, otherwise: int = 0) -> int:
 
 @dataclass(eq=False)
 class ExpectedTask:
-    """One task: from its insert until its row is deleted or replaced."""
+    """A task from its insert until its row is deleted or replaced."""
 
     number: int
     task_id: str
@@ -50,7 +50,7 @@ class ExpectedTask:
         return self.original or self
 
     def is_open_since(self, moment: float) -> bool:
-        """Whether it was open all that time, and is."""
+        """Returns whether it has been open since then, and still is."""
         return self.ended_at == math.inf and self.open_since < moment and not self.gone
 
 

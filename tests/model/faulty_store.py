@@ -1,4 +1,4 @@
-"""What stands between the engine and the table: time passes at each call, and faults happen there.
+"""The layer between the engine and the table: time passes at each call, and faults happen there.
 
 Each process has a plan, which says at which of its calls what goes wrong. Between the calls of one process those of
 others find their place.
@@ -41,7 +41,7 @@ UNKNOWN = Unknown("no answer")
 
 @dataclass(frozen=True, repr=False)
 class Fault(ShortRepr):
-    """What goes wrong at a process's nth call (from 1), and at those after it."""
+    """A fault at a process's nth call (from 1), and at those after it."""
 
     call: int
     kind: str
@@ -112,7 +112,7 @@ class Actor(Process):
 
     @property
     def failed(self) -> bool:
-        """Whether a fault may be why it did not come to its end."""
+        """Returns whether a fault may have kept it from its end."""
         return self.dead or self.raised or bool(self.plan.faults)
 
     def die(self) -> NoReturn:
@@ -213,7 +213,7 @@ class FaultyStore:
         return self.call(lambda _: do(), _no_answer, lambda _: _no_answer())
 
     def call(self, do: Callable[[Actor], T], refused: Callable[[], T], lost: Callable[[T], T]) -> T:
-        """One call to something outside of the process, whatever it is."""
+        """Carries out one call to something outside of the process."""
         actor, simulation = self.actor, self.simulation
         fault = actor.fault()
         kind = None if fault is None else fault.kind

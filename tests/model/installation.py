@@ -44,7 +44,7 @@ CLIENTS = 2
 
 
 class NotLogged(Exception):
-    """What Powertools raises, or Lambda's own logging, after the pass."""
+    """An error of Powertools, or of Lambda's own logging, after the pass."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -381,7 +381,7 @@ class Installation:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs and nothing is on its way, but for what the stream keeps back."""
+        """Returns whether nothing runs and nothing is on its way, but for what the stream keeps back."""
         works = any(actor.threads and not actor.frozen for actor in self.actors)
         return not works and not self.store.under_way and self.stream.is_idle
 

@@ -68,7 +68,7 @@ def _codes(of: CodeType) -> Iterator[tuple[str, CodeType]]:
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:
-    """Those that the module's text defines at its top level and in its classes."""
+    """Yields the functions that the module's text defines at its top level and in its classes."""
     classes = [v for v in vars(module).values() if isinstance(v, type) and v.__module__ == module.__name__]
     for value in [value for place in (module, *classes) for value in vars(place).values()]:
         if isinstance(value, (staticmethod, classmethod)):

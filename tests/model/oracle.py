@@ -30,7 +30,7 @@ from dynatick.errors import InvalidInput
 
 @dataclass
 class Oracle:
-    """All tasks, claims and executions so far, and what violates the protocol."""
+    """Keeps all tasks, claims and executions so far, and the violations of the protocol."""
 
     simulation: Simulation
     tasks: list[ExpectedTask] = field(default_factory=list)
@@ -115,7 +115,7 @@ class Oracle:
             self.task_of(new).unseen = True
 
     def restored(self, then: Row, now: Row | None) -> ExpectedTask:
-        """What to expect of a task that is restored to an earlier state: what was done since may be done again."""
+        """Returns what to expect of a task that is restored to an earlier state: it may do again what it did since."""
         task = self.task_of(then)
         if now == then:
             task.unseen = True
@@ -139,7 +139,7 @@ class Oracle:
                     task.schedule.observe_overdue(one, self.simulation.now)
 
     def _observe_state(self, old: Row | None, new: Row | None) -> None:
-        """When a task's present run began, and ended."""
+        """Notes when a task's present run began, and ended."""
         if new is None or is_own_row(new["taskId"]):
             return
         task, ended = self.task_of(new), is_terminal(new)
@@ -218,7 +218,7 @@ class Oracle:
             self.report(f"{task.task_id}: expired, and it is {state_of(old)}")
 
     def _check_shape(self, kind: str, old: Row, new: Row) -> None:
-        """What holds of every write of ours, by any writer."""
+        """Checks what holds of every write of ours, by any writer."""
         name, before, after = old["taskId"], state_of(old), state_of(new)
         if old.get("expected") != new.get("expected"):
             self.report(f"{name}: one task became another")

@@ -1,4 +1,4 @@
-"""What inserters put in: times in all notations, statuses by hand, what cannot be understood."""
+"""Rows as inserters put them: times in all notations, statuses set by hand, values that cannot be understood."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class When(ShortRepr):
     shard: int = 1
 
     def instant(self, now: datetime) -> datetime:
-        """Which instant the notation says; some have whole seconds only, a bucket whole minutes."""
+        """Returns the instant that the notation names; some have whole seconds only, a bucket whole minutes."""
         at = now + timedelta(seconds=self.seconds)
         match self.notation:
             case "bucket" | "in a shard":
@@ -60,7 +60,7 @@ class When(ShortRepr):
         }[self.notation]
 
     def arguments(self, now: datetime) -> Mapping[str, Any]:
-        """As the client takes them."""
+        """Returns the client's arguments."""
         return {ARGUMENTS[name]: value for name, value in self.attributes(now).items()}
 
     def earliest(self, now: datetime, start: datetime) -> float:

@@ -52,7 +52,7 @@ class Period:
 
 @dataclass(eq=False)
 class ScheduleOracle:
-    """Of one schedule, until its row is deleted or replaced."""
+    """The oracle of one schedule, until its row is deleted or replaced."""
 
     task: ExpectedTask
     oracle: Oracle
@@ -73,7 +73,7 @@ class ScheduleOracle:
     is_new_revision: bool = True  # whether its occurrences' ids are none that an earlier task has used
 
     def due(self, after: float, until: float, *, perhaps: bool = False) -> set[float]:
-        """Those in (after, until] that must be made; ``perhaps``: and those of which nothing certain is known."""
+        """Returns the instants in (after, until] that must be made. ``perhaps``: with those that may be."""
         return {at for period in self.periods for at in period.occurrences(after, until, perhaps=perhaps)}
 
     def definition_of(self, row: Row) -> Definition:
@@ -96,7 +96,7 @@ class ScheduleOracle:
         self.expected_within = number(row["expectedWithinSeconds"]) if "expectedWithinSeconds" in row else None
 
     def edit(self, now: float, old: Row, new: Row) -> None:
-        """By hand."""
+        """Observes an edit by hand."""
         self.add_policies(new)
         if self.periods and self.definition_of(new) == self.periods[-1].definition:
             self.edited_at = None
@@ -225,7 +225,7 @@ class ScheduleOracle:
             self.report(f"the occurrence of {at:.0f} is left out: {reason}")
 
     def is_there(self, at: float) -> bool:
-        """Whether it was made. One that is deleted by hand before the schedule moves on may count as not made."""
+        """Returns whether it was made. One deleted by hand before the schedule moves on may count as not made."""
         return at in self.made and not self.made[at].gone
 
     def is_dealt_with(self, at: float) -> bool:
@@ -268,7 +268,7 @@ class ScheduleOracle:
         return {at: by for at, by in pairs if at is not None and by is not None}
 
     def _is_excused(self, at: float) -> bool:
-        """Whether it has completed in time, or a person has called it off or run it again."""
+        """Returns whether it has completed in time, or a person has called it off or run it again."""
         task = self.made.get(at)
         row = None if task is None or task.gone else self.oracle.read_row(task.task_id)
         if row is None or row.get("outcome") == "cancelled" or number(row.get("run"), 1) > 1:
@@ -286,7 +286,7 @@ class ScheduleOracle:
     # -- its occurrences -----------------------------------------------------------------------------------------------
 
     def observe_occurrence(self, by: Actor, now: float, at: float, task: ExpectedTask, schedule: Row | None) -> None:
-        """One is made; ``schedule``: the row as it is now."""
+        """Observes that an occurrence is made. ``schedule``: the row as it is now."""
         earlier = self.made.get(at)
         if by.kind == "client":
             if earlier is None or earlier.gone:
@@ -333,7 +333,7 @@ class ScheduleOracle:
     # -- at the end ----------------------------------------------------------------------------------------------------
 
     def check_complete(self, last_tick: float, row: Row) -> None:
-        """All that was due by then has been dealt with."""
+        """Checks that all that was due by then has been dealt with."""
         if is_terminal(row):
             return
         waits = self.instant(row, "bufferedOccurrenceAt")

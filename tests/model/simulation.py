@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 @dataclass(eq=False)
 class Process:
-    """What tasks and dies together. ``skew``: how far its clock is off, in seconds."""
+    """Threads that die together. ``skew``: how far the process's clock is off, in seconds."""
 
     simulation: Simulation
     name: str
@@ -57,7 +57,7 @@ class Process:
 
 
 class GreenThread:
-    """One thread of a process: a greenlet, which runs until it waits."""
+    """A thread of a process: a greenlet, which runs until it waits."""
 
     def __init__(self, process: Process, work: Callable[[], object]) -> None:
         self.process = process

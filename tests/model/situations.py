@@ -47,7 +47,7 @@ class Situation:
 
 
 def reports(model: Installation, kind: str) -> Sequence[PassReport]:
-    """Of the invocations of a kind: passed, recovered, worked or woken."""
+    """Returns the reports of the invocations of a kind: passed, recovered, worked or woken."""
     return [report for done in model.invocations if (report := getattr(done, kind)) is not None]
 
 
@@ -56,7 +56,7 @@ def claimed(model: Installation, kind: str) -> bool:
 
 
 def ended_between_pages(model: Installation) -> bool:
-    """Whether an action ended between two pages of a bucket that its own pass read."""
+    """Returns whether an action ended between two pages of a bucket that its own pass read."""
     return any(
         execution.process is actor is other and bucket == same and before < execution.ended_at < after
         for (actor, bucket, before), (other, same, after) in pairwise(model.store.polls)
@@ -70,7 +70,7 @@ def lasted(report: PassReport) -> bool:
 
 
 def went_back(model: Installation) -> bool:
-    """Whether a cursor is what it was before."""
+    """Returns whether a cursor is what it was before."""
     closed = [str(row["closedThrough"]) for _, _, row in model.table.history if row and "closedThrough" in row]
     return closed != sorted(closed)
 

@@ -1,4 +1,4 @@
-"""What the engine waits with (queues, pools and threads of the standard library), made to wait in the simulation."""
+"""The standard library's queues, pools and threads, with which the engine waits, made to wait in the simulation."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SimQueue:
 
 
 class SimFuture:
-    """What a pool was asked to do."""
+    """The result of what a pool was asked to do."""
 
     def __init__(self, work: Callable[[], object]) -> None:
         self.work = work

@@ -22,7 +22,7 @@ class ShortRepr:
 
 
 class Step:
-    """One rule of the machine, with its arguments."""
+    """A rule of the machine, with its arguments."""
 
     def __init__(self, name: str, **given: Any) -> None:
         self.name = name

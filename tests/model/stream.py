@@ -94,7 +94,7 @@ class Stream:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is on its way, but for what is kept back."""
+        """Returns whether nothing is on its way, but for what is kept back."""
         return not any(feed.busy for feed in self._feeds)
 
     def pending(self) -> set[str]:
@@ -102,7 +102,7 @@ class Stream:
         return {_task_of(record) for feed in self._feeds for record in feed.records[feed.position :]}
 
     def _shows(self, old: Row | None, new: Row) -> bool:
-        """Whether the template's filter lets a record through (protocol 8)."""
+        """Returns whether the template's filter lets a record through (protocol 8)."""
         image = encode({"status": new["status"]}) if "status" in new else {}
         record = {"eventName": "INSERT" if old is None else "MODIFY", "dynamodb": {"NewImage": image}}
         return any(matches(pattern, record) for pattern in self._filter)

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One row as it was and as it became."""
+    """A row before and after a write."""
 
     task_id: str
     old: Row | None
@@ -129,7 +129,7 @@ class Table:
         return Page([found[task_id] for task_id in sorted(found)], page.after)
 
     def as_of(self, moment: float) -> dict[str, Row]:
-        """All rows as they were."""
+        """Returns all rows as they were at an instant."""
         rows = {task_id: row for at, task_id, row in self.history if at <= moment}
         return {task_id: row for task_id, row in rows.items() if row is not None}
 
@@ -139,7 +139,7 @@ class Table:
 
     @property
     def all_shown_at(self) -> float:
-        """When the index will show all that was written so far."""
+        """Returns the instant from which the index shows all that was written so far."""
         return max((max(versions[-1].shown_at) for versions in self._index.values()), default=0.0)
 
     def _show(self, task_id: str, new: Row | None) -> bool:

@@ -110,7 +110,7 @@ class TaskMachine(BaseMachine):
 
     @step(operation=("cancel", "redrive"), dry=st.booleans(), plan=plans)
     def change_many(self, operation: str, dry: bool, plan: Plan) -> None:
-        """All that wait, or have failed, of the time around now."""
+        """Changes all tasks of the time around now that wait, or have failed."""
         now = self.model.simulation.instant
         start, end = now - AROUND, now + AROUND
         request = Request("dry run" if dry else operation)
@@ -157,5 +157,5 @@ class TaskMachine(BaseMachine):
 
     @step(ago=(20.0, 150.0, 1000.0), what=("own", "tasks", "all"))
     def restore(self, ago: float, what: str) -> None:
-        """Of the table, what it was then: cursors and settings, the tasks, or both."""
+        """Restores what the table was then: cursors and settings, the tasks, or both."""
         self.model.restore(ago, own=what != "tasks", tasks=what != "own")

@@ -1,4 +1,4 @@
-"""Each situation is reached, and violates nothing; neither does it with other faults and paces at random."""
+"""Each situation is reached and violates nothing, also with further faults and paces at random."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Times:
     zone: str = "UTC"
 
     def named(self, start: float, end: float, after: float, until: float) -> Sequence[float]:
-        """All instants in (after, until], and from ``start`` to ``end``."""
+        """Returns all instants in (after, until], and from ``start`` to ``end``."""
         if self.once is not None:
             return [self.once] if after < self.once <= until else []
         first = 60.0 * (-FIRST_MINUTE) if self.of_the_clock else start

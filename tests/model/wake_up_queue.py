@@ -50,7 +50,7 @@ class WakeUpQueue:
         return self._store.call(lambda by: self._take(by, wake_ups), lambda: len(wake_ups), lambda _: len(wake_ups))
 
     def deliver_again(self, nth: int) -> None:
-        """One of the messages so far comes now; ``nth``: from the last on."""
+        """Delivers a message that was sent before; ``nth``: counted from the last."""
         if nth < len(self.sent):
             self._deliver(self.sent[-1 - nth])
 
@@ -68,7 +68,7 @@ class WakeUpQueue:
         return 0
 
     def _times(self, body: str) -> list[float]:
-        """When a message comes, each time that it does, as seconds after it should."""
+        """Returns when a message comes, each time that it does, as seconds after it should."""
         queue_mode, rng = self.queue_mode, self._rng
         if not queue_mode.seed or body in self.sent:  # those that came too early and are sent again would breed
             return [0.0]

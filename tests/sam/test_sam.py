@@ -1,4 +1,4 @@
-"""What the README says of AWS: `sam build`, then `sam deploy --guided`, here against the local emulator.
+"""The README's steps for AWS: `sam build`, then `sam deploy --guided`, here to the local emulator.
 
 Run by `make sam`, which sets up the SAM CLI in an environment of its own.
 """

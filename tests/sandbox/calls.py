@@ -1,4 +1,4 @@
-"""What a request to AWS is to Dynatick: a claim, a record, a poll …, by the request as it is sent."""
+"""Classifies a request to AWS, by what is sent: a claim, a record, a poll …"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASSIGNED = re.compile(r"(#\w+) = (?:(:\w+)|#\w+ \+ :\w+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Write:
-    """One row that a request would change. ``sets``: what it gives its attributes (None: computed by DynamoDB)."""
+    """A row that a request would change. ``sets``: the values of its attributes (None: computed by DynamoDB)."""
 
     task_id: str
     sets: Mapping[str, Any] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Write:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One request."""
+    """A request to AWS."""
 
     operation: str
     body: dict[str, Any]
@@ -34,7 +34,7 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """What it is to the engine. A batch is of one kind."""
+        """What the request means to the engine. A batch is of one kind."""
         match self.operation:
             case "Query":
                 return "poll"
@@ -79,7 +79,7 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
 
 
 def _is_of_a_task(entry: Mapping[str, Any]) -> bool:
-    """Whether a message is what a task sends, and no dead letter."""
+    """Returns whether a message was sent by a task, and is no dead letter."""
     return "dynatickTaskId" in entry.get("MessageAttributes", {})
 
 

@@ -42,7 +42,7 @@ class SharedClock:
         self.forward(seconds=max((instant - self()).total_seconds(), 0.0))
 
     def stop(self) -> None:
-        """It stands from now on. Only while no other process reads it, which could see half of the change."""
+        """Stops the clock. Another process that reads it meanwhile could see half of the change."""
         self._shared[:] = _FORM.pack(self().timestamp(), time.time(), 0.0)
 
     def _read(self) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Where the processes of a test meet: a folder with the clock, the journal, and what they pass on to each other."""
+"""The folder that the processes of a test share: the clock, the journal, and what they pass on to each other."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ MANY = 99  # failures, more than any policy of a test allows
 
 
 def must_fail(plan: object) -> bool:
-    """Whether a payload plans that its task can't but fail."""
+    """Returns whether a payload plans a task that can't but fail."""
     return isinstance(plan, Mapping) and bool(
         plan.get("permanent") or plan.get("kill") or plan.get("failures", 0) >= MANY
     )

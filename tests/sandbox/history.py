@@ -14,8 +14,8 @@ INSERTS = (INSERT, REPLACE)
 
 @dataclass(eq=False)
 class Operation:
-    """Of a client. ``response``: None if the client died before it. ``position``: of the response, here and below in
-    the order of the journal."""
+    """A client's operation. ``response``: None if the client died before it. ``position``: of the response, here and
+    below in the order of the journal."""
 
     request: journal.Requested
     response: journal.Responded | None = None
@@ -72,7 +72,7 @@ class History:
 
     @property
     def incarnations(self) -> dict[str, Operation]:
-        """Each task's insert."""
+        """The insert of each task."""
         inserts = (one for one in self.operations.values() if one.request.operation in INSERTS)
         return {insert.request.incarnation: insert for insert in inserts}
 

@@ -1,4 +1,4 @@
-"""What really happened, kept outside of the table: a file to which all processes append, in the order of events.
+"""The journal of what really happened, outside of the table: a file to which all processes append, in order.
 
 A line is one write, so none is torn or lost even if its writer is killed.
 """
@@ -46,7 +46,7 @@ class Responded:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Executed:
-    """Of an attempt."""
+    """An execution of an attempt."""
 
     pid: int
     task_id: str

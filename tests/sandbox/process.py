@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 60.0  # seconds for an invocation, far more than any takes
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of an invocation."""
+    """The outcome of an invocation."""
 
     what: str  # "returned", "error", "killed", "exited" (by itself), "frozen"
     value: Any = None  # what it returned, its error, or the kind of call at which it was frozen
@@ -41,7 +41,7 @@ class Outcome:
 
 
 class Sandbox:
-    """One process. It runs one invocation at a time."""
+    """A process that runs one invocation at a time."""
 
     def __init__(self, function: str, *, environ: Mapping[str, str], log: Path) -> None:
         self.function, self._log = function, log
@@ -98,7 +98,7 @@ class Sandbox:
         os.kill(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """As Lambda ends a sandbox, or a machine its processes: at once, wherever it is."""
+        """Kills the process at once, wherever it is, as Lambda ends a sandbox."""
         self._process.kill()
         self._process.wait(TIMEOUT_SECONDS)
 

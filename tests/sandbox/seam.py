@@ -102,7 +102,7 @@ class Seam:
 
     @contextmanager
     def bypassed(self) -> Iterator[None]:
-        """What this thread sends meanwhile meets no fault."""
+        """Lets this thread's calls pass without a fault meanwhile."""
         self._bypass.on = True
         try:
             yield

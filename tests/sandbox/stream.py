@@ -26,7 +26,7 @@ class Stream:
         self._patterns = patterns()
 
     def new(self) -> list[Record]:
-        """What came since the last call and passes the template's filter, as Lambda gets it."""
+        """Returns the records since the last call that pass the template's filter."""
         records: list[Record] = []
         while True:
             read = self._client.get_records(ShardIterator=self._at)
@@ -38,13 +38,13 @@ class Stream:
 
 
 def sequence(record: Record) -> str:
-    """What names a record in a partial batch response."""
+    """Returns the name of a record in a partial batch response."""
     number: str = record["dynamodb"]["SequenceNumber"]
     return number
 
 
 def not_done(batch: Sequence[Record], response: Mapping[str, Any]) -> Sequence[Record]:
-    """What Lambda delivers again: from the first record on that failed."""
+    """Returns the records that Lambda delivers again: from the first that failed."""
     failed = {failure["itemIdentifier"] for failure in response["batchItemFailures"]}
     return batch[next((n for n, record in enumerate(batch) if sequence(record) in failed), len(batch)) :]
 

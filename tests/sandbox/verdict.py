@@ -26,7 +26,7 @@ TAKEN_OUT = {DELETE: "deleted", REPLACE: "replaced"}
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What there is to judge."""
+    """The evidence on which a verdict rests."""
 
     history: History
     rows: Mapping[str, Row]  # every task at the end, by id
@@ -96,7 +96,7 @@ def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
 
 
 def _result(incarnation: str, insert: Operation, evidence: Evidence) -> tuple[str, str | None]:
-    """One of RESULTS, and what is wrong with it. A task whose insert has an unknown outcome need not be there."""
+    """Returns one of RESULTS, and what is wrong. A task whose insert has an unknown outcome need not be there."""
     if insert.status == REFUSED:
         return "not there", None
     row = evidence.rows.get(insert.request.task_id)
@@ -139,7 +139,7 @@ def _result_of_row(insert: Operation, row: Row, done: set[int], evidence: Eviden
 
 
 def _taken_out(insert: Operation, history: History) -> str | None:
-    """Whether a client has, or may have, deleted or replaced it."""
+    """Returns whether a client has, or may have, deleted or replaced it."""
     for other in history.of_task[insert.request.task_id]:
         same, later = other.request.incarnation == insert.request.incarnation, other.request.at >= insert.request.at
         is_its_end = {DELETE: same, REPLACE: not same and later}.get(other.request.operation, False)
@@ -149,7 +149,7 @@ def _taken_out(insert: Operation, history: History) -> str | None:
 
 
 def _used_up(row: Row) -> bool:
-    """Each attempt that its policy allows was cut off by the end of a process."""
+    """Returns whether the end of a process cut off each attempt that its policy allows."""
     maximum = RetryPolicy.from_row(row.get("retryPolicy")).maximum_attempts
     return str(row.get("error", "")).startswith(_USED_UP) and int(str(row.get("attempt", 0))) >= maximum
 
@@ -195,7 +195,7 @@ def _wrong(insert: Operation, attempts: Sequence[Attempt], evidence: Evidence) -
 
 
 def _early(insert: Operation, run: int, attempts: Sequence[Attempt], evidence: Evidence) -> Iterator[str]:
-    """Not by a millisecond of its process's clock. A client that changes the task's time ends a backoff."""
+    """Yields attempts that began too early by their process's clock. A client that changes the time ends a backoff."""
     changes = [
         other
         for other in evidence.history.of_task[insert.request.task_id]
@@ -266,7 +266,7 @@ def _still_there(incarnation: str, operation: Operation, at: float, evidence: Ev
 
 
 def _after_cancellation(row: Row, history: History) -> Iterator[str]:
-    """By the times that the table and the journal show: also where the response was lost."""
+    """Yields executions after it was cancelled, by the times of table and journal, also where the response was lost."""
     incarnation = _incarnation_of(row)
     try:
         cancelled = parse_instant(row.get("finishedAt"), "finishedAt").timestamp()

@@ -1,4 +1,4 @@
-"""What a process writes down about its calls to AWS: the faults that they met, and what they recorded."""
+"""Notes what a process's calls to AWS met and recorded: faults, claims, results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Watch:
 
 
 def _next_attempt(write: Write) -> float | None:
-    """When the task may be tried again, in seconds since 1970, if the write has it."""
+    """Returns when the task may be tried again, in seconds since 1970, if the write has it."""
     value = write.sets.get("nextAttemptAt")
     return None if value is None else parse_instant(value["S"], "nextAttemptAt").timestamp()
 

@@ -42,7 +42,7 @@ QUEUE_DOWN = "DYNATICK_SANDBOX_WAKE_UP_QUEUE_DOWN"
 
 @dataclass(kw_only=True)
 class Context:
-    """What Lambda hands to a handler."""
+    """The context that Lambda hands to a handler."""
 
     hard_end: datetime
     worker: Worker

@@ -143,7 +143,7 @@ class World:
 
     def invoke(self, event: Mapping[str, Any], *, function: str = "processor", timeout: float = TIMEOUT,
                faults: Sequence[Fault] = ()) -> Outcome:  # fmt: skip
-        """One invocation to its end, in the function's warm process, or in a new one if that has died."""
+        """Runs one invocation to its end, in the function's warm process, or in a new one if that has died."""
         warm = self._warm.get(function)
         if warm is None or not warm.alive:
             warm = self._warm[function] = self.sandbox(function)
@@ -353,12 +353,12 @@ class World:
         self.note(INSERT, *plans, fails={task_id for task_id, plan in plans.items() if fails or must_fail(plan)})
 
     def insert(self, task_id: str, *, client: TaskClient | None = None, **arguments: Any) -> None:
-        """By the client, or by another; it must be taken."""
+        """Inserts by a client; it must be taken."""
         (client or self.client).insert(task_id, **arguments)
         self.note_inserts([{"taskId": task_id, **arguments}])
 
     def insert_many(self, tasks: Sequence[Mapping[str, object]], *, fails: bool = False) -> None:
-        """By the client; all must be taken."""
+        """Inserts by the client; all must be taken."""
         refused = [result for result in self.client.insert_lazily(tasks) if type(result).__name__ != "Inserted"]
         assert not refused, refused[:3]
         self.note_inserts(tasks, fails=fails)
@@ -376,7 +376,7 @@ class World:
         return self.insert_soon(ids, taskDateTime=self.bucket(1), **fields)
 
     def bucket(self, ahead: int) -> Bucket:
-        """Of the present minute, or of one a given number of minutes ahead."""
+        """Returns the bucket of the present minute, or of one a given number of minutes ahead."""
         return Bucket(minute_of(self.clock()) + ahead)
 
     def put(self, *, fails: bool = False, **row: Any) -> None:
@@ -412,7 +412,7 @@ class World:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def is_settled(self) -> bool:
-        """Whether every task has ended and every bucket is drained."""
+        """Returns whether every task has ended and every bucket is drained."""
         rows = self.rows().values()
         buckets = (Bucket.canonical(row.get("taskDateTime")) for row in rows)
         last = max((bucket.minute for bucket in buckets if bucket is not None), default=0)

@@ -89,7 +89,7 @@ def _plan_options(given: argparse.Namespace) -> PlanOptions:
 
 
 def _changes(given: argparse.Namespace) -> Mapping[str, Any]:
-    """What is to be other than the plan has it."""
+    """Returns the settings that differ from the plan's."""
     fleet = {name: getattr(given, name) for name in ("shards", "workers", "threads", "warm")}
     return {name: value for name, value in fleet.items() if value is not None}
 

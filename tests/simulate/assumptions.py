@@ -1,4 +1,4 @@
-"""What the simulation assumes of AWS: published limits, and where nothing is published, an assumption that says so."""
+"""The assumptions about AWS: published limits, and where nothing is published, an assumption that says so."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Assumptions:
         return min(1.0, memory_mb / plan_figures.MB_PER_CPU)
 
     def statements_cpu(self, statements: Sequence[Mapping[str, Any]]) -> float:
-        """Of a whole batch, whose statements are alike."""
+        """Returns the CPU of a whole batch, whose statements are alike."""
         inserts = bool(statements) and statements[0]["Statement"].startswith("INSERT")
         return len(statements) * (self.insert_cpu if inserts else self.statement_cpu)
 

@@ -32,12 +32,12 @@ class Allowance:
         return self._left > 0
 
     def take(self, units: float) -> None:
-        """Of a request that was admitted, whatever it needs: its size is known only then."""
+        """Takes the units of a request that was admitted, however many: its size is known only then."""
         self._left -= units
 
 
 class Partition:
-    """One partition, and since when it has been refusing requests, with no whole second without one."""
+    """A partition, and since when it has refused requests, with no whole second without one."""
 
     __slots__ = ("hot_since", "last_refusal", "reads", "writes")
 
@@ -125,7 +125,7 @@ class Capacity:
             self._split(self._partitions.index(partition), now)
 
     def _split(self, n: int, now: float) -> None:
-        """Each half of its keys gets a partition of its own."""
+        """Gives each half of its keys a partition of its own."""
         start, end = next(pair for pair in pairwise([*self._starts[n:], HASHES]))
         self._starts.insert(n + 1, (start + end) // 2)
         self._partitions[n : n + 1] = [Partition(now), Partition(now)]

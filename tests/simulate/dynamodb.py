@@ -53,7 +53,7 @@ class LimitedTable(Table):
 
 
 class SimulatedDynamoDB:
-    """One table. A request takes its time in the strand that makes it, and its CPU in the process of that strand."""
+    """A table. A request takes its time in the strand that makes it, and its CPU in the process of that strand."""
 
     def __init__(self, simulation: Simulation, assumptions: Assumptions, capacity: Callable[[], Capacity]) -> None:
         self.simulation, self.assumptions = simulation, assumptions
@@ -84,7 +84,7 @@ class SimulatedDynamoDB:
         self._take_cpu(cpu, cpu_share, assumptions.request_latency(self.dice, statements=len(batch) or 1))
 
     def _take_cpu(self, seconds: float, share: float, latency: float = 0.0) -> None:
-        """Of the calling process, whose threads take turns; then waits for ``latency`` too."""
+        """Takes CPU of the calling process, whose threads take turns; then waits for ``latency`` too."""
         simulation = self.simulation
         process, now = simulation.my_process(), simulation.now
         free = max(now, self.cpu_until.get(process, 0.0)) + seconds / share
@@ -106,7 +106,7 @@ class SimulatedDynamoDB:
         return answer
 
     def _read_from(self, operation: str, request: Mapping[str, Any]) -> tuple[Capacity, list[str]]:
-        """Where a request reads: the capacity, and keys of its partitions."""
+        """Returns the capacity that a request reads from, and the keys of its partitions."""
         match operation:
             case "Query":
                 values = request["ExpressionAttributeValues"]

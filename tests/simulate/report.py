@@ -1,4 +1,4 @@
-"""What simulations showed, and what plans say, as tables."""
+"""Tables of simulations and of plans."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dynatick_stack.markdown import figures
 
 
 def price(used: Counts, scenario: Scenario) -> float:
-    """In dollars, of what was used. The insert is not in it."""
+    """Returns the price in dollars, without that of the insert."""
     of_lambda = used.lambda_seconds * scenario.memory_mb / 1024 * GB_SECOND + used.invocations * LAMBDA_REQUEST
     return used.write_units * WRITE_UNIT + used.read_units * READ_UNIT + of_lambda
 
 
 def fleets(scenarios: Sequence[Scenario]) -> str:
-    """What each burst ran on."""
+    """The table of the bursts' fleets."""
     columns = ("tasks", "shards", "workers", "threads", "memory, MB", "warm")
     return figures(
         columns,
@@ -36,7 +36,7 @@ def fleets(scenarios: Sequence[Scenario]) -> str:
 
 
 def starts(bursts: Sequence[Burst], plans: Sequence[Plan | None]) -> str:
-    """When the tasks began. ``plans``: of the same bursts, where there is one."""
+    """The table of when tasks began. ``plans``: of the same bursts, where there is one."""
     columns = ("tasks", "p50, s", "p99, s", "last start, s", "planned, s", "executions at once", "cold starts", "lost")
     return figures(
         columns,
@@ -50,7 +50,7 @@ def starts(bursts: Sequence[Burst], plans: Sequence[Plan | None]) -> str:
 
 
 def uses(bursts: Sequence[Burst]) -> str:
-    """What the bursts took."""
+    """The table of the capacity that the bursts used."""
     columns = ("tasks", "throttled: table", "index", "Lambda", "invocations", "write units",
                "in the busiest second: table", "index", "read units", "price")  # fmt: skip
     return figures(
@@ -66,7 +66,7 @@ def uses(bursts: Sequence[Burst]) -> str:
 
 
 def extrapolated(plans: Sequence[tuple[str, Plan]]) -> str:
-    """What plans say of loads that nothing has simulated."""
+    """The table of plans of loads that nothing has simulated."""
     columns = ("load", "shards", "workers", "threads", "warm", "last start, s", "write units a second",
                "quotas to raise", "price")  # fmt: skip
     return figures(
@@ -98,7 +98,7 @@ def inserting(found: Sequence[Inserting], plans: Sequence[Plan]) -> str:
 
 
 def planned_inserting(plan: Plan, found: Inserting) -> float:
-    """What the plan's arithmetic says, in seconds, of shards that lie on the index partitions as these did."""
+    """Returns the plan's seconds, for shards that lie on the index partitions as these did."""
     scenario = found.scenario
     fleet = replace(plan.fleet, shards=scenario.shards, warm=round(scenario.warm))
     return capacity.inserting(plan.load, fleet, scenario.tasks, shards_together=found.shards_together).seconds

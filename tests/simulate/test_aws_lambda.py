@@ -25,7 +25,7 @@ class Rig:
         self.function = Function(self.simulation, self.assumptions, lambda: self, timeout, lambda actor: None)  # type: ignore[arg-type, return-value]
 
     def invoke(self, actor: Actor, event: Mapping[str, object], left: Callable[[], float]) -> None:
-        """As an environment is."""
+        """Runs an event as an environment does."""
         self.began.append(self.simulation.now)
         self.simulation.sleep(self.seconds)
         if self.fails:

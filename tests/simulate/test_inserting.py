@@ -53,7 +53,7 @@ def test_a_shard_takes_no_more_inserts_than_its_index_partition() -> None:
     ],
 )
 def test_the_plan_names_the_same_time_for_inserting(tasks: int, fleet: Fleet) -> None:
-    """On partitions where the shards fell as they did here: the plan itself reckons with 9 of 10 placements."""
+    """The shards lie on the partitions as they did here; the plan itself reckons with 9 of 10 placements."""
     planned = replace(plan_burst(tasks, 60), fleet=fleet)
     found = simulate_inserting(Scenario.of(planned), planned.inserting.clients)
 

@@ -40,7 +40,7 @@ _SCRAMBLE, _UNSCRAMBLE = 2654435761, 244002641  # inverse to each other modulo 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """What is simulated. ``warm``: write units a second that table and index are warm for."""
+    """The scenario of a simulation. ``warm``: write units a second that table and index are warm for."""
 
     tasks: int  # or schedules
     shards: int
@@ -55,7 +55,7 @@ class Scenario:
 
     @classmethod
     def of(cls, plan: Plan) -> Scenario:
-        """What a plan names."""
+        """Returns the scenario that a plan names."""
         load, fleet = plan.load, plan.fleet
         return cls(
             tasks=load.tasks,
@@ -72,7 +72,7 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
-    """What was used since the beginning."""
+    """The capacity used since the beginning."""
 
     invocations: int
     cold_starts: int
@@ -120,7 +120,7 @@ class Waiting:
 
 
 def id_of(number: int) -> str:
-    """As long as a UUID, and as if thrown by dice."""
+    """Returns an id as long as a UUID, and as evenly spread."""
     scrambled = number * _SCRAMBLE % 2**32
     return f"{scrambled:08x}-5f3c-4c1e-9b7a-{scrambled ^ 0x5BD1E995:012x}"
 
@@ -130,7 +130,7 @@ def number_of(task_id: str) -> int:
 
 
 class World:
-    """One installation, and the tasks that are due in one of its buckets."""
+    """An installation, and the tasks that are due in one of its buckets."""
 
     def __init__(self, scenario: Scenario, simulation: Simulation, *, due_after: int = WARMING_TICKS + 1) -> None:
         """``due_after``: minutes from the beginning of the simulation."""
@@ -188,7 +188,7 @@ class World:
         return [str(Bucket(self.due, shard)) for shard in range(self.scenario.shards)]
 
     def client(self) -> TaskClient:
-        """On a machine of its own."""
+        """Returns a client on a machine of its own."""
         return TaskClient(self._store(1.0), clock=self._clock, check_actions=False)
 
     def spawn(self, name: str, work: Callable[[], object]) -> None:

@@ -197,7 +197,7 @@ class Chaos:
         return records
 
     def _invoke(self, slot: Slot, event: Mapping[str, Any]) -> Outcome:
-        """In the slot's warm process, or in a new one."""
+        """Invokes the slot's warm process, or a new one."""
         with self._lock:
             faults = next(self._faults[slot.role])
         faults = [*faults, REFUSES] if self._queue_refuses else faults
@@ -225,7 +225,7 @@ class Chaos:
     # -- what disturbs it ------------------------------------------------------------------------------------------
 
     def _deploy(self) -> None:
-        """With another number of shards, and perhaps another precision. What is at work ends with the old ones."""
+        """Deploys another number of shards, and perhaps another precision. What is at work ends with the old ones."""
         for pause, shards, precision in self._plan.deployments():
             if self._over.wait(pause):
                 return
@@ -263,7 +263,7 @@ class Chaos:
                     return
 
     def _insert(self, name: str) -> None:
-        """One inserter after another, as they are killed."""
+        """Runs one inserter after another, as they are killed."""
         for number in count():
             with self._world.log.open("ab") as log:
                 process = self._inserters[name] = subprocess.Popen(
@@ -308,7 +308,7 @@ class Chaos:
 
 
 def kill_group(inserter: subprocess.Popen[bytes]) -> None:
-    """With what it has started."""
+    """Kills a process with all that it has started."""
     if inserter.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(inserter.pid, signal.SIGKILL)

@@ -38,7 +38,7 @@ FAULTS = (
 
 
 def bare(task_id: str) -> RandomTask:
-    """Nothing but an id."""
+    """Returns a task of nothing but an id."""
     return RandomTask(task_id=task_id, incarnation=task_id, row={"taskId": task_id})
 
 

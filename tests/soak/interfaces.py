@@ -95,7 +95,7 @@ class Interfaces:
         self._request(DELETE, "delete-item", task, lambda: self._dynamodb.delete_item(**key))
 
     def change(self, operation: str, task: RandomTask, call: Callable[[], TaskView]) -> None:
-        """What the client does with a task that is there: CANCEL, RESCHEDULE, RUN."""
+        """Changes a task that is there, by the client: CANCEL, RESCHEDULE, RUN."""
         self._request(operation, "client", task, call)
 
     # -- the journal -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a soak inflicts, drawn from its seed: the same seed, the same faults in the same order. Pure.
+"""Everything that a soak inflicts, drawn from its seed: the same seed, the same faults in the same order. Pure.
 
 Who meets them depends on how the processes run, which no seed repeats.
 """
@@ -51,7 +51,7 @@ class Plan:
         return random.Random(f"{self.seed} {what}")
 
     def ticks(self) -> Iterator[Sequence[tuple[str, float]]]:
-        """For each minute: whether and after how many seconds its tick comes."""
+        """Yields for each minute whether and after how many seconds its tick comes."""
         dice = self.dice("ticks")
         while True:
             if dice.random() < 0.03:
@@ -65,7 +65,7 @@ class Plan:
             yield ticks
 
     def started(self) -> Iterator[Sequence[float]]:
-        """For each asynchronous invocation that a tick asks for: after how many seconds it comes, if at all."""
+        """Yields for each asynchronous invocation that a tick asks for after how many seconds it comes, if at all."""
         dice = self.dice("started")
         while True:
             chance = dice.random()
@@ -73,7 +73,7 @@ class Plan:
             yield [] if chance < 0.05 else [soon, soon + dice.uniform(0, 20)] if chance < 0.15 else [soon]
 
     def wake_ups(self) -> Iterator[Sequence[float]]:
-        """For each wake-up: how many seconds after its instant it comes, each time that it does."""
+        """Yields for each wake-up how many seconds after its instant it comes, each time that it does."""
         dice = self.dice("wake-ups")
         while True:
             chance = dice.random()
@@ -81,7 +81,7 @@ class Plan:
             yield [] if chance < 0.2 else [off, off + dice.uniform(0, 30)] if chance < 0.35 else [off]
 
     def faults(self, of: str) -> Iterator[Sequence[Fault]]:
-        """For each invocation."""
+        """Yields the faults of each invocation."""
         dice = self.dice(f"faults of {of}")
         while True:
             chance = dice.random()
@@ -114,7 +114,7 @@ class Plan:
             yield dice.uniform(10, 40), dice.uniform(5, 30)
 
     def skews(self) -> Iterator[float]:
-        """For each process of a function."""
+        """Yields the skew of each process of a function."""
         dice = self.dice("skews")
         while True:
             yield round(dice.uniform(-SKEW, SKEW), 2)

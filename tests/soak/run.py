@@ -33,7 +33,7 @@ SETTLING_TICKS = 12  # after that many without an attempt, what is still open wa
 
 @dataclass(frozen=True, kw_only=True)
 class Soaked:
-    """What came of a soak."""
+    """The result of a soak."""
 
     plan: Plan
     history: History
@@ -44,7 +44,7 @@ class Soaked:
 
 @contextmanager
 def new_world(plan: Plan, folder: Path, say: Say) -> Iterator[World]:
-    """On an emulator of its own. What it has started is gone at its end."""
+    """Makes a world on an emulator of its own. What it has started is gone at its end."""
     shared, state = folder / "shared", folder / "local"
     shared.mkdir(parents=True)
     settings = SECOND | {

@@ -1,4 +1,4 @@
-"""What is printed at the end of a soak."""
+"""The lines printed at the end of a soak."""
 
 from __future__ import annotations
 

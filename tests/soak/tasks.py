@@ -24,7 +24,7 @@ FURTHEST = 200  # seconds ahead
 
 @dataclass(frozen=True, kw_only=True)
 class RandomTask:
-    """One task. ``row`` under the table's names, without a time; ``times``: the attribute that has it, if any."""
+    """A task. ``row`` under the table's names, without a time; ``times``: the attribute that has it, if any."""
 
     task_id: str
     incarnation: str
@@ -56,7 +56,7 @@ def draw(dice: random.Random, task_id: str, incarnation: str, now: datetime) -> 
 
 
 def draw_time(dice: random.Random, now: datetime) -> Mapping[str, object]:
-    """In each of the three notations; some of them have passed."""
+    """Draws a time in one of the three notations; some have passed."""
     ahead = timedelta(seconds=round(dice.uniform(-30, FURTHEST)))
     match dice.randrange(3):
         case 0:
@@ -68,7 +68,7 @@ def draw_time(dice: random.Random, now: datetime) -> Mapping[str, object]:
 
 
 def _plan(dice: random.Random) -> Mapping[str, object]:
-    """What it does."""
+    """Draws what the task does."""
     chance = dice.random()
     if chance < 0.80:
         return {"seconds": round(dice.uniform(0, 0.05), 3)}

@@ -1,4 +1,4 @@
-"""What axe finds on a page."""
+"""The violations that axe finds on a page."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def browser(playwright: Playwright, *flags: str) -> Iterator[Browser]:
 
 @dataclass(slots=True)
 class Log:
-    """What the pages of a context have done since it was cleared."""
+    """The requests, errors and messages of a context's pages since it was cleared."""
 
     requests: list[str] = field(default_factory=list)
     loaded_bytes: int = 0  # as they came over the wire, headers included
@@ -113,7 +113,7 @@ class Person:
         return self.page.get_by_test_id(test_id)
 
     def problems(self) -> list[str]:
-        """What no page may do."""
+        """Returns what no page may do."""
         own = urlsplit(self.url).netloc
         requests = [(url, urlsplit(url)) for url in self.log.requests]
         return [

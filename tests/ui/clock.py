@@ -9,7 +9,7 @@ NOW = datetime(2027, 3, 24, 9, 12, 30, tzinfo=UTC)
 
 
 class Clock:
-    """It stands while it is read: how often the engine looks at it depends on the machine. Handlers move it."""
+    """A clock that stands while it is read: how often the engine reads it depends on the machine. Handlers move it."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -22,5 +22,5 @@ class Clock:
         self.now = max(self.now, instant)
 
     def work(self, seconds: float) -> None:
-        """What a handler does takes time."""
+        """Moves the clock on, for a handler takes time."""
         self.now += timedelta(seconds=seconds)

@@ -60,7 +60,7 @@ large = _pages(lambda: seed.large(20_000))
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of several processes one has the many tasks: making them takes a while."""
+    """Gives the tests with many tasks to one process: making the tasks takes a while."""
     for item in items:
         if "large" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("large"))

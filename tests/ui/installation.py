@@ -26,7 +26,7 @@ INVOCATION = timedelta(minutes=15)
 
 
 class Invocations(deque[Mapping[str, object]]):
-    """Those that were started, and follow the present one."""
+    """The invocations that were started, and follow the present one."""
 
     def invoke(self, event: Mapping[str, object]) -> None:
         self.append(event)

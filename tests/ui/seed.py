@@ -1,4 +1,4 @@
-"""What the pages show in tests: installations whose tasks and ticks the real engine has made, on a fixed day."""
+"""Installations for the pages, whose tasks and ticks the real engine has made, on a fixed day."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def empty() -> Seed:
 
 @cache
 def small() -> Seed:
-    """One of everything, over 30 hours."""
+    """Makes an installation with one of everything, over 30 hours."""
     return _seed(timedelta(hours=30), _small, without=OUTAGE, late=_late)
 
 

@@ -1,4 +1,4 @@
-"""All that a mouse can do, the keyboard can."""
+"""The keyboard can do all that a mouse can."""
 
 from __future__ import annotations
 

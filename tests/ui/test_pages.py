@@ -1,4 +1,4 @@
-"""What holds for each page, whatever it shows."""
+"""Requirements that each page meets, whatever it shows."""
 
 from __future__ import annotations
 

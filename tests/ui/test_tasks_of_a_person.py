@@ -1,4 +1,4 @@
-"""What a person comes for, done with mouse and keyboard as that person would, from the first page."""
+"""The errands of a person, done with mouse and keyboard from the first page."""
 
 from __future__ import annotations
 

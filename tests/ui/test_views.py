@@ -1,4 +1,4 @@
-"""Each view and each filter is an address: a colleague who gets it sees the same, and the way back leads back."""
+"""Each view and each filter has an address: a colleague who gets it sees the same, and the way back leads back."""
 
 from __future__ import annotations
 
