@@ -32,6 +32,7 @@ def test_a_page_of_many_tasks_loads_at_most_100_kb_and_fits_a_phone(
     assert violations(person.page) == []
     person.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     assert person.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    assert violations(person.page) == [], "on a phone"
 
 
 def test_the_tasks_of_a_full_bucket_come_page_by_page(large: Served, open_tab: OpenTab) -> None:

@@ -36,6 +36,7 @@ def test_a_page_is_small_accessible_and_the_same_again(small: Served, open_tab: 
     assert page.locator("main").inner_text() == before
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    assert violations(page) == [], "on a phone"
 
 
 @pytest.mark.parametrize(("installation", "state"), [("empty", "running"), ("undeployed", "none")])
