@@ -42,6 +42,7 @@ LIFECYCLE = "tests/unit/domain/test_lifecycle.py"
 CLAIMS = "tests/unit/engine/test_claims.py"
 RECORD = "tests/unit/engine/test_record.py"
 POOLS = "tests/unit/engine/test_pools.py"
+PLACEMENT = "tests/unit/engine/test_placement.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
@@ -120,7 +121,7 @@ MUTATIONS = (
     Mutation(5, "a bucket is compared with S", f"{ENGINE}/placement.py",
              "bucket.shard, self.clock()).closed_through", "bucket.shard, self.clock()).drained_through"),
     Mutation(5, "a move has no conditions", f"{DOMAIN}/lifecycle.py",
-             "conditions=as_read(row, attr.OUTCOME, *attr.TIME_INPUTS),", "conditions=(),"),
+             "conditions=as_read(row, attr.OUTCOME, *attr.TIME_INPUTS),", "conditions=(),", PLACEMENT),
     Mutation(6, "running rows are not moved", f"{ENGINE}/placement.py",
              "is_terminal(row) or is_own_row(task_id):\n                return row\n            change",
              'is_terminal(row) or row.get("status") == "running":\n                return row\n            change'),
@@ -178,7 +179,8 @@ MUTATIONS = (
              "        set=terminal(Status.CANCELLED, now, retention_days),\n"
              "        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),"),
-    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,"),
+    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,",
+             LIFECYCLE),
     Mutation(2, "of an idle shard only the newest bucket is polled", f"{ENGINE}/idle_shards.py",
              "minutes = list(range(tick, first - 1, -1))", "minutes = [tick]", SHARDS),
     Mutation(4, "an idle shard's checkpoint is what its own write closes", f"{ENGINE}/idle_shards.py",

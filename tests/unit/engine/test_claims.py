@@ -22,7 +22,6 @@ from dynatick.engine.claims import (
     Malformed,
     Verdict,
     judge,
-    lease_is_over,
 )
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
@@ -54,8 +53,10 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("it was released elsewhere", {**RUNNING, "leaseUntil": RELEASED, "taskDateTime": str(ELSEWHERE)}, Ineligible()),
     ("its lease is long over", {**RUNNING, "leaseUntil": "2026-12-31T11:00:00Z"}, LeaseExpired("t", "log")),
     ("its lease is over, but for the margin", {**RUNNING, "leaseUntil": "2026-12-31T12:00:06Z"}, Contended()),
+    ("over by a little more", {**RUNNING, "leaseUntil": "2026-12-31T12:00:05.999Z"}, LeaseExpired("t", "log")),
     ("it runs without a lease", {k: v for k, v in RUNNING.items() if k != "leaseUntil"}, LeaseExpired("t", "log")),
     ("its lease cannot be read", {**RUNNING, "leaseUntil": "soon"}, LeaseExpired("t", "log")),
+    ("its lease is a large number", {**RUNNING, "leaseUntil": Decimal("1E+120")}, LeaseExpired("t", "log")),
     ("the next is its last", {**RUNNING, "leaseUntil": None, "attempt": 3}, LeaseExpired("t", "log", is_last=True)),
     ("its attempts are used up", {**RUNNING, "leaseUntil": None, "attempt": 4}, LeaseExpired("t", "log")),
     ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Contended(stuck=True)),
@@ -72,15 +73,6 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
     found = judge(row, HERE, token="mine", now=NOW)
     assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
-
-
-@pytest.mark.parametrize(
-    ("until", "over"),
-    [("2026-12-31T12:02:00Z", False), ("2026-12-31T11:59:56Z", False), ("2026-12-31T11:59:55.999Z", True),
-     (RELEASED, True), (None, True), ("x", True), (Decimal("1E+120"), True), (["x"], True)],
-)  # fmt: skip
-def test_when_a_lease_is_over(until: object, over: bool) -> None:
-    assert lease_is_over({**RUNNING, "leaseUntil": until}, NOON) is over
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------

@@ -90,16 +90,6 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
     w.assert_each_ran_once(*ids(7, "a"), "long")
 
 
-def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_for_ever() -> None:
-    w = world_with_one_thread(max_continuations=100)
-    left = insert(w, *ids(40), seconds=60, timeoutSeconds=Decimal(60))
-    done = reports(w.next_tick())
-    w.assert_each_ran_once(*ids(40))
-    assert len(done) == 40
-    assert min(left) > 63
-    assert max(report.claimed for report in done) <= 100
-
-
 def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claiming, "MAX_CLAIMS", 1)  # so that the first of them all is the first to begin
     w = world_with_one_thread(max_continuations=0)

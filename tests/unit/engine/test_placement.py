@@ -94,13 +94,6 @@ def test_a_terminal_status_set_by_hand_ends_the_task(w: World, edit: dict[str, o
     assert w.actions.ran == []
 
 
-def test_the_expiry_of_an_open_row_is_removed(w: World) -> None:
-    """TTL would delete the task before it has run."""
-    for row in (scheduled_row("t", AHEAD), {**scheduled_row("t", AHEAD), **RUNNING}):
-        done = placed(w, {**row, "expiresAt": Decimal(1_800_000_000)})
-        assert done == row
-
-
 PAST = {
     "attempt": Decimal(2), "run": Decimal(2), "startedAt": "2026-12-31T11:58:00Z", "lease": "x",
     "attempts": [{"run": Decimal(2), "attempt": Decimal(n), "error": "x"} for n in (1, 2)],
@@ -126,29 +119,6 @@ def test_a_move_goes_to_the_tasks_own_shard() -> None:
     assert Grid(shard_count=4).shard_of("task-1") == 3
     assert placed(w, scheduled_row("task-1", CLOSED))["taskDateTime"] == f"{NEXT}#3"
     assert placed(w, scheduled_row("task-1", AHEAD))["taskDateTime"] == str(AHEAD), "named plainly, and open: it stays"
-
-
-@pytest.mark.parametrize(
-    ("bucket", "ahead"),
-    [("2026-12-31#12:01", True), ("2026-12-31#12:00", False), ("2026-12-31#11:59", False),
-     ("2027-12-31#12:00", True), ("2026-12-31#12:01#1", True),
-     ("2026-12-31#12:01#2", False),  # not served
-     ("2026-12-31T13:00:00Z", False), (None, False), (Decimal(7), False)],
-)  # fmt: skip
-def test_which_rows_lie_ahead(bucket: object, ahead: bool) -> None:
-    w = world(rules=rules(grid=Grid(shard_count=2)))
-    assert w.placer().is_ahead({"taskId": "t", "taskDateTime": bucket}) is ahead
-
-
-def test_nothing_is_written_for_what_is_ahead_and_one_read_is_enough(w: World) -> None:
-    """Every insert comes by here: the image of the stream and one read of the cursor must do."""
-    placer = w.placer()
-    w.rigged.put(scheduled_row("t", AHEAD))
-    image = w.row("t")
-    w.rigged.forget()
-    assert placer.place("t", image) == image
-    assert w.rigged.reads == ["_dynatick#cursor#0"]
-    assert w.rigged.writes == []
 
 
 # -- rejections ------------------------------------------------------------------------------------------------------
@@ -237,17 +207,22 @@ def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
 @pytest.mark.parametrize(
     ("edit", "moved"),
     [({"dueAt": "2026-12-31T12:07:00Z"}, True), ({"delaySeconds": Decimal(9)}, True), (RUNNING, True),
-     ({"taskDateTime": NEXT}, False), ({"outcome": "completed", "status": "completed"}, False)],
+     ({"taskDateTime": NEXT}, False), ({"outcome": "completed", "status": "completed"}, False), (None, False)],
 )  # fmt: skip
-def test_a_move_keeps_what_another_client_writes_meanwhile_and_moves_nothing_that_has_ended(
-    w: World, edit: dict[str, object], moved: bool
+def test_rule_05_a_move_is_on_condition_of_the_row_that_was_read(
+    w: World, edit: dict[str, object] | None, moved: bool
 ) -> None:
+    """Decided from the image alone, it would undo what another client writes meanwhile, or bring back half of a row
+    that is deleted (``None``)."""
     w.rigged.put(scheduled_row("t", CLOSED))
-    first = meanwhile(w, ConditionalUpdate(task_id="t", set=edit))
+    change = ConditionalUpdate(task_id="t", set=edit or {})
+    first = w.rigged.meanwhile(
+        is_move, lambda: w.store.delete("t") if edit is None else MemoryStore.write(w.rigged, change)
+    )
     w.placer().place("t")
     assert first.done
     bucket = {"taskDateTime": NEXT, "movedTo": NEXT} if moved else {}
-    assert w.row("t") == {**scheduled_row("t", CLOSED), **edit, **bucket}
+    assert w.rigged.peek("t") == (None if edit is None else {**scheduled_row("t", CLOSED), **edit, **bucket})
 
 
 def test_a_row_that_keeps_changing_is_a_fault_and_no_endless_loop(w: World) -> None:
@@ -305,17 +280,25 @@ def with_a_task() -> World:
     return w
 
 
+HALF_PAST, SOON = "2026-12-31T12:30:00Z", "2026-12-31T12:06:30Z"
+
+
 @pytest.mark.parametrize(
-    ("values", "bucket", "due"),
-    [({"taskDateTime": "2026-12-31T13:06:30+01:00"}, "2026-12-31#12:07", "2026-12-31T12:06:30Z"),
-     ({"dueAt": "2026-12-31T12:06:30Z"}, "2026-12-31#12:07", "2026-12-31T12:06:30Z"),
-     ({"taskDateTime": str(CLOSED)}, str(NEXT), "2026-12-31T11:55:00Z"),
-     ({"payload": {"a": "b"}}, str(AHEAD), "2026-12-31T12:05:00Z")],
+    ("edits", "bucket", "due"),
+    [([{"taskDateTime": "2026-12-31T13:06:30+01:00"}], "2026-12-31#12:07", SOON),
+     ([{"dueAt": SOON}], "2026-12-31#12:07", SOON),
+     ([{"taskDateTime": str(CLOSED)}], NEXT, "2026-12-31T11:55:00Z"),
+     ([{"payload": {"a": "b"}}], str(AHEAD), "2026-12-31T12:05:00Z"),
+     # In one batch only the first record's images show that the time has changed.
+     ([{"dueAt": HALF_PAST}, {"payload": {"a": "b"}}], str(bucket_at(30)), HALF_PAST),
+     ([{"dueAt": HALF_PAST}, {"dueAt": SOON}], "2026-12-31#12:07", SOON),
+     ([{"taskDateTime": str(bucket_at(30))}, {"taskDateTime": str(AHEAD)}], str(AHEAD), "2026-12-31T12:05:00Z")],
 )  # fmt: skip
-def test_a_time_that_was_changed_by_hand_moves_the_task(values: dict[str, object], bucket: str, due: str) -> None:
+def test_a_time_that_was_changed_by_hand_moves_the_task(edits: list[dict[str, object]], bucket: str, due: str) -> None:
     w = with_a_task()
-    arrive(w, edit(w, "t", **values))
+    arrive(w, *[edit(w, "t", **values) for values in edits])
     assert (w.row("t")["taskDateTime"], w.row("t")["dueAt"]) == (bucket, due)
+    assert w.row("t").get("payload") == edits[-1].get("payload")
 
 
 def ran(w: World, task_id: str) -> str:
@@ -373,23 +356,6 @@ def test_the_whole_batch_is_written_in_batches(w: World) -> None:
     assert (done.seen, done.normalised) == (100, 100)
     assert sizes == [100]
     assert len(w.rigged.reads) <= 2, "the settings and one cursor, however many rows"
-
-
-@pytest.mark.parametrize(
-    ("edits", "bucket"),
-    [
-        # the later record's images both have the new time; only the first one's show that it changed
-        pytest.param([{"dueAt": "2026-12-31T12:30:00Z"}, {"payload": {"a": "b"}}], 30, id="another edit follows"),
-        pytest.param([{"dueAt": "2026-12-31T12:30:00Z"}, {"dueAt": "2026-12-31T12:40:00Z"}], 40, id="the last counts"),
-        pytest.param([{"taskDateTime": str(bucket_at(30))}, {"taskDateTime": str(AHEAD)}], 5, id="it was reverted"),
-    ],
-)
-def test_of_several_edits_in_one_batch_the_last_time_counts(edits: list[dict[str, object]], bucket: int) -> None:
-    w = with_a_task()
-    arrive(w, *[edit(w, "t", **values) for values in edits])
-    row = w.row("t")
-    assert (row["taskDateTime"], row["dueAt"]) == (str(bucket_at(bucket)), f"2026-12-31T12:{bucket:02d}:00Z")
-    assert row.get("payload") == edits[1].get("payload")
 
 
 def test_only_records_whose_rows_could_not_be_placed_fail(w: World) -> None:
@@ -483,17 +449,6 @@ def event_of(w: World, *rows: Row) -> Mapping[str, Any]:
     for row in rows:
         assert w.store.create(row)
     return {"Records": [{"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(r)}} for n, r in enumerate(rows)]}
-
-
-def test_a_batch_gives_every_row_its_place_and_a_deleted_row_needs_none(w: World) -> None:
-    rows = [{"taskId": f"t{n}", "taskDateTime": str(bucket_at(5))} for n in range(3)]
-    assigned = scheduler(w).handle(event_of(w, *rows))
-    assert (assigned.seen, assigned.normalised, assigned.failed) == (3, 3, [])
-    assert all(w.row(f"t{n}")["status"] == "scheduled" for n in range(3))
-    gone = {"Records": [{"eventID": "e", "dynamodb": {"OldImage": encode({"taskId": "gone"})}}]}
-    assert scheduler(w).handle(gone) == Assigned(
-        seen=0, normalised=0, moved=0, rejected=0, undelivered=0, wake_ups=[], failed=[]
-    )
 
 
 def test_a_dead_letter_queue_that_refuses_is_asked_once_a_batch(w: World) -> None:

@@ -419,28 +419,25 @@ def test_the_last_occurrence_is_awaited_before_its_schedule_ends() -> None:
     w.until_drained()
 
 
-def test_a_paused_schedule_awaits_what_was_made_before() -> None:
-    w = whose_first_run_raised()
-    TaskClient(w.store, clock=w.clock).schedules.pause("s")
-    assert w.row("s")["taskDateTime"] == "2026-12-31#12:04"
-    w.ticks(4)
-    assert reported(w) == FIRST_FAILED
-    assert "taskDateTime" not in w.row("s")
-    w.until_drained()
-
-
 @pytest.mark.parametrize(
-    ("edits", "bucket"),
-    [({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04"),
-     ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02"),
-     ({"expected_within_seconds": None}, "2026-12-31#12:04"), ({"expected_within_seconds": 3600}, "2026-12-31#12:04")],
+    ("edits", "bucket", "then"),
+    [(None, "2026-12-31#12:04", None),  # a pause
+     ({"expression": "cron(0 18 * * ? *)"}, "2026-12-31#12:04", "2026-12-31#18:00"),
+     ({"expression": "cron(2 12 * * ? *)"}, "2026-12-31#12:02", "2027-01-01#12:02"),
+     ({"expected_within_seconds": None}, "2026-12-31#12:04", TOMORROW),
+     ({"expected_within_seconds": 3600}, "2026-12-31#12:04", TOMORROW)],
 )  # fmt: skip
-def test_an_edit_keeps_the_deadlines_of_what_was_made(edits: dict[str, Any], bucket: str) -> None:
+def test_an_edit_or_a_pause_keeps_the_deadlines_of_what_was_made(
+    edits: dict[str, Any] | None, bucket: str, then: str | None
+) -> None:
     w = whose_first_run_raised()
-    TaskClient(w.store, clock=w.clock).schedules.update("s", **edits)
+    schedules = TaskClient(w.store, clock=w.clock).schedules
+    schedules.pause("s") if edits is None else schedules.update("s", **edits)
     assert w.row("s")["taskDateTime"] == bucket
     w.ticks(4)
     assert reported(w) == FIRST_FAILED
+    assert w.row("s").get("taskDateTime") == then
+    w.until_drained()
 
 
 def test_a_malformed_list_is_passed_over_and_a_schedule_put_in_its_place_awaits_nothing_of_it() -> None:
@@ -469,19 +466,6 @@ def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.Monke
 
 
 # -- processes that die, and answers that are lost -------------------------------------------------------------------
-
-
-def test_a_pass_that_dies_after_its_report_reports_again_and_one_that_dies_before_it_loses_nothing() -> None:
-    w = whose_first_run_raised()
-    w.ticks(2)
-    w.rigged.throttled = lambda change: "awaited" in change.remove  # reported, and the row does not forget it
-    w.next_tick()
-    assert len(w.overdue) == 1
-    w.rigged.clear_faults()
-    w.next_tick()
-    assert reported(w) == FIRST_FAILED * 2
-    w.ticks(4)
-    assert len(w.overdue) == 2
 
 
 def test_a_report_that_fails_leaves_the_schedule_as_it_is_and_holds_up_no_occurrence() -> None:

@@ -7,33 +7,30 @@ test_claims.py, of records in test_record.py, of cursors in test_watermark.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, key_of, scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
     World,
     bucket_at,
     cannot,
-    fails,
     ids,
     is_claim,
     is_cursor,
     is_move,
     of,
-    passed,
     rules,
     world,
 )
 
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
-from dynatick.domain.lifecycle import cancel, reclaim, redrive, reschedule
+from dynatick.domain.lifecycle import cancel, reclaim, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import cursor_id, save
@@ -80,15 +77,6 @@ def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_b
     assert first.set["lease"] is not None
 
 
-def test_rule_01_c_never_goes_back(w: World) -> None:
-    """Were it set to the tick instead of the later of the two, an old tick that comes late would open buckets again."""
-    w.ticks(5)
-    before = w.cursor()
-    w.tick(at=NOON)
-    assert w.cursor().closed_through == before.closed_through == NOON_MINUTE + 5
-    assert w.cursor().drained_through >= before.drained_through
-
-
 # -- 2: poll every minute --------------------------------------------------------------------------------------------
 
 
@@ -101,17 +89,6 @@ def test_rule_02_every_minute_is_polled_when_the_grid_has_become_coarser(w: Worl
     assert {*w.ran} == {"t7", "t8"}
     w.next_tick(5)
     assert w.ran[2:] == ["t11"]
-
-
-def test_rule_02_buckets_are_polled_oldest_first() -> None:
-    """Were they not, a backlog would not be drained in order of due time."""
-    w = world(rules=rules(threads=1))
-    for minute in (9, 3, 7, 1):
-        w.insert(f"t{minute}", at=bucket_at(minute))
-    w.next_tick(10)
-    assert w.ran == ["t1", "t3", "t7", "t9"]
-    first_looks = list(dict.fromkeys(bucket.minute for bucket in w.rigged.polls))
-    assert set(first_looks) == set(range(w.cursor().drained_through + 1, NOON_MINUTE + 11)) | {NOON_MINUTE}
 
 
 def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_passes_it(
@@ -237,24 +214,6 @@ def test_rule_05_c_is_read_after_the_row() -> None:
     assert w.outcome("t") == "completed"
 
 
-@pytest.mark.parametrize(
-    ("meanwhile", "bucket"),
-    [(lambda w: w.store.delete("t"), None), (lambda w: reschedules(w, 30), str(bucket_at(30)))],
-    ids=["deleted", "rescheduled"],
-)
-def test_rule_05_a_move_is_on_condition_of_the_row_that_was_read(
-    meanwhile: Callable[[World], object], bucket: str | None
-) -> None:
-    """Decided from the image alone, it would bring half of a deleted row back, or undo a reschedule."""
-    w, image = world_with_closed_row()
-    first = w.rigged.meanwhile(is_move, lambda: meanwhile(w))
-    w.stream(image)
-    assert first.done
-    assert (w.rigged.peek("t") or {}).get("taskDateTime") == bucket
-    w.ticks(3)
-    assert w.ran == []
-
-
 # -- 6: running rows move too ----------------------------------------------------------------------------------------
 
 
@@ -272,24 +231,6 @@ def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease(w: Wo
     assert {k: v for k, v in row.items() if k not in moved} == {k: v for k, v in before.items() if k not in moved}
     w.ticks(4)
     assert w.outcome("t") == "completed"
-
-
-def test_rule_06_a_move_leaves_the_task_lease_alone() -> None:
-    """The record is on condition of the token, which a move leaves."""
-    w = world(life=timedelta(minutes=10))
-
-    def is_moved_meanwhile(task: Task, context: ActionContext) -> None:
-        w.clock.forward(minutes=3)
-        w.placer().place("t")
-
-    w.insert("t", at=bucket_at(1))
-    w.actions.behaviour["t"] = is_moved_meanwhile
-    w.next_tick()
-    row = w.row("t")
-    assert row["taskDateTime"] != str(bucket_at(1)), "it was moved"
-    assert row["outcome"] == "completed"
-    w.ticks(6)
-    assert w.actions.times("t") == 1
 
 
 # -- 7: a move is checked again --------------------------------------------------------------------------------------
@@ -377,24 +318,6 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
 # -- 12: records on the claim's token --------------------------------------------------------------------------------
 
 
-def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task(w: World) -> None:
-    """Only the name is the same: the old one's record must not end the new one."""
-    w.insert("t", payload={"n": Decimal(1)})
-    replaced = w.row("t")
-
-    def is_replaced(task: Task, context: ActionContext) -> None:
-        if task.payload["n"] == 1:
-            w.put(taskId="t", payload={"n": Decimal(2)})
-
-    w.actions.behaviour["t"] = is_replaced
-    assert passed(w.next_tick()).superseded == 1
-    assert w.outcome("t") is None
-    w.next_tick()
-    assert (w.outcome("t"), w.row("t")["payload"], w.row("t")["run"]) == ("completed", {"n": 2}, 1)
-    assert w.actions.keys == [key_of(replaced), key_of(w.row("t"))]
-    assert w.actions.keys[0] != w.actions.keys[1]
-
-
 # -- 13: cancel, reschedule, redrive ---------------------------------------------------------------------------------
 
 
@@ -425,24 +348,6 @@ def test_rule_13_of_a_wish_and_a_claim_exactly_one_wins(wish: str, status: str |
     assert isinstance(result, Lost if claim_first else Written)
     assert w.actions.times("t") == claim_first
     assert w.outcome("t") == ("completed" if claim_first else {"cancel": "cancelled"}.get(wish))
-
-
-def test_rule_13_a_redriven_task_runs_again_with_another_key(w: World) -> None:
-    """Into a future bucket, or no tick would see it; with run + 1, or the target would take it for done."""
-    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(0)})
-    w.actions.behaviour["t"] = fails
-    w.next_tick()
-    w.actions.behaviour.clear()
-    row = w.row("t")
-    assert (row["outcome"], row["attempt"]) == ("failed", 1)
-    again = redrive(row, bucket=bucket_at(2), due_at=w.clock(), run=2)
-    assert isinstance(w.store.write(again), Written)
-    w.stream(w.row("t"), row)
-    assert not {"outcome", "finishedAt", "expiresAt"} & set(w.row("t"))
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-    assert w.actions.ran == [("t", 1, 1), ("t", 2, 1)]
-    assert w.actions.keys == [key_of(row, 1), key_of(row, 2)]
 
 
 # -- 14: shards ------------------------------------------------------------------------------------------------------

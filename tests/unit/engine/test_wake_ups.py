@@ -275,10 +275,7 @@ def over_it(**more: object) -> Callable[[Second], None]:
 
 
 CHANGES: Mapping[str, Callable[[Second], object]] = {
-    "cancelled": lambda w: TaskClient(w.store, clock=w.clock).cancel("t0"),
-    "rescheduled": lambda w: TaskClient(w.store, clock=w.clock).reschedule("t0", due_at=after_noon(170)),
-    "deleted": lambda w: w.store.delete("t0"),
-    "replaced": over_it(dueAt="2026-12-31T12:02:50Z"),
+    "another instant": over_it(dueAt="2026-12-31T12:02:50Z"),
     "another bucket": over_it(taskDateTime=str(bucket_at(4))),
     "unscheduled": lambda w: w.rigged.put({"taskId": "t0", "dueAt": "2026-12-31T12:02:30Z"}),
     "claimed by another process": over_it(

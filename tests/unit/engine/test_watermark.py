@@ -21,7 +21,6 @@ from tests.unit.engine.support import (
     of,
     raises_for,
     rules,
-    world,
 )
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -266,17 +265,6 @@ def test_another_poll_keeps_only_what_is_in_flight() -> None:
     found.begin_poll(NOON_MINUTE + 1, LATER + timedelta(seconds=1))
     again = found.polls[NOON_MINUTE + 1]
     assert (again.complete, again.contended, again.in_flight) == (False, 0, 2)
-
-
-@pytest.mark.parametrize(("n", "reads"), [(1, 8), (2, 10), (5, 12)])
-def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
-    """The budget is 8 read calls and 2 writes a shard at N = 1 (design §12)."""
-    w = world(rules=rules(grid=Grid(tick_minutes=n)))
-    for _ in range(20):
-        w.rigged.forget()
-        w.next_tick(n)
-        assert len(w.rigged.polls) + len(w.rigged.reads) <= reads
-        assert len(w.rigged.writes) == 2
 
 
 # -- what holds the drained watermark back ---------------------------------------------------------------------------
