@@ -79,7 +79,7 @@ MUTATIONS = (
              "            if is_final or minute > skip_through:",
              "            if minute % self.rules.grid.tick_minutes == 0 and (is_final or minute > skip_through):"),
     Mutation(3, "any poll is final, however late the index", f"{ENGINE}/poll_window.py",
-             "return quiet_from + self.rules.index_settled_after", "return quiet_from"),
+             "return quiet_from + self.rules.index_settled_after", "return quiet_from", WATERMARK),
     Mutation(3, "a contended row does not hold its bucket back", f"{ENGINE}/poll_window.py",
              "return not self.complete or self.contended > 0 or self.in_flight > 0",
              "return not self.complete or self.in_flight > 0"),
@@ -178,7 +178,7 @@ MUTATIONS = (
     Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n"
              "        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),",
-             "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),"),
+             "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),", LIFECYCLE),
     Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,",
              LIFECYCLE),
     Mutation(2, "of an idle shard only the newest bucket is polled", f"{ENGINE}/idle_shards.py",

@@ -121,6 +121,7 @@ def test_a_batch_has_one_verdict_an_entry_in_order(w: World) -> None:
     claimed = {v.task.task_id: v for v in verdicts if isinstance(v, Claimed)}
     assert {task_id: v.task.attempt for task_id, v in claimed.items()} == {"waits": 1, "raw": 1, "released": 1}
     assert all(of(w.rigged.peek(task_id)) == v.row for task_id, v in claimed.items())
+    assert len({v.task.lease for v in claimed.values()}) == 3, "a late record of one attempt ends no other (12)"
     assert w.outcome("bad") == "failed"
     assert w.outcome("by hand") == "completed"
     assert w.row("crashed") == rows["crashed"]

@@ -149,27 +149,18 @@ def test_nothing_is_waited_for_until_the_process_is_killed(w: World, monkeypatch
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_continuation", [False, True])
-def test_the_watermark_waits_for_entries_that_were_not_claimed(w: World, is_continuation: bool) -> None:
-    """A later bucket cannot be polled, or they lie before the position of a continuation. The tick's poll of 12:01 is
-    final, and the first that shows the task which lies there."""
+def test_the_watermark_waits_for_entries_before_the_position_of_a_continuation(w: World) -> None:
+    """The tick's poll of 12:01 is final, and the first that shows the task which lies there."""
     w.rigged.create(scheduled_row("late", bucket_at(1)))
     w.rigged.hidden = lambda entry: True
     w.ticks(5)
     assert w.cursor().checkpoint >= bucket_at(1).minute
     w.rigged.clear_faults()
-    if is_continuation:
-        w.clock.to(NOON + timedelta(minutes=6))
-        resume = {"bucket": str(bucket_at(1)), "after": "m"}
-        w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
-    else:
-        w.rigged.before_poll = raises_for(bucket_at(3))
-        with pytest.raises(StoreError):
-            w.next_tick()
-        assert w.cursor().lease is None, "the end was written"
+    w.clock.to(NOON + timedelta(minutes=6))
+    resume = {"bucket": str(bucket_at(1)), "after": "m"}
+    w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.clear_faults()
     w.ticks(3)
     w.assert_each_ran_once("late")
 

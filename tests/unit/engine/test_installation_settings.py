@@ -32,7 +32,6 @@ from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
 from dynatick.engine.installation_settings import (
     SETTINGS_ID,
-    InstallationSettings,
     pause,
     publish_settings,
     read_settings,
@@ -49,18 +48,6 @@ def published(grid: Grid | None = None, **known: Any) -> RiggedStore:
     publish_settings(store, grid or Grid(), now=NOON, **known)
     store.forget()
     return store
-
-
-def test_the_first_to_come_writes_it() -> None:
-    store, grid = RiggedStore(), Grid(tick_minutes=5, shard_count=3)
-    assert read_settings(store) is None
-    found = publish_settings(store, grid, now=NOON, actions=["log", "mail"], defaults=Defaults())
-    assert found == InstallationSettings(
-        grid=grid, shards_ever=3, actions=("log", "mail"), default_action="log", retention_days=30
-    )
-    assert read_settings(store) == found
-    row = of(store.peek(SETTINGS_ID))
-    assert (row["status"], row["outcome"], row["updatedAt"]) == ("settings", "none", "2026-12-31T12:00:00Z")
 
 
 @given(st.lists(st.integers(1, 256), min_size=1, max_size=8))

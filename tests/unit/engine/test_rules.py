@@ -7,7 +7,6 @@ test_claims.py, of records in test_record.py, of cursors in test_watermark.py.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -29,11 +28,11 @@ from tests.unit.engine.support import (
 )
 
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
-from dynatick.domain.lifecycle import cancel, reclaim, reschedule
+from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.lifecycle import reclaim, reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.cursor import cursor_id, save
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import StoreError
 from dynatick.store import memory
@@ -118,27 +117,6 @@ def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_pas
 
 
 # -- 3: the drained watermark follows final polls that left nothing --------------------------------------------------
-
-
-@pytest.mark.parametrize("outage", [False, True])
-def test_rule_03_a_poll_is_final_only_after_the_index_lag(w: World, outage: bool) -> None:
-    """Were a poll within the index lag final, the watermark would pass the bucket before its entry shows up. After an
-    outage the closed watermark jumps over a hundred buckets; wall time counts all the same."""
-    late = bucket_at(50 if outage else 1)
-    w.store.create(scheduled_row("late", late))
-    w.rigged.hidden = lambda entry: entry.task_id == "late"
-    if outage:
-        w.clock.forward(minutes=100)
-        w.tick()
-        w.clock.forward(seconds=1)
-        w.tick()
-    for _ in range(1 if outage else 3):  # at 12:03 the bucket has been closed for two minutes: not yet L + 4 s
-        w.next_tick()
-        assert w.cursor().drained_through < late.minute <= w.cursor().closed_through
-    assert w.clock() - late.instant >= L
-    w.rigged.clear_faults()
-    w.ticks(3)
-    assert w.outcome("late") == "completed"
 
 
 @pytest.mark.parametrize("leased", [True, False], ids=["leased elsewhere", "its claim got no answer"])
@@ -321,35 +299,6 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
 # -- 13: cancel, reschedule, redrive ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("claim_first", [False, True])
-@pytest.mark.parametrize("wish", ["cancel", "reschedule"])
-@pytest.mark.parametrize("status", ["scheduled", None])
-def test_rule_13_of_a_wish_and_a_claim_exactly_one_wins(wish: str, status: str | None, claim_first: bool) -> None:
-    """Allowed from running too, a task would be both executed and recorded as cancelled."""
-    w = world()
-    raw: Row = {"taskId": "t", "taskDateTime": str(bucket_at(1))}
-    w.store.put(scheduled_row("t", bucket_at(1)) if status else raw)
-    results: list[object] = []
-
-    def wish_for(row: Row) -> None:
-        if wish == "cancel":
-            change = cancel(row, now=w.clock(), retention_days=30)
-        else:
-            change = reschedule(row, bucket=bucket_at(30), due_at=bucket_at(30).instant)
-        results.append(MemoryStore.write(w.rigged, change))
-
-    image = w.row("t")
-    if claim_first:
-        w.actions.behaviour["t"] = lambda task, context: wish_for(image)
-    else:
-        w.rigged.meanwhile(is_claim, lambda: wish_for(of(w.rigged.peek("t"))))
-    w.ticks(3)
-    (result,) = results
-    assert isinstance(result, Lost if claim_first else Written)
-    assert w.actions.times("t") == claim_first
-    assert w.outcome("t") == ("completed" if claim_first else {"cancel": "cancelled"}.get(wish))
-
-
 # -- 14: shards ------------------------------------------------------------------------------------------------------
 
 
@@ -377,20 +326,3 @@ def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares
 
 
 # -- 16: the shard lease is for efficiency only ----------------------------------------------------------------------
-
-
-def test_rules_12_and_16_two_processes_on_one_shard_execute_each_task_once_under_a_token_of_its_own(w: World) -> None:
-    """Were the shard lease what protects a task, the second would execute what the first has claimed. With one token a
-    process, its own late record of an earlier attempt would end a later one."""
-    w.insert(*ids(40))
-
-    def another_tick() -> None:
-        """In the middle of the first one's claims: it lost the shard, and does not know it yet."""
-        assert save(w.store, w.cursor(), replace(w.cursor(), lease=None, lease_until=None)) is not None
-        w.tick()
-
-    first = w.rigged.meanwhile(is_claim, another_tick)
-    w.ticks(3)
-    assert first.done
-    w.assert_each_ran_once(*ids(40))
-    assert len({w.row(task_id)["lease"] for task_id in ids(40)}) == 40

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import NOON
 from tests.unit.engine.support import NOON_MINUTE, Dies, World, bucket_at, cannot, raises_for, rules, world
@@ -111,27 +111,6 @@ def crowd(shards: int, *due: int) -> Crowd:
     for shard in due:
         w.insert(f"t{shard}", at=bucket_at(4, shard))
     return w
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    st.integers(2, 140), st.sets(st.integers(0, 139)), st.sampled_from(["nodes", "passes", "all", "some"]), st.data()
-)
-def test_each_task_runs_once_at_its_tick_whatever_fails_to_start(
-    shards: int, due: set[int], fails: str, data: st.DataObject
-) -> None:
-    due = {shard for shard in due if shard < shards}
-    w = crowd(shards, *due)
-
-    def refused(order: Mapping[str, object]) -> bool:
-        if fails == "some":
-            return data.draw(st.booleans())
-        return fails == "all" or ("shards" in order) == (fails == "nodes")
-
-    w.refused = refused
-    done = w.next_tick()
-    assert sorted(w.actions.ran) == sorted((f"t{shard}", 1, 1) for shard in due)
-    assert not any(one.left for one in done)
 
 
 def test_shards_whose_invocation_cannot_be_started_are_named_and_served_by_the_parent() -> None:
