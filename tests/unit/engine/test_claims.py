@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -11,7 +11,7 @@ from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import Once, World, bucket_at, is_claim, of, raises_for, world
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.lifecycle import RELEASED, cancel, reschedule
+from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import (
     Claimed,
@@ -24,18 +24,14 @@ from dynatick.engine.claims import (
     judge,
 )
 from dynatick.errors import StoreError
-from dynatick.store.memory import MemoryStore
 
 HERE, ELSEWHERE = bucket_at(0), bucket_at(5)
 
-
 NOW = NOON + timedelta(seconds=10)
-
 
 RUNNING = scheduled_row(
     "t", HERE, status="running", lease="another's", leaseUntil="2026-12-31T12:02:00Z", attempt=Decimal(1)
 )
-
 
 MINE, THERE = {**RUNNING, "lease": "mine"}, {"taskDateTime": str(ELSEWHERE)}
 
@@ -155,27 +151,6 @@ def test_a_row_that_is_too_large_to_be_claimed_is_malformed(w: World) -> None:
     (verdict,) = claim(w, "t")
     assert isinstance(verdict, Malformed)
     assert verdict.reason.startswith("the row is too large to be claimed")
-
-
-CHANGES: dict[str, Callable[[World, Row], object]] = {
-    "cancel": lambda w, row: MemoryStore.write(w.rigged, cancel(row, now=w.clock(), retention_days=1)),
-    "reschedule": lambda w, row: MemoryStore.write(
-        w.rigged, reschedule(row, bucket=ELSEWHERE, due_at=ELSEWHERE.instant)
-    ),
-    "end": lambda w, row: w.rigged.put({**row, "outcome": "completed"}),
-    "delete": lambda w, row: w.rigged.delete("t"),
-    "replace": lambda w, row: w.rigged.put({"taskId": "t", "taskDateTime": str(ELSEWHERE)}),
-}
-
-
-@pytest.mark.parametrize("row", [scheduled_row("t", HERE), {"taskId": "t", "taskDateTime": str(HERE)}])
-@pytest.mark.parametrize("change", CHANGES)
-def test_rule_09_a_change_between_poll_and_claim_wins(w: World, change: str, row: Row) -> None:
-    """Without the bucket in the claim's condition, a rescheduled task would run early; without the outcome, an ended
-    one would run."""
-    first = w.rigged.meanwhile(is_claim, lambda: CHANGES[change](w, w.row("t")))
-    assert claim_rows(w, row) == ["Ineligible"]
-    assert first.done
 
 
 def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick(w: World) -> None:

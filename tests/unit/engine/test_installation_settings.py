@@ -227,29 +227,20 @@ def test_whatever_stands_there_pauses(w: World, written: object) -> None:
     assert not w.next_tick()[0].paused
 
 
-def test_a_pause_is_named_and_no_fault(w: World) -> None:
-    client = TaskClient(w.store, clock=w.clock)
-    assert client.health().pause is None
-    client.pause(reason="maintenance", by="ada")
-    w.clock.forward(hours=3)
-    health = client.health()
-    assert (health.is_healthy, health.missing_ticks) == (True, 0)
-    assert health.pause is not None
-    assert health.to_row()["paused"] == {**health.pause.to_row(), "by": "ada", "reason": "maintenance"}
-    assert client.doctor().found == 0
-    client.resume()
-    assert [str(finding.kind) for finding in client.health().findings] == ["cursor-behind"]
-
-
-def test_ticks_of_a_pause_are_not_missing(w: World) -> None:
+def test_a_pause_is_named_and_no_fault_and_its_ticks_are_not_missing(w: World) -> None:
     client = TaskClient(w.store, clock=w.clock)
     w.insert("first", at=bucket_at(3))
     w.insert("second", at=bucket_at(8))
     w.ticks(3)
     w.clock.forward(seconds=30)
-    client.pause()
+    assert client.health().pause is None
+    client.pause(reason="maintenance", by="ada")
     w.ticks(4)
     w.clock.forward(seconds=30)
+    health = client.health()
+    assert (health.is_healthy, health.missing_ticks, client.doctor().found) == (True, 0, 0)
+    assert health.pause is not None
+    assert health.to_row()["paused"] == {**health.pause.to_row(), "by": "ada", "reason": "maintenance"}
     client.resume()
     w.ticks(2)
     w.clock.forward(minutes=5)

@@ -30,7 +30,6 @@ from dynatick.store.memory import MemoryStore
 
 AHEAD, CLOSED, NEXT = bucket_at(5), bucket_at(-5), str(bucket_at(1))
 
-
 RUNNING = {"status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": Decimal(1)}
 
 
@@ -483,19 +482,16 @@ ANYTHING: list[object] = [
     Binary(b"\x00\xff"), {"a", "b"}, {Decimal(1), Decimal(2)}, [], {}, [1], {"a": [{"b": {"c"}}]}, "\x00", "é" * 300,
 ]  # fmt: skip
 
-
 TIMES: list[object] = [
     "2026-12-31#12:01", "2026-12-31#12:05", "2026-12-31#11:00", "2026-12-31#12:05#3", "2026-12-31#12:05#99999",
     "1970-01-01#00:00", "9998-12-31#23:59", "9999-12-31#23:59", "2026-12-31T12:05:00Z", "2026-02-30#10:00", "tomorrow",
     "9998-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59", Decimal(1798718700), Decimal("253402300799.999"),
 ]  # fmt: skip
 
-
 EXPRESSIONS: list[object] = [
     "rate(1 minute)", "rate(0 minutes)", "rate(never)", "cron(0 12 31 2 ? *)", "at(2026-12-31T12:10:00)",
     "at(0001-01-01T00:00:00)",
 ]  # fmt: skip
-
 
 VALUES: Mapping[str, list[object]] = {
     "status": ["scheduled", "running", "recurring", "completed", "failed", "cancelled", "banana"],
@@ -515,7 +511,6 @@ VALUES: Mapping[str, list[object]] = {
     "dueBefore": [[{"scheduleExpression": "rate(1 minute)", "until": "2026-12-31T12:30:00Z"}], [1]],
     "revision": [0, 10**9, "x"],
 }  # fmt: skip
-
 
 KEYS = ("taskDateTime", "scheduleState")  # of an index: the table takes nothing but text there, and not an empty one
 

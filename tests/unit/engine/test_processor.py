@@ -26,7 +26,6 @@ EVENTS = [
     ({"time": "2026-12-31T11:58:59Z", "source": "aws.events", "detail": {}}, PassOrder(tick=NOON_MINUTE - 2)),
     ({"time": "2026-12-31T12:00:59Z"}, PassOrder(tick=NOON_MINUTE)),
     # by hand
-    ({"dynatick": {"tick": "2026-12-31#11:00"}}, PassOrder(tick=NOON_MINUTE - 60)),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 3}}, PassOrder(tick=NOON_MINUTE - 60, shard=3)),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 0}}, PassOrder(tick=NOON_MINUTE - 60, shard=0)),
     # its own continuation
@@ -65,7 +64,6 @@ def test_what_an_event_asks_for_and_that_an_order_becomes_its_event_again(event:
 
 EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
 
-
 REFUSED = [
     (None, "event", EXPECTED), ([], "event", EXPECTED), ("tick", "event", EXPECTED), ({}, "event.time", EXPECTED),
     ({"time": None}, "event.time", EXPECTED), ({"Records": []}, "event.time", EXPECTED),
@@ -75,17 +73,13 @@ REFUSED = [
     ({"dynatick": {"tick": "2026-12-31T12:00:00Z"}}, "event.dynatick.tick", "expected a bucket such as"),
     ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "shard": "1"}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": 3}}, "event.dynatick.shards", "expected the first and the"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1]}}, "event.dynatick.shards", "expected the first and the"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1, "2"]}}, "event.dynatick.shards", "expected a whole"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [0, 2]}}, "event.dynatick.shards", "expected two whole"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [3, 2]}}, "event.dynatick.shards", "expected two whole"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "continuation": 0.5}}, "event.dynatick.continuation", "expected a"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": "x"}}, "event.dynatick.resume", "expected a map of bucket"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": {}}}, "event.dynatick.resume.bucket", "expected a bucket"),
     ({"dynatick": {"recover": "x"}}, "event.dynatick.recover", "expected a map of bucket and taskIds"),
-    ({"dynatick": {"recover": {"bucket": "2026-12-31#12:00"}}}, "event.dynatick.recover.taskIds", "expected a list"),
     ({"dynatick": {"recover": {"bucket": "2026-12-31#12:00", "taskIds": [7]}}}, "event.dynatick.recover.taskIds",
         "expected a list of ids"),
     ({"dynatick": {"recover": {"bucket": "noon", "taskIds": ["a"]}}}, "event.dynatick.recover.bucket", "expected a"),

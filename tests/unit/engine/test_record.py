@@ -54,9 +54,7 @@ def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Reschedul
 
 FAILED = Error("no route")
 
-
 PERMANENT = Error("no such address", permanent=True)
-
 
 A_MINUTE = {"maximumEventAgeInSeconds": Decimal(60)}
 
@@ -258,7 +256,6 @@ def test_what_is_too_large_is_recorded_without_its_bulk(
 
 
 TASK = Task.from_row(scheduled_row("t", bucket_at(2), dueAt="2026-12-31T12:01:30Z"))
-
 
 EARLY, LATE = NOON - timedelta(days=1), NOON + timedelta(seconds=100)
 

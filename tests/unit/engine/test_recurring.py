@@ -248,15 +248,11 @@ def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() 
 
 EVERY_MINUTE = {"scheduleExpression": "rate(1 minute)", "overlap": "allow"}
 
-
 RETRIES_IN_AN_HOUR = {"retryPolicy": {"minBackoffSeconds": 3600, "maxBackoffSeconds": 3600}}
-
 
 FIRST_FAILED = [("12:01:00Z", "failed: no")]
 
-
 TOMORROW = "2027-01-01#12:01"
-
 
 DAILY = {"scheduleExpression": "cron(1 12 * * ? *)", "expectedWithinSeconds": 150, "overlap": None}
 

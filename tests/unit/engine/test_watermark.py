@@ -48,9 +48,7 @@ FULL = Cursor(
     last_tick="2026-12-31#11:58",
 )
 
-
 FREE = replace(FULL, lease=None, lease_until=None)
-
 
 MINE = replace(FREE, closed_through=NOON_MINUTE + 1, lease="mine", lease_until=NOON + SHARD_LEASE, version=8)
 
@@ -202,7 +200,6 @@ def window(found: Cursor, *, tick_minutes: int = 1, closed_at: datetime = NOON) 
 
 
 LATER = NOON + FINAL
-
 
 DUE = [
     # the cursor (closed, drained, polled, checkpoint), now, the grid; which minutes are polled
