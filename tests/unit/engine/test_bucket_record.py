@@ -90,7 +90,6 @@ def client(world: InProcess) -> TaskClient:
 
 
 def insert_due(client: TaskClient, *task_ids: str) -> None:
-    """Tasks for the next tick."""
     for task_id in task_ids:
         client.insert(task_id, delay_seconds=1)
 

@@ -43,7 +43,6 @@ from dynatick.store.memory import MemoryStore
 
 
 def published(grid: Grid | None = None, **known: Any) -> RiggedStore:
-    """A table whose settings have been published."""
     store = RiggedStore()
     publish_settings(store, grid or Grid(), now=NOON, **known)
     store.forget()

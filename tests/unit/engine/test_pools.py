@@ -40,8 +40,6 @@ def large(task_id: str, size: int, decode: Callable[[bytes], Any] = lambda raw: 
 
 
 class Pool:
-    """A pool whose outcomes are collected."""
-
     def __init__(self, threads: int = 4) -> None:
         self.actions = FakeActions()
         self.clock = FakeClock()

@@ -282,7 +282,6 @@ def raises(error: Exception) -> Callable[..., object]:
 
 
 def test_one_that_completes_in_time_is_looked_at_once_and_no_more() -> None:
-    """A day before the next."""
     w = with_a_deadline()
     w.next_tick()
     assert w.outcome(FIRST) == "completed"

@@ -21,7 +21,6 @@ from tests.unit.engine.support import (
     ids,
     is_claim,
     is_cursor,
-    is_move,
     of,
     rules,
     world,
@@ -214,23 +213,15 @@ def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease(w: Wo
 # -- 7: a move is checked again --------------------------------------------------------------------------------------
 
 
-def test_rule_07_a_mover_that_was_frozen_checks_again() -> None:
-    """Was the move not checked, the task would lie in 12:01 which is drained."""
-    w, image = world_with_closed_row()
-    w.rigged.meanwhile(is_move, lambda: w.ticks(8))
-    w.stream(image)
-    moves = [change.set["taskDateTime"] for change in w.rigged.writes if is_move(change)]
-    assert moves == [str(bucket_at(1)), str(bucket_at(9))]
-    assert w.cursor().drained_through >= bucket_at(1).minute
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-
-
-def test_rule_07_a_normalised_row_is_checked_too(w: World) -> None:
-    """Normalising is a move as well: frozen before its write, it puts the row into a bucket that is drained by then."""
-    w.store.put({"taskId": "t"})
+@pytest.mark.parametrize("row", [scheduled_row("t", bucket_at(-5)), {"taskId": "t"}], ids=["moves", "normalises"])
+def test_rule_07_a_mover_that_was_frozen_checks_again(w: World, row: Row) -> None:
+    """Was the move not checked, the task would lie in 12:01 which is drained. Normalising is a move as well."""
+    w.store.put(row)
     w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.ticks(8))
     w.stream(w.row("t"))
+    moves = [change.set["taskDateTime"] for change in w.rigged.writes if change.task_id == "t"]
+    assert moves == [str(bucket_at(1)), str(bucket_at(9))]
+    assert w.cursor().drained_through >= bucket_at(1).minute
     w.next_tick()
     assert w.outcome("t") == "completed"
 

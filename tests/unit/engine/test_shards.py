@@ -181,7 +181,6 @@ def insert_for_next_tick(w: World, shard: int, task_id: str = "t") -> int:
 
 
 def assert_serves(w: World, shard: int, task_id: str = "t") -> None:
-    """A task that is due at the next tick runs there."""
     insert_for_next_tick(w, shard, task_id)
     w.next_tick()
     assert w.outcome(task_id) == "completed"

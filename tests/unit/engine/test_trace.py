@@ -28,7 +28,6 @@ def deep(levels: int, error: BaseException) -> None:
 
 
 def caught(raises: Callable[[], object]) -> BaseException:
-    """What a call raises."""
     try:
         raises()
     except BaseException as error:

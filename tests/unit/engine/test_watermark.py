@@ -268,7 +268,6 @@ def test_another_poll_keeps_only_what_is_in_flight() -> None:
 
 
 def ticks(w: World, number: int) -> None:
-    """Ticks, whether or not they raise."""
     for _ in range(number):
         try:
             w.next_tick()
