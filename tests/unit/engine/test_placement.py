@@ -77,21 +77,6 @@ def test_the_bucket_of_a_row_that_is_placed(w: World, name: str, row: Row, bucke
     assert w.row("t") == done, "and stays there"
 
 
-ENDED_BY_HAND = [
-    ({"status": "completed"}, "completed"), ({"status": "cancelled"}, "cancelled"), ({"status": "failed"}, "failed"),
-    ({"status": "no such status"}, "failed"), ({"status": Decimal(7)}, "failed"), ({"status": ["scheduled"]}, "failed"),
-    ({"status": {"scheduled": True}}, "failed"), ({"status": {"scheduled"}}, "failed"), ({"status": True}, "failed"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("edit", "outcome"), ENDED_BY_HAND)
-def test_a_terminal_status_set_by_hand_ends_the_task(w: World, edit: dict[str, object], outcome: str) -> None:
-    done = placed(w, {**scheduled_row("t", AHEAD), **edit})
-    assert (done["status"], done["outcome"]) == (outcome, outcome)
-    w.ticks(6)
-    assert w.actions.ran == []
-
-
 PAST = {
     "attempt": Decimal(2), "run": Decimal(2), "startedAt": "2026-12-31T11:58:00Z", "lease": "x",
     "attempts": [{"run": Decimal(2), "attempt": Decimal(n), "error": "x"} for n in (1, 2)],
@@ -120,16 +105,6 @@ def test_a_move_goes_to_the_tasks_own_shard() -> None:
 
 
 # -- rejections ------------------------------------------------------------------------------------------------------
-
-
-def test_the_dead_letter_goes_before_the_record_of_a_rejection(w: World) -> None:
-    met: list[object] = []
-    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: bool(met.append(w.row("t").get("outcome"))))
-    done = placed(w, {"taskId": "t", "action": Decimal(7)})
-    assert met == [None]
-    assert done["outcome"] == "failed"
-    (letter,) = w.dead_letters.letters
-    assert (letter.row["taskId"], letter.attempt, letter.error) == ("t", 0, done["error"])
 
 
 def with_a_letter_that_is_refused() -> World:
@@ -411,7 +386,7 @@ def test_a_dead_letter_queue_that_refuses_fails_no_record(malformed: dict[str, o
     row = w.row("bad")
     assert (row["outcome"], "malformedReason" in row) == ("failed", False)
     (letter,) = w.dead_letters.letters
-    assert letter.error == row.get("error", "its status was set to failed by hand")
+    assert (letter.attempt, letter.error) == (0, row.get("error", "its status was set to failed by hand"))
     w.ticks(3)
     assert w.actions.times("bad") == 0
 

@@ -1,14 +1,14 @@
 """The rules of the protocol (docs/protocol.md), each by what goes wrong without it.
 
 Every docstring says what breaking the rule would do to the test. Buckets are minutes after noon, when each world's
-first tick has been. What a rule demands of one row or cursor alone is asked where that is decided: of claims in
-test_claims.py, of records in test_record.py, of cursors in test_watermark.py.
+first tick has been. What a rule demands of one row or cursor alone is asked where that is decided: of claims,
+cancellations and redrives in the table of the lifecycle, of moves in test_placement.py, of records in test_record.py,
+of cursors and polls in test_watermark.py, of expired leases in test_recovery.py.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
@@ -21,43 +21,21 @@ from tests.unit.engine.support import (
     ids,
     is_claim,
     is_cursor,
-    of,
     rules,
     world,
 )
 
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Written
-from dynatick.domain.lifecycle import reclaim, reschedule
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.lifecycle import reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import StoreError
 from dynatick.store import memory
-from dynatick.store.memory import MemoryStore
 
 L = timedelta(seconds=120)
-
-
-def world_with_closed_row() -> tuple[World, Row]:
-    """With a new row in a bucket that is closed, as the stream shows it."""
-    w = world()
-    w.store.create(scheduled_row("t", bucket_at(-5)))
-    return w, w.row("t")
-
-
-def reschedules(w: World, minutes: int) -> None:
-    later = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(minutes), due_at=bucket_at(minutes).instant)
-    assert isinstance(MemoryStore.write(w.rigged, later), Written)
-
-
-def reclaims(w: World, task_id: str, attempt: int, *, lease_seconds: float) -> None:
-    """Another process does, and is not heard of again."""
-    now = w.clock()
-    lease_until = now + timedelta(seconds=lease_seconds)
-    taken = reclaim(w.row(task_id), attempt=attempt, token="another's", lease_until=lease_until, now=now)
-    assert isinstance(MemoryStore.write(w.rigged, taken), Written)
 
 
 # -- 1: close first --------------------------------------------------------------------------------------------------
@@ -75,18 +53,7 @@ def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_b
     assert first.set["lease"] is not None
 
 
-# -- 2: poll every minute --------------------------------------------------------------------------------------------
-
-
-def test_rule_02_every_minute_is_polled_when_the_grid_has_become_coarser(w: World) -> None:
-    """Were only minutes of the present grid polled, the tasks of 12:07, 12:08 and 12:11 would be orphaned."""
-    for minute in (7, 8, 11):
-        w.insert(f"t{minute}", at=bucket_at(minute))
-    w.reconfigure(tick_minutes=5)
-    w.next_tick(10)
-    assert {*w.ran} == {"t7", "t8"}
-    w.next_tick(5)
-    assert w.ran[2:] == ["t11"]
+# -- 2: poll all pages ------------------------------------------------------------------------------------------------
 
 
 def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_passes_it(
@@ -173,12 +140,14 @@ def test_rule_05_a_newcomer_is_compared_with_c_and_not_with_s(w: World) -> None:
 
 def test_rule_05_c_is_read_after_the_row() -> None:
     """Was the watermark read first, the row (put into 12:05, which is closed meanwhile) would count as on time."""
-    w, image = world_with_closed_row()
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
     once = Once(lambda change: True)
 
     def meanwhile(task_id: str) -> None:
         if task_id == "t" and once(ConditionalUpdate(task_id="t")):
-            reschedules(w, 5)
+            w.store.write(reschedule(image, bucket=bucket_at(5), due_at=bucket_at(5).instant))
             w.rigged.hidden = lambda entry: True
             w.next_tick(5)
             w.ticks(7)
@@ -243,26 +212,6 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone(w: W
     assert all(w.row(task_id) == row for task_id, row in own.items())
 
 
-# -- 10: expired leases ----------------------------------------------------------------------------------------------
-
-
-def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_failed_unexecuted(w: World) -> None:
-    """Was the attempt counted at the record, it would kill a process for ever."""
-    w.insert("poison", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(2)})
-    w.claim("poison", until=w.clock() + timedelta(seconds=10))
-    for attempt in (2, 3):  # each process that claims it dies
-        w.clock.forward(seconds=20)
-        reclaims(w, "poison", attempt, lease_seconds=10)
-    w.clock.forward(seconds=20)
-    w.next_tick()
-    assert w.actions.times("poison") == 0
-    row = w.row("poison")
-    assert (row["outcome"], row["attempt"]) == ("failed", 3)
-    assert row["error"] == "its process died, or did not finish in time, at the last of 3 attempts"
-    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["poison"]
-    assert [entry["attempt"] for entry in row["attempts"]] == [1, 2, 3]
-
-
 # -- 11: the lease covers the process --------------------------------------------------------------------------------
 
 
@@ -282,12 +231,6 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
         assert context.deadline == end
         assert task.lease_until is not None
         assert task.lease_until >= end - timedelta(milliseconds=1), "written to the millisecond"
-
-
-# -- 12: records on the claim's token --------------------------------------------------------------------------------
-
-
-# -- 13: cancel, reschedule, redrive ---------------------------------------------------------------------------------
 
 
 # -- 14: shards ------------------------------------------------------------------------------------------------------
@@ -314,6 +257,3 @@ def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares
     assert w.cursor(1).closed_through == w.cursor(1).drained_through == NOON_MINUTE - 1 + (w.clock() > NOON + L)
     w.next_tick(10)
     assert w.outcome("t") == "completed"
-
-
-# -- 16: the shard lease is for efficiency only ----------------------------------------------------------------------
