@@ -42,6 +42,7 @@ LIFECYCLE = "tests/unit/domain/test_lifecycle.py"
 CLAIMS = "tests/unit/engine/test_claims.py"
 RECORD = "tests/unit/engine/test_record.py"
 POOLS = "tests/unit/engine/test_pools.py"
+PLACEMENT = "tests/unit/engine/test_placement.py"
 SCHEDULES = "tests/unit/engine/test_recurring.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
@@ -76,9 +77,10 @@ MUTATIONS = (
              "closed_through=max(cursor.closed_through, tick)", "closed_through=cursor.closed_through"),
     Mutation(2, "only minutes of the present grid are polled", f"{ENGINE}/poll_window.py",
              "            if is_final or minute > skip_through:",
-             "            if minute % self.rules.grid.tick_minutes == 0 and (is_final or minute > skip_through):"),
+             "            if minute % self.rules.grid.tick_minutes == 0 and (is_final or minute > skip_through):",
+             WATERMARK),
     Mutation(3, "any poll is final, however late the index", f"{ENGINE}/poll_window.py",
-             "return quiet_from + self.rules.index_settled_after", "return quiet_from"),
+             "return quiet_from + self.rules.index_settled_after", "return quiet_from", WATERMARK),
     Mutation(3, "a contended row does not hold its bucket back", f"{ENGINE}/poll_window.py",
              "return not self.complete or self.contended > 0 or self.in_flight > 0",
              "return not self.complete or self.in_flight > 0"),
@@ -120,7 +122,7 @@ MUTATIONS = (
     Mutation(5, "a bucket is compared with S", f"{ENGINE}/placement.py",
              "bucket.shard, self.clock()).closed_through", "bucket.shard, self.clock()).drained_through"),
     Mutation(5, "a move has no conditions", f"{DOMAIN}/lifecycle.py",
-             "conditions=as_read(row, attr.OUTCOME, *attr.TIME_INPUTS),", "conditions=(),"),
+             "conditions=as_read(row, attr.OUTCOME, *attr.TIME_INPUTS),", "conditions=(),", PLACEMENT),
     Mutation(6, "running rows are not moved", f"{ENGINE}/placement.py",
              "is_terminal(row) or is_own_row(task_id):\n                return row\n            change",
              'is_terminal(row) or row.get("status") == "running":\n                return row\n            change'),
@@ -136,7 +138,8 @@ MUTATIONS = (
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
     Mutation(9, "a claim does not ask for the bucket", f"{DOMAIN}/lifecycle.py",
-             "conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORM", "conditions=(*state, *_NORM", CLAIMS),
+             "conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORM", "conditions=(*state, *_NORM",
+             LIFECYCLE),
     Mutation(10, "a last attempt is made beside others", f"{ENGINE}/recovery.py",
              "(RowView(row).is_last_attempt and not last_too) or not", "False or not", RECOVERY),
     Mutation(10, "last attempts are made at the same time", f"{ENGINE}/recovery.py",
@@ -149,7 +152,7 @@ MUTATIONS = (
     Mutation(10, "an expired lease is handed out once in a chain", f"{ENGINE}/drain.py",
              "        self.polling.claim_left_behind(left_behind)\n", "", RECOVERY),
     Mutation(10, "a task with an expired lease is tried for ever", f"{ENGINE}/recovery.py",
-             "if attempt >= view.retry_policy.maximum_attempts:", "if attempt > 10**6:"),
+             "if attempt >= view.retry_policy.maximum_attempts:", "if attempt > 10**6:", RECOVERY),
     Mutation(10, "a failure that was decided is executed again", f"{ENGINE}/recovery.py",
              "if view.error is not None:", "if False:", RECOVERY),
     Mutation(10, "reclaimed tasks are no progress", f"{ENGINE}/report.py",
@@ -177,8 +180,9 @@ MUTATIONS = (
     Mutation(13, "a cancellation does not ask for the status", f"{DOMAIN}/lifecycle.py",
              "        set=terminal(Status.CANCELLED, now, retention_days),\n"
              "        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),",
-             "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),"),
-    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,"),
+             "        set=terminal(Status.CANCELLED, now, retention_days),\n        conditions=(),", LIFECYCLE),
+    Mutation(13, "a redriven task keeps its run", f"{DOMAIN}/lifecycle.py", "attr.RUN: run,", "attr.RUN: run - 1,",
+             LIFECYCLE),
     Mutation(2, "of an idle shard only the newest bucket is polled", f"{ENGINE}/idle_shards.py",
              "minutes = list(range(tick, first - 1, -1))", "minutes = [tick]", SHARDS),
     Mutation(4, "an idle shard's checkpoint is what its own write closes", f"{ENGINE}/idle_shards.py",

@@ -14,7 +14,6 @@ from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
-from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -49,10 +48,6 @@ def is_claim(change: ConditionalUpdate) -> bool:
 def is_record(change: ConditionalUpdate) -> bool:
     """Of an outcome, or of a retry."""
     return not is_own_row(change.task_id) and change.set.get("status") in ("completed", "failed", "scheduled")
-
-
-def is_retry(change: ConditionalUpdate) -> bool:
-    return is_record(change) and change.set["status"] == "scheduled"
 
 
 def is_move(change: ConditionalUpdate) -> bool:
@@ -240,7 +235,9 @@ class World(InProcess):
         """What runs the task holds no cursor: a tick closes the bucket of its retry just before the write."""
         self.life = timedelta(minutes=14)
         self.behave(fails, task_id)
-        first = self.rigged.meanwhile(is_retry, lambda: self.first_pass(7))
+        first = self.rigged.meanwhile(
+            lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: self.first_pass(7)
+        )
         run()
         assert first.done
         assert str(self.row(task_id)["taskDateTime"]) > str(bucket_at(7))
@@ -321,10 +318,6 @@ def raises_for(*wanted: object, error: Exception | None = None) -> Callable[[obj
             raise error or cannot("read")
 
     return before
-
-
-def instant(at: datetime) -> str:
-    return format_instant(at)
 
 
 def rules(**settings: object) -> Rules:

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from tests.builders import NOON, InProcess
 from tests.unit.client.support import fail
+from tests.unit.engine.support import Once, RiggedStore
 
 from dynatick import Reschedule, RetryableError, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
+from dynatick.domain.task import Row
 from dynatick.engine.bucket_record import bucket_record_id, count_departures, read_departures
 from dynatick.engine.ports import StoreFailure
 from dynatick.store.memory import MemoryStore
@@ -37,29 +38,23 @@ def test_the_record_of_a_bucket() -> None:
     assert read_departures(store, [BUCKET, Bucket.parse(LATER)]) == {"retried": 3, "redrivenFailed": 2}
 
 
-class AnswersLost(MemoryStore):
-    """Writes all, or else nothing, and says of the first write of each kind that it does not know."""
-
-    def __init__(self, *, writes: bool) -> None:
-        super().__init__()
-        self.writes, self.lost = writes, 0
-
-    def create_many(self, rows: Sequence[object]) -> Sequence[bool | StoreFailure]:  # type: ignore[override]
-        self.lost += 1
-        results = super().create_many(rows) if self.writes or self.lost > 1 else [False]  # type: ignore[arg-type]
-        return [StoreFailure("no answer")] if self.lost == 1 else results
-
-    def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
-        self.lost += 1
-        results = super().write_many(changes) if self.writes or self.lost > 3 else ()
-        return [Unknown("no answer")] * len(changes) if self.lost <= 3 else results
-
-
 @pytest.mark.parametrize("writes", [True, False])
 def test_a_write_whose_answer_was_lost_is_not_repeated(writes: bool) -> None:
-    store = AnswersLost(writes=writes)
+    """The first of each kind takes effect or not, and the second write too."""
+    store, first, second = RiggedStore(), Once(lambda change: True), Once(lambda change: True)
+    create = store.create_many
+
+    def no_answer(rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        store.create_many = create  # type: ignore[method-assign]
+        if writes:
+            create(rows)
+        return [StoreFailure("no answer")]
+
+    store.create_many = no_answer  # type: ignore[method-assign]
+    setattr(store, "unanswered" if writes else "throttled", lambda change: first(change) or second(change))
     count(store, 2, "first")
     count(store, 3, "second")
+    assert first.done
     assert read_departures(store, [BUCKET]) == {"retried": 5}
 
 
@@ -95,7 +90,6 @@ def client(world: InProcess) -> TaskClient:
 
 
 def insert_due(client: TaskClient, *task_ids: str) -> None:
-    """Tasks for the next tick."""
     for task_id in task_ids:
         client.insert(task_id, delay_seconds=1)
 
@@ -114,23 +108,22 @@ def counted(client: TaskClient, bucket: str = B) -> tuple[dict[str, int], dict[s
     return dict(counts.counts), dict(counts.left), counts.ran, counts.failed
 
 
-def test_a_task_that_runs_once_writes_no_record(world: InProcess, client: TaskClient) -> None:
-    world.actions.behaviour["b"] = fail
-    insert_due(client, "a", "b")
+def test_retries_and_further_turns_have_left_and_a_task_that_runs_once_writes_no_record(
+    world: InProcess, client: TaskClient
+) -> None:
+    world.actions.behaviour["failed"] = fail
+    insert_due(client, "failed")
     world.next_tick()
-    assert counted(client) == ({"completed": 1, "failed": 1}, {}, 2, 1)
+    assert counted(client) == ({"failed": 1}, {}, 1, 1)
     assert world.store.get(bucket_record_id(BUCKET)) is None
-
-
-def test_retries_and_further_turns(world: InProcess, client: TaskClient) -> None:
     world.actions.behaviour |= {"r1": fail_for_now, "r2": fail_for_now, "turn": poll_again}
     insert_due(client, "r1", "r2", "turn", "fine")
     world.next_tick()
-    assert counted(client) == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
+    assert counted(client, "2026-12-31#12:02") == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
     world.clock.forward(hours=1)
     world.actions.behaviour.clear()
     world.next_tick()
-    assert counted(client) == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
+    assert counted(client, "2026-12-31#12:02") == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
     assert world.outcome("r1") == "completed"
 
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 
 import pytest
 from tests.builders import NOON, scheduled_row
@@ -26,7 +25,6 @@ from tests.unit.engine.support import (
     is_record,
     passed,
     raises_for,
-    reports,
     rules,
     takes,
     world,
@@ -43,39 +41,15 @@ from dynatick.engine.shard_lease import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
 
-
-def with_slow_tasks(number: int, *, seconds: float, **settings: object) -> World:
-    """A world whose tasks each take so long by the clock, on one thread, while the coordinator keeps up with them."""
-    w = world(clock=PacedClock(), rules=rules(**{"threads": 1, **settings}))
-    w.insert(*ids(number))
-    w.behave(takes(w, seconds=seconds), *ids(number))
-    return w
-
-
 # -- time ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("threads", [1, 4])
-def test_a_pass_that_runs_out_of_time_continues_without_loss_and_without_repetition(threads: int) -> None:
-    w = with_slow_tasks(300, seconds=1, threads=threads)
-    done = reports(w.next_tick())
-    assert len(done) >= 3
-    assert [report.continuation for report in done] == list(range(len(done)))
-    assert all(report.continued and report.resume for report in done[:-1])
-    assert not done[-1].continued
-    assert sum(report.claimed - report.released for report in done) == 300
-    assert sum(report.released for report in done) > 0
-    assert sum(report.recovered for report in done) == 0, "what was given back has not expired"
-    w.assert_each_ran_once(*ids(300))
-    records = [w.row(f"_dynatick#tick#2026-12-31#12:01#0#{n}") for n in range(len(done))]
-    assert sum(int(str(row["completed"])) for row in records) == 300
-    assert [row["continued"] for row in records] == [True] * (len(records) - 1) + [False]
 
 
 def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of a million would be read from its beginning in every continuation, for released tasks too."""
     monkeypatch.setattr(memory, "PAGE", 50)
-    w = with_slow_tasks(400, seconds=0.4)
+    w = world(clock=PacedClock(), rules=rules(threads=1))
+    w.insert(*ids(400))
+    w.behave(takes(w, seconds=0.4), *ids(400))
     report = w.first_pass()
     assert report.released > 0
     assert report.resume is not None
@@ -87,16 +61,6 @@ def test_a_continuation_begins_where_the_last_one_stopped(monkeypatch: pytest.Mo
     assert next(after for bucket, after in w.rigged.pages if bucket == bucket_at(1)) == report.resume.after
     w.run_started()
     w.assert_each_ran_once(*ids(400))
-
-
-def test_a_pass_without_time_claims_nothing_and_does_not_go_on_for_ever() -> None:
-    w = world(life=timedelta())
-    w.insert("t")
-    done = reports(w.next_tick())
-    assert [(report.claimed, report.continued) for report in done] == [(0, False)]
-    w.life = timedelta(seconds=60)
-    w.next_tick()
-    w.assert_each_ran_once("t")
 
 
 @pytest.mark.parametrize("schedule", [False, True], ids=["a task", "a schedule"])
@@ -185,27 +149,18 @@ def test_nothing_is_waited_for_until_the_process_is_killed(w: World, monkeypatch
 # -- polls that look final and are not -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("is_continuation", [False, True])
-def test_the_watermark_waits_for_entries_that_were_not_claimed(w: World, is_continuation: bool) -> None:
-    """A later bucket cannot be polled, or they lie before the position of a continuation. The tick's poll of 12:01 is
-    final, and the first that shows the task which lies there."""
+def test_the_watermark_waits_for_entries_before_the_position_of_a_continuation(w: World) -> None:
+    """The tick's poll of 12:01 is final, and the first that shows the task which lies there."""
     w.rigged.create(scheduled_row("late", bucket_at(1)))
     w.rigged.hidden = lambda entry: True
     w.ticks(5)
     assert w.cursor().checkpoint >= bucket_at(1).minute
     w.rigged.clear_faults()
-    if is_continuation:
-        w.clock.to(NOON + timedelta(minutes=6))
-        resume = {"bucket": str(bucket_at(1)), "after": "m"}
-        w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
-    else:
-        w.rigged.before_poll = raises_for(bucket_at(3))
-        with pytest.raises(StoreError):
-            w.next_tick()
-        assert w.cursor().lease is None, "the end was written"
+    w.clock.to(NOON + timedelta(minutes=6))
+    resume = {"bucket": str(bucket_at(1)), "after": "m"}
+    w.handle({"dynatick": {"tick": str(bucket_at(6)), "shard": 0, "continuation": 1, "resume": resume}})
     assert w.outcome("late") is None
     assert w.cursor().drained_through < bucket_at(1).minute
-    w.rigged.clear_faults()
     w.ticks(3)
     w.assert_each_ran_once("late")
 
@@ -244,23 +199,6 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile(w: World) -> None:
     assert [o.leased_elsewhere for o in other] == [True]
     assert (report.tick, report.closed_through, report.completed) == (NOON_MINUTE + 1, NOON_MINUTE + 2, 2)
     w.assert_each_ran_once("first", "second")
-
-
-@pytest.mark.parametrize("threads", [1, 16, 40])
-def test_memory_does_not_grow_with_the_bucket(threads: int) -> None:
-    w = world(rules=rules(threads=threads))
-    w.insert(*ids(1500))
-    maximum: list[int] = []
-
-    def count(change: ConditionalUpdate) -> None:
-        if is_claim(change):
-            with w.rigged._lock:
-                maximum.append(sum(1 for item in w.rigged._items.values() if item.get("status") == {"S": "running"}))
-
-    w.rigged.before_write = count
-    w.next_tick()
-    w.assert_each_ran_once(*ids(1500))
-    assert 25 < max(maximum) <= max(100, 4 * threads)
 
 
 def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> None:
@@ -330,20 +268,11 @@ def test_the_figures_of_a_pass(w: World) -> None:
     assert row["expiresAt"] == int((report.finished_at + timedelta(days=7)).timestamp())
 
 
-def test_an_idle_tick_is_counted_once_on_the_cursor_and_in_the_next_record(w: World) -> None:
-    w.tick()  # the first tick fires twice
-    assert w.cursor().idle_ticks == 1
+def test_an_idle_tick_that_fires_twice_is_counted_once_and_writes_no_record(w: World) -> None:
+    w.tick()
     w.ticks(4)
     assert (w.cursor().idle_ticks, w.cursor().idle_since) == (5, "2026-12-31#12:00")
     assert [i for i in w.rigged._items if i.startswith("_dynatick#tick")] == []
-    w.insert("t", at=bucket_at(5))
-    w.next_tick()
-    before = {"since": "2026-12-31#12:00", "until": "2026-12-31#12:04", "ticks": 5}
-    assert w.row("_dynatick#tick#2026-12-31#12:05#0#0")["idleBefore"] == before
-    assert (w.cursor().idle_ticks, w.cursor().idle_since) == (0, None)
-    w.insert("u", at=bucket_at(6))
-    w.next_tick()
-    assert "idleBefore" not in w.row("_dynatick#tick#2026-12-31#12:06#0#0")
 
 
 # -- faults ----------------------------------------------------------------------------------------------------------
@@ -424,23 +353,6 @@ def test_one_batch_of_records_that_fails_costs_no_other(w: World) -> None:
 
 
 # -- long gaps -------------------------------------------------------------------------------------------------------
-
-
-def test_polling_empty_buckets_keeps_the_shard_and_what_it_has_come_through(w: World) -> None:
-    """Three days without a tick, at a tenth of a second a poll: seven minutes of polling, with a tick each minute."""
-    w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=0.1)
-    w.insert("due", at=bucket_at(3 * 1440 - 1))
-    w.insert("early", at=bucket_at(5))
-    w.clock.to(NOON + timedelta(days=3))
-    met: list[datetime] = []
-    # The rule fires on; the pass that has the shard must not lose it.
-    w.rigged.before_write = lambda change: met.append(w.clock()) if is_cursor(change) else None
-    done = reports(w.tick())
-    assert (w.outcome("early"), w.outcome("due")) == ("completed", "completed")
-    assert len(done) > 3, "in several invocations"
-    assert len(w.rigged.polls) < 3 * 1440 + 20 * len(done), "none of them begins anew"
-    gaps = [later - earlier for earlier, later in pairwise(met)]
-    assert max(gaps) < timedelta(seconds=30), "the lease is renewed before it expires"
 
 
 def test_what_was_polled_is_kept_when_the_process_dies(w: World, monkeypatch: pytest.MonkeyPatch) -> None:

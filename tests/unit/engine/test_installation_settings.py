@@ -32,7 +32,6 @@ from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
 from dynatick.engine.installation_settings import (
     SETTINGS_ID,
-    InstallationSettings,
     pause,
     publish_settings,
     read_settings,
@@ -44,23 +43,10 @@ from dynatick.store.memory import MemoryStore
 
 
 def published(grid: Grid | None = None, **known: Any) -> RiggedStore:
-    """A table whose settings have been published."""
     store = RiggedStore()
     publish_settings(store, grid or Grid(), now=NOON, **known)
     store.forget()
     return store
-
-
-def test_the_first_to_come_writes_it() -> None:
-    store, grid = RiggedStore(), Grid(tick_minutes=5, shard_count=3)
-    assert read_settings(store) is None
-    found = publish_settings(store, grid, now=NOON, actions=["log", "mail"], defaults=Defaults())
-    assert found == InstallationSettings(
-        grid=grid, shards_ever=3, actions=("log", "mail"), default_action="log", retention_days=30
-    )
-    assert read_settings(store) == found
-    row = of(store.peek(SETTINGS_ID))
-    assert (row["status"], row["outcome"], row["updatedAt"]) == ("settings", "none", "2026-12-31T12:00:00Z")
 
 
 @given(st.lists(st.integers(1, 256), min_size=1, max_size=8))
@@ -240,29 +226,20 @@ def test_whatever_stands_there_pauses(w: World, written: object) -> None:
     assert not w.next_tick()[0].paused
 
 
-def test_a_pause_is_named_and_no_fault(w: World) -> None:
-    client = TaskClient(w.store, clock=w.clock)
-    assert client.health().pause is None
-    client.pause(reason="maintenance", by="ada")
-    w.clock.forward(hours=3)
-    health = client.health()
-    assert (health.is_healthy, health.missing_ticks) == (True, 0)
-    assert health.pause is not None
-    assert health.to_row()["paused"] == {**health.pause.to_row(), "by": "ada", "reason": "maintenance"}
-    assert client.doctor().found == 0
-    client.resume()
-    assert [str(finding.kind) for finding in client.health().findings] == ["cursor-behind"]
-
-
-def test_ticks_of_a_pause_are_not_missing(w: World) -> None:
+def test_a_pause_is_named_and_no_fault_and_its_ticks_are_not_missing(w: World) -> None:
     client = TaskClient(w.store, clock=w.clock)
     w.insert("first", at=bucket_at(3))
     w.insert("second", at=bucket_at(8))
     w.ticks(3)
     w.clock.forward(seconds=30)
-    client.pause()
+    assert client.health().pause is None
+    client.pause(reason="maintenance", by="ada")
     w.ticks(4)
     w.clock.forward(seconds=30)
+    health = client.health()
+    assert (health.is_healthy, health.missing_ticks, client.doctor().found) == (True, 0, 0)
+    assert health.pause is not None
+    assert health.to_row()["paused"] == {**health.pause.to_row(), "by": "ada", "reason": "maintenance"}
     client.resume()
     w.ticks(2)
     w.clock.forward(minutes=5)

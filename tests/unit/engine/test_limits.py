@@ -32,7 +32,6 @@ from tests.unit.engine.support import (
 from dynatick.actions.dead_letter import message_of
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.schedule import ScheduleState
 from dynatick.domain.task import LargeRow, Row, Task
 from dynatick.engine import claiming, execution
 from dynatick.engine.budget import Budget, max_timeout_seconds
@@ -88,16 +87,6 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
     assert (second.completed, second.continuation) == (1, 1)
     assert left[0] > 110, "it was the first of a new invocation"
     w.assert_each_ran_once(*ids(7, "a"), "long")
-
-
-def test_many_long_tasks_run_one_after_another_and_nothing_is_claimed_in_vain_for_ever() -> None:
-    w = world_with_one_thread(max_continuations=100)
-    left = insert(w, *ids(40), seconds=60, timeoutSeconds=Decimal(60))
-    done = reports(w.next_tick())
-    w.assert_each_ran_once(*ids(40))
-    assert len(done) == 40
-    assert min(left) > 63
-    assert max(report.claimed for report in done) <= 100
 
 
 def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,35 +259,25 @@ def noted(w: World, *task_ids: str) -> list[tuple[str, object, object]]:
 
 
 @pytest.mark.usefixtures("payloads_are_large")
-def test_an_action_gets_all_of_its_row_whether_it_was_raw_or_its_process_has_died_and_so_does_its_dead_letter() -> None:
-    w = world()
-    seen = noted(w, "crashed", "raw", "t")
+def test_an_action_gets_all_of_its_row_be_it_raw_or_reclaimed_or_an_occurrence_and_so_does_its_dead_letter() -> None:
+    w, occurrences = world(), [f"s#1#2026-12-31T12:0{n}:00Z" for n in (1, 2)]
+    seen = noted(w, "crashed", "raw", "t", *occurrences)
     w.insert("crashed", "t", payload=PAYLOAD, mine=[1, 2])
     w.insert("fails", payload=PAYLOAD, retryPolicy={"maximumRetryAttempts": 0})
     w.behave(fails, "fails")
     w.put(taskId="raw", payload=PAYLOAD)
+    w.put(taskId="s", scheduleExpression="rate(1 minute)", payload=PAYLOAD, mine=[3], endDate="2026-12-31T12:03:00Z")
+    assert isinstance(w.row("s"), LargeRow)
     w.claim("crashed", until=w.clock())
     w.until_drained()
-    of_row = {"mine": [1, 2]}
-    assert sorted(seen) == [("crashed", PAYLOAD, of_row), ("raw", PAYLOAD, {}), ("t", PAYLOAD, of_row)]
+    of_row, of_schedule = {"mine": [1, 2]}, {"mine": [3]}
+    assert sorted(seen) == [
+        ("crashed", PAYLOAD, of_row), ("raw", PAYLOAD, {}), *((i, PAYLOAD, of_schedule) for i in occurrences),
+        ("t", PAYLOAD, of_row),
+    ]  # fmt: skip
     assert [w.outcome(task_id) for task_id in ("crashed", "raw", "t", "fails")] == ["completed"] * 3 + ["failed"]
-    assert w.row("t")["payload"] == PAYLOAD
+    assert (w.row("t")["payload"], w.row(occurrences[0])["payload"]) == (PAYLOAD, PAYLOAD)
     assert [orjson.loads(message_of(letter))["payload"] for letter in w.dead_letters.letters] == [PAYLOAD]
-
-
-@pytest.mark.usefixtures("payloads_are_large")
-def test_an_occurrence_takes_its_schedules_payload_as_it_stands(w: World) -> None:
-    w.put(taskId="s", scheduleExpression="rate(1 minute)", payload=PAYLOAD, mine=[3], endDate="2026-12-31T12:03:00Z")
-    schedule = w.row("s")
-    assert isinstance(schedule, LargeRow)
-    ids = [f"s#1#2026-12-31T12:0{n}:00Z" for n in (1, 2)]
-    seen = noted(w, *ids)
-    w.ticks(2)
-    assert seen == [(task_id, PAYLOAD, {"mine": [3]}) for task_id in ids]
-    row = w.row(ids[0])
-    assert (row["outcome"], row["payload"], row["mine"]) == ("completed", PAYLOAD, [3])
-    assert "scheduleExpression" not in row
-    assert w.row("s")["scheduleState"] == str(ScheduleState.ENABLED)
 
 
 @pytest.mark.usefixtures("payloads_are_large")

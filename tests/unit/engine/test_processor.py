@@ -26,7 +26,6 @@ EVENTS = [
     ({"time": "2026-12-31T11:58:59Z", "source": "aws.events", "detail": {}}, PassOrder(tick=NOON_MINUTE - 2)),
     ({"time": "2026-12-31T12:00:59Z"}, PassOrder(tick=NOON_MINUTE)),
     # by hand
-    ({"dynatick": {"tick": "2026-12-31#11:00"}}, PassOrder(tick=NOON_MINUTE - 60)),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 3}}, PassOrder(tick=NOON_MINUTE - 60, shard=3)),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 0}}, PassOrder(tick=NOON_MINUTE - 60, shard=0)),
     # its own continuation
@@ -65,7 +64,6 @@ def test_what_an_event_asks_for_and_that_an_order_becomes_its_event_again(event:
 
 EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
 
-
 REFUSED = [
     (None, "event", EXPECTED), ([], "event", EXPECTED), ("tick", "event", EXPECTED), ({}, "event.time", EXPECTED),
     ({"time": None}, "event.time", EXPECTED), ({"Records": []}, "event.time", EXPECTED),
@@ -75,17 +73,13 @@ REFUSED = [
     ({"dynatick": {"tick": "2026-12-31T12:00:00Z"}}, "event.dynatick.tick", "expected a bucket such as"),
     ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "shard": "1"}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": 3}}, "event.dynatick.shards", "expected the first and the"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1]}}, "event.dynatick.shards", "expected the first and the"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1, "2"]}}, "event.dynatick.shards", "expected a whole"),
-    ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [0, 2]}}, "event.dynatick.shards", "expected two whole"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [3, 2]}}, "event.dynatick.shards", "expected two whole"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "continuation": 0.5}}, "event.dynatick.continuation", "expected a"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": "x"}}, "event.dynatick.resume", "expected a map of bucket"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "resume": {}}}, "event.dynatick.resume.bucket", "expected a bucket"),
     ({"dynatick": {"recover": "x"}}, "event.dynatick.recover", "expected a map of bucket and taskIds"),
-    ({"dynatick": {"recover": {"bucket": "2026-12-31#12:00"}}}, "event.dynatick.recover.taskIds", "expected a list"),
     ({"dynatick": {"recover": {"bucket": "2026-12-31#12:00", "taskIds": [7]}}}, "event.dynatick.recover.taskIds",
         "expected a list of ids"),
     ({"dynatick": {"recover": {"bucket": "noon", "taskIds": ["a"]}}}, "event.dynatick.recover.bucket", "expected a"),
@@ -116,25 +110,15 @@ AHEAD = "expected a tick that is not in the future: its tasks would run early"
 
 
 @pytest.mark.parametrize(
-    ("event", "seconds", "taken"),
-    [
-        ({"time": "2026-12-31T12:01:00Z"}, 0, False),
-        ({"time": "2026-12-31T12:01:00Z"}, 55.9, False),
-        ({"time": "2026-12-31T12:01:00Z"}, 56, True),  # hosts' clocks differ by so much
-        ({"time": "2027-12-31T12:01:00Z"}, 0, False),
-        ({"dynatick": {"tick": "2026-12-31#12:01"}}, 0, False),
-        ({"dynatick": {"tick": "2026-12-31#12:00"}}, 0, True),
-        (WorkOrder(bucket=bucket_at(1), after=None, through="t", until=NOON).to_event(), 0, False),
-        (WorkOrder(bucket=bucket_at(1), after=None, through="t", until=NOON).to_event(), 60, True),
-        ({"time": "2021-12-31T12:00:00Z"}, 0, True),  # a late one does no harm
-    ],
-)
-def test_a_tick_that_lies_ahead_is_refused(event: object, seconds: float, taken: bool) -> None:
-    now = NOON + timedelta(seconds=seconds)
-    if taken:
-        parse_event(event, now)
-    else:
-        assert refusal(parse_event, event, now)[1] == AHEAD
+    ("event", "from_second"),  # which the clocks of two hosts may differ by
+    [({"time": "2026-12-31T12:01:00Z"}, 56), ({"dynatick": {"tick": "2026-12-31#12:01"}}, 56),
+     (WorkOrder(bucket=bucket_at(1), after=None, through="t", until=NOON).to_event(), 56),
+     ({"time": "2021-12-31T12:00:00Z"}, 0)],  # a late one does no harm
+)  # fmt: skip
+def test_a_tick_that_lies_ahead_is_refused(event: object, from_second: int) -> None:
+    parse_event(event, NOON + timedelta(seconds=from_second))
+    if from_second:
+        assert refusal(parse_event, event, NOON + timedelta(seconds=from_second - 0.1))[1] == AHEAD
 
 
 # -- ticks -----------------------------------------------------------------------------------------------------------

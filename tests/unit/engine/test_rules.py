@@ -1,68 +1,41 @@
 """The rules of the protocol (docs/protocol.md), each by what goes wrong without it.
 
 Every docstring says what breaking the rule would do to the test. Buckets are minutes after noon, when each world's
-first tick has been. What a rule demands of one row or cursor alone is asked where that is decided: of claims in
-test_claims.py, of records in test_record.py, of cursors in test_watermark.py.
+first tick has been. What a rule demands of one row or cursor alone is asked where that is decided: of claims,
+cancellations and redrives in the table of the lifecycle, of moves in test_placement.py, of records in test_record.py,
+of cursors and polls in test_watermark.py, of expired leases in test_recovery.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, key_of, scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     Once,
     World,
     bucket_at,
     cannot,
-    fails,
     ids,
     is_claim,
     is_cursor,
-    is_move,
-    of,
-    passed,
     rules,
     world,
 )
 
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
-from dynatick.domain.lifecycle import cancel, reclaim, redrive, reschedule
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.lifecycle import reschedule
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, assign
-from dynatick.engine.cursor import cursor_id, save
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import StoreError
 from dynatick.store import memory
-from dynatick.store.memory import MemoryStore
 
 L = timedelta(seconds=120)
-
-
-def world_with_closed_row() -> tuple[World, Row]:
-    """With a new row in a bucket that is closed, as the stream shows it."""
-    w = world()
-    w.store.create(scheduled_row("t", bucket_at(-5)))
-    return w, w.row("t")
-
-
-def reschedules(w: World, minutes: int) -> None:
-    later = reschedule(of(w.rigged.peek("t")), bucket=bucket_at(minutes), due_at=bucket_at(minutes).instant)
-    assert isinstance(MemoryStore.write(w.rigged, later), Written)
-
-
-def reclaims(w: World, task_id: str, attempt: int, *, lease_seconds: float) -> None:
-    """Another process does, and is not heard of again."""
-    now = w.clock()
-    lease_until = now + timedelta(seconds=lease_seconds)
-    taken = reclaim(w.row(task_id), attempt=attempt, token="another's", lease_until=lease_until, now=now)
-    assert isinstance(MemoryStore.write(w.rigged, taken), Written)
 
 
 # -- 1: close first --------------------------------------------------------------------------------------------------
@@ -80,38 +53,7 @@ def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_b
     assert first.set["lease"] is not None
 
 
-def test_rule_01_c_never_goes_back(w: World) -> None:
-    """Were it set to the tick instead of the later of the two, an old tick that comes late would open buckets again."""
-    w.ticks(5)
-    before = w.cursor()
-    w.tick(at=NOON)
-    assert w.cursor().closed_through == before.closed_through == NOON_MINUTE + 5
-    assert w.cursor().drained_through >= before.drained_through
-
-
-# -- 2: poll every minute --------------------------------------------------------------------------------------------
-
-
-def test_rule_02_every_minute_is_polled_when_the_grid_has_become_coarser(w: World) -> None:
-    """Were only minutes of the present grid polled, the tasks of 12:07, 12:08 and 12:11 would be orphaned."""
-    for minute in (7, 8, 11):
-        w.insert(f"t{minute}", at=bucket_at(minute))
-    w.reconfigure(tick_minutes=5)
-    w.next_tick(10)
-    assert {*w.ran} == {"t7", "t8"}
-    w.next_tick(5)
-    assert w.ran[2:] == ["t11"]
-
-
-def test_rule_02_buckets_are_polled_oldest_first() -> None:
-    """Were they not, a backlog would not be drained in order of due time."""
-    w = world(rules=rules(threads=1))
-    for minute in (9, 3, 7, 1):
-        w.insert(f"t{minute}", at=bucket_at(minute))
-    w.next_tick(10)
-    assert w.ran == ["t1", "t3", "t7", "t9"]
-    first_looks = list(dict.fromkeys(bucket.minute for bucket in w.rigged.polls))
-    assert set(first_looks) == set(range(w.cursor().drained_through + 1, NOON_MINUTE + 11)) | {NOON_MINUTE}
+# -- 2: poll all pages ------------------------------------------------------------------------------------------------
 
 
 def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_passes_it(
@@ -141,27 +83,6 @@ def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_pas
 
 
 # -- 3: the drained watermark follows final polls that left nothing --------------------------------------------------
-
-
-@pytest.mark.parametrize("outage", [False, True])
-def test_rule_03_a_poll_is_final_only_after_the_index_lag(w: World, outage: bool) -> None:
-    """Were a poll within the index lag final, the watermark would pass the bucket before its entry shows up. After an
-    outage the closed watermark jumps over a hundred buckets; wall time counts all the same."""
-    late = bucket_at(50 if outage else 1)
-    w.store.create(scheduled_row("late", late))
-    w.rigged.hidden = lambda entry: entry.task_id == "late"
-    if outage:
-        w.clock.forward(minutes=100)
-        w.tick()
-        w.clock.forward(seconds=1)
-        w.tick()
-    for _ in range(1 if outage else 3):  # at 12:03 the bucket has been closed for two minutes: not yet L + 4 s
-        w.next_tick()
-        assert w.cursor().drained_through < late.minute <= w.cursor().closed_through
-    assert w.clock() - late.instant >= L
-    w.rigged.clear_faults()
-    w.ticks(3)
-    assert w.outcome("late") == "completed"
 
 
 @pytest.mark.parametrize("leased", [True, False], ids=["leased elsewhere", "its claim got no answer"])
@@ -219,12 +140,14 @@ def test_rule_05_a_newcomer_is_compared_with_c_and_not_with_s(w: World) -> None:
 
 def test_rule_05_c_is_read_after_the_row() -> None:
     """Was the watermark read first, the row (put into 12:05, which is closed meanwhile) would count as on time."""
-    w, image = world_with_closed_row()
+    w = world()
+    w.store.create(scheduled_row("t", bucket_at(-5)))
+    image = w.row("t")
     once = Once(lambda change: True)
 
     def meanwhile(task_id: str) -> None:
         if task_id == "t" and once(ConditionalUpdate(task_id="t")):
-            reschedules(w, 5)
+            w.store.write(reschedule(image, bucket=bucket_at(5), due_at=bucket_at(5).instant))
             w.rigged.hidden = lambda entry: True
             w.next_tick(5)
             w.ticks(7)
@@ -235,24 +158,6 @@ def test_rule_05_c_is_read_after_the_row() -> None:
     w.rigged.hidden = lambda entry: False
     w.ticks(1)
     assert w.outcome("t") == "completed"
-
-
-@pytest.mark.parametrize(
-    ("meanwhile", "bucket"),
-    [(lambda w: w.store.delete("t"), None), (lambda w: reschedules(w, 30), str(bucket_at(30)))],
-    ids=["deleted", "rescheduled"],
-)
-def test_rule_05_a_move_is_on_condition_of_the_row_that_was_read(
-    meanwhile: Callable[[World], object], bucket: str | None
-) -> None:
-    """Decided from the image alone, it would bring half of a deleted row back, or undo a reschedule."""
-    w, image = world_with_closed_row()
-    first = w.rigged.meanwhile(is_move, lambda: meanwhile(w))
-    w.stream(image)
-    assert first.done
-    assert (w.rigged.peek("t") or {}).get("taskDateTime") == bucket
-    w.ticks(3)
-    assert w.ran == []
 
 
 # -- 6: running rows move too ----------------------------------------------------------------------------------------
@@ -274,44 +179,18 @@ def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease(w: Wo
     assert w.outcome("t") == "completed"
 
 
-def test_rule_06_a_move_leaves_the_task_lease_alone() -> None:
-    """The record is on condition of the token, which a move leaves."""
-    w = world(life=timedelta(minutes=10))
-
-    def is_moved_meanwhile(task: Task, context: ActionContext) -> None:
-        w.clock.forward(minutes=3)
-        w.placer().place("t")
-
-    w.insert("t", at=bucket_at(1))
-    w.actions.behaviour["t"] = is_moved_meanwhile
-    w.next_tick()
-    row = w.row("t")
-    assert row["taskDateTime"] != str(bucket_at(1)), "it was moved"
-    assert row["outcome"] == "completed"
-    w.ticks(6)
-    assert w.actions.times("t") == 1
-
-
 # -- 7: a move is checked again --------------------------------------------------------------------------------------
 
 
-def test_rule_07_a_mover_that_was_frozen_checks_again() -> None:
-    """Was the move not checked, the task would lie in 12:01 which is drained."""
-    w, image = world_with_closed_row()
-    w.rigged.meanwhile(is_move, lambda: w.ticks(8))
-    w.stream(image)
-    moves = [change.set["taskDateTime"] for change in w.rigged.writes if is_move(change)]
-    assert moves == [str(bucket_at(1)), str(bucket_at(9))]
-    assert w.cursor().drained_through >= bucket_at(1).minute
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-
-
-def test_rule_07_a_normalised_row_is_checked_too(w: World) -> None:
-    """Normalising is a move as well: frozen before its write, it puts the row into a bucket that is drained by then."""
-    w.store.put({"taskId": "t"})
+@pytest.mark.parametrize("row", [scheduled_row("t", bucket_at(-5)), {"taskId": "t"}], ids=["moves", "normalises"])
+def test_rule_07_a_mover_that_was_frozen_checks_again(w: World, row: Row) -> None:
+    """Was the move not checked, the task would lie in 12:01 which is drained. Normalising is a move as well."""
+    w.store.put(row)
     w.rigged.meanwhile(lambda change: change.task_id == "t", lambda: w.ticks(8))
     w.stream(w.row("t"))
+    moves = [change.set["taskDateTime"] for change in w.rigged.writes if change.task_id == "t"]
+    assert moves == [str(bucket_at(1)), str(bucket_at(9))]
+    assert w.cursor().drained_through >= bucket_at(1).minute
     w.next_tick()
     assert w.outcome("t") == "completed"
 
@@ -333,26 +212,6 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone(w: W
     assert all(w.row(task_id) == row for task_id, row in own.items())
 
 
-# -- 10: expired leases ----------------------------------------------------------------------------------------------
-
-
-def test_rule_10_a_task_that_kills_its_process_runs_out_of_attempts_and_is_failed_unexecuted(w: World) -> None:
-    """Was the attempt counted at the record, it would kill a process for ever."""
-    w.insert("poison", at=bucket_at(1), retryPolicy={"maximumRetryAttempts": Decimal(2)})
-    w.claim("poison", until=w.clock() + timedelta(seconds=10))
-    for attempt in (2, 3):  # each process that claims it dies
-        w.clock.forward(seconds=20)
-        reclaims(w, "poison", attempt, lease_seconds=10)
-    w.clock.forward(seconds=20)
-    w.next_tick()
-    assert w.actions.times("poison") == 0
-    row = w.row("poison")
-    assert (row["outcome"], row["attempt"]) == ("failed", 3)
-    assert row["error"] == "its process died, or did not finish in time, at the last of 3 attempts"
-    assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["poison"]
-    assert [entry["attempt"] for entry in row["attempts"]] == [1, 2, 3]
-
-
 # -- 11: the lease covers the process --------------------------------------------------------------------------------
 
 
@@ -372,77 +231,6 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
         assert context.deadline == end
         assert task.lease_until is not None
         assert task.lease_until >= end - timedelta(milliseconds=1), "written to the millisecond"
-
-
-# -- 12: records on the claim's token --------------------------------------------------------------------------------
-
-
-def test_rule_12_a_task_that_was_replaced_while_it_ran_is_another_task(w: World) -> None:
-    """Only the name is the same: the old one's record must not end the new one."""
-    w.insert("t", payload={"n": Decimal(1)})
-    replaced = w.row("t")
-
-    def is_replaced(task: Task, context: ActionContext) -> None:
-        if task.payload["n"] == 1:
-            w.put(taskId="t", payload={"n": Decimal(2)})
-
-    w.actions.behaviour["t"] = is_replaced
-    assert passed(w.next_tick()).superseded == 1
-    assert w.outcome("t") is None
-    w.next_tick()
-    assert (w.outcome("t"), w.row("t")["payload"], w.row("t")["run"]) == ("completed", {"n": 2}, 1)
-    assert w.actions.keys == [key_of(replaced), key_of(w.row("t"))]
-    assert w.actions.keys[0] != w.actions.keys[1]
-
-
-# -- 13: cancel, reschedule, redrive ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("claim_first", [False, True])
-@pytest.mark.parametrize("wish", ["cancel", "reschedule"])
-@pytest.mark.parametrize("status", ["scheduled", None])
-def test_rule_13_of_a_wish_and_a_claim_exactly_one_wins(wish: str, status: str | None, claim_first: bool) -> None:
-    """Allowed from running too, a task would be both executed and recorded as cancelled."""
-    w = world()
-    raw: Row = {"taskId": "t", "taskDateTime": str(bucket_at(1))}
-    w.store.put(scheduled_row("t", bucket_at(1)) if status else raw)
-    results: list[object] = []
-
-    def wish_for(row: Row) -> None:
-        if wish == "cancel":
-            change = cancel(row, now=w.clock(), retention_days=30)
-        else:
-            change = reschedule(row, bucket=bucket_at(30), due_at=bucket_at(30).instant)
-        results.append(MemoryStore.write(w.rigged, change))
-
-    image = w.row("t")
-    if claim_first:
-        w.actions.behaviour["t"] = lambda task, context: wish_for(image)
-    else:
-        w.rigged.meanwhile(is_claim, lambda: wish_for(of(w.rigged.peek("t"))))
-    w.ticks(3)
-    (result,) = results
-    assert isinstance(result, Lost if claim_first else Written)
-    assert w.actions.times("t") == claim_first
-    assert w.outcome("t") == ("completed" if claim_first else {"cancel": "cancelled"}.get(wish))
-
-
-def test_rule_13_a_redriven_task_runs_again_with_another_key(w: World) -> None:
-    """Into a future bucket, or no tick would see it; with run + 1, or the target would take it for done."""
-    w.insert("t", retryPolicy={"maximumRetryAttempts": Decimal(0)})
-    w.actions.behaviour["t"] = fails
-    w.next_tick()
-    w.actions.behaviour.clear()
-    row = w.row("t")
-    assert (row["outcome"], row["attempt"]) == ("failed", 1)
-    again = redrive(row, bucket=bucket_at(2), due_at=w.clock(), run=2)
-    assert isinstance(w.store.write(again), Written)
-    w.stream(w.row("t"), row)
-    assert not {"outcome", "finishedAt", "expiresAt"} & set(w.row("t"))
-    w.next_tick()
-    assert w.outcome("t") == "completed"
-    assert w.actions.ran == [("t", 1, 1), ("t", 2, 1)]
-    assert w.actions.keys == [key_of(row, 1), key_of(row, 2)]
 
 
 # -- 14: shards ------------------------------------------------------------------------------------------------------
@@ -469,23 +257,3 @@ def test_rule_14_a_missing_cursor_is_created_by_the_scheduler_before_it_compares
     assert w.cursor(1).closed_through == w.cursor(1).drained_through == NOON_MINUTE - 1 + (w.clock() > NOON + L)
     w.next_tick(10)
     assert w.outcome("t") == "completed"
-
-
-# -- 16: the shard lease is for efficiency only ----------------------------------------------------------------------
-
-
-def test_rules_12_and_16_two_processes_on_one_shard_execute_each_task_once_under_a_token_of_its_own(w: World) -> None:
-    """Were the shard lease what protects a task, the second would execute what the first has claimed. With one token a
-    process, its own late record of an earlier attempt would end a later one."""
-    w.insert(*ids(40))
-
-    def another_tick() -> None:
-        """In the middle of the first one's claims: it lost the shard, and does not know it yet."""
-        assert save(w.store, w.cursor(), replace(w.cursor(), lease=None, lease_until=None)) is not None
-        w.tick()
-
-    first = w.rigged.meanwhile(is_claim, another_tick)
-    w.ticks(3)
-    assert first.done
-    w.assert_each_ran_once(*ids(40))
-    assert len({w.row(task_id)["lease"] for task_id in ids(40)}) == 40

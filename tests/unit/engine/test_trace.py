@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 import orjson
 import pytest
-from tests.unit.actions.support import a_context, a_task
 from tests.unit.engine.support import World, world
 
 from dynatick.actions.handlers import Handler
@@ -29,7 +28,6 @@ def deep(levels: int, error: BaseException) -> None:
 
 
 def caught(raises: Callable[[], object]) -> BaseException:
-    """What a call raises."""
     try:
         raises()
     except BaseException as error:
@@ -142,20 +140,27 @@ ODD_ERRORS: Mapping[str, Callable[[], BaseException]] = {
     "exit": lambda: SystemExit("no"),
     "interrupt": KeyboardInterrupt,
 }
-odd_errors = pytest.mark.parametrize("make", ODD_ERRORS.values(), ids=ODD_ERRORS)
 
 
-@odd_errors
-def test_a_task_that_raises_any_error_fails_with_what_can_be_read_of_it(make: Callable[[], BaseException]) -> None:
+@pytest.mark.parametrize("make", ODD_ERRORS.values(), ids=ODD_ERRORS)
+def test_a_task_whose_action_or_handler_raises_any_error_fails_with_what_can_be_read_of_it(
+    make: Callable[[], BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without pytest's own capturing: a report with such texts can't be sent from process to process."""
+    monkeypatch.setattr(logging.getLogger("dynatick"), "propagate", False)
+    monkeypatch.setattr(logging.getLogger("dynatick"), "handlers", [logging.NullHandler()])
     w = world()
-    w.insert("t", payload={"text": "x"}, retryPolicy={"minBackoffSeconds": 0})
+    w.insert("t", "declared", payload={"text": "x"}, retryPolicy={"minBackoffSeconds": 0})
     w.insert("other")
     before = item_bytes(w.row("t"))
     w.actions.behaviour["t"] = lambda task, context: deep(50, make())
+    handler = Handler("fails", lambda payload: deep(0, make()), permanent=(ValueError,))
+    w.actions.behaviour["declared"] = handler.run
     w.ticks(8)
-    assert (w.outcome("t"), w.outcome("other")) == ("failed", "completed")
+    assert [w.outcome(task_id) for task_id in ("t", "declared", "other")] == ["failed", "failed", "completed"]
     assert w.row("t")["error"]
     assert len(attempts(w, "t")) == 4
+    assert len(attempts(w, "declared")) == (1 if isinstance(make(), ValueError) else 4)
     orjson.dumps(encode(w.row("t")))  # which refuses lone surrogates, as a table does
     assert item_bytes(w.row("t")) - before <= OWN_BYTES
 
@@ -168,38 +173,6 @@ def test_the_largest_errors_of_all_attempts_fit_into_a_row(w: World) -> None:
     w.ticks(40)
     assert w.outcome("t") == "failed"
     assert item_bytes(w.row("t")) - before <= OWN_BYTES
-
-
-@odd_errors
-def test_a_handler_that_raises_any_error_is_logged_and_fails_as_declared(
-    make: Callable[[], BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without pytest's own capturing: a report with such texts can't be sent from process to process."""
-    error = make()
-    logger, noting = logging.getLogger("dynatick"), Noting()
-    monkeypatch.setattr(logger, "propagate", False)
-    monkeypatch.setattr(logger, "handlers", [noting])
-
-    def fails(payload: dict[str, object]) -> None:
-        raise error
-
-    handler = Handler("fails", fails, permanent=(ValueError,))
-    with pytest.raises(BaseException) as found:
-        handler.run(a_task(), a_context())
-    assert isinstance(found.value, PermanentError) == isinstance(error, ValueError)
-    assert noting.named == (["fails"] if isinstance(error, Exception) else [])
-
-
-class Noting(logging.Handler):
-    """Keeps the handlers that its records name. It raises if one can't be formatted."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.named: list[object] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.format(record)
-        self.named.append(record.__dict__["handler"])
 
 
 def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:

@@ -21,7 +21,6 @@ from tests.unit.engine.support import (
     of,
     raises_for,
     rules,
-    world,
 )
 
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -49,9 +48,7 @@ FULL = Cursor(
     last_tick="2026-12-31#11:58",
 )
 
-
 FREE = replace(FULL, lease=None, lease_until=None)
-
 
 MINE = replace(FREE, closed_through=NOON_MINUTE + 1, lease="mine", lease_until=NOON + SHARD_LEASE, version=8)
 
@@ -204,7 +201,6 @@ def window(found: Cursor, *, tick_minutes: int = 1, closed_at: datetime = NOON) 
 
 LATER = NOON + FINAL
 
-
 DUE = [
     # the cursor (closed, drained, polled, checkpoint), now, the grid; which minutes are polled
     ("nothing is closed that is not drained", cursor(0, 0), NOON, 1, []),
@@ -268,22 +264,10 @@ def test_another_poll_keeps_only_what_is_in_flight() -> None:
     assert (again.complete, again.contended, again.in_flight) == (False, 0, 2)
 
 
-@pytest.mark.parametrize(("n", "reads"), [(1, 8), (2, 10), (5, 12)])
-def test_an_idle_tick_costs_little(n: int, reads: int) -> None:
-    """The budget is 8 read calls and 2 writes a shard at N = 1 (design §12)."""
-    w = world(rules=rules(grid=Grid(tick_minutes=n)))
-    for _ in range(20):
-        w.rigged.forget()
-        w.next_tick(n)
-        assert len(w.rigged.polls) + len(w.rigged.reads) <= reads
-        assert len(w.rigged.writes) == 2
-
-
 # -- what holds the drained watermark back ---------------------------------------------------------------------------
 
 
 def ticks(w: World, number: int) -> None:
-    """Ticks, whether or not they raise."""
     for _ in range(number):
         try:
             w.next_tick()
