@@ -198,27 +198,3 @@ def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
         (("--at", "2026-12-31#12:20"), 1, ["12:20", "12:20", "12:20"]), (("--delay", "45m"), 3, ["12:45"] * 3),
     ):  # fmt: skip
         assert (shell(*span, *options).err, due(waiting)) == (f"{changed} rescheduled\n", then)
-
-
-NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
-BOTH = "--{} has no effect on named tasks; use one of them only"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["redrive"], 2, NEITHER),
-        (["cancel", "--action", "log"], 2, NEITHER),
-        (["redrive", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
-        (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
-        (["reschedule", "x", "--by", "+1h"], 2, BOTH.format("by")),
-        (["redrive", "--bucket", BUCKET, "--status", "running"], 3,
-         "status: 'running' is not accepted; expected one of failed, cancelled"),
-        (["reschedule", "--last", "1h"], 2, "give a time: --at, --delay or --by"),
-        (["reschedule", "--last", "1h", "--by", "+1h", "--at", "now"], 2,
-         "--at and --delay have no effect with --by; use one of them only"),
-    ],
-)  # fmt: skip
-def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
-    ended = shell("task", *arguments)
-    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

@@ -6,11 +6,8 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, fail
-
-from dynatick.cli.exit_code import ExitCode
 
 HOURLY = "cron(0 * * * ? *)"
 
@@ -152,31 +149,6 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
     assert [run["status"] for run in runs] == ["scheduled"] * 2
     nothing = shell("schedule", "backfill", "s", "--from", "2026-12-31T10:10:00Z", "--to", "2026-12-31T10:20:00Z")
     assert nothing.err == "There are none\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("add", "s", "0 9 * * 1-5"), ExitCode.INVALID,
-         "scheduleExpression: '0 9 * * 1-5' is not accepted; that is Unix cron; write cron(0 9 ? * MON-FRI *)"),
-        (("get", "none"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'none'"),
-        (("update", "there"), ExitCode.INVALID, "expected at least one change; see --help"),
-        (("update", "there", "--remove", "scheduleExpression"), ExitCode.INVALID,
-         "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
-        (("update", "ended", "--payload", "{}"), ExitCode.CONFLICT,
-         "cannot update schedule 'ended': it is COMPLETED; possible only while it is ENABLED or DISABLED"),
-        (("history", "there", "--from", "never"), ExitCode.INVALID, "--from: 'never' is not accepted"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)  # fmt: skip
-def test_refusals(shell: Shell, world: InProcess, arguments: tuple[str, ...], code: ExitCode, message: str) -> None:
-    shell("schedule", "add", "there", HOURLY)
-    shell("schedule", "add", "ended", "at(2026-12-31T12:00:30)")
-    world.ticks(1)
-    ended = shell("schedule", *arguments)
-    assert (ended.code, ended.out) == (code, "")
-    assert message in ended.err
-    assert ended.err.startswith("error: ") and ended.err.count("\n") == 1
 
 
 def test_whether_occurrences_were_in_time(shell: Shell, world: InProcess) -> None:

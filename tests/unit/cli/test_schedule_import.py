@@ -97,22 +97,6 @@ def test_a_dry_run_shows_compares_and_inserts_nothing(
     assert error == "error: 2 schedules would be refused; the others would be inserted"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--dry-run"], "--dry-run, --action and --tz need --from"),
-        (["--from", "crontab"], "--from crontab needs --action NAME, a handler that runs the command"),
-        (["--from", "eventbridge-scheduler", "--tz", "UTC"], "--action and --tz are for --from crontab"),
-        (["--from", "crontab", "--action", "log", "--restart"], "have no effect with --from"),
-    ],
-)
-def test_options_that_do_not_fit_together(
-    shell: Shell, world: InProcess, tmp_path: Path, options: list[str], said: str
-) -> None:
-    ended = shell("schedule", "import", written(tmp_path, ""), *options)
-    assert ended.code == 2 and said in ended.err
-
-
 def test_files_that_cannot_be_read(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"0 9 * * * echo \xe4\n")
     for arguments, code, message in (
