@@ -76,9 +76,6 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     assert [one["taskId"] for one in again["results"]] == ["t2"]
 
 
-# -- buckets, ticks --------------------------------------------------------------------------------------------------
-
-
 def test_buckets_of_a_range(caller: Caller) -> None:
     fill(caller, 3)
     fill(caller, 2, "2027-01-05#00:00", "u")

@@ -42,9 +42,6 @@ def caller(caller: Caller) -> Caller:
     return caller
 
 
-# -- all of it at once ---------------------------------------------------------------------------------------------
-
-
 def test_of_a_task(caller: Caller) -> None:
     problem = caller.refused("invalid-input", "POST", "/v1/tasks", TASK)
     assert sorted(fields(problem)) == sorted(OF_TASK)
@@ -80,8 +77,6 @@ def test_the_client_has_all_of_them_too(caller: Caller) -> None:
     assert isinstance(result, Refused)
     assert [result.error.field, *(error.field for error in result.error.others)] == ["timeoutSeconds", "dueAt"]
 
-
-# -- each request --------------------------------------------------------------------------------------------------
 
 # What a body begins with, unless its case says otherwise.
 BEGUN: dict[str, dict[str, Any]] = {

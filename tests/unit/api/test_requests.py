@@ -103,9 +103,6 @@ def test_answers_are_ascii_are_not_cached_and_name_their_request(caller: Caller)
     assert (response["headers"]["X-Request-Id"], response["headers"]["Cache-Control"]) == ("abc", "no-store")
 
 
-# -- faults ----------------------------------------------------------------------------------------------------------
-
-
 def broken(error: Exception) -> Caller:
     """An API whose table raises an error."""
 

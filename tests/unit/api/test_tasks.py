@@ -19,9 +19,6 @@ def end(caller: Caller, task_id: str, status: Status, error: str | None = None) 
     assert caller.store.create({**row, **terminal(status, NOON, 30, error)})
 
 
-# -- insert --------------------------------------------------------------------------------------------------------
-
-
 def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
     row = {
         "taskId": "welcome-42", "dueAt": LATER, "action": "webhook",
@@ -81,9 +78,6 @@ def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
     caller.refused("task-exists", "POST", "/v1/tasks", {"taskId": "without-a-key"}, idempotency_key="k")
 
 
-# -- ids -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("task_id", "path"),
     [
@@ -123,9 +117,6 @@ def test_an_encoded_question_mark_ends_a_path(caller: Caller) -> None:
 @pytest.mark.parametrize("path", ["~", "~!!", "~/w", "~_w", "_dynatick%23settings", "x" * 3000])
 def test_what_is_no_id(caller: Caller, path: str) -> None:
     assert caller.send("GET", f"/v1/tasks/{path}").status in (404, 422)
-
-
-# -- read, change --------------------------------------------------------------------------------------------------
 
 
 def test_a_task_that_is_not_there(caller: Caller) -> None:
@@ -190,9 +181,6 @@ def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
     assert caller.ask("POST", "/v1/tasks/a/run")["run"] == 3
 
 
-# -- list ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
     for n in range(5):
         caller.ask("POST", "/v1/tasks", {"taskId": f"t{n}", "taskDateTime": "2026-12-31#13:00"})
@@ -209,9 +197,6 @@ def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
     )
 
 
-# -- the simple form -----------------------------------------------------------------------------------------------
-
-
 def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: Caller) -> None:
     hook = {"url": "https://example.com/hook", "data": {"n": 1}}
     body = {"action": "webhook", "payload": hook, "run_at": "2027-05-17T15:00:00Z"}
@@ -223,9 +208,6 @@ def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: C
     other = body | {"run_at": "2027-01-01T00:00:00Z"}
     caller.refused("idempotency-key-reused", "POST", "/schedule-task", other, idempotency_key="order-7")
     assert caller.ask("POST", "/schedule-task", body)["taskId"] != read(first)["taskId"]
-
-
-# -- lists without a time ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

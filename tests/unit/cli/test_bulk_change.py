@@ -41,9 +41,6 @@ def due(world: InProcess) -> list[str]:
     return [str(world.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
 
 
-# -- by id ---------------------------------------------------------------------------------------------------------
-
-
 def test_one_failure_does_not_stop_the_others(shell: Shell, waiting: InProcess) -> None:
     shell("task", "cancel", "w2")
     ended = shell("task", "cancel", "w3", "w2", "nope", "w1", "w3")
@@ -104,9 +101,6 @@ def test_several_schedules(shell: Shell, world: InProcess) -> None:
     assert shell("schedule", "run", "s1", "s2").err == "2 to run\n"
     assert shell("schedule", "delete", "s1", "s2").err == "2 deleted\n"
     assert (world.store.get("s1"), world.store.get("s2")) == (None, None)
-
-
-# -- by filter -----------------------------------------------------------------------------------------------------
 
 
 def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:

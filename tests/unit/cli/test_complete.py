@@ -120,8 +120,6 @@ def test_the_shell_completes(shell: Shell, monkeypatch: pytest.MonkeyPatch, line
     assert (ended.code, ended.out.split()) == (0, offered.split())
 
 
-# -- docs/reference/cli.md -----------------------------------------------------------------------------------------
-
 TEXT = text("cli.md")
 
 

@@ -69,9 +69,6 @@ def test_what_is_said_where_there_is_no_terminal(
     assert (ended.code, ended.err) == (0, "The file is empty\n")
 
 
-# -- going on ----------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Falters(MemoryStore):
     """Goes away after a given number of batches, or is interrupted there."""
@@ -162,9 +159,6 @@ def test_a_place_that_means_nothing_here_is_not_gone_on_from(
     ended = shell("task", "import", file, *(["--restart"] if how == "restart" else []), "-o", "json")
     assert (ended.code, ended.json["inserted"]) == (0, 2000), ended.err
     assert "Continuing" not in ended.err and len(store.asked) == 2000
-
-
-# -- options -----------------------------------------------------------------------------------------------------
 
 
 def test_errors_go_to_a_file_and_never_overwrite_the_file_itself(

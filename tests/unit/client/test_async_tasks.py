@@ -43,9 +43,6 @@ def connect(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskClient, "connect", lambda *_, **__: client)
 
 
-# -- it has what TaskClient has ---------------------------------------------------------------------------------------
-
-
 def public(of: type) -> dict[str, Any]:
     return {name: inspect.getattr_static(of, name) for name in dir(of) if not name.startswith("_")}
 
@@ -76,9 +73,6 @@ def test_it_has_each_method_with_the_same_arguments(of: type, awaited: type, mor
             continue
         iterates = str(one.__annotations__["return"]).startswith(("Iterator[", "HandledLetters"))
         assert inspect.iscoroutinefunction(found[name]) is not iterates, name
-
-
-# -- what its calls do ------------------------------------------------------------------------------------------------
 
 
 def run(client: TaskClient, use: Callable[[AsyncTaskClient], Awaitable[Any]], **options: int) -> Any:
@@ -161,9 +155,6 @@ def test_waiting_takes_no_thread_and_ends_in_time(client: TaskClient) -> None:
             await tasks.wait("")
 
     run(client, use, max_threads=1)
-
-
-# -- the page ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("connect")

@@ -122,9 +122,6 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
     assert world.row(first.task_id)["run"] == 2
 
 
-# -- in batches ------------------------------------------------------------------------------------------------------
-
-
 class Batches(RiggedStore):
     """Notes the sizes of batches, and the rows that are read."""
 
@@ -235,8 +232,6 @@ def test_a_batch_that_was_not_applied() -> None:
     assert {result.task_id for result in results if isinstance(result, Changed)}.isdisjoint(unchanged)
     assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
 
-
-# -- to another time -------------------------------------------------------------------------------------------------
 
 RANGE = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T14:00:00Z"}
 MINUTES = (5, 6, 30, 35, 59, 65, 90)

@@ -243,9 +243,6 @@ def test_limits_that_are_refused(client: TaskClient, verb: str, limit: int) -> N
         getattr(client.dead_letters, verb)(limit=limit)
 
 
-# --- SQS --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def sqs() -> Iterator[Any]:
     with mock_aws():

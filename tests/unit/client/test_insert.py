@@ -103,8 +103,6 @@ def test_an_id_that_is_taken_is_refused_and_nothing_is_written(
     assert client.get("+49 170") == before
 
 
-# -- many at a time ---------------------------------------------------------------------------------------------------
-
 WHEN = "2026-12-31T12:30:00Z"
 
 

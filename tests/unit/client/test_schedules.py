@@ -63,9 +63,6 @@ def refusal(call: Callable[[], object]) -> str:
     return str(caught.value)
 
 
-# -- insert ----------------------------------------------------------------------------------------------------------
-
-
 def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
     made = world.schedules.insert(
         "s", "rate(2 minutes)", action="log", payload={"n": 1}, attributes={"team": "blue"},
@@ -122,9 +119,6 @@ def test_an_id_is_taken_once(world: World) -> None:
         world.client.insert("s")
 
 
-# -- warnings --------------------------------------------------------------------------------------------------------
-
-
 LOS_ANGELES = {"timezone": "America/Los_Angeles"}
 OFTEN = "come as close as 2 min, and ticks every 5 min: several fall due at one tick, and "
 DECIDES, EACH = OFTEN + "overlap decides which are made", OFTEN + "each of them is made"
@@ -163,9 +157,6 @@ def test_a_schedule_warns_of_what_may_surprise(
     assert list(made.warnings) == made.to_row().get("warnings", [])
     assert world.schedules.get("w").warnings == made.warnings
     assert world.schedules.update("w", payload={}).warnings == made.warnings
-
-
-# -- get and list ----------------------------------------------------------------------------------------------------
 
 
 def test_get_shows_one_that_cannot_be_understood_and_whatever_a_row_holds(world: World) -> None:
@@ -217,9 +208,6 @@ def test_a_forecast_lists_the_occurrences_of_all_schedules_in_order(world: World
         world.schedules.forecast(until=at(45), limit=2)
 
 
-# -- update ----------------------------------------------------------------------------------------------------------
-
-
 def test_update_changes_what_is_given_and_removes_what_is_none(world: World) -> None:
     before = world.schedules.insert("s", "rate(1 hour)", payload={"n": 1}, overlap="allow", attributes={"team": "blue"})
     policy = {"minBackoffSeconds": 9}
@@ -235,9 +223,6 @@ def test_update_changes_what_is_given_and_removes_what_is_none(world: World) -> 
     less = world.schedules.update("s", **dict.fromkeys(("overlap", *edits)))
     assert (less.payload, less.flexible_time_window, less.overlap) == ({}, 0, "skip")
     assert less.row.keys().isdisjoint({"retryPolicy", "expectedWithinSeconds"})
-
-
-# -- pause and resume ------------------------------------------------------------------------------------------------
 
 
 def test_pause_and_resume(world: World) -> None:
@@ -261,9 +246,6 @@ def test_pause_and_resume(world: World) -> None:
     assert world.reported() == [*until, ("12:06", "completed")]
 
 
-# -- delete ----------------------------------------------------------------------------------------------------------
-
-
 def test_delete_goes_on_when_the_row_changes_meanwhile_but_leaves_its_tasks_and_one_in_its_place(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,9 +261,6 @@ def test_delete_goes_on_when_the_row_changes_meanwhile_but_leaves_its_tasks_and_
     world.schedules.delete("s")
     world.next_tick()
     assert world.row("s")["outcome"] == "completed"
-
-
-# -- run now ---------------------------------------------------------------------------------------------------------
 
 
 def test_run_now_is_beside_the_expression(world: World) -> None:
@@ -307,9 +286,6 @@ def test_a_run_due_when_it_was_created_is_none_of_it(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     world.clock.to(at(61))
     assert world.reported() == world.reported(start=NOON) == []
-
-
-# -- backfill --------------------------------------------------------------------------------------------------------
 
 
 def test_backfill_makes_what_was_not_made(world: World) -> None:
@@ -348,9 +324,6 @@ def test_history_shows_what_was_backfilled(world: World) -> None:
     assert len(world.row("s")["backfilled"]) == 1
     world.store.delete("s#1#2026-12-31T11:58:00Z")
     assert world.reported(end=at(-1)) == [every[0], every[2]]
-
-
-# -- history ---------------------------------------------------------------------------------------------------------
 
 
 def test_history_shows_each_occurrence_of_a_range(world: World) -> None:
@@ -413,8 +386,6 @@ def test_history_of_one_that_ends_or_was_edited_by_hand_into_a_malformed_row(
     assert (world.schedules.get("s").state, world.schedules.preview("s")) == (state, [])
     assert world.reported() == [("12:01", "completed"), ("12:02", "completed")]
 
-
-# -- refusals --------------------------------------------------------------------------------------------------------
 
 Call = Callable[[Any], object]
 INSERTED = {"schedule_id": "new", "expression": HOURLY, "action": "log"}
@@ -479,8 +450,6 @@ def test_a_refusal_names_the_field_and_changes_nothing(world: World, call: Call,
     assert [view.schedule_id for view in world.schedules.list().schedules] == ["s"]
     assert world.schedules.get("s") == made
 
-
-# -- all of them -----------------------------------------------------------------------------------------------------
 
 VERBS: dict[str, Call] = {
     "update": lambda schedules: schedules.update("s", payload={}),
@@ -561,9 +530,6 @@ def test_what_lists_or_changes_tasks_of_a_bucket_leaves_schedules_alone(world: W
     assert [(entry.task_id, entry.schedule_id) for entry in world.client.history(bucket).entries] == [
         ("off", None), ("s#1#2026-12-31T12:01:00Z", "s"), ("task", None),
     ]  # fmt: skip
-
-
-# -- occurrences that must complete in time ----------------------------------------------------------------------------
 
 
 def test_the_history_says_whether_each_was_in_time(world: World) -> None:

@@ -86,9 +86,6 @@ def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyP
     assert (found.completed, found.until - found.since) == (5, timedelta(hours=5)), "one hour of the past was enough"
 
 
-# -- ticks -----------------------------------------------------------------------------------------------------------
-
-
 def reported(entries: Sequence[TickEntry]) -> list[str]:
     """Each entry in short: its kind and the minutes that it stands for."""
     lines = []
@@ -171,9 +168,6 @@ def test_a_pass_that_continued_is_shown_in_its_parts(world: World, client: TaskC
     # The last part may have found nothing left to do; then it has no record.
     assert all(view.continued for view in passes[:-1])
     assert sum(view.claimed - view.released for view in passes) == 60
-
-
-# -- waiting ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_waited_for_until_it_has_ended_or_time_is_up(world: World, client: TaskClient) -> None:

@@ -124,9 +124,6 @@ def test_time_and_payload_change_in_one_write_and_what_is_left_out_stays(client:
     assert client.update("scheduled", delay_seconds=60).payload == {}
 
 
-# -- against others ---------------------------------------------------------------------------------------------------
-
-
 def test_a_change_that_another_was_faster_than_is_tried_again_on_the_row_as_it_is(
     world: World, client: TaskClient
 ) -> None:
@@ -166,9 +163,6 @@ def test_an_answer_that_got_lost_is_found_in_the_row(
     monkeypatch.setattr(world.store, "write", lambda change: Lost())
     with pytest.raises(StoreError, match="other requests changed it 20 times"):
         client.cancel("unscheduled")
-
-
-# -- delete ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task_id", ["unscheduled", "scheduled", "completed", "failed", "waits-for-its-retry"])
