@@ -46,9 +46,15 @@ def test_a_dry_run_changes_nothing_and_counts_all_and_a_bucket_is_cancelled_bit_
     would = [{"taskId": task_id, "result": "wouldChange"} for task_id in ("t0", "t1")]
     assert dry == {"results": would, "counts": {"wouldChange": 5}, "more": False, "nextStart": None}
     assert caller.ask("GET", PATH)["counts"] == {"scheduled": 5}
+    in_bucket = "bucket=2026-12-31%2313:00"
+    pages = list(caller.parts("/v1/tasks", f"{in_bucket}&limit=3"))
+    assert [[one["taskId"] for one in page["tasks"]] for page in pages] == [["t0", "t1", "t2"], ["t3", "t4"]]
     answers = [caller.ask("POST", "/v1/tasks/cancel", ask) for _ in range(3)]
     assert [(one["counts"]["changed"], one["more"]) for one in answers] == [(2, True), (2, True), (1, False)]
     assert caller.ask("GET", PATH)["counts"] == {"cancelled": 5}
+    assert len(caller.ask("GET", "/v1/tasks", query=f"{in_bucket}&status=cancelled")["tasks"]) == 5
+    other = f"bucket=2026-12-31%2314:00&pageToken={pages[0]['nextPageToken']}"
+    assert caller.refused_fields("GET", "/v1/tasks", query=other) == ["pageToken"]
 
 
 def test_a_range_is_cancelled_bit_by_bit(caller: Caller) -> None:
