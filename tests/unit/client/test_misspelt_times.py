@@ -47,24 +47,3 @@ def test_each_interface_refuses_it_and_gives_the_right_name(interfaces: Interfac
     assert interfaces.world.store.get("t") is None
     row = interfaces.world.put(**task)
     assert (row["outcome"], name in str(row["error"]), right in str(row["error"])) == ("failed", True, True)
-
-
-def test_with_a_time_under_its_right_name_it_is_the_users_own(interfaces: Interfaces) -> None:
-    interfaces.client.insert("t", due_at=SOON, attributes={"due_at": "later"})
-    interfaces.client.schedules.insert("s", "rate(1 hour)", attributes={"run_at": "noon"})
-    for task_id, name in (("t", "due_at"), ("s", "run_at")):
-        row = interfaces.world.store.get(task_id)
-        assert row is not None and name in row
-
-
-def test_a_schedule_of_eventbridge_scheduler_in_a_file_is_refused_with_the_right_name(interfaces: Interfaces) -> None:
-    path = interfaces.folder / "s.ndjson"
-    path.write_text(
-        '{"Name": "nightly", "ScheduleExpression": "cron(0 2 * * ? *)"}\n'
-        '{"taskId": "s", "scheduleExpression": "rate(1 hour)"}\n'
-    )
-    assert cli.run(["schedule", "import", str(path)]) != 0
-    said = interfaces.capsys.readouterr().err
-    assert ": ScheduleExpression: " in said and "scheduleExpression" in said
-    assert "1 line was refused; the others were inserted" in said
-    assert [str(one["taskId"]) for one in interfaces.world.store.scan().rows if "status" in one] == ["s"]
