@@ -125,6 +125,8 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("GET /v1/buckets?start=2026-12-31T12:00:00Z", None, ["end"]),
     ("GET /v1/buckets/noon", None, ["bucket"]),
     (f"GET /v1/buckets/{BUCKET.replace('#', '%23')}?pageToken=x", None, ["pageToken"]),
+    *((f"GET /v1/{noun}s/{wrong}", None, [f"{noun}Id"]) for noun in ("task", "schedule")
+      for wrong in ("~", "~!!", "_dynatick%23settings", "x" * 3000)),
     ("GET /v1/ticks?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/ticks?minutes=0", None, ["minutes"]),
     ("GET /v1/ticks?minutes=1441", None, ["minutes"]),

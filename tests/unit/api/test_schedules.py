@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.builders import InProcess
 from tests.unit.api.support import Caller, read
 
@@ -47,12 +46,6 @@ def test_edited_paused_resumed_deleted(caller: Caller) -> None:
     gone = caller.send("DELETE", "/v1/schedules/nightly")
     assert (gone.status, gone.response["body"], gone.response["headers"]["X-Request-Id"]) == (204, "", "request-1")
     caller.refused("schedule-not-found", "DELETE", "/v1/schedules/nightly")
-
-
-@pytest.mark.parametrize("path", ["~", "~!!", "_dynatick%23settings", "x" * 3000])
-def test_what_is_no_id(caller: Caller, path: str) -> None:
-    for method, verb in (("GET", ""), ("DELETE", ""), ("GET", "/preview"), ("GET", "/history"), ("POST", "/run")):
-        assert caller.refused_fields(method, f"/v1/schedules/{path}{verb}") == ["scheduleId"]
 
 
 def test_if_match_guards_a_change_that_would_not_be_refused_anyway(caller: Caller) -> None:

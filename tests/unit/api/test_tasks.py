@@ -106,11 +106,6 @@ def test_a_percent_sign_in_a_path_names_no_task(caller: Caller, path: str) -> No
     assert caller.ask("GET", "/v1/tasks/a%3Fb")["taskId"] == "a", "an encoded question mark ends a path"
 
 
-@pytest.mark.parametrize("path", ["~", "~!!", "~/w", "~_w", "_dynatick%23settings", "x" * 3000])
-def test_what_is_no_id(caller: Caller, path: str) -> None:
-    assert caller.send("GET", f"/v1/tasks/{path}").status in (404, 422)
-
-
 def test_a_task_that_is_not_there(caller: Caller) -> None:
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
         caller.refused("task-not-found", method, f"/v1/tasks/none{path}")
@@ -182,8 +177,6 @@ def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: C
     ("path", "query", "missing"),
     [
         ("/v1/tasks", "status=failed", ["start", "end"]),
-        ("/v1/tasks", "", ["start", "end"]),
-        ("/v1/tasks", "status=failed&start=2026-12-31T00:00:00Z", ["end"]),
         ("/v1/tasks", "end=2026-12-31T00:00:00Z&limit=5", ["start"]),
         ("/v1/buckets", "", ["start", "end"]),
     ],

@@ -56,23 +56,32 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientSettings]:
     return opened
 
 
+TABLE, OTHER = NAMES["TasksTable"], "https://sqs.eu-west-1.amazonaws.com/123456789012/other"
+
+
 @pytest.mark.parametrize(
-    ("options", "environment", "table"),
+    ("options", "environment", "table", "queue"),
     [
-        (["--stack", "mine"], {}, "mine-TasksTable-1"),
-        ([], {"DYNATICK_STACK": "mine"}, "mine-TasksTable-1"),
-        (["--stack", "mine"], {"DYNATICK_TABLE": "other"}, "mine-TasksTable-1"),
-        ([], {"DYNATICK_TABLE": "other", "DYNATICK_STACK": "mine"}, "other"),
-        (["--table", "given", "--stack", "mine"], {}, "given"),
+        (["--stack", "mine"], {}, TABLE, QUEUE),
+        ([], {"STACK": "mine"}, TABLE, QUEUE),
+        (["--stack", "mine"], {"TABLE": "other", "DEAD_LETTER_QUEUE_URL": OTHER}, TABLE, QUEUE),
+        ([], {"TABLE": "other", "STACK": "mine"}, "other", QUEUE),
+        (["--table", "given", "--stack", "mine"], {}, "given", QUEUE),
+        (["--table", "t"], {"STACK": "mine", "DEAD_LETTER_QUEUE_URL": OTHER}, "t", OTHER),
+        (["--stack", "mine", "--queue-url", OTHER], {}, TABLE, OTHER),
     ],
 )
-def test_which_table_is_meant(
+def test_which_table_and_dead_letter_queue_are_meant(
     shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch, options: list[str],
-    environment: dict[str, str], table: str,
+    environment: dict[str, str], table: str, queue: str,
 ) -> None:  # fmt: skip
+    named: list[str | None] = []
+    empty = MemoryDeadLetterQueue()
+    monkeypatch.setattr(connect, "open_queue", lambda asked: named.append(asked.dead_letter_queue_url) or empty)
     for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert shell("task", "get", "x", *options).code == 4
+        monkeypatch.setenv(f"DYNATICK_{name}", value)
+    ended = shell("deadletter", "list", *options)
+    assert (ended.code, ended.err, named) == (0, "There are none\n", [queue])
     assert [settings.table for settings in opened] == [table]
 
 
@@ -155,31 +164,6 @@ def test_a_tick_by_hand_with_what_local_env_sets(
     ended = shell("tick", "run", "-o", "json")
     assert (ended.code, invoked) == (0, ["mine-ProcessorFunction-1"])
     assert [one["completed"] for one in ended.json["ticks"]] == [1]
-
-
-OTHER = "https://sqs.eu-west-1.amazonaws.com/123456789012/other"
-
-
-@pytest.mark.parametrize(
-    ("options", "environment", "queue"),
-    [
-        (["--table", "t"], {"DYNATICK_STACK": "mine"}, QUEUE),
-        (["--stack", "mine"], {"DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, QUEUE),
-        (["--table", "t"], {"DYNATICK_STACK": "mine", "DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, OTHER),
-        (["--stack", "mine", "--queue-url", OTHER], {}, OTHER),
-    ],
-)
-def test_which_dead_letter_queue_is_meant(
-    shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch, options: list[str],
-    environment: dict[str, str], queue: str,
-) -> None:  # fmt: skip
-    named: list[str | None] = []
-    empty = MemoryDeadLetterQueue()
-    monkeypatch.setattr(connect, "open_queue", lambda asked: named.append(asked.dead_letter_queue_url) or empty)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    ended = shell("deadletter", "list", *options)
-    assert (ended.code, ended.err, named) == (0, "There are none\n", [queue])
 
 
 def test_no_dead_letter_queue_is_named_or_in_the_stack(
