@@ -121,22 +121,14 @@ def update_schedule(client: TaskClient, seconds: int) -> None:
     client.schedules.update("there", timeout_seconds=seconds)
 
 
-def insert_row(client: TaskClient, seconds: int) -> None:
-    (result,) = client.insert_rows([{"taskId": "t", "scheduleExpression": "rate(1 hour)", "timeoutSeconds": seconds}])
-    if isinstance(result, Refused):
-        raise result.error
-
-
 @pytest.mark.parametrize(
     "insert",
     [
         lambda client, seconds: client.insert("t", delay_seconds=60, timeout_seconds=seconds),
-        lambda client, seconds: client.insert("t", timeout_seconds=seconds),
         lambda client, seconds: client.schedules.insert("t", "rate(1 hour)", timeout_seconds=seconds),
         update_schedule,
-        insert_row,
     ],
-    ids=["task", "task without a time", "schedule", "update of a schedule", "one of many"],
+    ids=["task", "schedule", "update of a schedule"],
 )
 def test_a_timeout_longer_than_an_attempt_can_take_is_refused_after_the_settings_have_been_read_again(
     world: World, client: TaskClient, insert: Callable[[TaskClient, int], None]
