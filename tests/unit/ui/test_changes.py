@@ -96,8 +96,11 @@ def test_each_change_says_what_it_did(busy: VirtualInstallation, browser: Browse
     change("/schedules/often/resume", "Resumed: its next occurrence is at 13:05.")
     change("/schedules/often/run-now", "An extra occurrence runs at the next tick.")
     assert "exists already" in text_of(browser.follow(browser.post("/schedules/often/run-now")), "problem")
-    page = change("/pause", "Paused", reason="<b>the move</b>")
-    assert "<b>the move</b>" in text_of(page, "paused") and "b" not in tags(page)
+    for page in (change("/pause", "Paused", reason="<b>the move</b>"), browser.get("/tasks"), browser.get("/ticks")):
+        assert elements(page, "state")[0].attributes["data-state"] == "paused"
+        assert "<b>the move</b>" in text_of(page, "paused") and "b" not in tags(page)
+    assert 'hx-swap-oob="true"' in browser.get("/live?state=running").text
+    assert "hx-swap-oob" not in browser.get("/live?state=paused").text
     assert "<b>the move</b>" in str(busy.client.health().pause)
     change("/resume", "Resumed: the next tick runs what is due.")
     assert busy.client.health().pause is None
