@@ -16,7 +16,7 @@ LATER = "2026-12-31T15:00:00Z"
 
 
 def end(caller: Caller, task_id: str, status: Status, error: str | None = None) -> None:
-    """As if the processor had run it."""
+    """The row that the processor leaves when it has run a task."""
     row = dict(caller.store.get(task_id) or {})
     caller.store.delete(task_id)
     assert caller.store.create({**row, **terminal(status, NOON, 30, error)})
@@ -109,12 +109,6 @@ def test_a_percent_sign_in_a_path_names_no_task(caller: Caller, path: str) -> No
     assert caller.ask("GET", "/v1/tasks/a%3Fb")["taskId"] == "a", "an encoded question mark ends a path"
 
 
-def test_a_task_that_is_not_there(caller: Caller) -> None:
-    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
-        caller.refused("task-not-found", method, f"/v1/tasks/none{path}")
-    caller.refused("task-not-found", "PATCH", "/v1/tasks/none", {"payload": {}})
-
-
 def test_a_waiting_task_is_changed_and_if_match_guards_the_change(caller: Caller) -> None:
     seen = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60}).response["headers"]["ETag"]
     assert caller.send("GET", "/v1/tasks/a").response["headers"]["ETag"] == seen
@@ -140,14 +134,16 @@ def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> Non
     caller.refused("task-not-found", "PATCH", "/v1/tasks/b", {"payload": {}}, if_match='"old"')
 
 
-def test_a_task_is_deleted(caller: Caller) -> None:
+def test_a_task_is_deleted_and_then_is_not_there(caller: Caller) -> None:
     etag = caller.send("POST", "/v1/tasks", {"taskId": "a/b", "delaySeconds": 60}).response["headers"]["ETag"]
     caller.ask("PATCH", "/v1/tasks/~YS9i", {"payload": {"n": 1}})
     caller.refused("changed", "DELETE", "/v1/tasks/~YS9i", if_match=etag)
     gone = caller.send("DELETE", "/v1/tasks/~YS9i")
     assert (gone.status, gone.response["body"]) == (204, "")
-    caller.refused("task-not-found", "DELETE", "/v1/tasks/~YS9i")
     assert caller.store.get("a/b") is None
+    for method, verb in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
+        caller.refused("task-not-found", method, f"/v1/tasks/~YS9i{verb}")
+    caller.refused("task-not-found", "PATCH", "/v1/tasks/~YS9i", {"payload": {}})
 
 
 def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
@@ -213,7 +209,7 @@ class Time:
 
 @pytest.fixture
 def time(caller: Caller) -> Time:
-    """Of the caller, whose tasks ``a`` and ``b`` are due at one."""
+    """The clock of the caller, whose tasks ``a`` and ``b`` are due at one."""
     made = Time()
     caller.api = Api(caller.client, seconds=lambda: made.now, pause=made.pause)
     for task_id in ("a", "b"):

@@ -69,8 +69,7 @@ def test_redrive(shell: Shell, failed: InProcess) -> None:
         "2026-12-31#12:02: nothing is there now",
         "1 ran there, 1 of them failed. Gone elsewhere since: 1 redriven after they had failed",
     ]
-    as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
-    assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)
+    assert shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json["left"] == {"redrivenFailed": 1}
 
 
 def test_purge_and_a_message_that_is_no_letter(shell: Shell, failed: InProcess) -> None:

@@ -141,7 +141,7 @@ def test_nothing_answers_where_the_table_should_be(shell: Shell) -> None:
 def test_a_client_goes_where_the_environment_says_unless_another_place_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `dynatick local env` sets it, and with AWS_REGION alone."""
+    """With what `dynatick local env` sets, and with AWS_REGION alone."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4777")
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
@@ -234,7 +234,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 def test_the_local_stack_is_the_one_of_the_state_folder(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]], tmp_path: Path, given: bool
 ) -> None:
-    """As with `dynatick local`: a task must not end up in the stack of another folder."""
+    """A task must not end up in the stack of another folder."""
     running = {tmp_path.resolve(): 4777, folders.STATE: 4700}
     monkeypatch.setattr(emulator, "current", lambda *, state_dir: emulator.Emulator(pid=1, port=running[state_dir]))
     monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path) if given else "")
