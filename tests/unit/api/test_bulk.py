@@ -1,17 +1,23 @@
-"""Many tasks over HTTP, buckets and ticks."""
+"""Many tasks over HTTP, buckets and ticks, and answers that end where a function's do."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from typing import Any
 
-from tests.builders import NOON
+import pytest
+from tests.builders import NOON, InProcess
 from tests.unit.api.support import Caller
 from tests.unit.api.test_tasks import end
 
+from dynatick.api import buckets, sizes, ticks
 from dynatick.api.ranges import BUDGET_SECONDS
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.task import Status
+from dynatick.domain.task import Row, Status
+from dynatick.engine.rules import Rules
 
 BUCKET, PATH = "2026-12-31#13:00", "/v1/buckets/2026-12-31%2313:00"
 RANGE = {"start": "2026-12-31T12:00:00Z", "end": "2027-01-10T12:00:00Z"}
@@ -46,21 +52,15 @@ def test_a_dry_run_changes_nothing_and_counts_all_and_a_bucket_is_cancelled_bit_
     would = [{"taskId": task_id, "result": "wouldChange"} for task_id in ("t0", "t1")]
     assert dry == {"results": would, "counts": {"wouldChange": 5}, "more": False, "nextStart": None}
     assert caller.ask("GET", PATH)["counts"] == {"scheduled": 5}
+    in_bucket = "bucket=2026-12-31%2313:00"
+    pages = list(caller.parts("/v1/tasks", f"{in_bucket}&limit=3"))
+    assert [[one["taskId"] for one in page["tasks"]] for page in pages] == [["t0", "t1", "t2"], ["t3", "t4"]]
     answers = [caller.ask("POST", "/v1/tasks/cancel", ask) for _ in range(3)]
     assert [(one["counts"]["changed"], one["more"]) for one in answers] == [(2, True), (2, True), (1, False)]
     assert caller.ask("GET", PATH)["counts"] == {"cancelled": 5}
-
-
-def test_a_range_is_cancelled_bit_by_bit(caller: Caller) -> None:
-    fill(caller, 4)
-    fill(caller, 4, "2027-01-05#00:00", "u")
-    changed, start = [], RANGE["start"]
-    while start is not None:
-        answer = caller.ask("POST", "/v1/tasks/cancel", {**RANGE, "start": start, "limit": 3})
-        changed.append(answer["counts"].get("changed", 0))
-        start = answer["nextStart"]
-        assert answer["more"] is (start is not None)
-    assert (sum(changed), len(changed)) == (8, 3)
+    assert len(caller.ask("GET", "/v1/tasks", query=f"{in_bucket}&status=cancelled")["tasks"]) == 5
+    other = f"bucket=2026-12-31%2314:00&pageToken={pages[0]['nextPageToken']}"
+    assert caller.refused_fields("GET", "/v1/tasks", query=other) == ["pageToken"]
 
 
 def test_failed_ones_get_another_run(caller: Caller) -> None:
@@ -74,9 +74,6 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     caller.ask("POST", "/v1/tasks/t2/cancel")
     again = caller.ask("POST", "/v1/tasks/redrive", {**RANGE, "status": "cancelled"})
     assert [one["taskId"] for one in again["results"]] == ["t2"]
-
-
-# -- buckets, ticks --------------------------------------------------------------------------------------------------
 
 
 def test_buckets_of_a_range(caller: Caller) -> None:
@@ -133,8 +130,13 @@ def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
     start, end = "2026-12-31T12:01:00Z", "2026-12-31T13:01:00Z"
     stopped = in_a_hurry(caller, 1).ask("POST", "/v1/tasks/cancel", {"start": start, "end": end})
     assert stopped["more"]
-    rest = caller.ask("POST", "/v1/tasks/cancel", {"start": stopped["nextStart"], "end": end})
-    assert (stopped["counts"]["changed"] + rest["counts"]["changed"], rest["more"]) == (len(minutes) - 1, False)
+    changed, at = [stopped["counts"]["changed"]], stopped["nextStart"]
+    while at is not None:
+        answer = caller.ask("POST", "/v1/tasks/cancel", {"start": at, "end": end, "limit": 2})
+        changed.append(answer["counts"].get("changed", 0))
+        at = answer["nextStart"]
+        assert answer["more"] is (at is not None)
+    assert (sum(changed), max(changed[1:])) == (len(minutes) - 1, 2)
     for polls in (1, 3):  # the time is up within a part, and between two
         found, answers, at = [], 0, start
         while at is not None:
@@ -143,3 +145,77 @@ def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
             at, answers = answer["nextStart"], answers + 1
         assert found == [NOON + timedelta(minutes=minute) for minute in minutes[:-1]], "each once, in order"
         assert answers > 2
+
+
+LAMBDA_BYTES = 6 * 1024 * 1024
+
+
+def test_schedules_with_large_payloads(caller: Caller) -> None:
+    """Quotation marks take the most room: the gateway's form has them as text of JSON once more."""
+    for n in range(20):
+        row = {"taskId": f"s{n:02}", "scheduleExpression": "rate(1 day)", "payload": {"text": '"' * 370_000}}
+        caller.ask("POST", "/v1/schedules", row)
+    pages = list(caller.parts("/v1/schedules", "limit=1000"))
+    assert [one["taskId"] for page in pages for one in page["schedules"]] == [f"s{n:02}" for n in range(20)]
+    assert all(len(json.dumps({"body": json.dumps(page)})) < LAMBDA_BYTES - 1000 for page in pages)
+
+
+def test_the_largest_task_fits(caller: Caller) -> None:
+    caller.client.insert("a", payload={"text": "\x01" * 390_000})
+    answer = caller.send("GET", "/v1/tasks/a")
+    assert (answer.status, len(json.dumps(answer.response)) < LAMBDA_BYTES) == (200, True)
+
+
+def passes(*answers: Any) -> list[tuple[str, int]]:
+    return [(one["tick"], one["shard"]) for answer in answers for one in answer["ticks"] if one["kind"] == "pass"]
+
+
+@pytest.fixture
+def ticked(caller: Caller) -> Caller:
+    """After six ticks, each with something to do in one of two shards."""
+    caller.publish_settings(shard_count=2)
+    world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
+    for n in range(6):
+        caller.client.insert(f"t{n}", delay_seconds=1)
+        world.next_tick(1)
+    return caller
+
+
+def test_ticks_minute_by_minute(ticked: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = ticked.ask("GET", "/v1/ticks")
+    assert whole["nextStart"] is None
+    assert len(passes(whole)) >= 6
+    monkeypatch.setattr(sizes, "MAX_CHARACTERS", 1500)
+    pages = list(ticked.parts("/v1/ticks", start="2026-12-31T12:00:00Z"))
+    assert all(0 < len(page["ticks"]) < len(whole["ticks"]) for page in pages)
+    assert passes(*pages) == passes(whole)
+
+
+def test_ticks_of_many_shards_and_days_are_read_in_parts(ticked: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is asked for, one request reads no more than the gateway waits for."""
+    whole = ticked.ask("GET", "/v1/ticks")
+    monkeypatch.setattr(ticks, "MAX_RECORDS", 5)  # two minutes of two shards
+    asked: list[int] = []
+    get_many = ticked.store.get_many
+
+    def counted(task_ids: Iterable[str], **how: Any) -> Mapping[str, Row]:
+        asked.append(len(ids := list(task_ids)))
+        return get_many(ids, **how)
+
+    monkeypatch.setattr(ticked.store, "get_many", counted)
+    pages = ticked.parts("/v1/ticks", "end=2026-12-31T12:07:00Z", start="2026-12-31T12:00:00Z")
+    assert passes(*pages) == passes(whole)
+    assert len(asked) > 4 and max(asked) <= 5
+
+
+def test_very_many_tasks_and_buckets_come_in_smaller_pages(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(10):
+        caller.client.insert(f"t{n}", task_date_time=f"2026-12-31#13:0{n // 2}")
+    monkeypatch.setattr(buckets, "MAX_BUCKETS", 2)
+    span = "end=2026-12-31T13:05:00Z", "start=2026-12-31T13:00:00Z"
+    pages = caller.parts("/v1/buckets", span[0], start="2026-12-31T13:00:00Z")
+    assert [[one["bucket"][-1] for one in page["buckets"]] for page in pages] == [["0", "1"], ["2", "3"], ["4"]]
+    monkeypatch.setattr(sizes, "MAX_CHARACTERS", 500)
+    pages = list(caller.parts("/v1/tasks", "&".join(span)))
+    assert all(0 < len(page["tasks"]) < 6 for page in pages)
+    assert [one["taskId"] for page in pages for one in page["tasks"]] == [f"t{n}" for n in range(10)]

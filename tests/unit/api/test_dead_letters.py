@@ -49,15 +49,15 @@ def test_redrive(caller: Caller, world: InProcess) -> None:
     rest = caller.ask("POST", f"{PATH}/redrive", {"action": "log", "error": "broke"})
     assert [(one["taskId"], one["result"], one["state"]) for one in rest["results"]] == [("b", "redriven", "failed")]
     assert (world.row("b")["run"], caller.dead_letters.visible, rest["more"]) == (2, [], False)
+    bucket = caller.ask("GET", "/v1/buckets/2026-12-31%2312:02")
+    assert (bucket["left"], bucket["ran"], bucket["failed"], bucket["total"]) == ({"redrivenFailed": 1}, 1, 1, 0)
+    assert "left" not in caller.ask("GET", "/v1/buckets/2026-12-31%2312:09")
 
 
-def test_purge(caller: Caller, world: InProcess) -> None:
+def test_purge_of_obsolete_ones_of_all_and_of_what_a_redrive_keeps(caller: Caller, world: InProcess) -> None:
     assert caller.ask("POST", f"{PATH}/purge", {"obsolete": True})["counts"] == {"dropped": 1}
     assert caller.ask("POST", f"{PATH}/purge", {})["counts"] == {"purged": 1}
     assert (world.outcome("b"), caller.dead_letters.visible) == ("failed", [])
-
-
-def test_what_is_kept_says_why(caller: Caller) -> None:
     caller.dead_letters.put("hello")
     (one,) = caller.ask("POST", f"{PATH}/redrive", {})["results"]
     assert one == {"state": "unreadable", "result": "kept", "detail": one["detail"]}
@@ -82,10 +82,3 @@ def test_a_queue_that_does_not_answer_and_an_api_without_one(caller: Caller, mon
         assert problem["detail"] == "the dead-letter queue did not answer. Repeat the request"
     caller.client.dead_letter_queue = None
     assert caller.refused("no-dead-letter-queue", "GET", PATH)["status"] == 404
-
-
-def test_a_bucket_says_what_has_gone_elsewhere_since(caller: Caller, world: InProcess) -> None:
-    caller.ask("POST", f"{PATH}/redrive", {})
-    bucket = caller.ask("GET", "/v1/buckets/2026-12-31%2312:02")
-    assert (bucket["left"], bucket["ran"], bucket["failed"], bucket["total"]) == ({"redrivenFailed": 1}, 1, 1, 0)
-    assert "left" not in caller.ask("GET", "/v1/buckets/2026-12-31%2312:09")

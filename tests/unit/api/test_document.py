@@ -1,36 +1,40 @@
-"""The documents of the API are what the code makes of them, and what they say is whole."""
+"""The documents of the API are what the code makes of them, are whole, and are what the API answers."""
 
 from __future__ import annotations
 
 import copy
 import json
 import re
+from datetime import datetime
 from typing import Any
 
+import hypothesis
 import pytest
 import schemathesis
 from jsonschema_rs import Draft202012Validator
+from schemathesis import Case
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tests.builders import NOON, FakeClock
 from tests.unit.api.support import Caller
 
 from dynatick.api.document import document
 from dynatick.api.problems import CODES
+from dynatick.api.waiting import MAX_WAIT_SECONDS
+from dynatick.engine.cursor import read_cursor
+from dynatick_stack.api import Application
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(document()))
 FORMS: dict[str, Any] = DOCUMENT["components"]["schemas"]
 
 
-def test_it_is_a_document_of_openapi_3_1() -> None:
+def test_it_is_a_whole_document_of_openapi_3_1_and_has_every_problem() -> None:
     assert DOCUMENT["openapi"].startswith("3.1.")
     schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT)).validate()
-
-
-def test_whatever_it_refers_to_is_there() -> None:
-    found = set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(DOCUMENT)))
-    assert found
-    for reference in found:
+    for reference in set(re.findall(r'"\$ref": "#/([^"]+)"', json.dumps(DOCUMENT))):
         place: Any = DOCUMENT
         for part in reference.split("/"):
             place = place[part.replace("~1", "/").replace("~0", "~")]
+    assert {code for name in DOCUMENT["components"]["responses"] for code in name.split(".")} == set(CODES)
 
 
 def test_every_operation_of_the_api_is_in_it_and_no_other(caller: Caller) -> None:
@@ -40,10 +44,6 @@ def test_every_operation_of_the_api_is_in_it_and_no_other(caller: Caller) -> Non
     }
     names = [operation["operationId"] for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     assert len(set(names)) == len(names)
-
-
-def test_every_problem_is_told_somewhere() -> None:
-    assert {code for name in DOCUMENT["components"]["responses"] for code in name.split(".")} == set(CODES)
 
 
 def examples() -> list[tuple[str, object]]:
@@ -66,3 +66,38 @@ def test_the_examples_are_taken(caller: Caller) -> None:
     for path, form in (("cancel", "CancelSelection"), ("redrive", "RedriveSelection")):
         (selection,) = FORMS[form]["examples"]
         assert caller.ask("POST", f"/v1/tasks/{path}", selection)["more"] is False
+
+
+class StoppedClock(FakeClock):
+    """However long the tests before this one take: an installation whose last tick was long ago isn't healthy."""
+
+    def __call__(self) -> datetime:
+        return NOON
+
+
+def application() -> Application:
+    """With a task in each state, so that not all is not-found."""
+    caller = Caller(clock=StoppedClock())
+    caller.publish_settings()
+    for n in range(3):
+        caller.client.insert(f"welcome-4{n}", task_date_time="2026-12-31#12:00")
+    caller.client.cancel("welcome-41")
+    caller.dead_letters.put('{"taskId": "welcome-41", "run": 1, "failedAt": "2026-12-31T12:00:00Z"}')
+    caller.dead_letters.put("no letter")
+    read_cursor(caller.store, 0, caller.clock())  # as a tick leaves it: without one, the health is that of a fault
+    for schedule_id in ("nightly-report", "nightly"):
+        caller.client.schedules.insert(schedule_id, "cron(0 3 * * ? *)", timezone="Europe/Berlin")
+    return Application(caller.client)
+
+
+SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", application(), headers={"Host": "127.0.0.1"})
+
+
+@SCHEMA.parametrize()
+@hypothesis.settings(max_examples=40, derandomize=True, deadline=None, database=None)
+def test_whatever_is_sent_is_answered_as_the_document_says(case: Case) -> None:
+    # Left out: that whatever fits its form is accepted. A form can't say that one of three times may be given, that an
+    # instant needs its offset, or that an action must be known.
+    case.call_and_validate(
+        base_url="http://127.0.0.1", excluded_checks=[positive_data_acceptance], timeout=3 * MAX_WAIT_SECONDS
+    )

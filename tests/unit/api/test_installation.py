@@ -48,9 +48,6 @@ def health(world: InProcess, caller: Caller) -> tuple[int, Any]:
     return answer.status, read(answer)
 
 
-# -- settings ------------------------------------------------------------------------------------------------------
-
-
 def test_settings_are_those_in_force(caller: Caller) -> None:
     schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
     publish_settings(
@@ -75,9 +72,6 @@ def test_a_table_of_another_version_is_refused_with_both_versions(caller: Caller
     assert problem["status"] == 503
     assert "rows of version 2, and this Dynatick is for version 1" in problem["detail"]
     assert caller.store.get("a") is None
-
-
-# -- health --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -133,9 +127,6 @@ def test_a_table_that_does_not_answer_is_not_healthy(monkeypatch: pytest.MonkeyP
     status, row = health(world, caller)
     assert (status, row["code"]) == (503, "unavailable")
     assert "10.0.0.1" not in json.dumps(row)
-
-
-# -- pause, state, explanation -------------------------------------------------------------------------------------
 
 
 def test_pausing_and_resuming() -> None:

@@ -42,9 +42,6 @@ def caller(caller: Caller) -> Caller:
     return caller
 
 
-# -- all of it at once ---------------------------------------------------------------------------------------------
-
-
 def test_of_a_task(caller: Caller) -> None:
     problem = caller.refused("invalid-input", "POST", "/v1/tasks", TASK)
     assert sorted(fields(problem)) == sorted(OF_TASK)
@@ -81,8 +78,6 @@ def test_the_client_has_all_of_them_too(caller: Caller) -> None:
     assert [result.error.field, *(error.field for error in result.error.others)] == ["timeoutSeconds", "dueAt"]
 
 
-# -- each request --------------------------------------------------------------------------------------------------
-
 # What a body begins with, unless its case says otherwise.
 BEGUN: dict[str, dict[str, Any]] = {
     "POST /v1/tasks": {"taskId": "new"},
@@ -91,8 +86,6 @@ BEGUN: dict[str, dict[str, Any]] = {
 }
 SPAN = {"start": "soon", "end": "later"}
 REFUSED: list[tuple[str, object, list[str]]] = [
-    ("POST /v1/tasks", {"taskId": "_dynatick#settings"}, ["#/taskId"]),
-    ("POST /v1/tasks", {"dueAt": LATER, "delaySeconds": 1}, ["#/delaySeconds"]),
     ("POST /v1/tasks", HOOK | {"payload": {"url": 7, "timeoutSeconds": 61}},
      ["#/payload/url", "#/payload/timeoutSeconds"]),
     ("POST /v1/tasks", {"payload": {"a": [{"": 1}]}}, ["#/payload/a/0"]),
@@ -102,8 +95,6 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("PATCH /v1/tasks/t", {}, ["#/payload"]),
     ("PATCH /v1/tasks/t", {"status": "cancelled"}, ["#/status"]),
     ("PATCH /v1/tasks/t", {"dueAt": "noon", "payload": {}}, ["#/dueAt", "#/payload/url"]),
-    ("PATCH /v1/tasks/t", {"dueAt": "noon", "payload": {"": 1}}, ["#/dueAt", "#/payload"]),
-    ("PATCH /v1/tasks/t", {"payload": LARGE}, ["#/payload"]),
     ("POST /schedule-task", {"run_at": None}, ["#/run_at"]),
     ("POST /schedule-task", {"action": ""}, ["#/action"]),
     ("POST /schedule-task", {"payload": []}, ["#/payload"]),
@@ -116,13 +107,10 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("POST /v1/tasks/cancel", SPAN, ["#/start", "#/end"]),
     ("POST /v1/tasks/cancel", {}, ["#/bucket"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "start": LATER}, ["#/bucket"]),
-    ("POST /v1/tasks/cancel", {"bucket": BUCKET, "status": "failed"}, ["#/status"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "limit": 0}, ["#/limit"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "dryRun": "yes"}, ["#/dryRun"]),
-    ("POST /v1/tasks/redrive", {"bucket": BUCKET, "status": "completed"}, ["#/status"]),
     ("GET /v1/tasks?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/tasks?limit=0&status=done", None, ["status", "limit"]),
-    ("GET /v1/tasks?bucket=noon", None, ["bucket"]),
     (f"GET /v1/tasks?{IN_BUCKET}&start=2026-12-31T12:00:00Z", None, ["bucket"]),
     (f"GET /v1/tasks?{IN_BUCKET}&pageToken=x", None, ["pageToken"]),
     (f"GET /v1/tasks?{IN_BUCKET}&bucket=2026-12-31%2314:00", None, ["bucket"]),
@@ -130,20 +118,15 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("GET /v1/buckets?start=2026-12-31T12:00:00Z", None, ["end"]),
     ("GET /v1/buckets/noon", None, ["bucket"]),
     (f"GET /v1/buckets/{BUCKET.replace('#', '%23')}?pageToken=x", None, ["pageToken"]),
+    *((f"GET /v1/{noun}s/{wrong}", None, [f"{noun}Id"]) for noun in ("task", "schedule")
+      for wrong in ("~", "~!!", "_dynatick%23settings", "x" * 3000)),
     ("GET /v1/ticks?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/ticks?minutes=0", None, ["minutes"]),
-    ("GET /v1/ticks?minutes=1441", None, ["minutes"]),
-    ("GET /v1/ticks?end=2026-12-31T12:00:00Z", None, ["start"]),
-    ("GET /v1/ticks?start=2026-12-01T12:00:00Z&end=2026-12-31T12:00:00Z", None, ["end"]),
-    ("POST /v1/schedules", {"taskId": "_dynatick#x"}, ["#/taskId"]),
     ("POST /v1/schedules", {"scheduleState": "COMPLETED"}, ["#/scheduleState"]),
-    ("POST /v1/schedules", {"nextOccurrenceAt": "2027-01-01T00:00:00Z"}, ["#/nextOccurrenceAt"]),
-    ("PATCH /v1/schedules/nightly", {"scheduleExpression": None}, ["#/scheduleExpression"]),
     ("PATCH /v1/schedules/nightly", {"scheduleState": "ENABLED"}, ["#/scheduleState"]),
     ("PATCH /v1/schedules/nightly", {"taskId": "other"}, ["#/taskId"]),
     ("PATCH /v1/schedules/nightly", {}, ["#"]),
     ("GET /v1/schedules?scheduleState=ON&limit=x", None, ["scheduleState", "limit"]),
-    ("GET /v1/schedules?pageToken=x", None, ["pageToken"]),
     ("GET /v1/schedules/nightly/history?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/dead-letters?limit=0", None, ["limit"]),
     ("POST /v1/dead-letters/redrive", {"limit": 0}, ["#/limit"]),

@@ -1,11 +1,14 @@
-"""Single tasks over HTTP."""
+"""Single tasks over HTTP, and answers that wait until a task or a bucket has ended."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 from tests.builders import NOON
 from tests.unit.api.support import Caller, event, read
 
+from dynatick.api import Api
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.task import Status
 
@@ -13,13 +16,10 @@ LATER = "2026-12-31T15:00:00Z"
 
 
 def end(caller: Caller, task_id: str, status: Status, error: str | None = None) -> None:
-    """As if the processor had run it."""
+    """The row that the processor leaves when it has run a task."""
     row = dict(caller.store.get(task_id) or {})
     caller.store.delete(task_id)
     assert caller.store.create({**row, **terminal(status, NOON, 30, error)})
-
-
-# -- insert --------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
@@ -48,8 +48,9 @@ def test_null_is_as_good_as_nothing_and_without_an_id_it_gets_one(caller: Caller
     assert (task["note"], "payload" in task) == (None, False)  # one's own attributes are one's own
 
 
-def test_a_repeated_request_is_told_by_its_key(caller: Caller) -> None:
-    row = {"delaySeconds": 60, "payload": {"n": 1}}
+@pytest.mark.parametrize(("n", "other"), [(1, 2), (1.5, "1.5")])
+def test_a_repeated_request_is_known_by_its_key(caller: Caller, n: object, other: object) -> None:
+    row = {"delaySeconds": 60, "payload": {"n": n}}
     first = caller.send("POST", "/v1/tasks", row, idempotency_key="order-7")
     caller.clock.forward(hours=1)
     again = caller.send("POST", "/v1/tasks", row, idempotency_key="order-7")
@@ -57,14 +58,9 @@ def test_a_repeated_request_is_told_by_its_key(caller: Caller) -> None:
     assert read(again) == read(first)
     assert again.response["headers"]["Idempotency-Replayed"] == "true"
     assert "Idempotency-Replayed" not in first.response["headers"]
-    other = caller.send("POST", "/v1/tasks", row, idempotency_key="order-8")
-    assert read(other)["taskId"] != read(first)["taskId"]
-
-
-@pytest.mark.parametrize(("n", "other"), [(1, 2), (1.5, "1.5")])
-def test_a_key_is_good_for_one_request_only(caller: Caller, n: object, other: object) -> None:
-    caller.ask("POST", "/v1/tasks", {"payload": {"n": n}}, idempotency_key="k")
-    caller.refused("idempotency-key-reused", "POST", "/v1/tasks", {"payload": {"n": other}}, idempotency_key="k")
+    assert caller.ask("POST", "/v1/tasks", row, idempotency_key="order-8")["taskId"] != read(first)["taskId"]
+    differs = row | {"payload": {"n": other}}
+    caller.refused("idempotency-key-reused", "POST", "/v1/tasks", differs, idempotency_key="order-7")
 
 
 def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
@@ -79,9 +75,6 @@ def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
     assert again["status"] == "cancelled", "the task, whatever became of it"
     caller.client.insert("without-a-key")
     caller.refused("task-exists", "POST", "/v1/tasks", {"taskId": "without-a-key"}, idempotency_key="k")
-
-
-# -- ids -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -112,47 +105,21 @@ def test_a_percent_sign_in_a_path_names_no_task(caller: Caller, path: str) -> No
         problem = read(caller.api.handle(request, None))
         assert (problem["status"], problem["errors"][0]["parameter"]) == (422, "path")
         assert "~ and the id in base64url" in problem["detail"]
-
-
-def test_an_encoded_question_mark_ends_a_path(caller: Caller) -> None:
-    """Hence the other form of ids that hold one."""
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60})
-    assert caller.ask("GET", "/v1/tasks/a%3Fb")["taskId"] == "a"
+    assert caller.ask("GET", "/v1/tasks/a%3Fb")["taskId"] == "a", "an encoded question mark ends a path"
 
 
-@pytest.mark.parametrize("path", ["~", "~!!", "~/w", "~_w", "_dynatick%23settings", "x" * 3000])
-def test_what_is_no_id(caller: Caller, path: str) -> None:
-    assert caller.send("GET", f"/v1/tasks/{path}").status in (404, 422)
-
-
-# -- read, change --------------------------------------------------------------------------------------------------
-
-
-def test_a_task_that_is_not_there(caller: Caller) -> None:
-    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
-        caller.refused("task-not-found", method, f"/v1/tasks/none{path}")
-    caller.refused("task-not-found", "PATCH", "/v1/tasks/none", {"payload": {}})
-
-
-def test_a_waiting_task_gets_another_time_and_payload(caller: Caller) -> None:
-    caller.ask("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60, "payload": {"n": 1}})
-    assert caller.ask("PATCH", "/v1/tasks/a", {"dueAt": LATER})["taskDateTime"] == "2026-12-31#15:00"
-    assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 2}})["payload"] == {"n": 2}
-    both = caller.ask("PATCH", "/v1/tasks/a", {"payload": {}, "taskDateTime": "2026-12-31#16:00"})
-    assert (both["payload"], both["taskDateTime"]) == ({}, "2026-12-31#16:00")
-    assert caller.ask("GET", "/v1/tasks/a") == both
-
-
-def test_if_match_guards_a_change(caller: Caller) -> None:
+def test_a_waiting_task_is_changed_and_if_match_guards_the_change(caller: Caller) -> None:
     seen = caller.send("POST", "/v1/tasks", {"taskId": "a", "delaySeconds": 60}).response["headers"]["ETag"]
     assert caller.send("GET", "/v1/tasks/a").response["headers"]["ETag"] == seen
-    changed = caller.send("PATCH", "/v1/tasks/a", {"payload": {"n": 1}}, if_match=seen)
-    assert changed.status == 200
+    both = {"payload": {"n": 1}, "taskDateTime": "2026-12-31#16:00"}
+    changed = caller.send("PATCH", "/v1/tasks/a", both, if_match=seen)
+    assert (changed.status, read(changed)) == (200, read(changed) | both)
     problem = caller.refused("changed", "PATCH", "/v1/tasks/a", {"payload": {"n": 2}}, if_match=seen)
     assert problem["status"] == 412
-    assert caller.ask("GET", "/v1/tasks/a")["payload"] == {"n": 1}
+    assert caller.ask("GET", "/v1/tasks/a") == read(changed)
     now = changed.response["headers"]["ETag"]
-    assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 3}}, if_match=now)["payload"] == {"n": 3}
+    assert caller.ask("PATCH", "/v1/tasks/a", {"dueAt": LATER}, if_match=now)["taskDateTime"] == "2026-12-31#15:00"
     assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
 
 
@@ -167,14 +134,16 @@ def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> Non
     caller.refused("task-not-found", "PATCH", "/v1/tasks/b", {"payload": {}}, if_match='"old"')
 
 
-def test_a_task_is_deleted(caller: Caller) -> None:
+def test_a_task_is_deleted_and_then_is_not_there(caller: Caller) -> None:
     etag = caller.send("POST", "/v1/tasks", {"taskId": "a/b", "delaySeconds": 60}).response["headers"]["ETag"]
     caller.ask("PATCH", "/v1/tasks/~YS9i", {"payload": {"n": 1}})
     caller.refused("changed", "DELETE", "/v1/tasks/~YS9i", if_match=etag)
     gone = caller.send("DELETE", "/v1/tasks/~YS9i")
     assert (gone.status, gone.response["body"]) == (204, "")
-    caller.refused("task-not-found", "DELETE", "/v1/tasks/~YS9i")
     assert caller.store.get("a/b") is None
+    for method, verb in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
+        caller.refused("task-not-found", method, f"/v1/tasks/~YS9i{verb}")
+    caller.refused("task-not-found", "PATCH", "/v1/tasks/~YS9i", {"payload": {}})
 
 
 def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
@@ -190,28 +159,6 @@ def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
     assert caller.ask("POST", "/v1/tasks/a/run")["run"] == 3
 
 
-# -- list ----------------------------------------------------------------------------------------------------------
-
-
-def test_the_tasks_of_a_bucket_page_by_page(caller: Caller) -> None:
-    for n in range(5):
-        caller.ask("POST", "/v1/tasks", {"taskId": f"t{n}", "taskDateTime": "2026-12-31#13:00"})
-    caller.ask("POST", "/v1/tasks/t3/cancel")
-    bucket = "bucket=2026-12-31%2313:00"
-    first = caller.ask("GET", "/v1/tasks", query=f"{bucket}&limit=3")
-    rest = caller.ask("GET", "/v1/tasks", query=f"{bucket}&limit=3&pageToken={first['nextPageToken']}")
-    assert [task["taskId"] for task in first["tasks"] + rest["tasks"]] == ["t0", "t1", "t2", "t3", "t4"]
-    assert rest["nextPageToken"] is None
-    cancelled = caller.ask("GET", "/v1/tasks", query=f"{bucket}&status=cancelled")
-    assert [task["taskId"] for task in cancelled["tasks"]] == ["t3"]
-    caller.refused(
-        "invalid-input", "GET", "/v1/tasks", query=f"bucket=2026-12-31%2314:00&pageToken={first['nextPageToken']}"
-    )
-
-
-# -- the simple form -----------------------------------------------------------------------------------------------
-
-
 def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: Caller) -> None:
     hook = {"url": "https://example.com/hook", "data": {"n": 1}}
     body = {"action": "webhook", "payload": hook, "run_at": "2027-05-17T15:00:00Z"}
@@ -225,15 +172,10 @@ def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: C
     assert caller.ask("POST", "/schedule-task", body)["taskId"] != read(first)["taskId"]
 
 
-# -- lists without a time ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("path", "query", "missing"),
     [
         ("/v1/tasks", "status=failed", ["start", "end"]),
-        ("/v1/tasks", "", ["start", "end"]),
-        ("/v1/tasks", "status=failed&start=2026-12-31T00:00:00Z", ["end"]),
         ("/v1/tasks", "end=2026-12-31T00:00:00Z&limit=5", ["start"]),
         ("/v1/buckets", "", ["start", "end"]),
     ],
@@ -248,3 +190,80 @@ def test_a_list_without_a_time_says_what_is_missing_by_an_example(
     assert ("status=failed" in example) is ("status" in query)
     path, _, works = example.partition("?")
     assert [] in caller.ask("GET", path, query=works).values()
+
+
+BUCKET = "/v1/buckets/2026-12-31%2313:00"
+
+
+class Time:
+    """A clock that goes on while an answer waits. ``after``: what happens after a given number of waits."""
+
+    def __init__(self) -> None:
+        self.now, self.waits, self.after = 0.0, list[float](), dict[int, Callable[[], object]]()
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        self.waits.append(seconds)
+        self.after.get(len(self.waits), lambda: None)()
+
+
+@pytest.fixture
+def time(caller: Caller) -> Time:
+    """The clock of the caller, whose tasks ``a`` and ``b`` are due at one."""
+    made = Time()
+    caller.api = Api(caller.client, seconds=lambda: made.now, pause=made.pause)
+    for task_id in ("a", "b"):
+        caller.client.insert(task_id, task_date_time="2026-12-31#13:00")
+    return made
+
+
+def test_a_task_is_waited_for_while_it_is_there_and_has_not_ended(caller: Caller, time: Time) -> None:
+    time.after[3] = lambda: caller.client.cancel("a")
+    for _ in range(2):  # then it has ended
+        assert caller.ask("GET", "/v1/tasks/a", query="waitSeconds=10")["outcome"] == "cancelled"
+        assert time.waits == [0.5, 0.75, 1.125]
+    time.after[4] = lambda: caller.client.delete("b")
+    for task_id in ("nobody", "b"):
+        caller.refused("task-not-found", "GET", f"/v1/tasks/{task_id}", query="waitSeconds=5")
+    assert len(time.waits) == 4
+
+
+def test_when_the_time_is_up_it_is_shown_as_it_is(caller: Caller, time: Time) -> None:
+    for query, waited in (("waitSeconds=7", 7), ("", 0), ("waitSeconds=0", 0)):
+        time.waits.clear()
+        assert caller.ask("GET", "/v1/tasks/a", query=query)["status"] == "scheduled"
+        assert sum(time.waits) == pytest.approx(waited)
+    time.waits.clear()
+    time.after[2] = lambda: caller.client.cancel("a")
+    found = caller.ask("GET", BUCKET, query="waitSeconds=4")
+    assert (found["counts"], found["nextPageToken"]) == ({"cancelled": 1, "scheduled": 1}, None)
+    assert sum(time.waits) == pytest.approx(4)
+
+
+def test_a_bucket_is_waited_for_until_all_have_ended(caller: Caller, time: Time) -> None:
+    time.after |= {1: lambda: caller.client.cancel("a"), 3: lambda: caller.client.cancel("b")}
+    assert caller.ask("GET", BUCKET, query="waitSeconds=10")["counts"] == {"cancelled": 2}
+    assert len(time.waits) == 3
+    caller.ask("GET", "/v1/buckets/2026-12-31%2314:00", query="waitSeconds=10")  # an empty one
+    assert len(time.waits) == 3
+
+
+def test_a_bucket_that_is_too_large_to_count_at_once_is_not_waited_for(caller: Caller, time: Time) -> None:
+    for n in range(1001):
+        caller.client.insert(f"t{n:04}", task_date_time="2026-12-31#13:00")
+    history = caller.client.history
+
+    def slow(*arguments: object, **options: object) -> object:
+        time.now += 16
+        return history(*arguments, **options)  # type: ignore[arg-type]
+
+    caller.client.history = slow  # type: ignore[method-assign, assignment]
+    found = caller.ask("GET", BUCKET, query="waitSeconds=10")
+    assert found["counts"] == {"scheduled": 1000}
+    assert (found["nextPageToken"] is not None, time.waits) == (True, [])
+
+
+@pytest.mark.parametrize("wrong", ["-1", "11", "1.5", "soon", ""])
+@pytest.mark.parametrize("path", ["/v1/tasks/a", BUCKET])
+def test_no_other_time_is_accepted(caller: Caller, time: Time, path: str, wrong: str) -> None:
+    assert caller.refused_fields("GET", path, query=f"waitSeconds={wrong}") == ["waitSeconds"]

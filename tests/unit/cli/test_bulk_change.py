@@ -41,11 +41,13 @@ def due(world: InProcess) -> list[str]:
     return [str(world.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
 
 
-# -- by id ---------------------------------------------------------------------------------------------------------
-
-
-def test_one_failure_does_not_stop_the_others(shell: Shell, waiting: InProcess) -> None:
-    shell("task", "cancel", "w2")
+def test_each_is_done_once_and_in_order_and_one_failure_does_not_stop_the_others(
+    shell: Shell, waiting: InProcess
+) -> None:
+    first = shell("task", "cancel", "w2", "w2", "-o", "json")
+    assert (first.code, first.err) == (0, "1 cancelled\n")
+    row = {"taskId": "w2", "result": "cancelled", "taskDateTime": "2026-12-31#12:30", "action": "log"}
+    assert first.json == {"tasks": [row], "counts": {"cancelled": 1}}
     ended = shell("task", "cancel", "w3", "w2", "nope", "w1", "w3")
     assert [line.split()[:2] for line in ended.lines] == [
         ["TASK", "WHAT"], ["w3", "cancelled"], ["w2", "refused"], ["nope", "refused"], ["w1", "cancelled"],
@@ -54,13 +56,6 @@ def test_one_failure_does_not_stop_the_others(shell: Shell, waiting: InProcess) 
     assert ended.err == "2 cancelled, 2 refused\nerror: 2 of 4 not cancelled\n"
     assert ended.code == 5  # the highest of those of the failures
     assert shell("task", "cancel", "nope", "nope2").code == 4
-
-
-def test_each_is_done_once_and_in_order(shell: Shell, waiting: InProcess) -> None:
-    ended = shell("task", "cancel", "w3", "w1", "w3", "-o", "json")
-    assert (ended.code, ended.err) == (0, "2 cancelled\n")
-    row = {"result": "cancelled", "taskDateTime": "2026-12-31#12:30", "action": "log"}
-    assert ended.json == {"tasks": [{"taskId": "w3", **row}, {"taskId": "w1", **row}], "counts": {"cancelled": 2}}
     again = shell("task", "redrive", "w3", "w1", "-o", "jsonl")
     assert [json.loads(line)["result"] for line in again.lines] == ["redriven", "redriven"]
 
@@ -104,9 +99,6 @@ def test_several_schedules(shell: Shell, world: InProcess) -> None:
     assert shell("schedule", "run", "s1", "s2").err == "2 to run\n"
     assert shell("schedule", "delete", "s1", "s2").err == "2 deleted\n"
     assert (world.store.get("s1"), world.store.get("s2")) == (None, None)
-
-
-# -- by filter -----------------------------------------------------------------------------------------------------
 
 
 def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
@@ -198,27 +190,3 @@ def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
         (("--at", "2026-12-31#12:20"), 1, ["12:20", "12:20", "12:20"]), (("--delay", "45m"), 3, ["12:45"] * 3),
     ):  # fmt: skip
         assert (shell(*span, *options).err, due(waiting)) == (f"{changed} rescheduled\n", then)
-
-
-NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
-BOTH = "--{} has no effect on named tasks; use one of them only"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["redrive"], 2, NEITHER),
-        (["cancel", "--action", "log"], 2, NEITHER),
-        (["redrive", "x", "--bucket", BUCKET], 2, BOTH.format("bucket")),
-        (["cancel", "x", "--dry-run"], 2, BOTH.format("dry-run")),
-        (["reschedule", "x", "--by", "+1h"], 2, BOTH.format("by")),
-        (["redrive", "--bucket", BUCKET, "--status", "running"], 3,
-         "status: 'running' is not accepted; expected one of failed, cancelled"),
-        (["reschedule", "--last", "1h"], 2, "give a time: --at, --delay or --by"),
-        (["reschedule", "--last", "1h", "--by", "+1h", "--at", "now"], 2,
-         "--at and --delay have no effect with --by; use one of them only"),
-    ],
-)  # fmt: skip
-def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
-    ended = shell("task", *arguments)
-    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

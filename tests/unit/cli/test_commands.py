@@ -47,16 +47,10 @@ def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) ->
 
 def test_changes(shell: Shell, world: InProcess) -> None:
     shell("task", "add", "x", "--delay", "600")
-    assert shell("task", "reschedule", "x", "--at", "1798720200", "-o", "json").json["dueAt"] == "2026-12-31T12:30:00Z"
-    moved = shell("task", "reschedule", "x", "--at", "2026-12-31#12:40", "-o", "json").json
-    assert moved["taskDateTime"] == "2026-12-31#12:40"
     updated = shell("task", "update", "x", "--payload", '{"n": 2}', "--at", "2026-12-31#12:50", "-o", "json").json
-    assert (updated["payload"], updated["taskDateTime"][-5:]) == ({"n": 2}, "12:50")
-    assert shell("task", "cancel", "x", "-o", "json").json["status"] == "cancelled"
-    assert shell("task", "redrive", "x", "-o", "json").json["run"] == 2
-    world.next_tick()
-    assert shell("task", "get", "x", "-o", "json").json["status"] == "completed"
-    assert shell("task", "run", "x", "-o", "json").json["run"] == 3
+    assert (updated["payload"], updated["taskDateTime"]) == ({"n": 2}, "2026-12-31#12:50")
+    for verb, run in (("cancel", 1), ("redrive", 2), ("cancel", 2), ("run", 3)):
+        assert shell("task", verb, "x", "-o", "json").json["run"] == run, verb
 
 
 POLICY = '{"maximumRetryAttempts":5}'

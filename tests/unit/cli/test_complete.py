@@ -120,8 +120,6 @@ def test_the_shell_completes(shell: Shell, monkeypatch: pytest.MonkeyPatch, line
     assert (ended.code, ended.out.split()) == (0, offered.split())
 
 
-# -- docs/reference/cli.md -----------------------------------------------------------------------------------------
-
 TEXT = text("cli.md")
 
 
@@ -137,15 +135,12 @@ def test_every_command_has_its_section() -> None:
         assert f"(#{section.replace(' ', '-')})" in TEXT
 
 
-def test_every_shared_option_is_there_once() -> None:
+def test_every_shared_option_and_exit_code_is_there_once() -> None:
     shared = TEXT.partition("## What comes out")[0]
     for option in fields(Session):
         name = f"`--{option.name.replace('_', '-')}"
         assert len(re.findall(rf"^\| {name}[ `]", shared, re.MULTILINE)) == 1
     assert "`--output`, `-o` `table\\|json\\|jsonl` | How to print data. Default: `table`." in TEXT
-
-
-def test_every_exit_code_is_there() -> None:
     assert re.findall(r"^\| (\d+) \|", TEXT, re.MULTILINE) == [str(code.value) for code in ExitCode]
 
 

@@ -44,23 +44,11 @@ def test_the_list(shell: Shell, failed: InProcess) -> None:
     lines = [json.loads(line) for line in shell("deadletter", "list", "-o", "jsonl").lines]
     assert as_json == {"complete": True, "messages": 2, "hidden": 0, "deadLetters": lines}
     assert [one["state"] for one in lines] == ["redriven", "failed"]
-
-
-def test_a_sample_says_that_it_is_one(shell: Shell, failed: InProcess) -> None:
-    ended = shell("deadletter", "list", "--limit", "1")
-    assert (len(ended.lines), ended.err) == (2, "A sample: the queue holds about 2 messages; see --limit\n")
+    sample = shell("deadletter", "list", "--limit", "1")
+    assert (len(sample.lines), sample.err) == (2, "A sample: the queue holds about 2 messages; see --limit\n")
     queue_of(failed).receive()  # by another reader
     ended = shell("deadletter", "list")
     assert ended.err == "There are none\nAbout 2 more are hidden, since another reader has just received them\n"
-    assert shell("deadletter", "list", "--limit", "10001").code == 3
-
-
-def test_a_message_that_is_no_letter(shell: Shell, world: InProcess) -> None:
-    queue_of(world).put("hello")
-    assert shell("deadletter", "list").lines[1:] == ["      unreadable"]
-    assert shell("deadletter", "redrive").err == "1 kept\n"
-    assert shell("deadletter", "purge").err == "1 purged\n"
-    assert shell("deadletter", "list").err == "There are none\n"
 
 
 def test_redrive(shell: Shell, failed: InProcess) -> None:
@@ -81,17 +69,19 @@ def test_redrive(shell: Shell, failed: InProcess) -> None:
         "2026-12-31#12:02: nothing is there now",
         "1 ran there, 1 of them failed. Gone elsewhere since: 1 redriven after they had failed",
     ]
-    as_json = shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json
-    assert (as_json["left"], as_json["ran"], as_json["failed"]) == ({"redrivenFailed": 1}, 1, 1)
+    assert shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json["left"] == {"redrivenFailed": 1}
 
 
-def test_purge(shell: Shell, failed: InProcess) -> None:
+def test_purge_and_a_message_that_is_no_letter(shell: Shell, failed: InProcess) -> None:
     assert shell("deadletter", "purge", "--dry-run").err == "1 to be dropped, 1 to be purged\n"
     assert shell("deadletter", "purge", "--obsolete").err == "1 dropped\n"
     ended = shell("deadletter", "purge")
     assert ended.err == "1 purged\n"
     assert ended.lines[1].startswith("b     purged  failed  2026-12-31T12:02:00Z  SMTP: refused [2J")
     assert failed.outcome("b") == "failed"
+    queue_of(failed).put("hello")
+    assert shell("deadletter", "list").lines[1:] == ["      unreadable"]
+    assert shell("deadletter", "redrive").err == "1 kept\n"
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,33 @@
-"""``dynatick doctor``: what it prints, and how it ends. What counts as wrong is tested with the engine."""
+"""``dynatick doctor``: what it prints of the table and of the account's executions, and how it ends."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.builders import InProcess, scheduled_row
 from tests.unit.cli.conftest import Shell, Terminal
 
+from dynatick.cli import concurrency
+from dynatick.cli.concurrency import executions_of
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.executions import RECOVERIES, Executions
+from dynatick.engine import recovery
 from dynatick.engine.rules import Precision
+from dynatick_stack import template
 
 
 def later(world: InProcess, minutes: int = 60) -> Bucket:
     return Bucket(minute_of(world.clock()) + minutes)
-
-
-def test_a_healthy_table(shell: Shell, world: InProcess) -> None:
-    world.store.create(scheduled_row("x", later(world)))
-    ended = shell("doctor")
-    assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
-    assert shell("doctor", "--output", "json").json == {
-        "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
-        "wokenLate": 0, "paused": None, "concurrentExecutions": None, "findings": [],
-    }  # fmt: skip
 
 
 def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProcess) -> None:
@@ -48,7 +48,13 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
     assert repaired.code == 0
     assert repaired.lines[1].split() == ["never-normalised", "lost", "it", "was", "never", "normalised", "yes"]
     assert repaired.err == "Read 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
-    assert shell("doctor").code == 0
+    ended = shell("doctor")
+    assert (ended.code, ended.out) == (0, "")
+    assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
+    assert shell("doctor", "--output", "json").json == {
+        "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
+        "wokenLate": 0, "paused": None, "concurrentExecutions": None, "findings": [],
+    }  # fmt: skip
     world.next_tick()
     assert world.outcome("lost") == "completed"
 
@@ -127,3 +133,77 @@ def test_progress(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatc
     ended = shell("doctor", "--output", "json")
     assert ended.json["found"] == 1, "what is shown of the progress does not mix with the data"
     assert "Read 1101 tasks" in terminal.getvalue()
+
+
+Account = Callable[..., None]
+
+
+@pytest.fixture
+def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
+    """Says what the account allows, and with which parameters the stack ``mine`` is deployed."""
+
+    def has(allowed: int, **parameters: str) -> None:
+        found = [
+            {"ParameterKey": name, "ParameterValue": value}
+            for name, value in {**template.defaults(), **parameters}.items()
+        ]
+
+        def describe_stacks(*, StackName: str) -> dict[str, Any]:
+            if StackName != "mine":
+                raise ClientError({"Error": {"Code": "ValidationError", "Message": "no such stack"}}, "DescribeStacks")
+            return {"Stacks": [{"Parameters": found}]}
+
+        limits = {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": allowed}}
+        aws = SimpleNamespace(describe_stacks=describe_stacks, get_account_settings=lambda: limits)
+        monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
+
+    return has
+
+
+def test_too_few_executions_are_said_with_what_takes_them_and_what_helps(
+    shell: Shell, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account(100, MaxWorkers="90", Precision="second")
+    ended = shell("doctor", "--stack", "mine")
+    assert ended.code == 0, "the quota is no fault of the table"
+    assert ended.err.splitlines()[-1] == (
+        "The account allows 100 concurrent executions, and this stack can take 125 (1 for ticks, 90 for workers, "
+        "10 for wake-ups, 20 for recoveries, 4 for the stream): ticks of some shards may find none left. Raise the "
+        "quota, or set MaxWorkers to 65 or less"
+    )
+    assert shell("doctor", "--stack", "mine", "-o", "json").json["concurrentExecutions"] == {
+        "allowed": 100, "needed": 125, "ticks": 1, "workers": 90, "wakeUps": 10, "recoveries": 20, "stream": 4,
+    }  # fmt: skip
+    account(1000, MaxWorkers="90")
+    assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
+    account(10)
+    monkeypatch.setenv("DYNATICK_STACK", "mine")
+    assert shell("doctor").err.endswith("ticks of some shards may find none left. Raise the quota\n")
+
+
+def test_without_the_right_it_says_that_it_does_not_know(shell: Shell, account: Account) -> None:
+    account(1000)
+    ended = shell("doctor", "--stack", "other")
+    assert ended.code == 0
+    assert ended.err.splitlines()[-1].startswith("Whether the account's concurrent executions suffice is not known: ")
+    assert "no such stack" in shell("doctor", "--stack", "other", "-o", "json").json["concurrentExecutions"]["problem"]
+
+
+def test_parameters_that_take_executions() -> None:
+    of = executions_of({"MaxWorkers": "3", "ShardCount": "1"}, 8)
+    assert of == Executions(ticks=8, workers=24), "every shard that was ever in use counts"
+    of = executions_of({"StreamParallelism": "2", "WarmThroughput": "40000", "WakeUpConcurrency": "7"}, 1)
+    assert of.stream == 80, "the stream has a shard for each partition of the table"
+    assert of.wake_ups == 0, "with Precision tick there are none"
+    assert RECOVERIES == recovery.MAX_RECOVERIES
+
+
+@given(shards=st.integers(1, 256), allowed=st.integers(1, 5000), wake_ups=st.integers(0, 100))
+def test_that_many_workers_leave_a_tick_for_each_shard(shards: int, allowed: int, wake_ups: int) -> None:
+    none = Executions(ticks=shards, workers=0, wake_ups=wake_ups)
+    maximum = none.max_workers(allowed)
+    if none.total <= allowed:
+        assert Executions(ticks=shards, workers=maximum * shards, wake_ups=wake_ups).total <= allowed
+        assert Executions(ticks=shards, workers=(maximum + 1) * shards, wake_ups=wake_ups).total > allowed
+    else:
+        assert maximum == 0

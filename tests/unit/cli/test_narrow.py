@@ -58,15 +58,13 @@ def test_tables(capsys: pytest.CaptureFixture[str], width: int, table: str) -> N
 
 
 def test_what_matters_most_stays_and_empty_columns_go_first(capsys: pytest.CaptureFixture[str], width: int) -> None:
-    of_buckets, of_ticks = {
-        80: ("BUCKET SCHEDULED RUNNING COMPLETED FAILED CANCELLED TOTAL", "LATE MS"),
-        60: ("BUCKET SCHEDULED COMPLETED FAILED TOTAL", "CLAIMED COMPLETED"),
-        40: ("BUCKET FAILED TOTAL", "WHAT DUE"),
+    of_buckets, last_of_ticks = {
+        80: ("SCHEDULED RUNNING COMPLETED FAILED CANCELLED TOTAL", "LATE MS"),
+        60: ("SCHEDULED COMPLETED FAILED TOTAL", "CLAIMED COMPLETED"),
+        40: ("FAILED TOTAL", "WHAT DUE"),
     }[width]
-    headings = {table: " ".join(shown(capsys, table)[0].split()) for table in ROWS}
-    assert headings["bucket list"] == of_buckets
-    assert headings["task list"] == "TASK BUCKET STATUS" + (" ACTION ERROR" if width > 40 else "")
-    assert headings["tick list"].endswith(of_ticks)
+    assert shown(capsys, "bucket list")[0].split() == ["BUCKET", *of_buckets.split()]
+    assert " ".join(shown(capsys, "tick list")[0].split()).endswith(last_of_ticks)
     show_table([{"bucket": BUCKETS[0], "cancelled": 2, "unscheduled": 1, "total": 3}], bucket._COLUMNS)
     heading = capsys.readouterr().out.splitlines()[0]
     assert ("UNSCHEDULED" in heading, "FAILED" in heading) == (width > 40, False)

@@ -57,25 +57,6 @@ def test_what_is_too_much_says_why_and_what_to_raise(shell: Shell) -> None:
     assert "of 40,000, raise the quota" in ended.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        ("", 2, "name one load: --burst, --per-day or --schedules"),
-        ("--burst 1 --peak 2x", 2, "--peak goes with --per-day, not with --burst"),
-        ("--per-day 1 --every 1m", 2, "--every goes with --schedules, not with --per-day"),
-        ("--schedules 1 --within 2m", 3, "within: 120.0 is not accepted; expected 5s to 60s: the next minute has runs"),
-        ("--burst 0", 3, "burst: 0 is not accepted; expected a number of tasks from 1 to 100,000,000"),
-        ("--burst 1 --within soon", 3, "within: 'soon' is not accepted; expected numbers with their units"),
-        ("--per-day 1 --peak ten", 3, "peak: 'ten' is not accepted; expected how many times the mean the peak is"),
-        ("--schedules 1 --every 30s", 3, "every: 30.0 is not accepted; expected 1m to 366d"),
-    ],
-)
-def test_what_is_refused(shell: Shell, arguments: str, code: int, message: str) -> None:
-    ended = shell("plan", *arguments.split())
-    assert (ended.code, ended.out) == (code, "")
-    assert ended.err.startswith(f"error: {message}")
-
-
 def test_the_commands_of_the_documents_work(shell: Shell) -> None:
     pages = [template.ROOT / "docs" / name for name in ("performance.md", "how-to/burst.md")]
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]

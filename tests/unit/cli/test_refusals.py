@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -9,64 +10,93 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 # What the client refuses is tested with the client: of that, one of each exit code.
-REFUSALS: list[tuple[list[str], int, str]] = [
+NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
+RANGE_TOO = "last: '1h' is not accepted; expected either --last or a range, not both"
+BUCKET = "2026-12-31#12:00"
+REFUSALS: list[tuple[str, int, str]] = [
     # the command line itself
-    (["nope"], 2, "No such command 'nope'. (see dynatick --help)"),
-    (["task", "nope"], 2, "No such command 'nope'. (see dynatick task --help)"),
-    (["task", "add"], 2, "Missing argument 'ID'. (see dynatick task add --help)"),
-    (["task", "get", "x", "--nope"], 2, "No such option: --nope (see dynatick task get --help)"),
+    ("nope", 2, "No such command 'nope'. (see dynatick --help)"),
+    ("task nope", 2, "No such command 'nope'. (see dynatick task --help)"),
+    ("task add", 2, "Missing argument 'ID'. (see dynatick task add --help)"),
+    ("task get x --nope", 2, "No such option: --nope (see dynatick task get --help)"),
     # times
-    (["task", "add", "x", "--at", "12:07"], 3, "dueAt: '12:07' is not accepted; expected a bucket such as "
-     "2026-12-31#12:00, or an instant with its offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, or "
-     "epoch seconds as a number"),
-    (["task", "add", "x", "--delay", "nan"], 3, "delaySeconds: 'nan' is not accepted; "
-     "expected a number of seconds, or a duration such as 90s, 60m, 2h, 1h30m or 1d"),
-    (["schedule", "add", "x", "rate(1 hour)", "--flexible-time-window", "90s"], 3, "flexibleTimeWindow: '90s' is not "
-     "accepted; expected a whole number of minutes, or a duration such as 15m or 1h30m"),
-    (["task", "reschedule", "there"], 2, "give a time: --at, --delay or --by"),
-    (["task", "update", "there"], 2, "give a change: --at, --delay or --payload"),
+    ("task add x --at 12:07", 3, "dueAt: '12:07' is not accepted; expected a bucket such as 2026-12-31#12:00, or an"),
+    ("task add x --delay nan", 3, "delaySeconds: 'nan' is not accepted; expected a number of seconds, or a duration"),
+    ("schedule add x 'rate(1 hour)' --flexible-time-window 90s", 3,
+     "flexibleTimeWindow: '90s' is not accepted; expected a whole number of minutes, or a duration such as 15m"),
+    ("task reschedule there", 2, "give a time: --at, --delay or --by"),
+    ("task update there", 2, "give a change: --at, --delay or --payload"),
     # JSON
-    (["task", "add", "x", "--payload", "[1]"], 3, "payload: [1] is not accepted; expected a JSON object"),
-    (["task", "add", "x", "--payload", "{"], 3, "payload: '{' is not accepted; "
-     "expected JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
-    (["task", "add", "x", "--payload", '{"n": NaN}'], 3,
+    ("task add x --payload [1]", 3, "payload: [1] is not accepted; expected a JSON object"),
+    ("task add x --payload {", 3, "payload: '{' is not accepted; expected JSON: Expecting property name enclosed in"),
+    ("""task add x --payload '{"n": NaN}'""", 3,
      "payload: '{\"n\": NaN}' is not accepted; expected JSON: NaN is not a number that a table can hold"),
-    (["task", "add", "x", "--payload", "@/nope.json"], 4, "cannot read /nope.json: No such file or directory"),
+    ("task add x --payload @/nope.json", 4, "cannot read /nope.json: No such file or directory"),
     # what is there, and what is not
-    (["task", "get", "\x1b[2J"], 4, "taskId: there is no task '\\x1b[2J'"),
-    (["task", "redrive", "there"], 5,
-     "cannot redrive task 'there': it is scheduled; possible only while it is failed or cancelled"),
-    (["task", "import", "/nope.ndjson"], 4, "cannot read /nope.ndjson: No such file or directory"),
+    ("task get \x1b[2J", 4, "taskId: there is no task '\\x1b[2J'"),
+    ("task redrive there", 5, "cannot redrive task 'there': it is scheduled; possible only while it is failed or can"),
+    ("task import /nope.ndjson", 4, "cannot read /nope.ndjson: No such file or directory"),
     # lists
-    (["task", "export"], 2, "select tasks by --bucket, --last, or --from and --to"),
-    (["bucket", "list", "--from", "5"], 2, "a range has two ends; give --to"),
-    (["task", "cancel", "--to", "5"], 2, "a range has two ends; give --from"),
-    (["task", "list", "--from", "1h", "--to", "now"], 3,
-     "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier"),
-    (["bucket", "list", "--from", "2026-12-31T00:00:00Z", "--to", "2026-12-30T00:00:00Z"], 3,
+    ("task export", 2, "select tasks by --bucket, --last, or --from and --to"),
+    ("bucket list --from 5", 2, "a range has two ends; give --to"),
+    ("task cancel --to 5", 2, "a range has two ends; give --from"),
+    ("task list --from 1h --to now", 3, "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier"),
+    ("bucket list --from 2026-12-31T00:00:00Z --to 2026-12-30T00:00:00Z", 3,
      "--to: '2026-12-30T00:00:00Z' is not accepted; expected a time later than start, 2026-12-31T00:00:00Z"),
-    (["bucket", "list", "--last", "1h", "--to", "now"], 3,
-     "last: '1h' is not accepted; expected either --last or a range, not both"),
-    (["tick", "list", "--last", "1h", "--from", "5"], 3,
-     "last: '1h' is not accepted; expected either --last or a range, not both"),
-    (["task", "list", "--bucket", "2026-12-31#12:00", "--to", "5"], 2,
-     "--to has no effect with --bucket; use one of them only"),
-    (["task", "list", "--bucket", "2026-12-31#12:00", "--limit", "0"], 3,
-     "limit: 0 is not accepted; expected a number of at least 1"),
-    (["task", "list", "--last", "1h", "--prefix", ""], 3,
-     "prefix: '' is not accepted; expected a text that is not empty"),
-    (["task", "cancel", "--last", "1h", "--status", "failed"], 3,
-     "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
-    (["tick", "run"], 2, "name the processor function with --function, or its stack with --stack; or use --local"),
+    ("bucket list --last 1h --to now", 3, RANGE_TOO),
+    ("tick list --last 1h --from 5", 3, RANGE_TOO),
+    (f"task list --bucket {BUCKET} --to 5", 2, "--to has no effect with --bucket; use one of them only"),
+    (f"task list --bucket {BUCKET} --limit 0", 3, "limit: 0 is not accepted; expected a number of at least 1"),
+    ("task list --last 1h --prefix ''", 3, "prefix: '' is not accepted; expected a text that is not empty"),
+    ("tick run", 2, "name the processor function with --function, or its stack with --stack; or use --local"),
+    # changes of many tasks
+    ("task redrive", 2, NEITHER),
+    ("task cancel --action log", 2, NEITHER),
+    (f"task redrive x --bucket {BUCKET}", 2, "--bucket has no effect on named tasks; use one of them only"),
+    ("task cancel x --dry-run", 2, "--dry-run has no effect on named tasks; use one of them only"),
+    ("task reschedule x --by +1h", 2, "--by has no effect on named tasks; use one of them only"),
+    ("task redrive --last 1h --status running", 3, "status: 'running' is not accepted; expected one of failed, cancel"),
+    ("task cancel --last 1h --status failed", 3, "status: 'failed' is not accepted; expected one of unscheduled, sche"),
+    ("task reschedule --last 1h", 2, "give a time: --at, --delay or --by"),
+    ("task reschedule --last 1h --by +1h --at now", 2, "--at and --delay have no effect with --by; use one of"),
+    # schedules
+    ("schedule add x '0 9 * * 1-5'", 3, "scheduleExpression: '0 9 * * 1-5' is not accepted; that is Unix cron; write"),
+    ("schedule get none", 4, "taskId: there is no schedule 'none'"),
+    ("schedule update nightly", 3, "update: None is not accepted; expected at least one change; see --help"),
+    ("schedule update nightly --remove scheduleExpression", 3,
+     "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
+    ("schedule update ended --payload {}", 5, "cannot update schedule 'ended': it is COMPLETED; possible only while"),
+    ("schedule history nightly --from never", 3, "--from: 'never' is not accepted"),
+    ("schedule import /dev/null --dry-run", 2, "--dry-run, --action and --tz need --from"),
+    ("schedule import /dev/null --from crontab", 2, "--from crontab needs --action NAME, a handler"),
+    ("schedule import /dev/null --from eventbridge-scheduler --tz UTC", 2, "--action and --tz are for --from crontab"),
+    ("schedule import /dev/null --from crontab --action log --restart", 2, "--format, --errors, --drop-state and"),
+    ("expr next '0 12 * * 1-5'", 3, "scheduleExpression: '0 12 * * 1-5' is not accepted; that is Unix cron; write"),
+    ("expr explain 'rate(1 day)' --tz Berlin", 3, "scheduleExpressionTimezone: 'Berlin' is not accepted"),
+    ("expr next 'rate(1 day)' --from 2026-01-01T00:00:00", 3, "from: '2026-01-01T00:00:00' is not accepted"),
+    ("expr explain 'rate(1 day)' --start-date soon", 3, "startDate: 'soon' is not accepted"),
+    ("expr next 'rate(1 day)' --end-date 2026-03-06T13:00:00Z", 3, "endDate: '2026-03-06T13:00:00Z' is not accepted"),
+    # plans
+    ("plan", 2, "name one load: --burst, --per-day or --schedules"),
+    ("plan --burst 1 --peak 2x", 2, "--peak goes with --per-day, not with --burst"),
+    ("plan --per-day 1 --every 1m", 2, "--every goes with --schedules, not with --per-day"),
+    ("plan --schedules 1 --within 2m", 3, "within: 120.0 is not accepted; expected 5s to 60s: the next minute has"),
+    ("plan --burst 0", 3, "burst: 0 is not accepted; expected a number of tasks from 1 to 100,000,000"),
+    ("plan --burst 1 --within soon", 3, "within: 'soon' is not accepted; expected numbers with their units"),
+    ("plan --per-day 1 --peak ten", 3, "peak: 'ten' is not accepted; expected how many times the mean the peak is"),
+    ("plan --schedules 1 --every 30s", 3, "every: 30.0 is not accepted; expected 1m to 366d"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS)
-def test_refusals(shell: Shell, world: InProcess, arguments: list[str], code: int, message: str) -> None:
+@pytest.mark.parametrize(("command", "code", "message"), REFUSALS)
+def test_refusals(shell: Shell, world: InProcess, command: str, code: int, message: str) -> None:
     shell("task", "add", "there", "--delay", "3600")
-    ended = shell(*arguments)
-    assert ended.err == f"error: {message}\n"
+    shell("schedule", "add", "nightly", "rate(1 day)")
+    shell("schedule", "add", "ended", "at(2026-12-31T12:00:30)")
+    world.ticks(1)
+    ended = shell(*shlex.split(command))
     assert (ended.code, ended.out) == (code, "")
+    assert ended.err.startswith(f"error: {message}") and ended.err.count("\n") == 1
     assert world.store.get("x") is None
 
 

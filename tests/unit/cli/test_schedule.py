@@ -6,30 +6,31 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, fail
-
-from dynatick.cli.exit_code import ExitCode
 
 HOURLY = "cron(0 * * * ? *)"
 
 
-def test_add_for_people(shell: Shell, world: InProcess) -> None:
+def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    (tmp_path / "retries.json").write_text('{"maximumRetryAttempts": 1}')
     ended = shell(
         "schedule", "add", "report", "cron(30 2 ? * MON-FRI *)", "--tz", "Europe/Berlin", "--payload", '{"n": 1.50}',
-        "--attributes", '{"team": "blue"}', "--overlap", "allow", "--catch-up", "none",
+        "--attributes", '{"team": "blue"}', "--overlap", "allow", "--catch-up", "none", "--end-date", "1830297600",
+        "--start-date", "2027-01-01T00:30:00+01:00", "--flexible-time-window", "15", "--timeout-seconds", "60",
+        "--retry-policy", f"@{tmp_path}/retries.json", "--expected-within-seconds", "1h30m", "--action", "log",
+        "--paused", "--reason", "not yet",
     )  # fmt: skip
-    assert ended.code == 0
+    assert (ended.code, ended.err) == (0, "")  # clocks jump on Sundays
     shown = dict(line.split(maxsplit=1) for line in ended.lines)
     assert shown.pop("createdAt").startswith("2026-12-31T12:00:")
     assert shown == {
         "taskId": "report", "scheduleExpression": "cron(30 2 ? * MON-FRI *)",
         "scheduleExpressionTimezone": "Europe/Berlin", "catchUp": "none", "overlap": "allow", "action": "log",
-        "payload": '{"n":1.5}', "scheduleState": "ENABLED", "nextOccurrenceAt": "2027-01-01T01:30:00Z",
-        "taskDateTime": "2027-01-01#01:30", "team": "blue",
+        "payload": '{"n":1.5}', "scheduleState": "DISABLED", "stateReason": "not yet", "team": "blue",
+        "startDate": "2026-12-31T23:30:00Z", "endDate": "2028-01-01T00:00:00Z", "flexibleTimeWindow": "15",
+        "retryPolicy": '{"maximumRetryAttempts":1}', "timeoutSeconds": "60", "expectedWithinSeconds": "5400",
     }  # fmt: skip
-    assert ended.err == ""  # clocks jump on Sundays
 
 
 def test_warnings_go_to_stderr_beside_the_data(shell: Shell, world: InProcess) -> None:
@@ -40,19 +41,6 @@ def test_warnings_go_to_stderr_beside_the_data(shell: Shell, world: InProcess) -
     for verb in (("get",), ("update", "--payload", "{}"), ("preview",)):
         assert shell("schedule", *verb, "s").err == warning
     assert shell("schedule", "pause", "s").err == shell("schedule", "resume", "s").err == ""
-
-
-def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    (tmp_path / "retries.json").write_text('{"maximumRetryAttempts": 1}')
-    made = shell(
-        "schedule", "add", "s", "rate(1 hour)", "--start-date", "2027-01-01T00:30:00+01:00", "--end-date", "1830297600",
-        "--flexible-time-window", "15", "--retry-policy", f"@{tmp_path}/retries.json", "--paused", "--action", "log",
-        "--reason", "not yet", "--timeout-seconds", "60", "--expected-within-seconds", "1h30m", "-o", "json",
-    ).json  # fmt: skip
-    assert (made["timeoutSeconds"], made["expectedWithinSeconds"]) == (60, 5400)
-    assert (made["startDate"], made["endDate"]) == ("2026-12-31T23:30:00Z", "2028-01-01T00:00:00Z")
-    assert (made["flexibleTimeWindow"], made["retryPolicy"]) == (15, {"maximumRetryAttempts": 1})
-    assert (made["scheduleState"], made["stateReason"], "nextOccurrenceAt" in made) == ("DISABLED", "not yet", False)
 
 
 def test_list(shell: Shell, world: InProcess) -> None:
@@ -125,10 +113,7 @@ def test_preview(shell: Shell, world: InProcess) -> None:
     ]
     assert ended.err.splitlines()[0] == "note: 02:30 does not exist on 2027-03-28: skipped (Europe/Berlin)"
     document = shell("schedule", "preview", "s", "--count", "2", "-o", "json").json
-    assert document["occurrences"] == [
-        {"occurrenceAt": "2027-03-27T01:30:00Z", "notes": []},
-        {"occurrenceAt": "2027-03-29T00:30:00Z", "notes": ["02:30 does not exist on 2027-03-28: skipped"]},
-    ]
+    assert [len(one["notes"]) for one in document["occurrences"]] == [0, 1]
     assert document["warnings"] == shell("schedule", "get", "s", "-o", "json").json["warnings"]
     shell("schedule", "add", "once", "at(2026-12-31T12:00:30)")
     world.ticks(1)
@@ -139,11 +124,7 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
     shell("schedule", "add", "s", HOURLY)
     span = ("--from", "2026-12-31T10:30:00Z", "--to", "2026-12-31T12:00:00Z")
     would = shell("schedule", "backfill", "s", *span, "--dry-run")
-    assert [line.split(maxsplit=1) for line in would.lines] == [
-        ["TASK", "RESULT         ERROR"],
-        ["s#1#2026-12-31T11:00:00Z", "would be made"],
-        ["s#1#2026-12-31T12:00:00Z", "would be made"],
-    ]
+    assert [line.split(maxsplit=1)[1] for line in would.lines[1:]] == ["would be made"] * 2
     made = shell("schedule", "backfill", "s", *span, "-o", "json").json["occurrences"]
     assert [(one["taskId"][-9:], one["result"]) for one in made] == [("11:00:00Z", "made"), ("12:00:00Z", "made")]
     again = shell("schedule", "backfill", "s", *span, "-o", "jsonl")
@@ -152,31 +133,6 @@ def test_backfill(shell: Shell, world: InProcess) -> None:
     assert [run["status"] for run in runs] == ["scheduled"] * 2
     nothing = shell("schedule", "backfill", "s", "--from", "2026-12-31T10:10:00Z", "--to", "2026-12-31T10:20:00Z")
     assert nothing.err == "There are none\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (("add", "s", "0 9 * * 1-5"), ExitCode.INVALID,
-         "scheduleExpression: '0 9 * * 1-5' is not accepted; that is Unix cron; write cron(0 9 ? * MON-FRI *)"),
-        (("get", "none"), ExitCode.NOT_FOUND, "taskId: there is no schedule 'none'"),
-        (("update", "there"), ExitCode.INVALID, "expected at least one change; see --help"),
-        (("update", "there", "--remove", "scheduleExpression"), ExitCode.INVALID,
-         "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
-        (("update", "ended", "--payload", "{}"), ExitCode.CONFLICT,
-         "cannot update schedule 'ended': it is COMPLETED; possible only while it is ENABLED or DISABLED"),
-        (("history", "there", "--from", "never"), ExitCode.INVALID, "--from: 'never' is not accepted"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)  # fmt: skip
-def test_refusals(shell: Shell, world: InProcess, arguments: tuple[str, ...], code: ExitCode, message: str) -> None:
-    shell("schedule", "add", "there", HOURLY)
-    shell("schedule", "add", "ended", "at(2026-12-31T12:00:30)")
-    world.ticks(1)
-    ended = shell("schedule", *arguments)
-    assert (ended.code, ended.out) == (code, "")
-    assert message in ended.err
-    assert ended.err.startswith("error: ") and ended.err.count("\n") == 1
 
 
 def test_whether_occurrences_were_in_time(shell: Shell, world: InProcess) -> None:

@@ -1,14 +1,18 @@
-"""``--stack``: the table and the functions by the name of their stack; and what is said where nothing answers."""
+"""What the commands find around them: stacks by name, the local stack, plug-ins; and what they say of what is away."""
 
 from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from botocore.exceptions import (
     ClientError,
     ConnectTimeoutError,
@@ -20,12 +24,13 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.cli import stack
+from dynatick.cli import local_stack, plugins, stack, tick
 from dynatick.cli.exit_code import CommandFailed, hint_of
 from dynatick.cli.session import Session
 from dynatick.client import connect
 from dynatick.client.connect import ClientSettings
 from dynatick.store.memory import MemoryStore
+from dynatick_stack import emulator, folders
 
 QUEUE = "https://sqs.eu-west-1.amazonaws.com/123456789012/mine-DeadLetterQueue-1"
 NAMES = {"TasksTable": "mine-TasksTable-1", "ProcessorFunction": "mine-ProcessorFunction-1", "DeadLetterQueue": QUEUE}
@@ -56,23 +61,32 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[ClientSettings]:
     return opened
 
 
+TABLE, OTHER = NAMES["TasksTable"], "https://sqs.eu-west-1.amazonaws.com/123456789012/other"
+
+
 @pytest.mark.parametrize(
-    ("options", "environment", "table"),
+    ("options", "environment", "table", "queue"),
     [
-        (["--stack", "mine"], {}, "mine-TasksTable-1"),
-        ([], {"DYNATICK_STACK": "mine"}, "mine-TasksTable-1"),
-        (["--stack", "mine"], {"DYNATICK_TABLE": "other"}, "mine-TasksTable-1"),
-        ([], {"DYNATICK_TABLE": "other", "DYNATICK_STACK": "mine"}, "other"),
-        (["--table", "given", "--stack", "mine"], {}, "given"),
+        (["--stack", "mine"], {}, TABLE, QUEUE),
+        ([], {"STACK": "mine"}, TABLE, QUEUE),
+        (["--stack", "mine"], {"TABLE": "other", "DEAD_LETTER_QUEUE_URL": OTHER}, TABLE, QUEUE),
+        ([], {"TABLE": "other", "STACK": "mine"}, "other", QUEUE),
+        (["--table", "given", "--stack", "mine"], {}, "given", QUEUE),
+        (["--table", "t"], {"STACK": "mine", "DEAD_LETTER_QUEUE_URL": OTHER}, "t", OTHER),
+        (["--stack", "mine", "--queue-url", OTHER], {}, TABLE, OTHER),
     ],
 )
-def test_which_table_is_meant(
+def test_which_table_and_dead_letter_queue_are_meant(
     shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch, options: list[str],
-    environment: dict[str, str], table: str,
+    environment: dict[str, str], table: str, queue: str,
 ) -> None:  # fmt: skip
+    named: list[str | None] = []
+    empty = MemoryDeadLetterQueue()
+    monkeypatch.setattr(connect, "open_queue", lambda asked: named.append(asked.dead_letter_queue_url) or empty)
     for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert shell("task", "get", "x", *options).code == 4
+        monkeypatch.setenv(f"DYNATICK_{name}", value)
+    ended = shell("deadletter", "list", *options)
+    assert (ended.code, ended.err, named) == (0, "There are none\n", [queue])
     assert [settings.table for settings in opened] == [table]
 
 
@@ -127,7 +141,7 @@ def test_nothing_answers_where_the_table_should_be(shell: Shell) -> None:
 def test_a_client_goes_where_the_environment_says_unless_another_place_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `dynatick local env` sets it, and with AWS_REGION alone."""
+    """With what `dynatick local env` sets, and with AWS_REGION alone."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4777")
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
@@ -157,31 +171,6 @@ def test_a_tick_by_hand_with_what_local_env_sets(
     assert [one["completed"] for one in ended.json["ticks"]] == [1]
 
 
-OTHER = "https://sqs.eu-west-1.amazonaws.com/123456789012/other"
-
-
-@pytest.mark.parametrize(
-    ("options", "environment", "queue"),
-    [
-        (["--table", "t"], {"DYNATICK_STACK": "mine"}, QUEUE),
-        (["--stack", "mine"], {"DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, QUEUE),
-        (["--table", "t"], {"DYNATICK_STACK": "mine", "DYNATICK_DEAD_LETTER_QUEUE_URL": OTHER}, OTHER),
-        (["--stack", "mine", "--queue-url", OTHER], {}, OTHER),
-    ],
-)
-def test_which_dead_letter_queue_is_meant(
-    shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch, options: list[str],
-    environment: dict[str, str], queue: str,
-) -> None:  # fmt: skip
-    named: list[str | None] = []
-    empty = MemoryDeadLetterQueue()
-    monkeypatch.setattr(connect, "open_queue", lambda asked: named.append(asked.dead_letter_queue_url) or empty)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    ended = shell("deadletter", "list", *options)
-    assert (ended.code, ended.err, named) == (0, "There are none\n", [queue])
-
-
 def test_no_dead_letter_queue_is_named_or_in_the_stack(
     shell: Shell, opened: list[ClientSettings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,3 +180,119 @@ def test_no_dead_letter_queue_is_named_or_in_the_stack(
     monkeypatch.delitem(NAMES, "DeadLetterQueue")
     ended = shell("deadletter", "list", "--stack", "mine")
     assert (ended.code, "has no DeadLetterQueue" in ended.err) == (4, True)
+
+
+def test_a_plugin_is_a_noun_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = typer.Typer(help="Something else.")
+
+    @app.command()
+    def hello() -> None:
+        typer.echo("hello")
+        raise typer.Exit(7)
+
+    app.command("other")(lambda: None)
+    monkeypatch.setitem(sys.modules, "some_plugin", SimpleNamespace(app=app))
+    found = EntryPoint("else", "some_plugin:app", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [found])
+    ended = shell("else", "hello")
+    assert (ended.code, ended.out) == (7, "hello\n")
+    assert "else Something else." in " ".join(shell("--help").out.split())
+
+
+def test_a_plugin_that_cannot_be_imported(shell: Shell, monkeypatch: pytest.MonkeyPatch, world: InProcess) -> None:
+    broken = EntryPoint("local", "nowhere_to_be_found.cli:app", plugins.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
+    for arguments in (["local"], ["local", "up", "--port", "5"]):
+        ended = shell(*arguments)
+        assert (ended.code, ended.out) == (1, "")
+        assert ended.err == (
+            "error: local needs more packages: pip install 'dynatick[cli]', or in a checkout make setup "
+            "(No module named 'nowhere_to_be_found')\n"
+        )
+    assert "local Needs more packages" in " ".join(shell("--help").out.split())
+    assert shell("task", "add", "x").code == 0
+
+
+def cloud_formation(**outputs: str) -> SimpleNamespace:
+    """Answers for a deployed stack."""
+    listed = [{"OutputKey": name, "OutputValue": value} for name, value in outputs.items()]
+    return SimpleNamespace(
+        describe_stacks=lambda: {"Stacks": [{"Outputs": []}, {"Outputs": listed}]}  # another's, and Dynatick's
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """The endpoints that were asked for their stack."""
+    asked: list[tuple[str, str]] = []
+    stack = cloud_formation(TasksTableName="the-table", ProcessorFunctionName="the-processor")
+    monkeypatch.setattr(local_stack, "aws_client", lambda *where: asked.append(where) or stack)
+    return asked
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_the_local_stack_is_the_one_of_the_state_folder(
+    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]], tmp_path: Path, given: bool
+) -> None:
+    """A task must not end up in the stack of another folder."""
+    running = {tmp_path.resolve(): 4777, folders.STATE: 4700}
+    monkeypatch.setattr(emulator, "current", lambda *, state_dir: emulator.Emulator(pid=1, port=running[state_dir]))
+    monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path) if given else "")
+    found = local_stack.find()
+    assert found.endpoint == f"http://127.0.0.1:{4777 if given else 4700}"
+    assert asked == [("cloudformation", found.endpoint)]
+    assert (found.table, found.processor) == ("the-table", "the-processor")
+
+
+def test_the_local_stack_is_at_an_endpoint_that_is_given_or_at_its_usual_one_without_a_checkout(
+    monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]]
+) -> None:
+    assert local_stack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
+    monkeypatch.setitem(sys.modules, "dynatick_stack.cli", None)
+    assert local_stack.find().endpoint == "http://127.0.0.1:4566"
+
+
+def test_a_local_stack_that_does_not_run_or_is_not_deployed_yet(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
+    ended = shell("task", "get", "x", "--local")
+    assert ended.code == 6
+    assert ended.err == "error: The local stack isn't running. Start it: make up, or dynatick dev in your project\n"
+    ended = shell("task", "get", "x", "--local", "--endpoint-url", "http://127.0.0.1:9")
+    assert ended.code == 6
+    assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with make up")
+    monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: cloud_formation())
+    with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
+        local_stack.find("http://x")
+
+
+def test_the_local_stack_is_reached_with_its_own_credentials() -> None:
+    stack = local_stack.LocalStack(endpoint="http://127.0.0.1:4566", outputs={})
+    mine = ClientSettings(table="t", region="eu-west-1", endpoint_url="https://elsewhere.example", profile="mine")
+    assert stack.settings(mine) == ClientSettings(
+        table="t", region="us-east-1", endpoint_url="http://127.0.0.1:4566", credentials=("test", "test")
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no"}}, "Invoke"), 4,
+         "cannot invoke p: An error occurred (ResourceNotFoundException) when calling the Invoke operation: no"),
+        (EndpointConnectionError(endpoint_url="http://127.0.0.1:9"), 6,
+         'cannot invoke p: Could not connect to the endpoint URL: "http://127.0.0.1:9"'),
+        (None, 1, 'the processor failed: {"errorMessage": "no"}'),
+    ],
+)  # fmt: skip
+def test_a_tick_that_cannot_be_run(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch, error: Exception | None, code: int, message: str
+) -> None:
+    def invoke(**_: object) -> dict[str, object]:
+        if error is not None:
+            raise error
+        return {"FunctionError": "Unhandled", "Payload": io.BytesIO(b'{"errorMessage": "no"}')}
+
+    monkeypatch.setattr(tick, "_lambda", lambda session: SimpleNamespace(invoke=invoke))
+    ended = shell("tick", "run", "--function", "p")
+    assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")

@@ -35,7 +35,7 @@ def fail_for_now(*_: object) -> object:
 
 
 def started(world: InProcess, task_id: str) -> Result:
-    """As a tick claims the task that it finds in its bucket."""
+    """Claims a task in its bucket, which a tick does."""
     bucket = Bucket.parse(world.row(task_id)["taskDateTime"])
     return world.store.write(claim(task_id, bucket, token="t", lease_until=NOON + timedelta(days=1), now=world.clock()))
 

@@ -1,4 +1,4 @@
-"""``AsyncTaskClient``: all of ``TaskClient``, awaited, and the event loop goes on meanwhile."""
+"""``AsyncTaskClient``: all of ``TaskClient``, awaited, while the event loop goes on, and known to a type checker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import asyncio
 import contextvars
 import inspect
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -43,9 +45,6 @@ def connect(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskClient, "connect", lambda *_, **__: client)
 
 
-# -- it has what TaskClient has ---------------------------------------------------------------------------------------
-
-
 def public(of: type) -> dict[str, Any]:
     return {name: inspect.getattr_static(of, name) for name in dir(of) if not name.startswith("_")}
 
@@ -76,9 +75,6 @@ def test_it_has_each_method_with_the_same_arguments(of: type, awaited: type, mor
             continue
         iterates = str(one.__annotations__["return"]).startswith(("Iterator[", "HandledLetters"))
         assert inspect.iscoroutinefunction(found[name]) is not iterates, name
-
-
-# -- what its calls do ------------------------------------------------------------------------------------------------
 
 
 def run(client: TaskClient, use: Callable[[AsyncTaskClient], Awaitable[Any]], **options: int) -> Any:
@@ -163,9 +159,6 @@ def test_waiting_takes_no_thread_and_ends_in_time(client: TaskClient) -> None:
     run(client, use, max_threads=1)
 
 
-# -- the page ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("connect")
 def test_the_first_example(world: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile(EXAMPLES[0], PAGE.name, "exec"), {})
@@ -182,3 +175,57 @@ def test_the_web_application(world: InProcess) -> None:
         answer = http.post("/reminders/7")
     assert (answer.status_code, answer.json()) == (201, {"taskId": "mail-7"})
     assert world.row("mail-7")["action"] == "log"
+
+
+PROGRAM = """
+from dataclasses import dataclass
+from typing import assert_type
+from dynatick import AsyncTaskClient, HandlerContext, InsertCounts, ScheduleView, TaskEntry, TaskView, task
+
+@dataclass
+class Mail:
+    to: str
+
+@task("a")
+def a(mail: Mail) -> int:
+    return 1
+
+@task("b")
+async def b(mail: Mail, context: HandlerContext) -> str:
+    return ""
+
+async def use(client: AsyncTaskClient) -> None:
+    a.schedule(Mail("x"))
+    b.every("rate(1 hour)", Mail("x"))
+    n: int = a(Mail("x"))
+    a.schedule("x")  # wrong
+    a.schedule_many([Mail("x"), 7])  # wrong
+    b.every("rate(1 hour)", 7)  # wrong
+    await b.schedule_async("x")  # wrong
+    b("x", None)  # wrong
+    m: str = a(Mail("x"))  # wrong
+    a.schedule(Mail("x"), delay=60)  # wrong
+    assert_type(await client.insert("a", delay_seconds=90), TaskView)
+    assert_type(await client.insert_many([{"taskId": "a"}]), InsertCounts)
+    assert_type(await client.schedules.get("s"), ScheduleView)
+    async for entry in client.iter_history("2026-12-31#12:00"):
+        assert_type(entry, TaskEntry)
+    letters = client.dead_letters.redrive()
+    complete: bool = letters.complete
+    await client.insert("a", delay_second=90)  # wrong
+    await client.insert(7)  # wrong
+    await client.schedules.insert("s")  # wrong
+    for found in client.iter_history("2026-12-31#12:00"):  # wrong
+        pass
+"""
+
+
+def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    wrong = {n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
+    assert {int(line.split(":")[1]) for line in found.splitlines() if "error:" in line} == wrong, found

@@ -122,9 +122,6 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
     assert world.row(first.task_id)["run"] == 2
 
 
-# -- in batches ------------------------------------------------------------------------------------------------------
-
-
 class Batches(RiggedStore):
     """Notes the sizes of batches, and the rows that are read."""
 
@@ -236,8 +233,6 @@ def test_a_batch_that_was_not_applied() -> None:
     assert {task_id for task_id in unchanged if client.get(task_id).status != "scheduled"} == set()
 
 
-# -- to another time -------------------------------------------------------------------------------------------------
-
 RANGE = {"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T14:00:00Z"}
 MINUTES = (5, 6, 30, 35, 59, 65, 90)
 
@@ -297,21 +292,17 @@ def test_a_shift_counts_from_the_time_that_a_task_waits_for(
 
 
 @pytest.mark.parametrize("minute", [30, 200])
-def test_all_get_one_time_once(hours: World, minute: int) -> None:
+def test_all_get_one_time_once_and_a_delay_counts_from_one_instant(hours: World, minute: int) -> None:
     client, to = client_of(hours), NOON + timedelta(minutes=minute)
     results = list(client.reschedule_many(**RANGE, due_at=to))
     meant = [m for m in MINUTES if m != minute]  # the others are there already
     assert sorted(one.task_id for one in results) == [f"t{m:02d}-{n}" for m in meant for n in range(3)]
     assert set(due(client).values()) == {minute}
     assert list(client.reschedule_many(**RANGE, due_at=to)) == []
-
-
-def test_a_delay_counts_from_one_instant_for_all(hours: World) -> None:
-    client = client_of(hours)
-    for _ in client.reschedule_many(**RANGE, delay_seconds=600):
-        pass
-    assert len(set(due(client).values())) == 1
-    list(client.reschedule_many(**RANGE, due_at=NOON - timedelta(days=1)))  # it has passed: the next tick
+    later = {"start": NOON, "end": NOON + timedelta(hours=4)}
+    list(client.reschedule_many(**later, delay_seconds=600))
+    assert len(set(due(client).values())) == 1 and minute not in due(client).values()
+    list(client.reschedule_many(**later, due_at=NOON - timedelta(days=1)))  # it has passed: the next tick
     assert {Bucket.parse(client.get(f"t05-{n}").bucket).minute for n in range(3)} == {bucket_at(1).minute}
 
 

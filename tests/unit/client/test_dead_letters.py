@@ -136,19 +136,10 @@ def test_redrive_runs_what_still_failed_and_drops_the_rest(
     assert results(client.dead_letters.redrive()) == {}
 
 
-def test_purge_of_all_and_of_obsolete_ones(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
-    client.redrive("a")
-    assert results(client.dead_letters.purge(dry_run=True)) == {"a": "dropped", "b": "purged", "c": "purged"}
-    assert (len(queue.visible), queue.hidden) == (3, [])
-    assert results(client.dead_letters.purge(obsolete=True)) == {"a": "dropped"}
-    assert results(client.dead_letters.purge(error="other")) == {}
-    assert results(client.dead_letters.purge()) == {"b": "purged", "c": "purged"}
-    assert (queue.visible, queue.hidden, world.outcome("b")) == ([], [], "failed")
-
-
 def test_filters_and_two_letters_of_one_failure(client: TaskClient, world: World, queue: MemoryDeadLetterQueue) -> None:
     assert results(client.dead_letters.redrive(action="webhook")) == {}
     assert results(client.dead_letters.redrive(error="timeout")) == {}
+    assert results(client.dead_letters.purge(error="other")) == {}
     queue.send(list(queue.letters))
     handled = client.dead_letters.redrive(action="log", error="IT BROKE", limit=1)
     assert [str(one.result) for one in handled] == ["redriven"]
@@ -241,9 +232,6 @@ def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
 def test_limits_that_are_refused(client: TaskClient, verb: str, limit: int) -> None:
     with pytest.raises(InvalidInput, match=f"limit: {limit} is not accepted; expected a "):
         getattr(client.dead_letters, verb)(limit=limit)
-
-
-# --- SQS --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -37,13 +37,16 @@ def raises(error: Exception) -> Callable[[Task, ActionContext], None]:
     return run
 
 
-def test_one_that_ran(world: World, client: TaskClient) -> None:
+def test_one_that_ran_a_schedule_and_its_occurrence(world: World, client: TaskClient) -> None:
     client.insert("t", due_at=SOON)
+    client.schedules.insert("nightly", "rate(1 minute)", action="log")
     world.next_tick()
     found = client.explain("t")
     assert said(found) == "t ran at 2026-12-31T12:01:00#Z, # s after it was due, and took # ms"
     assert events(found) == ["inserted", "due", "attempt 1 of 4 began", "completed", "its row expires"]
     assert list(found.events) == sorted(found.events, key=lambda event: str(event.at))
+    assert "nightly is a schedule: `dynatick schedule get`" in client.explain("nightly").sentence
+    assert "due, a run of the schedule nightly" in events(client.explain("nightly#1#2026-12-31T12:01:00Z"))
 
 
 def test_one_that_took_several_attempts(world: World, client: TaskClient) -> None:
@@ -172,14 +175,6 @@ def test_one_that_never_ran(world: World, client: TaskClient) -> None:
     world.ticks(10)
     world.store.put(scheduled_row("late", bucket_at(1)))
     assert "its bucket was drained without it: `dynatick doctor --repair`" in client.explain("late").sentence
-
-
-def test_a_schedule_and_its_occurrence(world: World, client: TaskClient) -> None:
-    client.schedules.insert("nightly", "rate(1 minute)", action="log")
-    assert "nightly is a schedule: `dynatick schedule get`" in client.explain("nightly").sentence
-    world.ticks(3)
-    (entry, *_) = client.history(start=NOON, end=world.clock() + MINUTE, schedule_id="nightly").entries
-    assert "due, a run of the schedule nightly" in events(client.explain(entry.task_id))
 
 
 @pytest.mark.parametrize("row", [

@@ -240,19 +240,18 @@ def test_a_limit_means_tasks_that_are_wanted(
     assert exported == ids(pages)
 
 
-def test_a_page_token_of_another_prefix_is_refused(several: TaskClient) -> None:
+def test_attempts_of_ended_tasks_are_read_on_demand_and_a_page_token_of_another_prefix_is_refused(
+    several: TaskClient,
+) -> None:
+    listed = {entry.task_id: entry.attempt for entry in several.history(BUCKET).entries}
+    assert (listed["a-02"], listed["b-11"]) == (2, None)
+    shown = {entry.task_id: entry.attempt for entry in several.history(BUCKET, attempts=True).entries}
+    assert shown == {task_id: int(task_id[2:]) % 4 for task_id in shown} and len(shown) == 30
     token = several.history(BUCKET, prefix="b-", limit=1).next_page_token
     with pytest.raises(InvalidInput, match="pageToken"):
         several.history(BUCKET, prefix="a-", page_token=token)
     with pytest.raises(InvalidInput, match="after: 'b-01' is not accepted; expected an id that begins with a-"):
         several.export(BUCKET, prefix="a-", after=(BUCKET, "b-01"))
-
-
-def test_attempts_of_ended_tasks_are_read_where_they_are_asked_for(several: TaskClient) -> None:
-    listed = {entry.task_id: entry.attempt for entry in several.history(BUCKET).entries}
-    assert (listed["a-02"], listed["b-11"]) == (2, None)
-    shown = {entry.task_id: entry.attempt for entry in several.history(BUCKET, attempts=True).entries}
-    assert shown == {task_id: int(task_id[2:]) % 4 for task_id in shown} and len(shown) == 30
 
 
 def test_tasks_are_listed_from_the_index_alone_with_their_outcome_and_are_open_otherwise(

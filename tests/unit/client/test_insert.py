@@ -8,9 +8,8 @@ from decimal import Decimal
 import pytest
 from tests.builders import NOON, InProcess
 from tests.unit.client.support import client_of, world_of
-from tests.unit.engine.support import World
 
-from dynatick import MemoryStore, RetryPolicy, TaskClient, TaskExists
+from dynatick import MemoryStore, RetryPolicy, TaskClient
 from dynatick.client import Exists, Inserted, InsertUnknown, NewTask, NoneInserted, Refused
 from dynatick.client.insertion import BATCH, THREADS
 from dynatick.client.new_task import Time
@@ -88,22 +87,6 @@ def test_the_scheduler_completes_a_row_that_the_client_can_not(ticks: int, row: 
     world.stream(world.row("x"))
     assert client.get("x").bucket == bucket
 
-
-@pytest.mark.parametrize("delay", [None, 30], ids=["without a time", "with a time"])
-def test_an_id_that_is_taken_is_refused_and_nothing_is_written(
-    world: World, client: TaskClient, delay: int | None
-) -> None:
-    before = client.insert("+49 170", delay_seconds=90, payload={"n": 1})
-    with pytest.raises(TaskExists) as exists:
-        client.insert("+49 170", delay_seconds=delay, payload={"n": 2})
-    assert exists.value.task_id == "+49 170"
-    assert str(exists.value) == (
-        "taskId: a task or schedule '+49 170' exists already; choose another id, or change that one"
-    )
-    assert client.get("+49 170") == before
-
-
-# -- many at a time ---------------------------------------------------------------------------------------------------
 
 WHEN = "2026-12-31T12:30:00Z"
 

@@ -68,9 +68,6 @@ def test_an_unknown_action_is_refused_after_the_settings_have_been_read_again() 
     assert client.insert("new", delay_seconds=90, action="mail").action == "mail"
 
 
-# -- payloads of handlers --------------------------------------------------------------------------------------------
-
-
 def test_a_type_of_payload_that_has_changed_is_read_again_before_a_refusal(world: World, client: TaskClient) -> None:
     publish(world, "to")
     client.insert("a", action="mail", payload={"to": "ann"})
@@ -119,30 +116,19 @@ def test_a_schedule_whose_payload_does_not_fit_any_more_can_still_be_changed(
         client.schedules.update("s", payload={"text": "x"})
 
 
-# -- timeouts --------------------------------------------------------------------------------------------------------
-
-
 def update_schedule(client: TaskClient, seconds: int) -> None:
     client.schedules.insert("there", "rate(1 hour)")
     client.schedules.update("there", timeout_seconds=seconds)
-
-
-def insert_row(client: TaskClient, seconds: int) -> None:
-    (result,) = client.insert_rows([{"taskId": "t", "scheduleExpression": "rate(1 hour)", "timeoutSeconds": seconds}])
-    if isinstance(result, Refused):
-        raise result.error
 
 
 @pytest.mark.parametrize(
     "insert",
     [
         lambda client, seconds: client.insert("t", delay_seconds=60, timeout_seconds=seconds),
-        lambda client, seconds: client.insert("t", timeout_seconds=seconds),
         lambda client, seconds: client.schedules.insert("t", "rate(1 hour)", timeout_seconds=seconds),
         update_schedule,
-        insert_row,
     ],
-    ids=["task", "task without a time", "schedule", "update of a schedule", "one of many"],
+    ids=["task", "schedule", "update of a schedule"],
 )
 def test_a_timeout_longer_than_an_attempt_can_take_is_refused_after_the_settings_have_been_read_again(
     world: World, client: TaskClient, insert: Callable[[TaskClient, int], None]
@@ -162,9 +148,6 @@ def test_a_timeout_longer_than_an_attempt_can_take_is_refused_after_the_settings
     insert(client, 112)
     publish(world, max_timeout_seconds=300)
     assert client.insert("b", timeout_seconds=300).row["timeoutSeconds"] == 300
-
-
-# -- the version of the rows -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -54,41 +54,14 @@ def test_what_is_possible_from_each_state(world: World, client: TaskClient, wish
     assert world.row(state) == before
 
 
-def test_a_rescheduled_task_runs_then_and_only_then(world: World, client: TaskClient) -> None:
-    before = world.row("scheduled")
-    view = client.reschedule("scheduled", due_at="2026-12-31T12:10:30Z")
-    assert (view.bucket, str(view.due_at)) == ("2026-12-31#12:11", "2026-12-31 12:10:30+00:00")
-    after = world.row("scheduled")
-    world.stream(after, before)
-    assert world.row("scheduled") == after  # our own move needs no second thought
-    world.ticks(9)
-    assert world.actions.times("scheduled") == 0
-    world.ticks(1)
-    assert world.actions.times("scheduled") == 1
-    client.redrive("cancelled")
-    assert client.reschedule("cancelled", due_at="2026-12-31T11:00:00Z").bucket == "2026-12-31#12:12", "the next tick"
-
-
-@pytest.mark.parametrize("streamed", [True, False], ids=["by the scheduler", "by the processor"])
-def test_a_raw_row_is_completed_after_its_change(world: World, client: TaskClient, streamed: bool) -> None:
-    before = world.row("unscheduled")
-    client.run_now("unscheduled")
-    if streamed:
-        world.stream(world.row("unscheduled"), before)
-        assert client.get("unscheduled").action == "log"
-    world.ticks(2)
-    view = client.get("unscheduled")
-    assert (view.status, view.error, world.actions.times("unscheduled")) == ("completed", None, 1)
-
-
-def test_a_redriven_task_is_another_run(world: World, client: TaskClient) -> None:
-    del world.actions.behaviour["failed"]
+def test_what_is_redriven_or_is_to_run_now_is_due_at_the_next_tick(world: World, client: TaskClient) -> None:
     view = client.redrive("failed")
     assert (view.status, view.run, view.attempt, view.error, view.finished_at) == ("scheduled", 2, 0, None, None)
     assert (view.bucket, view.expires_at) == ("2026-12-31#12:02", None)
+    view = client.run_now("scheduled")
+    assert (view.bucket, view.run, client.run_now("completed").run) == ("2026-12-31#12:02", 1, 2)
     world.next_tick()
-    assert client.get("failed").status == "completed"
-    assert world.actions.keys[-1] == key_of(world.row("failed"), 2)
+    assert key_of(world.row("failed"), 2) in world.actions.keys
 
 
 def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(world: World, client: TaskClient) -> None:
@@ -107,14 +80,6 @@ def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(wor
     assert view.error == "payload: 'a str' is not accepted; expected a map of names to values"
 
 
-def test_run_now_comes_before_the_planned_time(world: World, client: TaskClient) -> None:
-    view = client.run_now("scheduled")
-    assert (view.bucket, view.run) == ("2026-12-31#12:02", 1)
-    assert client.run_now("completed").run == 2
-    world.next_tick()
-    assert (world.actions.times("scheduled"), world.actions.times("completed")) == (1, 2)
-
-
 def test_time_and_payload_change_in_one_write_and_what_is_left_out_stays(client: TaskClient) -> None:
     moved = client.update("scheduled", due_at="2026-12-31T14:00:00Z", payload={"n": 2})
     assert (moved.bucket, moved.payload, moved.status) == ("2026-12-31#14:00", {"n": 2}, "scheduled")
@@ -122,9 +87,6 @@ def test_time_and_payload_change_in_one_write_and_what_is_left_out_stays(client:
     less = client.update("scheduled", payload={})
     assert (less.payload, less.bucket, less.due_at) == ({}, moved.bucket, moved.due_at)
     assert client.update("scheduled", delay_seconds=60).payload == {}
-
-
-# -- against others ---------------------------------------------------------------------------------------------------
 
 
 def test_a_change_that_another_was_faster_than_is_tried_again_on_the_row_as_it_is(
@@ -166,9 +128,6 @@ def test_an_answer_that_got_lost_is_found_in_the_row(
     monkeypatch.setattr(world.store, "write", lambda change: Lost())
     with pytest.raises(StoreError, match="other requests changed it 20 times"):
         client.cancel("unscheduled")
-
-
-# -- delete ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task_id", ["unscheduled", "scheduled", "completed", "failed", "waits-for-its-retry"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+import httpx2
 import pytest
 from tests.unit.ui.support import Browser, elements, tags, text_of
 
@@ -80,13 +81,31 @@ def test_a_task_is_rescheduled_and_cancelled_until_it_is_too_late(busy: VirtualI
         assert text_of(page, "problem").startswith(wrong)
 
 
-def test_run_now_and_redrive(busy: VirtualInstallation, browser: Browser) -> None:
-    page = browser.follow(browser.post("/tasks/to-come/run-now"))
-    assert text_of(page, "notice") == "It runs at the next tick, 13:01."
-    page = browser.follow(browser.post("/tasks/other/redrive"))
-    assert text_of(page, "notice") == "Redriven: run 2 begins at 13:01."
+def test_each_change_says_what_it_did(busy: VirtualInstallation, browser: Browser) -> None:
+    def change(url: str, notice: str, **form: str) -> httpx2.Response:
+        page = browser.follow(browser.post(url, **form))
+        assert text_of(page, "notice").startswith(notice), url
+        return page
+
+    change("/tasks/to-come/run-now", "It runs at the next tick, 13:01.")
+    change("/tasks/other/redrive", "Redriven: run 2 begins at 13:01.")
     busy.advance(minutes=1)
     assert busy.client.get("to-come").status == busy.client.get("other").status == "completed"
+    change("/schedules/often/pause", "Paused", reason="the move")
+    assert busy.client.schedules.get("often").state == "DISABLED"
+    change("/schedules/often/resume", "Resumed: its next occurrence is at 13:05.")
+    change("/schedules/often/run-now", "An extra occurrence runs at the next tick.")
+    assert "exists already" in text_of(browser.follow(browser.post("/schedules/often/run-now")), "problem")
+    for page in (change("/pause", "Paused", reason="<b>the move</b>"), browser.get("/tasks"), browser.get("/ticks")):
+        assert elements(page, "state")[0].attributes["data-state"] == "paused"
+        assert "<b>the move</b>" in text_of(page, "paused") and "b" not in tags(page)
+    assert 'hx-swap-oob="true"' in browser.get("/live?state=running").text
+    assert "hx-swap-oob" not in browser.get("/live?state=paused").text
+    assert "<b>the move</b>" in str(busy.client.health().pause)
+    change("/resume", "Resumed: the next tick runs what is due.")
+    assert busy.client.health().pause is None
+    change("/resume", "It was not paused.")
+    assert not elements(browser.get("/?notice=You+are+hacked"), "notice"), "no notice is taken from the URL"
 
 
 @pytest.mark.parametrize("url", ["/tasks/to-come/explode", "/schedules/often/explode", "/tasks/none/cancel"])
@@ -133,32 +152,3 @@ def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstalla
     for do, status in (("cancel", "failed"), ("redrive", "scheduled"), ("redrive", "completed")):
         assert browser.get(f"/tasks/change?do={do}&status={status}").status_code == 400
         assert browser.post("/tasks/change", do=do, status=status).status_code == 400
-
-
-def test_schedules_are_paused_resumed_and_run(busy: VirtualInstallation, browser: Browser) -> None:
-    page = browser.follow(browser.post("/schedules/often/pause", reason="the move"))
-    assert text_of(page, "notice").startswith("Paused")
-    assert busy.client.schedules.get("often").state == "DISABLED"
-    page = browser.follow(browser.post("/schedules/often/resume"))
-    assert text_of(page, "notice") == "Resumed: its next occurrence is at 13:05."
-    page = browser.follow(browser.post("/schedules/often/run-now"))
-    assert text_of(page, "notice").startswith("An extra occurrence runs at the next tick.")
-    again = browser.follow(browser.post("/schedules/often/run-now"))
-    assert "exists already" in text_of(again, "problem")
-
-
-def test_the_installation_is_paused_and_resumed(busy: VirtualInstallation, browser: Browser) -> None:
-    page = browser.follow(browser.post("/pause", reason="<b>the move</b>"))
-    assert text_of(page, "notice").startswith("Paused")
-    assert "<b>the move</b>" in text_of(page, "paused")
-    assert "b" not in tags(page)
-    pause = busy.client.health().pause
-    assert pause is not None and pause.reason == "<b>the move</b>"
-    page = browser.follow(browser.post("/resume"))
-    assert text_of(page, "notice") == "Resumed: the next tick runs what is due."
-    assert busy.client.health().pause is None
-    assert text_of(browser.follow(browser.post("/resume")), "notice") == "It was not paused."
-
-
-def test_a_notice_is_not_taken_from_the_url(browser: Browser) -> None:
-    assert not elements(browser.get("/?notice=You+are+hacked"), "notice")

@@ -210,16 +210,6 @@ def test_a_schedule_shows_its_occurrences_and_why_it_missed_some(busy: VirtualIn
     assert "the move" in page.text
 
 
-def test_a_pause_is_said_on_every_page(busy: VirtualInstallation, browser: Browser) -> None:
-    busy.client.pause(reason="the database moves", by="ada")
-    for url in ("/", "/tasks", "/ticks"):
-        page = browser.get(url)
-        assert elements(page, "state")[0].attributes["data-state"] == "paused"
-        assert "by ada: the database moves" in text_of(page, "paused")
-    assert 'hx-swap-oob="true"' in browser.get("/live?state=running").text
-    assert "hx-swap-oob" not in browser.get("/live?state=paused").text
-
-
 def test_a_schedule_lists_what_it_missed_and_what_a_clock_change_does() -> None:
     installation = VirtualInstallation(None, start=datetime(2027, 3, 26, 12, tzinfo=UTC))
     # In Berlin the clocks go forward at 02:00 on the 28th.
