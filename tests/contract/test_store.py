@@ -305,7 +305,7 @@ def test_the_updates_of_a_tasks_life(store: Store) -> None:
     assert ids_in(store, LATER, open_only=True) == []
     assert ids_in(store, LATER, open_only=False) == ["a"]
     assert ids_in(store, BUCKET, open_only=False) == [], "a task is listed in one bucket"
-    driven = row_after(send(store, redrive(row, bucket=BUCKET, due_at=BUCKET.instant, run=2), batched=False))
+    driven = row_after(send(store, redrive(row, bucket=BUCKET, due_at=BUCKET.instant, run=2)))
     assert not {"outcome", "finishedAt", "expiresAt", "error", "result"} & driven.keys()
     assert ids_in(store, BUCKET) == ["a"]
 

@@ -279,15 +279,6 @@ def test_built_in_actions_reach_nothing_and_are_recorded(virtual: VirtualInstall
         ("hook", "completed", url), ("wrong", "failed", {"url": 7})
     ]  # fmt: skip
 
-    def answered(payload: Mapping[str, object]) -> object:
-        raise RetryableError(f"{payload['url']} answered 503")
-
-    virtual.answer("webhook", answered)
-    virtual.client.insert("again", action="webhook", payload=url)
-    virtual.run_due()
-    assert virtual.executed[-1].outcome == "retried"
-    assert str(virtual.executed[-1].error) == "https://example.com/hook answered 503"
-
 
 def test_a_handler_can_not_move_the_clock_nor_hide_ctrl_c_nor_schedule_for_now_for_ever(
     virtual: VirtualInstallation, monkeypatch: pytest.MonkeyPatch

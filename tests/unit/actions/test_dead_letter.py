@@ -5,11 +5,9 @@ import logging
 from datetime import UTC, datetime
 from decimal import Decimal
 
-import boto3
 import pytest
 from boto3.dynamodb.types import Binary
 from botocore.exceptions import ClientError, EndpointConnectionError
-from moto import mock_aws
 from tests.unit.actions.support import Sqs
 
 from dynatick.actions.dead_letter import MAX_BATCH_BYTES, MAX_BODY_BYTES, NoDeadLetters, QueueDeadLetters, message_of
@@ -142,24 +140,6 @@ def test_an_error_of_the_sdk_fails_only_its_call(error, caplog):
     assert sent == [False] * 10 + [True] * 2
     (record,) = caplog.records
     assert (record.action, record.count) == ("dead_letters_unsent", 10)
-
-
-@mock_aws
-def test_on_sqs():
-    sqs = boto3.client("sqs", region_name="us-east-1")
-    url = sqs.create_queue(QueueName="dead")["QueueUrl"]
-    sizes = [0, 100_000, 200_000, 300_000, *[0] * 9]
-    letters = [a_letter(f"t-{n}", row={"payload": {"x": "é" * (size // 6)}}) for n, size in enumerate(sizes)]
-    assert QueueDeadLetters(sqs, url).send(letters) == [True] * 13
-    found = {}
-    asked = {"QueueUrl": url, "MaxNumberOfMessages": 10, "MessageAttributeNames": ["All"]}
-    while messages := sqs.receive_message(**asked).get("Messages"):
-        for message in messages:
-            body = json.loads(message["Body"])
-            found[body["taskId"]] = body
-            assert message["MessageAttributes"]["action"]["StringValue"] == "webhook"
-    assert sorted(found) == sorted(f"t-{n}" for n in range(13))
-    assert [name for name, body in found.items() if "payloadOmitted" in body] == ["t-3"]
 
 
 def test_without_a_queue_nothing_is_lost_and_one_warning_is_logged(caplog):
