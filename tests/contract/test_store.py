@@ -45,7 +45,6 @@ def ids_in(store: Store, bucket: Bucket, *, after: str | None = None, **filters:
 
 
 def scan_all(store: Store, *, after: str | None = None, **of: int) -> list[Row]:
-    """All rows of a scan, in order."""
     found: list[Row] = []
     while True:
         page = store.scan(after=after, **of)

@@ -289,7 +289,6 @@ def test_a_parameter_of_arns_gives_rights_to_those_only(policy: str, parameter: 
 
 
 def arn_for(parameter: str) -> str:
-    """One that a parameter of ARNs accepts."""
     found = re.search(":([a-z]+):", TEMPLATE["Parameters"][parameter]["AllowedPattern"])
     return f"arn:aws:{found[1] if found else 'ssm'}:us-east-1:123456789012:name/1*"
 

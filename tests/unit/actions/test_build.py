@@ -32,7 +32,6 @@ def build(module=None, **options):
 
 @pytest.fixture
 def actions(monkeypatch):
-    """With the example handlers."""
     monkeypatch.syspath_prepend(PROCESSOR)
     importlib.invalidate_caches()
     return build("handlers")

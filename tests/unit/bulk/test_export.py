@@ -57,7 +57,6 @@ MEANT: dict[str, Any] = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:
 
 
 def lived() -> InProcess:
-    """A table with tasks in every state."""
     world = InProcess(store=MemoryStore())
     world.tick()
     client = TaskClient(world.store, clock=world.clock)

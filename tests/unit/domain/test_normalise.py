@@ -327,7 +327,6 @@ BULK: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", BULK)
 def test_a_rejection_without_large_values_fits_a_full_row(name: str) -> None:
-    """A raw row of the maximum size is marked failed too, without its large values."""
     store = MemoryStore()
     row = {"taskId": "raw", "colour": "blue", **BULK[name]}
     store.put(row)
