@@ -261,23 +261,9 @@ def test_a_types_schema_is_valid_and_the_same_each_time(kind: Any) -> None:
 
 
 def test_other_validators_match_the_schema() -> None:
-    schema = json.loads(handler_of(Node).payload_schema() or "")
-    node = {"$ref": "#/$defs/d1"}
-    assert schema == {
-        **node,
-        "$defs": {
-            "d1": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "next": {"anyOf": [node, {"type": "null"}]},
-                    "others": {"type": "array", "items": node},
-                },
-                "required": ["name"],
-            }
-        },
-    }
-    assert not Draft202012Validator(schema).is_valid({"name": "a", "others": [{}]})
+    validator = Draft202012Validator(json.loads(handler_of(Node).payload_schema() or ""))
+    nodes = [{"name": "a", "others": others} for others in ([], [{"name": "b"}], [{}])]
+    assert [validator.is_valid(node) for node in nodes] == [True, True, False]
 
 
 @pytest.mark.parametrize("kind", [Any, dict, dict[str, Any], Turned])
