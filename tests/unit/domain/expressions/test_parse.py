@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-from datetime import datetime, timedelta
 from random import Random
 
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.expressions import generator
 
-from dynatick.domain.expressions import At, Cron, Rate, parse_expression
+from dynatick.domain.expressions import parse_expression
 from dynatick.errors import InvalidInput
 
 NORMAL = [
@@ -172,18 +170,6 @@ def test_an_invalid_unix_cron_gets_no_translation(wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_expression(wrong)
     assert "write" not in refused.value.expected
-
-
-def test_a_parsed_expression_is_a_frozen_value() -> None:
-    rate, at, cron = (
-        parse_expression(text) for text in ("rate(2 hours)", "at(2026-12-31T12:00:01)", "cron(5,0 1-3 ? 2 1-7 2026/2)")
-    )
-    assert isinstance(rate, Rate) and rate.period == timedelta(hours=2)
-    assert isinstance(at, At) and at.local == datetime(2026, 12, 31, 12, 0, 1)  # noqa: DTZ001 (wall time)
-    assert isinstance(cron, Cron) and (cron.minutes, cron.hours, cron.months) == ((0, 5), (1, 2, 3), (2,))
-    assert cron.years[:3] == (2026, 2028, 2030)
-    with pytest.raises(FrozenInstanceError):
-        rate.period = timedelta(0)  # type: ignore[misc]
 
 
 @given(st.randoms(use_true_random=False))
