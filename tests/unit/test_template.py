@@ -310,11 +310,8 @@ def test_a_list_accepts_its_kind_only(parameter: str, good: str, bad: str) -> No
     pattern = TEMPLATE["Parameters"][parameter]["AllowedPattern"]
     assert all(re.fullmatch(pattern, text) for text in ("", good, f"{good},{good}"))
     assert not any(re.fullmatch(pattern, text) for text in (bad, f"{good},", f"{good}, {good}", f"{good},{bad}"))
-
-
-def test_the_handlers_environment_is_an_object() -> None:
-    pattern = TEMPLATE["Parameters"]["HandlersEnvironment"]["AllowedPattern"]
-    assert [bool(re.fullmatch(pattern, text)) for text in ("", '{"A":\n "{x}"}', "[{}]")] == [True, True, False]
+    of_environment = TEMPLATE["Parameters"]["HandlersEnvironment"]["AllowedPattern"]
+    assert [bool(re.fullmatch(of_environment, text)) for text in ("", '{"A":\n "{x}"}', "[{}]")] == [True, True, False]
 
 
 # --- Import -------------------------------------------------------------------
@@ -409,22 +406,18 @@ def test_the_api_is_throttled_logged_and_closed_to_browsers() -> None:
 
 
 @pytest.mark.parametrize("queue", of_type("AWS::SQS::Queue"))
-def test_queues_are_reached_by_tls_only(queue: str) -> None:
+def test_queues_are_encrypted_reached_by_tls_only_and_keep_failures_for_14_days(queue: str) -> None:
     (policy,) = [name for name in of_type("AWS::SQS::QueuePolicy") if properties(name)["Queues"] == [{"Ref": queue}]]
     (denied,) = [one for one in properties(policy)["PolicyDocument"]["Statement"] if one["Effect"] == "Deny"]
     assert (denied["Principal"], denied["Action"]) == ("*", "sqs:*")
     assert denied["Resource"] == {"Fn::GetAtt": [queue, "Arn"]}
     assert denied["Condition"] == {"Bool": {"aws:SecureTransport": False}}
-    assert RESOURCES[policy].get("DeletionPolicy") == RESOURCES[queue].get("DeletionPolicy")
-
-
-def test_queues_are_encrypted_and_failures_kept_for_14_days_also_when_the_stack_is_deleted() -> None:
-    minutes = {"WakeUpQueue": 20}  # hints, of no use later
-    for name in of_type("AWS::SQS::Queue"):
-        assert properties(name)["SqsManagedSseEnabled"] is True
-        assert properties(name)["MessageRetentionPeriod"] == minutes.get(name, 14 * 24 * 60) * 60
-    assert RESOURCES["DeadLetterQueue"]["DeletionPolicy"] == "RetainExceptOnCreate"
-    assert RESOURCES["DeadLetterQueue"]["UpdateReplacePolicy"] == "Retain"
+    kept = "RetainExceptOnCreate" if queue == "DeadLetterQueue" else None  # also when the stack is deleted
+    assert RESOURCES[policy].get("DeletionPolicy") == RESOURCES[queue].get("DeletionPolicy") == kept
+    assert RESOURCES[queue].get("UpdateReplacePolicy") == ("Retain" if kept else None)
+    assert properties(queue)["SqsManagedSseEnabled"] is True
+    minutes = 20 if queue == "WakeUpQueue" else 14 * 24 * 60  # a late wake-up is of no use
+    assert properties(queue)["MessageRetentionPeriod"] == minutes * 60
 
 
 def test_wake_ups_come_one_by_one_and_stay_invisible_while_one_runs() -> None:

@@ -259,12 +259,6 @@ def test_occurrences_at_clock_changes(zone: str, text: str, after: str, expected
     assert shown(text, zone, after, len(expected)) == expected
 
 
-def test_the_far_future_follows_the_present_rules_of_the_zone() -> None:
-    # 2199-03-10 is the second Sunday of March.
-    assert shown("cron(30 2 10 3 ? 2199)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 1) == []
-    assert shown("cron(30 3 10 3 ? 2199)", "America/Los_Angeles", "2026-01-01T00:00:00Z", 1) == ["2199-03-10T10:30:00Z"]
-
-
 def test_a_single_time_in_a_gap_is_refused_and_one_in_a_fold_runs_at_the_first() -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     expression = parse_expression("at(2026-03-08T02:30:00)")
