@@ -29,7 +29,6 @@ def table_and_queue(emulator_endpoint: str) -> tuple[str, str]:
 
 
 def fill(endpoint: str, table: str, queue_url: str, ids: Sequence[str]) -> None:
-    """A failed task for each id, and its letter."""
     sqs: Any = boto3.client("sqs", endpoint_url=endpoint)
     ended = {"status": "failed", "outcome": "failed", "taskDateTime": BUCKET, "finishedAt": FAILED_AT, "error": "no"}
     with boto3.resource("dynamodb", endpoint_url=endpoint).Table(table).batch_writer() as batch:

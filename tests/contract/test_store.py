@@ -45,7 +45,6 @@ def ids_in(store: Store, bucket: Bucket, *, after: str | None = None, **filters:
 
 
 def scan_all(store: Store, *, after: str | None = None, **of: int) -> list[Row]:
-    """All rows of a scan, in order."""
     found: list[Row] = []
     while True:
         page = store.scan(after=after, **of)
@@ -305,7 +304,7 @@ def test_the_updates_of_a_tasks_life(store: Store) -> None:
     assert ids_in(store, LATER, open_only=True) == []
     assert ids_in(store, LATER, open_only=False) == ["a"]
     assert ids_in(store, BUCKET, open_only=False) == [], "a task is listed in one bucket"
-    driven = row_after(send(store, redrive(row, bucket=BUCKET, due_at=BUCKET.instant, run=2), batched=False))
+    driven = row_after(send(store, redrive(row, bucket=BUCKET, due_at=BUCKET.instant, run=2)))
     assert not {"outcome", "finishedAt", "expiresAt", "error", "result"} & driven.keys()
     assert ids_in(store, BUCKET) == ["a"]
 

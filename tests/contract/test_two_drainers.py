@@ -1,14 +1,20 @@
-"""Two processors drain one shard at the same time, over every store: each attempt is made once (failure mode 15)."""
+"""At the same time, over every store: two processors drain one shard, and each attempt is made once (failure mode 15);
+a cancel and a claim of a task, and one of them wins."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess, scheduled_row
+from tests.builders import NOON, FakeClock, InProcess, scheduled_row
 
+from dynatick import TaskClient, TransitionRefused
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.conditional_update import Written
+from dynatick.domain.lifecycle import claim
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.ports import Store
 from dynatick.engine.processor import Invoked
@@ -55,3 +61,27 @@ def test_each_attempt_is_made_once(store: Store, with_shard_lease: bool, monkeyp
     cursor = store.get("_dynatick#cursor#0")
     assert cursor is not None
     assert str(cursor["drainedThrough"]) >= str(bucket)
+
+
+@pytest.mark.atomic_writes
+@pytest.mark.parametrize("number", range(5))
+def test_of_a_cancel_and_a_claim_exactly_one_wins(store: Store, number: int) -> None:
+    client, bucket = TaskClient(store, clock=FakeClock(NOON)), Bucket(minute_of(NOON) + 30)
+    assert store.create(scheduled_row("x", bucket))
+
+    def claimed() -> bool:
+        lease_until = NOON + timedelta(minutes=2)
+        return isinstance(store.write(claim("x", bucket, token="t", lease_until=lease_until, now=NOON)), Written)
+
+    def cancelled() -> bool:
+        try:
+            return client.cancel("x").status == "cancelled"
+        except TransitionRefused as refused:
+            assert refused.status == "running"
+            return False
+
+    with ThreadPoolExecutor(2) as pool:
+        wishes = [claimed, cancelled] if number % 2 else [cancelled, claimed]
+        won = [future.result() for future in [pool.submit(wish) for wish in wishes]]
+    assert sorted(won) == [False, True]
+    assert client.get("x").status == ("running" if won[wishes.index(claimed)] else "cancelled")

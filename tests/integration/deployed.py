@@ -26,8 +26,6 @@ TABLE = "tasks"
 
 @dataclass
 class LambdaContext:
-    """Lambda's context."""
-
     function_name: str = "processor"
     memory_limit_in_mb: int = 512
     invoked_function_arn: str = "arn:aws:lambda:us-east-1:123456789012:function:processor"

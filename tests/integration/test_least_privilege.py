@@ -77,7 +77,6 @@ def logs(role: str) -> set[Right]:
 
 
 def allowed(role: str) -> set[Right]:
-    """The rights in a role's policies."""
     policies = RESOURCES[role]["Properties"]["Policies"]
     documents = [policy["PolicyDocument"] for policy in policies if "Fn::If" not in policy]  # that is for a VPC
     documents += [
@@ -155,8 +154,6 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
 
 
 class Calls:
-    """Records the calls of a function while it runs."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rights: defaultdict[str, set[Right]] = defaultdict(set)
         self.own_rows_written: defaultdict[str, set[str]] = defaultdict(set)
@@ -225,7 +222,6 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
 
 
 def record(new: Mapping[str, Any], old: Mapping[str, Any] | None = None, number: int = 1) -> dict[str, Any]:
-    """A record of the stream."""
     to_value = boto3.dynamodb.types.TypeSerializer().serialize
 
     def image(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,7 +303,6 @@ def iso(instant: datetime) -> str:
 
 
 def everything_the_api_does(deployed: Deployed) -> None:
-    """Each of its operations once."""
     done: set[tuple[str, str]] = set()
 
     def ask(
@@ -429,7 +424,6 @@ WRITES = {f"dynamodb:{name}" for name in ("DeleteItem", "PartiQLInsert", "PartiQ
 
 
 def documented(section: str) -> set[Right]:
-    """The rights that a section's policy allows."""
     allow = [statement for statement in POLICIES[section] if statement["Effect"] == "Allow"]
     return set(rights_in(allow, DOCUMENTED.__getitem__))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Any
@@ -104,19 +103,6 @@ def test_sqs_fifo_drops_a_repeat_but_not_another_task_of_the_same_id(actions: Re
     messages = received(queue)
     assert sorted(json.loads(message.body)["n"] for message in messages) == [1, 2, 3, 4]
     assert len({message.attributes["MessageGroupId"] for message in messages}) == 2
-
-
-def test_many_at_a_time_share_calls_and_lose_none(actions: Registry) -> None:
-    queue, arn = a_queue()
-
-    def send(n: int) -> object:
-        return run(actions, "sqs", {"queueArn": arn, "message": {"n": n}}, task_id=f"t{n}")["messageId"]
-
-    with ThreadPoolExecutor(16) as threads:
-        ids = list(threads.map(send, range(200)))
-    assert [
-        json.loads(one.body)["n"] for one in sorted(received(queue), key=lambda one: ids.index(one.message_id))
-    ] == (list(range(200)))
 
 
 # --- SNS ----------------------------------------------------------------------

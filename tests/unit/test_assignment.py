@@ -1,4 +1,4 @@
-"""The assignment policies that ship, and how the engine takes what a policy answers."""
+"""The assignment policies that ship, that of the how-to, and those that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import NOON
 
 from dynatick import Grid, Unassigned
-from dynatick.domain.normalise import Assign, Defaults
-from dynatick.engine.rules import Rules
 from dynatick.errors import ConfigurationError
 from dynatick.wiring import load_policy
 
@@ -45,35 +43,6 @@ def test_spread_over_an_hour_is_the_same_for_one_id_and_spreads_many() -> None:
     times, again = ([shipped.spread_over_an_hour(task, NOON, Grid()) for task in tasks] for _ in range(2))
     assert times == again
     assert {(time - NOON) // timedelta(minutes=1) for time in times} == set(range(60))
-
-
-@pytest.mark.parametrize(
-    ("policy", "bucket", "error"),
-    [
-        (lambda task, now, grid: None, "2026-12-31#12:01", None),
-        (lambda task, now, grid: now + timedelta(minutes=7, seconds=1), "2026-12-31#12:08", None),
-        (lambda task, now, grid: now - timedelta(days=1), "2026-12-31#12:01", None),
-        (lambda task, now, grid: datetime(2027, 1, 1), "2026-12-31#12:01", "the assignment policy's answer: "),  # noqa: DTZ001
-        (lambda task, now, grid: "soon", "2026-12-31#12:01", "the assignment policy's answer: 'soon'"),
-        (lambda task, now, grid: 1 / 0, "2026-12-31#12:01", "the assignment policy raised ZeroDivisionError"),
-    ],
-)
-def test_a_policy_is_asked_only_for_tasks_without_a_time(policy: Assign, bucket: str, error: str | None) -> None:
-    asked: list[str] = []
-
-    def assign(task: Unassigned, now: datetime, grid: Grid) -> datetime | None:
-        asked.append(task.task_id)
-        return policy(task, now, grid)
-
-    system = InProcess(rules=Rules(defaults=Defaults(assign=assign)))
-    system.tick()
-    system.put(taskId="timed", dueAt="2026-12-31T13:00:00Z")
-    system.put(taskId="delayed", delaySeconds=5)
-    row = system.put(taskId="a")
-    assert asked == ["a"]
-    assert row["taskDateTime"] == bucket
-    assert row["status"] == ("scheduled" if error is None else "failed")
-    assert error is None or error in str(row["error"])
 
 
 def test_the_documents_policy_works() -> None:

@@ -137,7 +137,6 @@ def test_a_process_without_a_task_in_flight_is_kept_and_the_error_raised(
 
 
 def load() -> ModuleType:
-    """As Lambda does at a cold start."""
     spec = importlib.util.spec_from_file_location("processor_app", APP)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from tests.builders import NOON
 from tests.unit.actions.support import a_context, a_task
 
-from dynatick import HandlerContext, TaskClient, TaskFunction, task, use_client
+from dynatick import HandlerContext, TaskClient, task, use_client
 from dynatick import task_function as module
 from dynatick.actions.handlers import Handler
 from dynatick.client import NoneInserted, Refused
@@ -61,12 +61,6 @@ async def count(payload: dict[str, object]) -> int:
 def client() -> Iterator[TaskClient]:
     with VirtualInstallation(sys.modules[__name__], start=NOON) as virtual:
         yield virtual.client
-
-
-def test_it_is_called_like_the_function() -> None:
-    assert send_mail(Mail("ada", "hi")) == "To ada: hi"
-    assert asyncio.run(count({"a": 1})) == 1
-    assert isinstance(send_mail, TaskFunction)
 
 
 # -- a task ------------------------------------------------------------------------------------------------------------

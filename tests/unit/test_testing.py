@@ -279,15 +279,6 @@ def test_built_in_actions_reach_nothing_and_are_recorded(virtual: VirtualInstall
         ("hook", "completed", url), ("wrong", "failed", {"url": 7})
     ]  # fmt: skip
 
-    def answered(payload: Mapping[str, object]) -> object:
-        raise RetryableError(f"{payload['url']} answered 503")
-
-    virtual.answer("webhook", answered)
-    virtual.client.insert("again", action="webhook", payload=url)
-    virtual.run_due()
-    assert virtual.executed[-1].outcome == "retried"
-    assert str(virtual.executed[-1].error) == "https://example.com/hook answered 503"
-
 
 def test_a_handler_can_not_move_the_clock_nor_hide_ctrl_c_nor_schedule_for_now_for_ever(
     virtual: VirtualInstallation, monkeypatch: pytest.MonkeyPatch
@@ -383,28 +374,6 @@ def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> No
 
 # -- the pytest plugin -----------------------------------------------------------------------------------------------
 
-HANDLERS = """
-from dynatick import task
-
-@task("send-reminder")
-def send_reminder(payload: dict[str, object]) -> None:
-    pass
-"""
-
-TEST = """
-from datetime import timedelta
-from handlers import send_reminder
-
-def test_the_reminder_comes_after_two_hours(dynatick):
-    send_reminder.schedule({"to": "ada"}, delay=timedelta(hours=2))
-    dynatick.advance(hours=2)
-    assert [(e.action, e.payload) for e in dynatick.executed] == [("send-reminder", {"to": "ada"})]
-
-def test_each_test_begins_with_nothing(dynatick):
-    assert (dynatick.executed, dynatick.waiting) == ([], [])
-"""
-
-
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "testing.md"
 
 
@@ -418,29 +387,33 @@ def project(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_a_failed_test_shows_what_ran_and_what_waits(tmp_path: Path) -> None:
-    failing = TEST.replace("advance(hours=2)", "advance(hours=1)")
-    ran = project(tmp_path, handlers__py=HANDLERS, test_handlers__py=failing)
-    for part in ("- dynatick -", "waiting 1\n", "  send-reminder  send-reminder-"):
-        assert part in ran.stdout, ran.stdout
-
-
-def test_the_module_of_the_handlers_is_an_ini_option_as_the_how_to_sets_it(tmp_path: Path) -> None:
-    (settings,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL)
-    (tmp_path / "my_project").mkdir()
-    (tmp_path / "my_project" / "handlers.py").write_text(HANDLERS)
-    without = project(tmp_path, test_handlers__py=TEST.replace("from handlers", "from my_project.handlers"))
-    assert "the module 'handlers' cannot be imported" in without.stdout
-    assert "set the ini option dynatick_handlers to the name of yours" in without.stdout
-    ran = project(tmp_path, pyproject__toml=settings)
-    assert "2 passed" in ran.stdout, ran.stdout
-
-
-def test_the_how_to_is_a_project_whose_tests_pass(tmp_path: Path) -> None:
+def files_of_the_how_to() -> dict[str, str]:
     files: defaultdict[str, str] = defaultdict(str)
     for name, code in re.findall(r"^```python\n# (\S+)\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL):
         files[name.replace(".", "__")] += code
+    return files
+
+
+def test_the_how_to_is_a_project_whose_tests_pass(tmp_path: Path) -> None:
+    files = files_of_the_how_to()
     assert set(files) == {"handlers__py", "test_handlers__py", "test_to_the_second__py"}
     ran = project(tmp_path, **files)
     tests = sum(code.count("def test_") for code in files.values())
     assert f"{tests} passed" in ran.stdout, ran.stdout
+
+
+def test_an_ini_option_names_the_module_of_the_handlers_and_a_failed_test_shows_what_waits(tmp_path: Path) -> None:
+    (settings,) = re.findall(r"^```toml\n(.*?)^```$", HOW_TO.read_text(), re.MULTILINE | re.DOTALL)
+    files, mine = files_of_the_how_to(), tmp_path / "my_project"
+    mine.mkdir()
+    (mine / "handlers.py").write_text(files["handlers__py"])
+    first_tests, hour = (
+        files["test_handlers__py"].replace("from handlers", "from my_project.handlers"),
+        "advance(hours=1)",
+    )
+    without = project(tmp_path, test_handlers__py=first_tests.replace(hour, "advance(minutes=1)"))
+    assert "the module 'handlers' cannot be imported" in without.stdout
+    assert "set the ini option dynatick_handlers to the name of yours" in without.stdout
+    ran = project(tmp_path, pyproject__toml=settings)
+    for part in ("1 failed, ", "- dynatick -", "waiting 1\n", "  send-reminder  send-reminder-"):
+        assert part in ran.stdout, ran.stdout

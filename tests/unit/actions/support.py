@@ -31,8 +31,6 @@ PAYLOADS: dict[str, dict[str, Any]] = {  # one that each built-in action can use
 
 
 class Clock:
-    """A clock that stands still until it is put forward."""
-
     def __init__(self) -> None:
         self.now = NOW
 
@@ -61,7 +59,6 @@ def a_context(task: Task | None = None, **values: Any) -> ActionContext:
 
 
 def run(actions: Registry, action: str, payload: Any = None, **values: Any) -> Any:
-    """Runs a task of the action."""
     task = a_task(payload, action=action, **values)
     return actions.run(task, a_context(task))
 

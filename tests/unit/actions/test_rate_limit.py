@@ -105,7 +105,6 @@ def test_webhooks_are_limited_by_their_host_and_other_actions_by_their_name(serv
 
 
 def test_a_refused_task_takes_no_token(clock: Clock) -> None:
-    """A refused task must not delay others."""
     hosts, arn = ("127.0.0.1",), PAYLOADS["sqs"]["queueArn"]
     chosen = ActionSettings(
         rate_limits=("webhook=1/m", "sqs=1/m"), queues=(arn,), private_hosts=hosts, webhook_hosts=hosts

@@ -28,7 +28,6 @@ def stored(**values):
 
 
 def webhook_with(parameters, now=NOW):
-    """The action, with these secrets."""
     secrets = Secrets(["arn:aws:ssm:*:*:parameter/dynatick/*"], clients=lambda service: parameters)
     return a_webhook(clock=lambda: now, hosts=Hosts(private=["127.0.0.1"]), secrets=secrets)
 

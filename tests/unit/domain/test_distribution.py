@@ -19,7 +19,6 @@ def distribution_of(numbers: Iterable[int]) -> Distribution:
 
 
 def nearest_rank(numbers: Iterable[int], percent: int) -> int:
-    """By the definition."""
     in_order = sorted(numbers)
     return in_order[ceil(percent / 100 * len(in_order)) - 1]
 

@@ -283,18 +283,29 @@ def test_which_rows_need_normalising(row: dict[str, object], needs: bool) -> Non
     assert needs_normalising({"taskId": "raw", **row}) is needs
 
 
+EDITED = [
+    {"status": "running"}, {"outcome": "cancelled"}, {"action": "other"}, {"delaySeconds": Decimal(1)},
+    {"taskDateTime": "2026-12-31#14:00"}, {"dueAt": "2026-12-31T14:00:00Z"},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("row", "edit"),
-    [*(({}, edit) for edit in ({"status": "running"}, {"outcome": "cancelled"}, {"action": "other"},
-        {"taskDateTime": "2026-12-31#13:00"}, {"dueAt": "2026-12-31T13:00:00Z"}, {"delaySeconds": Decimal(1)})),
+    [*(({}, edit) for edit in EDITED), *(({"taskDateTime": "2026-12-31#13:01"}, edit) for edit in EDITED),
      ({"payload": "not a map"}, {"action": "other"}),
      ({"timeoutSeconds": Decimal(0)}, {"timeoutSeconds": Decimal(60)})],  # a correction of what was refused
 )  # fmt: skip
 def test_a_row_that_was_changed_meanwhile_is_not_overwritten(row: Row, edit: Row) -> None:
-    change = normalise({"taskId": "raw", **row}, now=NOW, grid=MINUTE, defaults=Defaults())
+    if "taskDateTime" in row:
+        row = OLD | row
+        change = derive(OLD, row)
+        assert change is not None
+    else:
+        row = {"taskId": "t", **row}
+        change = normalise(row, now=NOW, grid=MINUTE, defaults=Defaults())
     store = MemoryStore()
     assert isinstance(store.write(change), Lost), "a row that was deleted meanwhile stays deleted"
-    store.put({"taskId": "raw", **row, **edit})
+    store.put({**row, **edit})
     assert isinstance(store.write(change), Lost)
 
 
@@ -327,7 +338,6 @@ BULK: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", BULK)
 def test_a_rejection_without_large_values_fits_a_full_row(name: str) -> None:
-    """A raw row of the maximum size is marked failed too, without its large values."""
     store = MemoryStore()
     row = {"taskId": "raw", "colour": "blue", **BULK[name]}
     store.put(row)
@@ -492,16 +502,10 @@ def test_a_time_changed_by_a_user_counts_instead_of_the_backoff(edit: dict[str, 
     assert (row["taskDateTime"], "nextAttemptAt" in row) == (bucket, False)
 
 
-@pytest.mark.parametrize(
-    ("edit", "error"),
-    [({"taskDateTime": "tomorrow"}, "taskDateTime: 'tomorrow' is not accepted"),
-     ({"dueAt": "2027-02-01T12:00:00"}, "dueAt: '2027-02-01T12:00:00' is not accepted; its offset from UTC is missing"),
-     ({"delaySeconds": "soon"}, "delaySeconds: 'soon' is not accepted")],
-)  # fmt: skip
-def test_a_time_changed_to_a_malformed_one_fails_the_task_with_the_reason(edit: dict[str, object], error: str) -> None:
-    row = derived(OLD, {**OLD, **edit})
+def test_a_time_changed_to_a_malformed_one_fails_the_task_with_the_reason() -> None:
+    row = derived(OLD, {**OLD, "dueAt": "2027-02-01T12:00:00"})
     assert (row["status"], row["outcome"], row["taskDateTime"]) == ("failed", "failed", "2026-12-31#12:05")
-    assert str(row["error"]).startswith(error)
+    assert str(row["error"]).startswith("dueAt: '2027-02-01T12:00:00' is not accepted; its offset from UTC is missing")
 
 
 def test_rederive_removes_expires_at_from_a_scheduled_row() -> None:
@@ -510,20 +514,6 @@ def test_rederive_removes_expires_at_from_a_scheduled_row() -> None:
     assert derived(OLD, expiring) == OLD
     row = derived(OLD, {**expiring, "taskDateTime": "2026-12-31#13:00"})
     assert row == {**OLD, "taskDateTime": "2026-12-31#13:00", "dueAt": "2026-12-31T13:00:00Z"}, "both in one update"
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [{"taskDateTime": "2026-12-31#14:00"}, {"dueAt": "2026-12-31T14:00:00Z"}, {"delaySeconds": Decimal(1)},
-     {"status": "running"}, {"outcome": "cancelled"}, {"action": "other"}],
-)  # fmt: skip
-def test_a_row_that_was_changed_again_is_not_overwritten(edit: dict[str, object]) -> None:
-    new = {**OLD, "taskDateTime": "2026-12-31#13:01"}
-    change = derive(OLD, new)
-    assert change is not None
-    store = MemoryStore()
-    store.put({**new, **edit})
-    assert isinstance(store.write(change), Lost)
 
 
 edits = st.fixed_dictionaries(

@@ -445,7 +445,6 @@ def test_an_occurrence_is_listed_where_its_tick_still_looks(run: int, found: int
 def test_each_run_is_either_made_or_said_to_be_missed(
     expression: str, catch_up: CatchUp, overlap: Overlap, ticks: list[tuple[int, bool, int]]
 ) -> None:
-    """Whatever ticks come, however late, and however the runs before them go."""
     row = begun(scheduleExpression=expression, catchUp=str(catch_up), overlap=str(overlap))
     made: list[datetime] = []
     missed, closed = 0, 0

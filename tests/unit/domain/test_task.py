@@ -159,15 +159,6 @@ def test_each_turn_of_a_run_has_an_idempotency_key_of_its_own_and_the_runs_first
     assert task.first_started_at == datetime(2026, 12, 31, 9, tzinfo=UTC)
 
 
-def test_the_names_of_dynaticks_own_attributes() -> None:
-    designed = (
-        "taskId taskDateTime dueAt delaySeconds action payload status outcome attempt attempts retryPolicy "
-        "timeoutSeconds lease leaseUntil run createdAt startedAt finishedAt result error expiresAt scheduleId "
-        "nextAttemptAt turn firstStartedAt lateMilliseconds"
-    )
-    assert {*designed.split(), "movedTo", "deferrals", "malformedReason"} == OWN_ATTRIBUTES
-
-
 # -- views of rows that may hold anything -----------------------------------------------------------------------------
 
 PROPERTIES = [name for name, value in vars(RowView).items() if isinstance(value, property)]

@@ -36,21 +36,10 @@ def test_the_size_of_an_item(item: dict[str, Any], size: int) -> None:
         assert item_bytes(decode(item)) == size
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "units"),
-    [
-        (None, 1, 1),
-        (None, 1024, 1),
-        (None, 1025, 2),
-        (3000, 100, 3),  # the larger one counts
-        (100, 3000, 3),
-        (2049, None, 3),  # deleted
-        (None, None, 1),  # nothing there, or a condition that did not hold
-        (5000, 5000, 5),
-    ],
-)
-def test_the_units_of_a_write(before: int | None, after: int | None, units: int) -> None:
-    assert rules.table_write_units(before, after) == units
+def test_the_units_of_a_write_are_those_of_the_larger_row() -> None:
+    sizes = ((None, 1), (None, 1024), (None, 1025), (3000, 100), (100, 3000), (2049, None), (5000, 5000))
+    assert [rules.table_write_units(*one) for one in sizes] == [1, 1, 2, 3, 3, 3, 5]
+    assert rules.table_write_units(None, None) == 1, "nothing there, or a condition that did not hold"
 
 
 def entry(**more: str) -> dict[str, dict[str, str]]:
@@ -74,9 +63,6 @@ def test_the_units_of_an_index(before: rules.Item | None, after: rules.Item | No
     assert rules.index_write_units(before, after, ("taskDateTime",)) == units
 
 
-@pytest.mark.parametrize(
-    ("size", "consistent", "units"),
-    [(0, True, 1), (0, False, 0.5), (4096, True, 1), (4097, True, 2), (4097, False, 1), (1024 * 1024, False, 128)],
-)
-def test_the_units_of_a_read(size: int, consistent: bool, units: float) -> None:
-    assert rules.read_units(size, consistent=consistent) == units
+def test_the_units_of_a_read() -> None:
+    assert [rules.read_units(size, consistent=True) for size in (0, 4096, 4097)] == [1, 1, 2]
+    assert [rules.read_units(size, consistent=False) for size in (0, 4097, 1024 * 1024)] == [0.5, 1, 128]

@@ -13,7 +13,7 @@ from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick.api.document import text as openapi
 from dynatick.domain.attributes import OWN_ATTRIBUTES, SCHEDULE_ATTRIBUTES
 from dynatick_stack import template
-from dynatick_stack.markdown import figures, part_names, table, with_parts
+from dynatick_stack.markdown import part_names, with_parts
 from dynatick_stack.reference.parts import FOLDER, PARTS
 
 
@@ -68,11 +68,6 @@ def test_every_action_is_described_and_its_example_fits() -> None:
         check_payload(name, payload)
     parameters = template.load()["Parameters"].keys()
     assert set(re.findall(r"Where to: `(\w+)`", page)) <= parameters
-
-
-def test_tables_of_text_and_of_figures() -> None:
-    assert table(["A", "B"], [("x|y", " z ")]) == "| A | B |\n|---|---|\n| x\\|y | z |"
-    assert figures(["what", "ms"], [("a", "1.5")]) == "| what |  ms |\n| ---- | --: |\n| a    | 1.5 |"
 
 
 def test_a_part_takes_the_place_of_what_stood_there() -> None:

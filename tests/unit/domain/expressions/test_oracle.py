@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from random import Random
 
@@ -165,21 +165,3 @@ def test_occurrences_are_those_of_other_evaluators(
             continue
         assert next_after(expression, after) == expected.replace(tzinfo=UTC), (text, after.isoformat())
         compared += 1
-
-
-DAYS = [date(1970, 1, 1) + timedelta(days=number) for number in range((date(2200, 1, 1) - date(1970, 1, 1)).days)]
-
-
-@pytest.mark.parametrize(
-    "days",
-    [*(f"{day} * ?" for day in ("L", "LW", "1W", "15W", "31W", "29")),
-     *(f"? * {day}" for day in ("L", "1L", "2#5", "SAT#1", "FRI-SUN"))],
-)  # fmt: skip
-def test_a_day_rule_matches_the_right_days_from_1970_to_2199(days: str) -> None:
-    of_month, _, of_week = days.split()
-    found = upcoming(parse_expression(f"cron(0 12 {days} *)"), datetime(1969, 1, 1, tzinfo=UTC))
-    assert [one.instant.date() for one in found] == [
-        day
-        for day in DAYS
-        if (oracle.day_belongs(of_month, day) if of_week == "?" else oracle.weekday_belongs(of_week, day))
-    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-from datetime import datetime, timedelta
 from random import Random
 
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.domain.expressions import generator
 
-from dynatick.domain.expressions import At, Cron, Rate, parse_expression
+from dynatick.domain.expressions import parse_expression
 from dynatick.errors import InvalidInput
 
 NORMAL = [
@@ -52,13 +50,10 @@ REFUSED: dict[str, list[str]] = {
     # rate
     "at character 6: a rate is a number and a unit": ["rate()", "rate(5)", "rate(5minutes)", "rate(5 minutes 3 hours)"],
     "at character 6: '0' is not a whole number from 1 on": ["rate(0 minutes)"],
-    "at character 6: '1.5' is not a whole number from 1 on": ["rate(1.5 hours)"],
     "at character 6: '٣' is not a whole number from 1 on": ["rate(٣ minutes)"],
     "at character 8: 1 goes with 'minute'; write rate(1 minute)": ["rate(1 minutes)"],
     "at character 8: 5 goes with 'minutes'; write rate(5 minutes)": ["rate(5 minute)"],
     "at character 9: 'seconds' is not one of minute, minutes, hour": ["rate(10 seconds)"],
-    "at character 8: 'MINUTES' is not one of": ["rate(5 MINUTES)"],
-    "at character 8: 'minutess' is not one of": ["rate(5 minutess)"],
     "at character 6: that is longer than a hundred years": ["rate(36526 days)"],
     # at
     "at character 4: expected yyyy-mm-ddThh:mm:ss": ["at()", "at(2026-12-31)", "at(2026-12-31 12:00:00)"],
@@ -66,16 +61,12 @@ REFUSED: dict[str, list[str]] = {
     "at character 4: there is no such time": ["at(2026-02-29T12:00:00)", "at(2026-12-31T24:00:00)"],
     "at character 4: the year is not from 1970 to 2199": ["at(1969-12-31T00:00:00)", "at(2200-01-01T00:00:00)"],
     # the fields of a cron
-    "there are 0 fields, where six are expected": ["cron()"],
     "there are 4 fields, where six are expected": ["cron(0 12 * *)"],
     "at character 19: there are 7 fields, where six are expected": ["cron(0 12 * * ? * 7)"],
     "at character 15: day-of-month and day-of-week are both given": ["cron(0 12 * * * *)"],
-    "one of them must be '?' (1 and 2)": ["cron(0 12 1 * 2 *)"],
     "at character 15: day-of-month and day-of-week are both '?'": ["cron(0 12 ? * ? *)"],
     "at character 6: minutes: 60 is not from 0-59": ["cron(60 12 * * ? *)"],
-    "at character 8: minutes: 60 is not from 0-59": ["cron(0,60 12 * * ? *)"],
     "at character 8: hours: 24 is not from 0-23": ["cron(0 24 * * ? *)"],
-    "at character 11: hours: 24 is not from 0-23": ["cron(0 12-24 * * ? *)"],
     "at character 11: day-of-month: 0 is not from 1-31": ["cron(0 12 0 * ? *)", "cron(0 12 0W * ? *)"],
     "at character 11: day-of-month: 32 is not from 1-31": ["cron(0 12 32 * ? *)", "cron(0 12 32W * ? *)"],
     "at character 13: month: 0 is not from 1-12 or JAN-DEC": ["cron(0 12 * 0 ? *)"],
@@ -87,32 +78,23 @@ REFUSED: dict[str, list[str]] = {
     "at character 17: year: the range 2030-2026 ends before it begins": ["cron(0 12 * * ? 2030-2026)"],
     "at character 8: minutes: '0' is not a step": ["cron(0/0 12 * * ? *)", "cron(*/0 12 * * ? *)"],
     "at character 8: minutes: '' is not a step": ["cron(0/ 12 * * ? *)"],
-    "at character 8: minutes: '2/3' is not a step": ["cron(1/2/3 12 * * ? *)"],
     "at character 8: minutes: a step of 60 goes beyond the field (0-59)": ["cron(0/60 * * * ? *)"],
-    "at character 10: hours: a step of 24 goes beyond the field (0-23)": ["cron(0 0/24 * * ? *)"],
     "at character 8: minutes: a value is missing; expected 0-59": ["cron(1, 12 * * ? *)", "cron(1- 12 * * ? *)"],
-    "at character 6: minutes: a value is missing": ["cron(,1 12 * * ? *)", "cron(-1 12 * * ? *)"],
     "at character 8: minutes: '2-3' is not understood": ["cron(1-2-3 12 * * ? *)"],
     "at character 6: minutes: '*' is not understood": ["cron(*-5 12 * * ? *)"],
-    "at character 6: minutes: '1.5' is not understood": ["cron(1.5 12 * * ? *)"],
     "at character 6: minutes: '?' stands in day-of-month or day-of-week only": ["cron(? 12 * * ? *)"],
     "at character 11: day-of-month: '?' stands in day-of-month or day-of-week only, alone": ["cron(0 12 ?,1 * ? *)"],
-    "at character 17: year: '?' stands in day-of-month or day-of-week only": ["cron(0 12 * * ? ?)"],
-    "at character 6: minutes: 'L' is not understood": ["cron(L 12 * * ? *)"],
     "at character 13: month: 'JANUARY' is not understood; expected 1-12 or JAN-DEC": ["cron(0 12 * JANUARY ? *)"],
-    "at character 15: day-of-week: 'MONDAY' is not understood": ["cron(0 12 ? * MONDAY *)"],
     "at character 11: day-of-month: 'MON' is not understood; expected 1-31": ["cron(0 12 MON * ? *)"],
     "at character 11: day-of-month: '٣' is not understood": ["cron(0 12 ٣ * ? *)"],
     # L, W and #
     "at character 11: day-of-month: L, LW or one day with W": ["cron(0 12 W * ? *)", "cron(0 12 L-3 * ? *)"],
     "at character 12: day-of-month: L, LW or one day with W": ["cron(0 12 1W,15W * ? *)"],
     "at character 16: day-of-month: L, LW or one day with W": ["cron(0 12 10-15W * ? *)"],
-    "at character 16: day-of-week: L, a day with L, such as 6L, or with #": ["cron(0 12 ? * 2L,3L *)"],
     "at character 15: day-of-week: L, a day with L, such as 6L, or with #": ["cron(0 12 ? * #2 *)"],
     "at character 17: day-of-week: '0' is not 1 to 5": ["cron(0 12 ? * 2#0 *)"],
     "at character 17: day-of-week: '6' is not 1 to 5": ["cron(0 12 ? * 2#6 *)"],
     "at character 15: day-of-week: '2W' is not understood": ["cron(0 12 ? * 2W *)"],
-    "at character 11: day-of-month: '2#1' is not understood": ["cron(0 12 2#1 * ? *)"],
     # what never runs
     "at character 10: it never runs: no month of its years has such a day": [
         "cron(0 0 31 4,6,9,11 ? *)",
@@ -172,18 +154,6 @@ def test_an_invalid_unix_cron_gets_no_translation(wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_expression(wrong)
     assert "write" not in refused.value.expected
-
-
-def test_a_parsed_expression_is_a_frozen_value() -> None:
-    rate, at, cron = (
-        parse_expression(text) for text in ("rate(2 hours)", "at(2026-12-31T12:00:01)", "cron(5,0 1-3 ? 2 1-7 2026/2)")
-    )
-    assert isinstance(rate, Rate) and rate.period == timedelta(hours=2)
-    assert isinstance(at, At) and at.local == datetime(2026, 12, 31, 12, 0, 1)  # noqa: DTZ001 (wall time)
-    assert isinstance(cron, Cron) and (cron.minutes, cron.hours, cron.months) == ((0, 5), (1, 2, 3), (2,))
-    assert cron.years[:3] == (2026, 2028, 2030)
-    with pytest.raises(FrozenInstanceError):
-        rate.period = timedelta(0)  # type: ignore[misc]
 
 
 @given(st.randoms(use_true_random=False))
