@@ -16,7 +16,6 @@ from tests.unit.bulk.support import records
 from dynatick import MemoryStore, TaskClient
 from dynatick.bulk.export import export_lines
 from dynatick.bulk.file_format import FileFormat
-from dynatick.bulk.importing import Import
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.attributes import OWN_ATTRIBUTES
 
@@ -70,29 +69,10 @@ def lived() -> InProcess:
     return world
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("with_state", [False, True])
-def test_an_export_fills_another_table(form: FileFormat, with_state: bool) -> None:
-    world, other = lived(), InProcess(store=MemoryStore())
-    other.tick()
-    rows = TaskClient(world.store, clock=world.clock).export(**MEANT)
-    lines = "".join(export_lines(rows, form, with_state=with_state))
-    insert_rows = TaskClient(other.store, clock=other.clock).insert_lazily
-    run = Import(insert_rows=insert_rows, report=print, drop_state=with_state)
-    for _ in run.run(iter(records(lines, form))):
-        pass
-    assert (run.complete, run.tally.inserted, run.tally.total) == (True, 4, 4)
-    for task_id in ("completed", "failed", "waiting", "called-off"):
-        before, after = world.row(task_id), other.row(task_id)
-        kept = [name for name in definition(before) if name in before]
-        assert {name: before.get(name) for name in kept} == {name: after.get(name) for name in kept}
-        assert after["status"] == "scheduled"
-    assert (other.row("waiting")["taskDateTime"], other.row("waiting")["tags"]) == ("2026-12-31#12:08", ["a", 1])
-
-
 def test_an_export_with_state_has_the_state_attributes() -> None:
     rows = list(TaskClient(lived().store).export(**MEANT))
     by_id = {row["taskId"]: row for row in map(json.loads, export_lines(rows, FileFormat.NDJSON, with_state=True))}
+    assert set(by_id) == {"completed", "failed", "waiting", "called-off"}
     assert by_id["failed"]["status"] == "failed" and "division by zero" in by_id["failed"]["error"]
     assert by_id["completed"]["attempt"] == 1
     heading, *_ = export_lines(rows, FileFormat.CSV, with_state=True)
