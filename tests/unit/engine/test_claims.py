@@ -74,13 +74,10 @@ def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Ver
 # -- batches ---------------------------------------------------------------------------------------------------------
 
 
-def claimer(w: World, prefix: str = "mine") -> Claimer:
-    tokens = iter(range(10_000))
-    return Claimer(w.store, w.placer(), w.clock, lambda: f"{prefix}/{next(tokens)}")
-
-
 def claim(w: World, *task_ids: str, bucket: Bucket = HERE) -> Sequence[Verdict]:
-    return claimer(w).claim([(bucket, task_id) for task_id in task_ids], lease_until=w.clock() + timedelta(minutes=2))
+    tokens = iter(range(10_000))
+    claimer = Claimer(w.store, w.placer(), w.clock, lambda: f"mine/{next(tokens)}")
+    return claimer.claim([(bucket, task_id) for task_id in task_ids], lease_until=w.clock() + timedelta(minutes=2))
 
 
 def claim_rows(w: World, *rows: Row) -> list[str]:
