@@ -251,17 +251,12 @@ def payloads_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "decode", kept)
 
 
-def noted(w: World, *task_ids: str) -> list[tuple[str, object, object]]:
-    """What the actions of these tasks get."""
-    seen: list[tuple[str, object, object]] = []
-    w.behave(lambda task, context: seen.append((task.task_id, task.payload, task.attributes)), *task_ids)
-    return seen
-
-
 @pytest.mark.usefixtures("payloads_are_large")
 def test_an_action_gets_all_of_its_row_be_it_raw_or_reclaimed_or_an_occurrence_and_so_does_its_dead_letter() -> None:
     w, occurrences = world(), [f"s#1#2026-12-31T12:0{n}:00Z" for n in (1, 2)]
-    seen = noted(w, "crashed", "raw", "t", *occurrences)
+    seen: list[tuple[str, object, object]] = []
+    noted = ("crashed", "raw", "t", *occurrences)
+    w.behave(lambda task, context: seen.append((task.task_id, task.payload, task.attributes)), *noted)
     w.insert("crashed", "t", payload=PAYLOAD, mine=[1, 2])
     w.insert("fails", payload=PAYLOAD, retryPolicy={"maximumRetryAttempts": 0})
     w.behave(fails, "fails")

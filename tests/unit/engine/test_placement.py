@@ -244,13 +244,6 @@ def edit(w: World, task_id: str, **values: object) -> tuple[Row, Row]:
     return w.row(task_id), old
 
 
-def with_a_task() -> World:
-    """A world with a task ``t`` that the scheduler has seen."""
-    w = world()
-    arrive(w, put(w, scheduled_row("t", AHEAD)))
-    return w
-
-
 HALF_PAST, SOON = "2026-12-31T12:30:00Z", "2026-12-31T12:06:30Z"
 
 
@@ -266,7 +259,8 @@ HALF_PAST, SOON = "2026-12-31T12:30:00Z", "2026-12-31T12:06:30Z"
      ([{"taskDateTime": str(bucket_at(30))}, {"taskDateTime": str(AHEAD)}], str(AHEAD), "2026-12-31T12:05:00Z")],
 )  # fmt: skip
 def test_a_time_that_was_changed_by_hand_moves_the_task(edits: list[dict[str, object]], bucket: str, due: str) -> None:
-    w = with_a_task()
+    w = world()
+    arrive(w, put(w, scheduled_row("t", AHEAD)))
     arrive(w, *[edit(w, "t", **values) for values in edits])
     assert (w.row("t")["taskDateTime"], w.row("t")["dueAt"]) == (bucket, due)
     assert w.row("t").get("payload") == edits[-1].get("payload")
@@ -506,40 +500,26 @@ rows = st.builds(
 )
 
 
-def arrives(w: World, row: Row, old: Row | None) -> None:
-    """put-item, or an edit by hand; and what the stream says of it, twice."""
-    task_id = str(row["taskId"])
-    image, _ = put(w, row)
-    for _ in range(2):
-        assert list(arrive(w, (image, None if old is None else {**old, "taskId": task_id})).failed) == []
-
-
-def left_open(w: World, task_id: str) -> Row | None:
-    row = w.row(task_id)
-    return None if is_terminal(row) else row
-
-
-def is_in_flight(row: Row) -> bool:
-    """As a tick writes an occurrence: it is the tick's."""
-    return row.get("status") == "running" and row.get("scheduleId") is not None
-
-
 @settings(max_examples=250)
 @given(rows, st.none() | rows, st.booleans())
 @example({"taskId": "hostile", "status": "running", "outcome": None, "expiresAt": 1}, None, False)
 def test_every_row_is_placed_or_ended_by_its_record(row: Row, old: Row | None, refuses: bool) -> None:
     """``refuses``: the dead-letter queue takes no message, so that a malformed row waits for a tick."""
     w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: refuses))
-    arrives(w, row, old)
-    now = left_open(w, str(row["taskId"]))
-    if now is None or (is_in_flight(row) and old is None):
+    task_id = str(row["taskId"])
+    image, _ = put(w, row)
+    for _ in range(2):
+        assert list(arrive(w, (image, None if old is None else {**old, "taskId": task_id})).failed) == []
+    now = w.row(task_id)
+    is_an_occurrence = row.get("status") == "running" and row.get("scheduleId") is not None  # as a tick writes it
+    if is_terminal(now) or (is_an_occurrence and old is None):
         return
     placer = w.placer()
     change = placer.make_ready(now)
     assert change is None or (refuses and is_rejection(change)), "there is nothing left to be written"
-    if refuses and len(str(row["taskId"])) > MAX_TASK_ID_BYTES:  # the index can't hold it
+    if refuses and len(task_id) > MAX_TASK_ID_BYTES:  # the index can't hold it
         w.dead_letters = MemoryDeadLetters()
         w.handle({"dynatick": {"reconcile": True}})
-        assert w.outcome(str(row["taskId"])) == "failed"
+        assert w.outcome(task_id) == "failed"
     else:
         assert placer.is_ahead(now) or (change is None and is_at_rest(now)), "a tick polls it"

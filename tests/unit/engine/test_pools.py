@@ -232,19 +232,6 @@ def test_large_tasks_run_together_as_far_as_memory_goes() -> None:
     assert MAX_LARGE_BYTES * 2 in maximum
 
 
-def test_closing_ends_the_threads_and_begins_nothing_more() -> None:
-    """A pass that broke off must not go on working behind its successor's back."""
-    made = Pool(threads=1)
-    go = made.submit_blocked(claimed("slow"))
-    made.pool.submit(claimed("unbegun"))
-    (worker,) = [t for t in threading.enumerate() if t.name.startswith("dynatick-") and t.daemon and t.is_alive()][-1:]
-    made.pool.close()
-    go.set()
-    worker.join(10)
-    assert not worker.is_alive()
-    assert made.actions.times("unbegun") == 0
-
-
 # -- the I/O pool ----------------------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,7 @@ def recurring(w: World, token: Callable[[], str] = str) -> Recurring:
     return Recurring(w.store, placer, Claimer(w.store, placer, w.clock, token), w.clock, token)
 
 
-FIRST, SECOND = "s#1#2026-12-31T12:01:00Z", "s#1#2026-12-31T12:02:00Z"
+FIRST = "s#1#2026-12-31T12:01:00Z"
 
 
 # -- what a pass writes ----------------------------------------------------------------------------------------------
