@@ -129,24 +129,7 @@ def test_a_table_that_does_not_answer_is_not_healthy(monkeypatch: pytest.MonkeyP
     assert "10.0.0.1" not in json.dumps(row)
 
 
-def test_pausing_and_resuming() -> None:
-    world, caller = installed()
-    world.tick()
-    paused = caller.ask("POST", "/v1/pause", {"reason": "a bad deployment", "by": "ada"})
-    assert (paused["by"], paused["reason"]) == ("ada", "a bad deployment")
-    assert caller.ask("GET", "/v1/settings")["paused"] == paused
-    world.clock.forward(hours=2)
-    status, found = health(world, caller)
-    assert (status, found["paused"], found["findings"]) == (200, paused, [])
-    assert caller.ask("POST", "/v1/pause", {"by": "bob"}) == paused
-    resumed = caller.ask("POST", "/v1/resume")
-    assert resumed["ended"].pop("until").startswith("2026-12-31T14:00:")
-    assert resumed == {"paused": None, "ended": paused}
-    assert caller.ask("POST", "/v1/resume") == {"paused": None, "ended": None}
-    assert "paused" not in caller.ask("GET", "/v1/settings")
-
-
-def test_the_state_and_an_explanation() -> None:
+def test_the_state_an_explanation_and_a_pause() -> None:
     world, caller = installed()
     world.tick()
     caller.ask("POST", "/v1/tasks", {"taskId": "t", "delaySeconds": 5})
@@ -157,3 +140,15 @@ def test_the_state_and_an_explanation() -> None:
     assert explained["sentence"].startswith("t ran at 2026-12-31T12:01:00")
     assert [event["what"] for event in explained["events"]][:2] == ["inserted", "due"]
     caller.refused("task-not-found", "GET", "/v1/tasks/nobody/explanation")
+    paused = caller.ask("POST", "/v1/pause", {"reason": "a bad deployment", "by": "ada"})
+    assert (paused["by"], paused["reason"]) == ("ada", "a bad deployment")
+    assert caller.ask("GET", "/v1/settings")["paused"] == paused
+    world.clock.forward(hours=2)
+    status, found = health(world, caller)
+    assert (status, found["paused"], found["findings"]) == (200, paused, [])
+    assert caller.ask("POST", "/v1/pause", {"by": "bob"}) == paused
+    resumed = caller.ask("POST", "/v1/resume")
+    assert resumed["ended"].pop("until").startswith("2026-12-31T14:01:")
+    assert resumed == {"paused": None, "ended": paused}
+    assert caller.ask("POST", "/v1/resume") == {"paused": None, "ended": None}
+    assert "paused" not in caller.ask("GET", "/v1/settings")
