@@ -61,5 +61,18 @@ def test_a_function_loads_nothing_of_the_others(name: str, others: tuple[str, ..
     assert ran.stdout.split() == []
 
 
+def test_actions_load_what_is_slow_only_when_it_is_needed() -> None:
+    program = """
+import sys
+from datetime import UTC, datetime
+from dynatick.actions import build_actions, handlers
+build_actions(handlers_module=None, clock=lambda: datetime.now(UTC))
+print(*{"pydantic", "asyncio", "urllib3", "ssl", "boto3", "aws_lambda_powertools"} & set(sys.modules))
+"""
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split() == []
+    )
+
+
 def test_every_function_is_looked_at() -> None:
     assert set(functions()) == {"processor", "scheduler", "api", "importer"}
