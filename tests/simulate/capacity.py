@@ -55,24 +55,16 @@ class Capacity:
     """The partitions of a table or an index. ``warm``: write units a second that it is warm for; its reads are in
     proportion.
 
-    Counts its refusals, and the units that it gave.
+    Counts its refusals, and the write units that it gave.
     """
 
-    def __init__(
-        self,
-        warm: float,
-        clock: Callable[[], float],
-        *,
-        quota: float = TABLE_WRITE_UNITS,
-        split_after: float = SPLIT_AFTER,
-    ) -> None:
-        self._clock, self._split_after = clock, split_after
+    def __init__(self, warm: float, clock: Callable[[], float], *, quota: float = TABLE_WRITE_UNITS) -> None:
+        self._clock = clock
         number = max(1, ceil(warm / PARTITION_WRITE_UNITS))
         self._starts = [HASHES * n // number for n in range(number)]
         self._partitions = [Partition(clock()) for _ in self._starts]
         self._quota = Allowance(quota, clock())
         self.refused_writes = self.refused_reads = 0
-        self.write_units = self.read_units = 0.0
         self.by_second: dict[int, float] = {0: 0.0}  # write units
 
     @property
@@ -100,13 +92,11 @@ class Capacity:
     def take_write(self, key: str, units: float) -> None:
         self._partition(key).writes.take(units)
         self._quota.take(units)
-        self.write_units += units
         second = int(self._clock())
         self.by_second[second] = self.by_second.get(second, 0.0) + units
 
     def take_read(self, key: str, units: float) -> None:
         self._partition(key).reads.take(units)
-        self.read_units += units
 
     def fullest(self, keys: Iterable[str]) -> int:
         """How many of these keys lie on the partition that has most of them."""
@@ -121,7 +111,7 @@ class Capacity:
 
     def _refuse(self, partition: Partition, now: float) -> None:
         partition.refuse(now)
-        if now - partition.hot_since >= self._split_after:
+        if now - partition.hot_since >= SPLIT_AFTER:
             self._split(self._partitions.index(partition), now)
 
     def _split(self, n: int, now: float) -> None:

@@ -66,7 +66,7 @@ class SimulatedDynamoDB:
     def call(self, operation: str, request: Mapping[str, Any], *, cpu_share: float) -> Mapping[str, Any]:
         """Carries out a request. Raises ClientError, as the SDK does when its tries are used up."""
         for n in range(SDK_TRIES):
-            self._take_time(operation, request, cpu_share)
+            self._take_time(request, cpu_share)
             try:
                 return self._carry_out(operation, request)
             except Throttled as error:
@@ -77,19 +77,14 @@ class SimulatedDynamoDB:
                 raise _client_error(error, operation) from None
         raise AssertionError
 
-    def _take_time(self, operation: str, request: Mapping[str, Any], cpu_share: float) -> None:
-        assumptions = self.assumptions
-        batch = request.get("Statements", ())
-        cpu = assumptions.statements_cpu(batch) if batch else assumptions.request_cpu
-        self._take_cpu(cpu, cpu_share, assumptions.request_latency(self.dice, statements=len(batch) or 1))
-
-    def _take_cpu(self, seconds: float, share: float, latency: float = 0.0) -> None:
-        """Takes CPU of the calling process, whose threads take turns; then waits for ``latency`` too."""
-        simulation = self.simulation
+    def _take_time(self, request: Mapping[str, Any], cpu_share: float) -> None:
+        """Takes CPU of the calling process, whose threads take turns; then waits for the response too."""
+        simulation, assumptions, batch = self.simulation, self.assumptions, request.get("Statements", ())
+        seconds = assumptions.statements_cpu(batch) if batch else assumptions.request_cpu
         process, now = simulation.my_process(), simulation.now
-        free = max(now, self.cpu_until.get(process, 0.0)) + seconds / share
+        free = max(now, self.cpu_until.get(process, 0.0)) + seconds / cpu_share
         self.cpu_until[process] = free
-        simulation.sleep(free - now + latency)
+        simulation.sleep(free - now + assumptions.request_latency(self.dice, statements=len(batch) or 1))
 
     def _carry_out(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if operation not in READS:

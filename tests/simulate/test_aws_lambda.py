@@ -44,17 +44,6 @@ def test_an_environment_starts_cold_and_is_used_again() -> None:
     assert rig.function.seconds == pytest.approx(3.0, abs=0.01)  # a cold start is billed too
 
 
-def test_no_more_run_at_once_than_the_account_may_and_the_rest_come_later() -> None:
-    rig = Rig(seconds=3.0, concurrency=5)
-    for _ in range(12):
-        rig.function.invoke({})
-    rig.simulation.run_until(2)
-    assert (len(rig.began), rig.function.throttles > 0) == (5, True)
-    rig.simulation.run_until(300)
-    assert len(rig.began) == 12
-    assert rig.function.max_running == 5
-
-
 def test_environments_start_no_faster_than_the_ramp() -> None:
     rig = Rig(seconds=1000.0, timeout=2000.0, ramp=10.0, ramp_burst=20)
     for _ in range(100):

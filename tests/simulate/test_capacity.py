@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.model.simulation import Process, Simulation
 from tests.simulate.assumptions import SPLIT_AFTER, Assumptions
-from tests.simulate.capacity import Allowance, Capacity
+from tests.simulate.capacity import Capacity
 from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
 
-from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Lost, Unknown, Written
+from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Unknown, Written
 from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS
 
 
@@ -35,20 +35,6 @@ def written_within_a_second(capacity: Capacity, keys: list[str], clock: Clock) -
     return admitted
 
 
-def test_an_allowance_gives_its_rate_and_keeps_a_second_of_it() -> None:
-    allowance = Allowance(10, now=0.0)
-    allowance.take(10)
-    assert not allowance.has_room(0.0)
-    assert allowance.has_room(0.1)
-    allowance.take(1)
-    assert not allowance.has_room(0.1)
-    assert allowance.has_room(60)
-    for _ in range(10):
-        assert allowance.has_room(60)
-        allowance.take(1)
-    assert not allowance.has_room(60)
-
-
 def test_one_key_gets_the_writes_of_one_partition_however_many_there_are() -> None:
     clock = Clock()
     capacity = Capacity(40_000, clock)
@@ -67,22 +53,18 @@ def test_many_keys_share_the_partitions_up_to_the_quota() -> None:
 def test_a_partition_that_stays_hot_splits_and_a_cool_one_does_not() -> None:
     clock = Clock()
     capacity = Capacity(1000, clock)
-    while clock.now < SPLIT_AFTER - 1:
-        clock.now += 0.5
-        capacity.take_write("a", 600)
-        capacity.admits_write("a")
-    assert capacity.partitions == 1
+
+    def partitions_after(end: float) -> int:
+        while clock.now < end:
+            clock.now += 0.5
+            capacity.take_write("a", 600)
+            capacity.admits_write("a")
+        return capacity.partitions
+
+    assert partitions_after(SPLIT_AFTER - 1) == 1
     clock.now += 10  # with no refusal
-    while clock.now < SPLIT_AFTER + 100:
-        clock.now += 0.5
-        capacity.take_write("a", 600)
-        capacity.admits_write("a")
-    assert capacity.partitions == 1
-    while clock.now < 2 * SPLIT_AFTER + 20:
-        clock.now += 0.5
-        capacity.take_write("a", 600)
-        capacity.admits_write("a")
-    assert capacity.partitions == 2
+    assert partitions_after(SPLIT_AFTER + 100) == 1
+    assert partitions_after(2 * SPLIT_AFTER + 20) == 2
 
 
 # -- the table, by way of the store -----------------------------------------------------------------------------------
@@ -113,19 +95,6 @@ class Bench:
 
 def change(task_id: str) -> ConditionalUpdate:
     return ConditionalUpdate(task_id=task_id, set={"attempt": 1}, conditions=(Absent("attempt"),))
-
-
-def test_the_store_works_on_it_as_on_dynamodb() -> None:
-    bench = Bench()
-    assert bench.run(lambda store: store.create({"taskId": "a", "taskDateTime": "2026-12-31#12:00"})) is True
-    assert bench.run(lambda store: store.write_many([change("a"), change("b")])) == [Written(), Lost()]
-    assert bench.run(lambda store: store.write(change("a"))) == Lost()
-    assert bench.run(lambda store: store.get("a"))["attempt"] == 1
-    total = bench.service.database.counts.total
-    # The row and its entry; the claim, and three writes whose condition did not hold.
-    assert total.write_units == 2 + 1 + 1 + 1
-    assert bench.service.table.capacity.write_units == 4
-    assert bench.service.table.of_indexes[INDEX].write_units == 1
 
 
 def test_a_throttled_batch_is_sent_again_by_the_store_and_succeeds() -> None:
