@@ -53,9 +53,6 @@ def test_a_task_with_a_time(engine: Engine) -> None:
     assert life.total.refused == 0  # nothing was lost and tried again
     assert "BatchGetItem" not in life.processor.by_operation  # claims bring the payload with them
 
-
-def test_the_reads_of_a_task_with_later_polls(engine: Engine) -> None:
-    life = units.timed(engine, TASKS)
     polls = of(life.processor, "Query")
     # A bucket of 500 is one page. It is polled when it is due, in that pass once more, at the next tick, and finally
     # when the index has settled; a busy machine may add a round or two. Other polls are at empty buckets.
@@ -85,15 +82,6 @@ def test_one_task_more_adds_five_units(engine: Engine) -> None:
     assert life.marginal(fewer, "statements") == pytest.approx(3, abs=0.05)
     raw, fewer_raw = units.untimed(engine, 200), units.untimed(engine, 100)
     assert raw.marginal(fewer_raw, "write_units") == 1 + NORMALISE_UNITS + CLAIM_UNITS + RECORD_UNITS == 6
-
-
-def test_a_tick_with_nothing_to_do(engine: Engine) -> None:
-    idle = units.idle(engine)
-    assert idle.writes == 2
-    assert idle.reads <= 8
-    assert idle.total.writes == 2 * idle.ticks
-    assert idle.total.write_units == 2 * idle.ticks
-    assert idle.total.read_units <= 5 * idle.ticks
 
 
 def test_a_failure_costs_no_more_than_a_success(engine: Engine) -> None:

@@ -11,6 +11,16 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from dynatick.domain.plan_figures import (
+    FURTHER_READS,
+    FURTHER_WRITES,
+    GB_SECOND,
+    IDLE_READS,
+    IDLE_WRITES,
+    LAMBDA_REQUEST,
+    READ_UNIT,
+    WRITE_UNIT,
+)
 from dynatick.engine.idle_shards import CLOSE_EVERY, THREADS
 from dynatick.engine.page_reader import LOOKAHEAD
 from dynatick_stack.bench.units import Idle, idle
@@ -18,7 +28,6 @@ from dynatick_stack.bench.wake_up_price import MONTH
 from dynatick_stack.counting.counts import Engine
 from dynatick_stack.template import ROOT
 
-READ_UNIT, WRITE_UNIT, GB_SECOND, REQUEST = 0.125 / 1e6, 0.625 / 1e6, 0.0000133334, 0.20 / 1e6
 CALL_SECONDS, GB = 0.005, 1.0
 MAX_SHARE = 0.25  # of what a pass for each shard costs
 PAGE = (ROOT / "docs" / "cost.md").read_text(encoding="utf-8")
@@ -31,7 +40,7 @@ def month(found: Idle, polls_at_once: int) -> tuple[float, float, float, float]:
     parts = (
         found.total.write_units * WRITE_UNIT,
         found.total.read_units * READ_UNIT,
-        found.invocations * REQUEST + seconds * GB * GB_SECOND,
+        found.invocations * LAMBDA_REQUEST + seconds * GB * GB_SECOND,
     )
     writes, reads, processes = (part * ticks for part in parts)
     return writes, reads, processes, writes + reads + processes
@@ -49,6 +58,7 @@ def test_idle_shards_cost_a_quarter_of_a_pass_each(engine: Engine, shards: int, 
 
 
 def test_what_an_idle_shard_writes_and_polls(engine: Engine) -> None:
+    """It costs what `dynatick plan` reckons."""
     shards = 20
     one, many = idle(engine), idle(engine, shards)
     others, ticks = shards - 1, many.ticks
@@ -60,6 +70,12 @@ def test_what_an_idle_shard_writes_and_polls(engine: Engine) -> None:
     assert many.polls == one.polls + polls
     # Half a unit for each poll, each cursor and the record; the settings are read consistently.
     assert many.total.read_units == one.total.read_units + polls / 2 + ticks * (others / 2 + 0.5 + 1)
+
+    assert one.reads <= 8
+    assert one.total.writes == one.total.write_units == IDLE_WRITES * one.ticks
+    assert one.total.read_units / one.ticks == pytest.approx(IDLE_READS, rel=0.1)
+    assert closings / ticks == pytest.approx(FURTHER_WRITES, rel=0.1)
+    assert (many.total.read_units - one.total.read_units) / (others * ticks) == pytest.approx(FURTHER_READS, rel=0.1)
 
 
 class Nowhere:

@@ -7,14 +7,7 @@ import pytest
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.capacity import PlanOptions, units_of
 from dynatick.domain.plan import plan_burst, plan_schedules
-from dynatick.domain.plan_figures import (
-    FURTHER_READS,
-    FURTHER_WRITES,
-    IDLE_READS,
-    IDLE_WRITES,
-    READ_UNITS_OF_OCCURRENCE,
-    ROW_GROWTH,
-)
+from dynatick.domain.plan_figures import READ_UNITS_OF_OCCURRENCE, ROW_GROWTH
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import ACTION, Installation, dynamodb
 from dynatick_stack.counting.counts import Count, Engine
@@ -63,15 +56,3 @@ def test_an_occurrence(engine: Engine) -> None:
     # The entry of the schedule in its next bucket lies on another partition, so it is no part of ``index_units``.
     assert many.write_units - few.write_units == occurrences * (load.table_units + load.index_units + 1)
     assert (many.read_units - few.read_units) / occurrences == pytest.approx(READ_UNITS_OF_OCCURRENCE, rel=0.1)
-
-
-def test_idle_shards(engine: Engine) -> None:
-    shards = 20
-    one, many = units.idle(engine), units.idle(engine, shards)
-    of_one, more = one.total, (shards - 1) * many.ticks
-    assert of_one.write_units / one.ticks == IDLE_WRITES
-    assert of_one.read_units / one.ticks == pytest.approx(IDLE_READS, rel=0.1)
-    # The row of the whole group, written at three ticks of four, is no part of a shard's own.
-    writes = many.total.write_units - of_one.write_units - 0.75 * many.ticks
-    assert writes / more == pytest.approx(FURTHER_WRITES, rel=0.1)
-    assert (many.total.read_units - of_one.read_units) / more == pytest.approx(FURTHER_READS, rel=0.1)
