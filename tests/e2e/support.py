@@ -163,14 +163,6 @@ class DeployedStack:
             Payload=json.dumps(event).encode(),
         )
 
-    def tick_and_wait(self) -> Any:
-        """A tick, waited for; what the function answered."""
-        event = {"source": "aws.events", "time": now().strftime("%Y-%m-%dT%H:%M:%SZ")}
-        answer = self.stack.client("lambda").invoke(
-            FunctionName=self.stack.outputs["ProcessorFunctionName"], Payload=json.dumps(event).encode()
-        )
-        return json.loads(answer["Payload"].read())
-
     def run_until(
         self,
         condition: Callable[[], object],

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.support import eventually
+from tests.e2e.support import deployed, eventually
 
 from dynatick import TaskClient, TaskNotFound
-from dynatick_stack import emulator, local, template
+from dynatick_stack import template
 from dynatick_stack.local import LocalStack
 
 pytestmark = pytest.mark.long
@@ -25,11 +25,8 @@ RESTORED = "restored"
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[LocalStack]:
-    state_dir = (tmp_path / "local").resolve()
-    try:
-        yield local.up(emulator.free_port(), state_dir=state_dir, parameters={"TickState": "DISABLED"})
-    finally:
-        local.down(state_dir=state_dir)
+    with deployed(tmp_path / "local", TickState="DISABLED") as world:
+        yield world.stack
 
 
 def test_the_restore_drill(stack: LocalStack) -> None:

@@ -39,7 +39,7 @@ def test_workers_share_a_bucket(tmp_path: Path) -> None:
         "DefaultAction": "wait",
     }
     with deployed(tmp_path / "local", root=root, **parameters) as world:
-        world.tick_and_wait()
+        world.stack.tick()
         room(30)
         due, ids = bucket(1), [f"burst-{n:03}" for n in range(TASKS)]
         counts = world.client.insert_many({"taskId": task_id, "taskDateTime": due} for task_id in ids)

@@ -136,10 +136,6 @@ class Tail:
         self._at += len(whole) + len(newline)
         return [json.loads(line) for line in whole.splitlines()]
 
-    @property
-    def at_end(self) -> bool:
-        return not self._path.exists() or self._path.stat().st_size == self._at
-
 
 def append(path: Path, *values: object) -> None:
     """Adds lines of JSON in one write, so that none is torn even if its writer is killed."""
