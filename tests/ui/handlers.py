@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from tests.ui.clock import NOW, Clock
+from tests.ui.clock import NOW, clock_at
 
 from dynatick import HandlerContext, PermanentError, RetryableError, task
 
-clock = Clock(NOW)
+clock = clock_at(NOW)
 """That of the installation that ticks now; its ``tick`` sets it."""
 
 while_running: Callable[[], None] = lambda: None  # noqa: E731
 """Called in the middle of a task whose payload says so."""
+
+
+def _work(seconds: float) -> None:
+    clock.to(clock() + timedelta(seconds=seconds))
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Mail:
 
 @task("send-reminder", permanent=(ValueError,))
 def send_reminder(mail: Mail) -> dict[str, object]:
-    clock.work(0.012)
+    _work(0.012)
     if not mail.to.endswith("@example.com"):
         raise ValueError("no such mailbox")
     return {"characters": len(mail.text)}
@@ -41,7 +45,7 @@ class Charge:
 
 @task("charge-card")
 def charge_card(charge: Charge) -> dict[str, object]:
-    clock.work(0.18)
+    _work(0.18)
     if charge.down_until and clock() < datetime.fromisoformat(charge.down_until):
         raise RetryableError("the bank answered 503")
     if charge.cents < 0:
@@ -51,7 +55,7 @@ def charge_card(charge: Charge) -> dict[str, object]:
 
 @task("build-report")
 def build_report(payload: dict[str, Any], context: HandlerContext) -> dict[str, object]:
-    clock.work(float(payload.get("seconds", 1.4)))
+    _work(float(payload.get("seconds", 1.4)))
     if payload.get("pauses"):
         while_running()
     if "error" in payload and context.run == 1:

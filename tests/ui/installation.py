@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from tests.ui import handlers
-from tests.ui.clock import Clock
 
 from dynatick import TaskClient
 from dynatick.actions import build_actions
@@ -21,6 +20,7 @@ from dynatick.engine.rules import Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.store.codec import decode
 from dynatick.testing.table import Table
+from dynatick_stack.bench.installation import Clock
 
 INVOCATION = timedelta(minutes=15)
 
@@ -61,7 +61,7 @@ class Installation:
         self.clock.to(at + timedelta(seconds=late_seconds))
         self._invocations.append({"source": "aws.events", "time": format_instant(at)})
         while self._invocations:
-            self._processor.handle(self._invocations.popleft(), hard_end=self.clock.now + INVOCATION)
+            self._processor.handle(self._invocations.popleft(), hard_end=self.clock() + INVOCATION)
             self._place()
 
     def _place(self) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 
 from tests.ui import handlers
-from tests.ui.clock import NOW, Clock
+from tests.ui.clock import NOW, clock_at
 from tests.ui.installation import Installation
 
 from dynatick import NewTask
@@ -83,7 +83,7 @@ def _seed(
         return [decode(item) for item in table._items.values()]
 
     handlers.while_running = lambda: found.append(rows())
-    installation = Installation(table, Clock(first))
+    installation = Installation(table, clock_at(first))
     installation.tick(first)
     fill(installation)
     at = first + MINUTE
@@ -91,7 +91,7 @@ def _seed(
         if without is None or not without[0] <= at < without[1]:
             installation.tick(at, late_seconds=late(at))
         at += MINUTE
-    assert installation.clock.now <= NOW, "the last tick ended after the present"
+    assert installation.clock() <= NOW, "the last tick ended after the present"
     return Seed(found[0] if found else rows())
 
 
@@ -118,7 +118,7 @@ def _small(installation: Installation, *, odd: bool = True) -> None:
     schedules.insert("backup", "cron(30 2 * * ? *)", timezone="Europe/Berlin", action="build-report", payload={})
     schedules.insert("digest", "rate(1 day)", action="send-reminder", payload=mail)
     schedules.pause("digest", "until the new design is there")
-    assert client.insert_many(_small_tasks(installation.clock.now)).inserted
+    assert client.insert_many(_small_tasks(installation.clock())).inserted
     if odd:
         assert client.insert_many(_odd_tasks()).inserted
     for name in ("old-campaign-1", "old-campaign-2", "old-campaign-3"):
@@ -179,7 +179,7 @@ def _large(installation: Installation, tasks: int) -> None:
     for number in range(200):
         expression, mail = f"rate({5 + number} minutes)", {"to": "a@example.com"}
         client.schedules.insert(f"schedule-{number:03}", expression, action="send-reminder", payload=mail)
-    result = client.insert_many(_large_tasks(clock.now, tasks))
+    result = client.insert_many(_large_tasks(clock(), tasks))
     assert result.inserted == tasks, result
 
 

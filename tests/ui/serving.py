@@ -13,7 +13,7 @@ from typing import Any
 
 import boto3
 import uvicorn
-from tests.ui.clock import NOW, Clock
+from tests.ui.clock import NOW, clock_at
 from tests.ui.installation import Installation
 from tests.ui.seed import Seed
 
@@ -54,7 +54,7 @@ def fill(endpoint: str, seed: Seed) -> str:
 @contextmanager
 def served(endpoint: str, seed: Seed) -> Iterator[Served]:
     """Fills a table and serves its pages, on a clock that stands still."""
-    clock, table = Clock(NOW), fill(endpoint, seed)
+    clock, table = clock_at(NOW), fill(endpoint, seed)
     installation = Installation(DynamoStore(table, endpoint_url=endpoint), clock)
     client = TaskClient(DynamoStore(table, endpoint_url=endpoint), clock=clock)
     with run(application(Site(client=client, clock=clock, name="reminders"))) as url:

@@ -1,10 +1,9 @@
-"""The log of a tab and axe notice what they are there for."""
+"""The log of a tab and axe notice what they are for."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from playwright.sync_api import Browser
 from tests.ui import browser
 from tests.ui.accessibility import violations
@@ -46,9 +45,3 @@ def test_what_a_page_may_not_do_is_noticed(chromium: Browser) -> None:
         page.keyboard.press("Enter")
         assert person.log.clicks == 1  # of the mouse
         person.context.close()
-
-
-def test_without_a_browser_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DYNATICK_CHROMIUM", "/nowhere/chromium")
-    with pytest.raises(browser.NoBrowser, match="apt-get install chromium"):
-        browser.program()

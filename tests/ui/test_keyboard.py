@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from playwright.sync_api import expect
-from tests.ui import seed
 from tests.ui.addresses import ADDRESSES, task
 from tests.ui.browser import Person
 from tests.ui.conftest import OpenTab
@@ -87,14 +86,3 @@ def test_a_question_takes_the_focus_and_escape_gives_it_back(own: Served, open_t
     expect(person.by("confirm-cancel")).to_be_hidden()
     expect(person.by("cancel")).to_be_focused()
     assert own.client.get("table-1").status == "scheduled"
-
-
-def test_the_search_has_a_key_and_leads_from_a_prefix_to_a_task(small: Served, open_tab: OpenTab) -> None:
-    person = open_tab(small, "/")
-    person.page.keyboard.press("/")
-    expect(person.by("search-input")).to_be_focused()
-    person.page.keyboard.type("/")
-    expect(person.by("search-input")).to_have_value("/")
-    person.by("search-input").fill("charge-order-")
-    person.page.keyboard.press("Enter")
-    expect(person.page.locator(f"[data-testid=task-row][data-id='{seed.WAITS_FOR_RETRY}']")).to_be_visible()

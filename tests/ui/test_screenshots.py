@@ -9,17 +9,12 @@ from tests.ui import seed
 from tests.ui.screenshots import SHOWN, steps_between, write
 from tests.ui.serving import Served
 
-from dynatick.domain.task import Row
-
 MAX_BYTES = 150_000
 
 
-def _id(row: Row) -> str:
-    return str(row["taskId"])  # the client inserts in several threads
-
-
 def test_a_seed_is_the_same_each_time_and_has_a_task_in_each_state() -> None:
-    one, other = (sorted(made.rows, key=_id) for made in (seed.small(), seed.small.__wrapped__()))
+    made = (seed.small(), seed.small.__wrapped__())  # by a client that inserts in several threads
+    one, other = (sorted(one.rows, key=lambda row: str(row["taskId"])) for one in made)
     assert one == other
     statuses = {str(row.get("status")) for row in one}
     assert {"completed", "failed", "cancelled", "scheduled", "running", "recurring", "tick"} <= statuses

@@ -48,8 +48,17 @@ def test_what_will_run_at_noon_is_seen_in_two_clicks(small: Served, open_tab: Op
     assert person.log.clicks <= 2
 
 
-def test_why_a_task_waits_is_found_by_its_id_without_a_click(small: Served, open_tab: OpenTab) -> None:
+def test_why_a_task_waits_is_found_by_a_prefix_or_its_id_without_a_click(small: Served, open_tab: OpenTab) -> None:
     person = open_tab(small, "/")
+    person.page.keyboard.press("/")
+    expect(person.by("search-input")).to_be_focused()
+    person.page.keyboard.type("/")
+    expect(person.by("search-input")).to_have_value("/")
+    person.by("search-input").fill("charge-order-")
+    person.page.keyboard.press("Enter")
+    expect(person.page.locator(f"[data-testid=task-row][data-id='{seed.WAITS_FOR_RETRY}']")).to_be_visible()
+
+    person.open("/")
     person.page.keyboard.press("/")
     person.page.keyboard.type(seed.WAITS_FOR_RETRY)
     person.page.keyboard.press("Enter")
