@@ -75,6 +75,12 @@ def test_to_json(value, expected):
     assert to_json(value) == expected
 
 
+@pytest.mark.parametrize("value", [float("nan"), object(), DEEP])
+def test_to_json_refuses(value):
+    with pytest.raises(ValueError):
+        to_json(value)
+
+
 @dataclass
 class Receipt:
     number: int = 1

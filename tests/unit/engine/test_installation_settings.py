@@ -116,6 +116,8 @@ def test_newer_functions_raise_the_version_and_older_ones_then_write_nothing(mon
     store.forget()
     with pytest.raises(ConfigurationError, match="rows of version 2, and this Dynatick is for version 1"):
         publish_settings(store, Grid(tick_minutes=5), now=NOON, actions=["mail"])
+    with pytest.raises(ConfigurationError, match="rows of version 2"):
+        pause(store, now=NOON, by="ada", reason=None)
     assert store.writes == []
 
 
