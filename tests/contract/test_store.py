@@ -379,7 +379,7 @@ def ids_of(rows: list[Row]) -> list[str]:
 
 
 def test_the_segments_of_a_scan_contain_each_row_once_and_continue_after_any(store: Store) -> None:
-    """Not only after the last row of a page: the reconcile may stop in the middle of one."""
+    """The reconcile may stop in the middle of a page, so a scan continues after any row."""
     rows = [scheduled_row(f"t{n:03d}", BUCKET, payload="x" * 8000) for n in range(600)]  # pages for each segment
     assert all(answer is True for answer in store.create_many(rows))
     for segments in (1, 4):
@@ -425,7 +425,7 @@ def test_schedules_are_listed_by_state_in_order(store: Store) -> None:
 
 
 def pages_of_schedules(store: Store, state: str, limit: int | None) -> list[list[str]]:
-    """All pages. An empty last page is left out, which some engines return."""
+    """Returns all pages, without an empty last one, which some engines return."""
     pages: list[list[str]] = []
     after = None
     while True:

@@ -1,5 +1,5 @@
-"""At the same time, over every store: two processors drain one shard, and each attempt is made once (failure mode 15);
-a cancel and a claim of a task, and one of them wins."""
+"""Two writers at the same time, over every store: two processors drain one shard, and each attempt is made once
+(failure mode 15); of a cancel and a claim of a task one wins."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Deployed:
     streams: Any
 
     def stream(self) -> dict[str, Any]:
-        """All records of the table's stream so far, as Lambda sends them."""
+        """Returns all records of the table's stream so far, as Lambda sends them."""
         arn = boto3.client("dynamodb").describe_table(TableName=TABLE)["Table"]["LatestStreamArn"]
         shard = self.streams.describe_stream(StreamArn=arn)["StreamDescription"]["Shards"][0]["ShardId"]
         begin = self.streams.get_shard_iterator(StreamArn=arn, ShardId=shard, ShardIteratorType="TRIM_HORIZON")

@@ -429,7 +429,7 @@ def documented(section: str) -> set[Right]:
 
 
 def allows(section: str, action: str, resource: str, key: str = "a-task") -> bool:
-    """Whether IAM would allow a call on the row ``key``: a statement allows it, and none denies it."""
+    """Returns whether IAM would allow a call on the row ``key``: a statement allows it, and none denies it."""
     is_allowed = False
     for statement in POLICIES[section]:
         resources = {DOCUMENTED[name] for name in as_list(statement["Resource"])}

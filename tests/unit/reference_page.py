@@ -1,4 +1,4 @@
-"""What the hand-written tables of docs/reference describe."""
+"""Reads the hand-written tables of docs/reference."""
 
 from __future__ import annotations
 

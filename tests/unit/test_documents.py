@@ -1,4 +1,4 @@
-"""What the documents say of the code is what the code says."""
+"""The documents describe the code as it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_protocol_has_its_nineteen_rules_and_the_code_cites_each() -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """Of its headings, as GitHub makes them: the second of a name gets a number."""
+    """Returns the anchors of its headings, as GitHub makes them: the second of a name gets a number."""
     text = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     found: Counter[str] = Counter()
     made: set[str] = set(re.findall(r'<a (?:name|id)="([^"]+)"', text))

@@ -51,7 +51,7 @@ NOT_RUN = {
 
 
 def pages() -> Iterator[tuple[str, set[str]]]:
-    """Each page with the languages of its examples."""
+    """Yields each page with the languages of its examples."""
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
         found = {language for language, _ in BLOCK.findall(path.read_text(encoding="utf-8"))} - {SHOWN}
         if found:

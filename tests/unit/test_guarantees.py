@@ -58,7 +58,7 @@ def world(example: ModuleType, monkeypatch: pytest.MonkeyPatch) -> InProcess:
 
 @pytest.fixture
 def client(world: InProcess, capsys: pytest.CaptureFixture[str]) -> TaskClient:
-    """It has inserted the task, which has run."""
+    """A client that has inserted the task, which has run."""
     client = TaskClient(world.store, clock=world.clock)
     client.insert("order-7", delay_seconds=1, action="charge", payload={"card": "ada's", "cents": 1990})
     world.next_tick()

@@ -62,7 +62,7 @@ def test_the_runbook_quotes_what_explain_says() -> None:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> InProcess:
-    """After four attempts of a task that failed, as the example shows it."""
+    """An installation after four attempts of a task that failed, as the example shows it."""
 
     def fail(task: Task, context: object) -> object:
         raise RetryableError("the mail service did not answer")

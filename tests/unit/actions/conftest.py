@@ -1,4 +1,4 @@
-"""What the tests of several actions get."""
+"""Fixtures of several actions."""
 
 from __future__ import annotations
 

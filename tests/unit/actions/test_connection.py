@@ -225,7 +225,7 @@ def test_the_connection_goes_to_the_checked_address(clock, server, monkeypatch):
 
 
 def test_a_name_is_resolved_anew_by_who_asks_after_an_answer():
-    """Also if the thread that resolved it gets no CPU for a while."""
+    """The thread that resolved it may get no CPU for a while."""
     answers = iter([["127.0.0.1"], ["127.0.0.2"]])
     lookups = connection._Lookups(lambda host, port: next(answers))
 

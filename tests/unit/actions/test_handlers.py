@@ -318,7 +318,7 @@ def test_a_handler_needs_a_valid_name_and_a_payload_that_can_be_validated():
 
 def test_a_declared_function_can_be_called_and_keeps_what_it_says_of_itself():
     def double(payload: dict[str, int], by: int = 2) -> int:
-        """By two."""
+        """Doubles a number."""
         return payload["n"] * by
 
     declared = task("x")(double)

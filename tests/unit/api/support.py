@@ -60,7 +60,7 @@ class Caller:
         self.api = Api(self.client, seconds=self.seconds)
 
     def publish_settings(self, **grid: int) -> None:
-        """What the first tick publishes."""
+        """Publishes what the first tick publishes."""
         publish_settings(self.store, Grid(**grid), now=self.clock(), actions=ACTIONS, defaults=Defaults())
 
     def send(self, method: str, path: str, body: object = None, *, query: str = "", **headers: str) -> Answer:

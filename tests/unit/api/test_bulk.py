@@ -122,7 +122,7 @@ def test_a_dry_run_counts_as_far_as_it_comes(caller: Caller) -> None:
 
 
 def test_when_time_is_up_it_says_where_to_go_on(caller: Caller) -> None:
-    """Also where a range is read in parts, because it is long or the installation has many shards."""
+    """A range that is long, or of many shards, is read in parts: it says so there, too."""
     caller.publish_settings(shard_count=100)
     minutes = [1, 4, 5, 6, 59, 60, 61]
     for minute in minutes:
@@ -172,7 +172,7 @@ def passes(*answers: Any) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def ticked(caller: Caller) -> Caller:
-    """After six ticks, each with something to do in one of two shards."""
+    """An installation after six ticks, each with something to do in one of two shards."""
     caller.publish_settings(shard_count=2)
     world = InProcess(store=caller.store, clock=caller.clock, rules=Rules(grid=caller.client.settings().grid))  # type: ignore[union-attr]
     for n in range(6):

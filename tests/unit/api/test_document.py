@@ -76,7 +76,7 @@ class StoppedClock(FakeClock):
 
 
 def application() -> Application:
-    """With a task in each state, so that not all is not-found."""
+    """An application with a task in each state, so that not all is not-found."""
     caller = Caller(clock=StoppedClock())
     caller.publish_settings()
     for n in range(3):

@@ -1,4 +1,4 @@
-"""What a request is refused for is named, all of it at once, and nothing is changed."""
+"""A refused request names everything that is wrong, at once, and changes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OF_SCHEDULE = {f"#/{name}" for name in SCHEDULE}
 
 @pytest.fixture
 def caller(caller: Caller) -> Caller:
-    """With a task, t, and a schedule, nightly."""
+    """A caller of an installation with a task, t, and a schedule, nightly."""
     caller.ask("POST", "/v1/tasks", {"taskId": "t", "delaySeconds": 60, **HOOK})
     caller.ask("POST", "/v1/schedules", NIGHTLY)
     return caller

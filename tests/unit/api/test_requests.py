@@ -1,4 +1,4 @@
-"""What a gateway lets through: everything is answered in one form, and nothing of the inside is shown."""
+"""Requests that a gateway lets through: all are answered in one form, and nothing of the inside is shown."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_if_match_guards_a_change_that_would_not_be_refused_anyway(caller: Calle
 
 
 def test_its_runs(caller: Caller) -> None:
-    """Those to come, those that were, one that was asked for, those that were left out."""
+    """Occurrences to come, past ones, one that was asked for, and those that were left out."""
     late = {"scheduleExpression": "rate(1 hour)", "overlap": "allow", "expectedWithinSeconds": 3600}
     caller.ask("POST", "/v1/schedules", ROW | late)
     first, *_ = caller.ask("GET", "/v1/schedules/nightly/preview", query="count=3")["occurrences"]

@@ -161,7 +161,7 @@ def test_a_comparison_says_where_they_differ_first() -> None:
 
 
 def fields(first: int, last: int, names: tuple[str, ...] = (), begin: int = 0) -> st.SearchStrategy[str]:
-    """One field of a crontab: lists of values, ranges and steps."""
+    """Draws a field of a crontab: lists of values, ranges and steps."""
     value = st.integers(first, last)
     named = [names[number - begin] if 0 <= number - begin < len(names) else str(number) for number in range(last + 1)]
     single = value.map(str) | value.map(named.__getitem__)

@@ -21,7 +21,7 @@ from dynatick.client import doctor
 
 @dataclass(frozen=True)
 class Ended:
-    """What a command line said and how it ended."""
+    """The output of a command line and how it ended."""
 
     code: int
     out: str
@@ -38,7 +38,7 @@ class Ended:
 
 
 def fail(*_: object) -> object:
-    """What an action does that fails for good, with a control character in its error."""
+    """An action that fails for good, with a control character in its error."""
     raise PermanentError("SMTP: refused\x1b[2J")
 
 

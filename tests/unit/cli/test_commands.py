@@ -1,6 +1,7 @@
-"""What the commands print, for people and for programs.
+"""The output of commands, for people and for programs.
 
-On narrow terminals no line is longer than the terminal is wide, and every time stands whole on its line."""
+On narrow terminals no line is longer than the terminal is wide, and every time stands whole on its line.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ POLICY = '{"maximumRetryAttempts":5}'
 
 @pytest.fixture
 def buckets(world: InProcess, shell: Shell) -> InProcess:
-    """At 12:02: in the bucket of 12:01 one task that completed and one that failed; in that of 12:30 five that wait."""
+    """At 12:02: a completed and a failed task in the bucket of 12:01, and five that wait in that of 12:30."""
     world.actions.behaviour["bad"] = fail
     for task_id in ("good", "bad"):
         shell("task", "add", task_id, "--delay", "1")

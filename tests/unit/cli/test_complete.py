@@ -42,12 +42,12 @@ SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--lo
 
 
 def methods(of: type) -> set[str]:
-    """What it offers."""
+    """Returns the operations that a class offers."""
     return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")} - NO_VERBS
 
 
 def options(path: str) -> set[str]:
-    """Those of a command; raises KeyError where there is none."""
+    """Returns the options of a command; raises KeyError if there is none."""
     command = get_command(app)
     for name in path.split():
         command = command.commands[name]  # type: ignore[attr-defined]

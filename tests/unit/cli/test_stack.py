@@ -1,4 +1,4 @@
-"""What the commands find around them: stacks by name, the local stack, plug-ins; and what they say of what is away."""
+"""Commands find stacks by name, the local stack, and plug-ins, and say what is not there."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_nothing_answers_where_the_table_should_be(shell: Shell) -> None:
 def test_a_client_goes_where_the_environment_says_unless_another_place_is_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With what `dynatick local env` sets, and with AWS_REGION alone."""
+    """The environment is that of `dynatick local env`, or has AWS_REGION alone."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:4777")
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

@@ -23,7 +23,7 @@ COMMANDS = re.findall(r"^dynatick (ui .*?)(?:\s+#.*)?$", PAGE.read_text(encoding
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Site, int, bool]]:
-    """What would be served: site, port, and whether a browser is opened."""
+    """Notes what would be served: site, port, and whether a browser is opened."""
     found: list[tuple[Site, int, bool]] = []
     monkeypatch.setattr(server, "serve", lambda site, port, *, opens, say: found.append((site, port, opens)))
     return found

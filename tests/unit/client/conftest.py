@@ -11,7 +11,7 @@ from dynatick import TaskClient
 
 @pytest.fixture
 def world() -> World:
-    """After its first tick."""
+    """An installation after its first tick."""
     return world_of()
 
 

@@ -41,7 +41,7 @@ def started(world: InProcess, task_id: str) -> Result:
 
 
 def each_state() -> World:
-    """At 12:01:00.2, with a task in each state, named after it."""
+    """An installation at 12:01:00.2, with a task in each state, named after it."""
     world = world_of()
     client = client_of(world)
     world.actions.behaviour |= {"failed": fail, "waits-for-its-retry": fail_for_now}

@@ -124,7 +124,7 @@ def test_results_are_fetched_as_they_are_asked_for(client: TaskClient) -> None:
 
 
 def test_the_event_loop_goes_on_while_calls_wait(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a call sees the context variables of its caller."""
+    """A call sees the context variables of its caller, too."""
     together = threading.Barrier(5)
     request: contextvars.ContextVar[str] = contextvars.ContextVar("request")
 

@@ -126,7 +126,7 @@ CALLS: list[tuple[Call, str]] = [
 
 @pytest.mark.parametrize(("call", "message"), CALLS)
 def test_what_other_calls_refuse(client: TaskClient, call: Call, message: str) -> None:
-    """At the call, also where its results are consumed later."""
+    """They refuse at the call, even if its results are consumed later."""
     client.insert("t", due_at="2026-12-31T13:00:00Z", payload={"n": 1})
     before = client.get("t"), client.store.get("_dynatick#settings")
     with pytest.raises(DynatickError) as refused:

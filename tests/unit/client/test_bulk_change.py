@@ -29,7 +29,7 @@ def fail_with(error: str) -> object:
 
 @pytest.fixture
 def world() -> World:
-    """At 12:01, with tasks that failed at that tick, and others beside them."""
+    """An installation at 12:01, with tasks that failed at that tick, and others beside them."""
     world = world_of(shard_count=2)
     client = client_of(world)
     for name, error in {"a": "SMTP: refused", "b": "smtp: timed out", "c": "no such user"}.items():

@@ -1,4 +1,4 @@
-"""Where the table is: what is given, else what the environment says, else what the SDK finds."""
+"""The client finds its table by its arguments, else by the environment, else as the SDK does."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def queue() -> MemoryDeadLetterQueue:
 
 @pytest.fixture
 def world(queue: MemoryDeadLetterQueue) -> World:
-    """At 12:01:00.2: the tasks a, b and c have failed."""
+    """An installation at 12:01:00.2, in which the tasks a, b and c have failed."""
     world = World(dead_letters=queue)
     world.tick()
     client = client_of(world)

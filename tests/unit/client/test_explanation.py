@@ -1,4 +1,4 @@
-"""What `explain` says of a task, in each of its states."""
+"""`explain` describes a task in each of its states."""
 
 from __future__ import annotations
 

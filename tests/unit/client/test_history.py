@@ -206,7 +206,7 @@ def test_what_was_written_by_hand_can_be_listed(world: World, client: TaskClient
 
 @pytest.fixture
 def several() -> TaskClient:
-    """In one bucket, of two actions and two schedules: ended ones, failed ones and those that wait."""
+    """Returns a client of a bucket with tasks of two actions and five schedules: ended, failed and waiting ones."""
     world = world_of(shard_count=2)
     for n in range(30):
         row: dict[str, object] = {

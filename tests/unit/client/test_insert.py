@@ -1,4 +1,4 @@
-"""What an insert writes, with a time and without; and many at a time: results in order, memory bounded."""
+"""Inserts, with a time and without; many at a time: results in order, memory bounded."""
 
 from __future__ import annotations
 

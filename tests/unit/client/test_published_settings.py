@@ -1,5 +1,5 @@
-"""What the installation publishes in its settings row, as the client uses it: grid, actions, types of payloads, the
-longest timeout, and the version of the rows."""
+"""The settings row as the client uses it: grid, actions, types of payloads, the longest timeout, and the version of
+the rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Operation = Callable[[TaskClient], object]
 
 
 def publish(world: InProcess, *required: str, **settings: object) -> None:
-    """Also the type of the action ``mail``: a map with these texts."""
+    """Publishes settings with the type of the action ``mail``: a map with these texts."""
     fields = {"type": "object", "properties": {name: {"type": "string"} for name in required}, "required": required}
     publish_settings(
         world.store,

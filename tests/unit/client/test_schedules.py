@@ -310,7 +310,7 @@ def test_backfill_makes_what_was_not_made(world: World) -> None:
 
 
 def test_history_shows_what_was_backfilled(world: World) -> None:
-    """Before the schedule was there, and at instants that only its present expression names."""
+    """The backfill lies before the schedule was there, and at instants that only its present expression names."""
     world.schedules.insert("s", "cron(0/2 * * * ? *)")
     world.ticks(2)
     world.schedules.update("s", expression="cron(* * * * ? *)", overlap="allow")

@@ -1,4 +1,4 @@
-"""What the client shows of an installation at work: its status, what the ticks did, and waiting for tasks."""
+"""The client shows an installation at work: its status, its ticks, and tasks that are waited for."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyP
 
 
 def reported(entries: Sequence[TickEntry]) -> list[str]:
-    """Each entry in short: its kind and the minutes that it stands for."""
+    """Returns each entry in short: its kind and the minutes that it stands for."""
     lines = []
     for entry in entries:
         if isinstance(entry, TickView):

@@ -1,4 +1,4 @@
-"""What several modules of tests ask."""
+"""Helpers of several modules of tests."""
 
 from __future__ import annotations
 

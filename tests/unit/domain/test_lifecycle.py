@@ -295,7 +295,7 @@ def test_only_a_status_set_by_hand_that_ends_the_task_gets_its_outcome(status: o
 
 
 def attempts_after(number: int, run: int = 1, kept: object = ()) -> list[Row]:
-    """What is kept after a given number of failures of one run."""
+    """Returns the attempts that are kept after a given number of failures of one run."""
     entries: object = kept
     for attempt in range(1, number + 1):
         row = {**RUNNING, "run": Decimal(run), "attempt": Decimal(attempt), "attempts": entries}

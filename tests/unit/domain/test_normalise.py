@@ -125,7 +125,7 @@ def test_a_malformed_row_is_marked_failed_with_the_reason_on_one_line(row: dict[
 
 
 def test_a_task_without_a_time_is_placed_into_the_next_tick() -> None:
-    """And never into one that is just now: at noon sharp the tick of noon may have ended before the row is seen."""
+    """It never gets a tick that is just now: at noon sharp the tick of noon may have ended before the row is seen."""
     assert after({"taskId": "raw"}, grid=FIVE)["taskDateTime"] == "2026-12-31#12:05"
     assert after({"taskId": "raw"}, grid=Grid(tick_minutes=1440))["taskDateTime"] == "2027-01-01#00:00"
     when = task_time({"taskId": "raw"}, now=NOON, grid=MINUTE, defaults=Defaults())

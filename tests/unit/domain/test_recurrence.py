@@ -54,12 +54,12 @@ def begun(grid: Grid = EVERY_MINUTE, now: datetime = NOON, **row: Any) -> Fields
 
 
 def changed(row: Fields, edits: Fields, now: datetime) -> Fields:
-    """After an edit through an interface of ours."""
+    """Returns the row after an edit through an interface of ours."""
     return applied(row, edited(row, edits, now=now, grid=EVERY_MINUTE, defaults=defaults()))
 
 
 def plan_of(row: Fields, closed: int, *, grid: Grid = EVERY_MINUTE, active: bool = False, limit: int = 9) -> Plan:
-    """What is decided at a tick that has closed a given number of minutes after noon."""
+    """Returns the plan of a tick that has closed a given number of minutes after noon."""
     return plan_occurrences(Schedule.from_row(row), closed_through=C + closed, grid=grid, active=active, limit=limit)
 
 
@@ -249,7 +249,7 @@ def test_the_last_run_may_wait() -> None:
 
 
 def runs_from(row: Fields, closed: int) -> list[datetime]:
-    """All that the ticks make of it, however many they take."""
+    """Returns all runs that the ticks make of it, however many ticks they take."""
     plan = plan_of(row, closed, limit=2)
     row = advanced(row, plan, C + closed)
     assert plan.more or "dueBefore" not in row
@@ -272,7 +272,7 @@ EDITS_IN_AN_OUTAGE = [
 
 @pytest.mark.parametrize(("paused", "made"), [(7.6, [5]), (9.5, [5, 8, 9])])
 def test_a_definition_makes_no_runs_of_the_time_before_it(paused: float, made: list[int]) -> None:
-    """Each minute from 12:07:30 on, and what was due then had been every five minutes."""
+    """It runs each minute from 12:07:30 on; what was due before that had been every five minutes."""
     row = begun(scheduleExpression="cron(0/5 * * * ? *)", **ALL)
     row = changed(row, {"scheduleExpression": "cron(* * * * ? *)"}, at(7.5))
     row = changed(row, PAUSED, at(paused))

@@ -1,4 +1,4 @@
-"""Whether a failed attempt is made again, and when."""
+"""A failed attempt is made again or not, and when."""
 
 from __future__ import annotations
 

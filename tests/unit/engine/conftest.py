@@ -18,7 +18,7 @@ def _records_are_written_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> list[logging.LogRecord]:
-    """What the engine logs, wherever it goes otherwise."""
+    """Collects all log records of the engine."""
     records: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = records.append  # type: ignore[method-assign]

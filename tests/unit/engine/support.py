@@ -46,7 +46,7 @@ def is_claim(change: ConditionalUpdate) -> bool:
 
 
 def is_record(change: ConditionalUpdate) -> bool:
-    """Of an outcome, or of a retry."""
+    """Returns whether a write records an outcome or a retry."""
     return not is_own_row(change.task_id) and change.set.get("status") in ("completed", "failed", "scheduled")
 
 
@@ -86,7 +86,7 @@ class RiggedStore(MemoryStore):
         return [bucket for bucket, _ in self.pages]
 
     def clear_faults(self) -> None:
-        """From now on everything works."""
+        """Lets everything work from now on."""
         self.before_write: Callable[[ConditionalUpdate], object] | None = None
         self.throttled: Callable[[ConditionalUpdate], bool] = lambda change: False
         self.unanswered: Callable[[ConditionalUpdate], bool] = lambda change: False
@@ -184,12 +184,12 @@ class World(InProcess):
         return [task_id for task_id, _, _ in self.actions.ran]
 
     def assert_each_ran_once(self, *task_ids: str) -> None:
-        """And nothing else; at its first attempt."""
+        """Asserts that these ran once, at their first attempt, and nothing else did."""
         assert Counter(self.actions.ran) == {(task_id, 1, 1): 1 for task_id in task_ids}
         assert {self.outcome(task_id) for task_id in task_ids} == {"completed"}
 
     def behave(self, does: Callable[[Task, ActionContext], object], *task_ids: str) -> None:
-        """What the action does with these tasks."""
+        """Sets what the action does with these tasks."""
         self.actions.behaviour |= dict.fromkeys(task_ids, does)
 
     def cursor(self, shard: int = 0) -> Cursor:
@@ -216,7 +216,7 @@ class World(InProcess):
             assert type(result).__name__ == "Written", result
 
     def first_pass(self, minutes: float = 1) -> PassReport:
-        """Of the tick a given number of minutes after noon: what it starts is left in ``started``."""
+        """Runs the first pass of the tick ``minutes`` after noon; what it starts is left in ``started``."""
         self.clock.to(NOON + timedelta(minutes=minutes))
         report = self.handle({"time": self.clock().strftime("%Y-%m-%dT%H:%M:00Z")}).passed
         assert report is not None
@@ -232,7 +232,7 @@ class World(InProcess):
         raise AssertionError(f"after {minutes} ticks {self.cursor()} has not passed {Bucket(now)}")
 
     def assert_a_retry_goes_to_an_open_bucket(self, task_id: str, run: Callable[[], object]) -> None:
-        """What runs the task holds no cursor: a tick closes the bucket of its retry just before the write."""
+        """The process of the task holds no cursor: a tick closes the bucket of its retry just before the write."""
         self.life = timedelta(minutes=14)
         self.behave(fails, task_id)
         first = self.rigged.meanwhile(
@@ -261,7 +261,7 @@ def world(**settings: object) -> World:
 
 
 def reports(done: Sequence[Invoked]) -> list[PassReport]:
-    """Of all passes."""
+    """Returns the reports of all passes."""
     return [invoked.passed for invoked in done if invoked.passed is not None]
 
 
@@ -311,7 +311,7 @@ def cannot(what: str) -> StoreError:
 
 
 def raises_for(*wanted: object, error: Exception | None = None) -> Callable[[object], None]:
-    """For ``before_poll`` and ``before_read``: raises where one of these is asked for."""
+    """Returns a function for ``before_poll`` and ``before_read`` that raises where one of these is asked for."""
 
     def before(asked: object) -> None:
         if asked in wanted:

@@ -1,4 +1,4 @@
-"""What has left a bucket is counted in its record: by the engine, by the client, in any order, and never twice."""
+"""The record of a bucket counts what has left it: by the engine, by the client, in any order, and never twice."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def poll_again(*_: object) -> object:
 
 
 def counted(client: TaskClient, bucket: str = B) -> tuple[dict[str, int], dict[str, int], int, int]:
-    """What is there, what has left, and how many ran and failed."""
+    """Returns how many are there, have left, ran, and failed."""
     (counts,) = client.bucket_counts(bucket)
     return dict(counts.counts), dict(counts.left), counts.ran, counts.failed
 

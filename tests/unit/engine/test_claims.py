@@ -149,7 +149,7 @@ def test_a_row_off_the_grid_is_normalised_and_goes_to_its_tick(w: World) -> None
 
 
 def test_one_row_that_cannot_be_read_costs_the_others_nothing(w: World) -> None:
-    """To give up what was claimed would cost each of the batch an attempt, and wait for its lease to expire."""
+    """Giving up the whole batch would cost each task an attempt, and the time until its lease expires."""
     w.rigged.throttled, w.rigged.before_read = lambda change: change.task_id == "b", raises_for("b")
     assert claim_rows(w, *(scheduled_row(i, HERE) for i in "abc")) == ["Claimed", "Contended", "Claimed"]
     with pytest.raises(StoreError):  # but if nothing was claimed, the error is raised

@@ -166,7 +166,7 @@ def test_the_watermark_waits_for_entries_before_the_position_of_a_continuation(w
 
 
 def test_the_watermark_waits_for_released_tasks(w: World) -> None:
-    """Of tasks that there is no time for a batch is claimed; then the pass is cut short, and writes its end."""
+    """A batch is claimed that there is no time for; then the pass is cut short, and writes its end."""
     for n, task_id in enumerate(ids(26)):
         w.rigged.create(scheduled_row(task_id, bucket_at(1 if n < 25 else 2)))
     w.rigged.hidden = lambda entry: True

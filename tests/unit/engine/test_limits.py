@@ -1,5 +1,5 @@
-"""What limits how many tasks a pass begins: the time that is left, the rate limits of their actions, and memory. None
-waits for ever, none is lost, and none loses an attempt."""
+"""The remaining time, the rate limits of actions, and memory limit how many tasks a pass begins. None waits for ever,
+none is lost, and none loses an attempt."""
 
 from __future__ import annotations
 

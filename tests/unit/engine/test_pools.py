@@ -81,7 +81,7 @@ class Pool:
         return self.ended.get(timeout=10)
 
     def next_ids(self, number: int) -> list[str]:
-        """Of the tasks that end next."""
+        """Returns the ids of the tasks that end next."""
         return [self.next_ended().task.task_id for _ in range(number)]
 
 
@@ -92,7 +92,7 @@ def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypat
     get = made.pool._queue.get
 
     class Queue:
-        """In place of the pool's queue: it closes the pool after a task was taken and before it begins."""
+        """A queue for the pool that closes it after a task was taken and before it begins."""
 
         put, get_nowait = made.pool._queue.put, made.pool._queue.get_nowait
 

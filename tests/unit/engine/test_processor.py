@@ -1,4 +1,4 @@
-"""One invocation of the processor: what its event asks for, which invocations it starts, and what it publishes."""
+"""One invocation of the processor: its event, the invocations that it starts, and the settings that it publishes."""
 
 from __future__ import annotations
 

@@ -84,12 +84,12 @@ RIGHT: dict[str, Row] = {
 
 @pytest.fixture
 def three_shards() -> World:
-    """After a tick at noon, with three shards, the first of them drained through 11:59."""
+    """A world after a tick at noon, with three shards, the first of them drained through 11:59."""
     return world(rules=rules(grid=Grid(shard_count=3)))
 
 
 def put(w: World, row: Row, task_id: str = "x") -> None:
-    """As if the stream had lost the record."""
+    """Puts a row whose record the stream has lost."""
     w.rigged.put({**row, "taskId": task_id})
 
 
@@ -242,7 +242,7 @@ class ReconcileWorld(World):
         return [task_id for task_id, row in self.open_rows().items() if row.get("taskDateTime") == str(BEHIND)]
 
     def reconcile(self, event: Mapping[str, object] = RECONCILE, *, has_time: bool = True) -> Reconciled:
-        """One invocation. ``has_time``: else it reads one page of each segment."""
+        """Runs one invocation. ``has_time`` False: it reads one page of each segment."""
         done = self.processor.handle(event, hard_end=self.clock() + (self.life if has_time else timedelta()))
         assert done.reconciled is not None
         return done.reconciled
@@ -292,7 +292,7 @@ def w(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReconcileWorld]:
 
 @pytest.fixture
 def one_segment(w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is said page by page: nothing happens beside, and there is time for all of them."""
+    """Scans in one segment, for tests that go page by page, with time for all pages."""
     monkeypatch.setattr(reconcile_round, "SEGMENTS", 1)
     w.life = timedelta(hours=1)
 
@@ -390,7 +390,7 @@ def test_a_row_that_was_read_and_not_yet_judged_is_not_passed_by(w: ReconcileWor
 def test_a_page_that_is_half_judged_as_time_ends_is_continued_in_the_middle(
     w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a page with more to repair than an invocation has time for would never be passed."""
+    """A page with more to repair than an invocation has time for would never be passed otherwise."""
     monkeypatch.setattr(memory, "PAGE", 1000)
     w.lose(600)
     w.rigged.before_write = lambda change: w.clock.forward(seconds=1)

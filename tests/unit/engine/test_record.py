@@ -99,7 +99,7 @@ def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w
 
 @pytest.mark.parametrize(("closed", "bucket"), [(None, "2026-12-31#12:01#3"), (5, "2026-12-31#12:06#3")])
 def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(w: World, closed: int | None, bucket: str) -> None:
-    """After a change of the shard count, a pass sees no watermark of the shard to which a row goes (7)."""
+    """Once the shard count has changed, a pass sees no watermark of the shard to which a row goes (7)."""
     if closed is not None:
         there = {"shard": 3, "checkpoint_at": NOON, "polled_through": 0, "checkpoint": 0, "drained_through": 0}
         w.rigged.put({"taskId": cursor_id(3), **Cursor(closed_through=NOON_MINUTE + closed, **there).to_row()})
@@ -158,7 +158,7 @@ OUTCOMES = [(Done(), RecordResult.COMPLETED), (FAILED, RecordResult.RETRIED), (P
 @pytest.mark.parametrize("outcome", [outcome for outcome, _ in OUTCOMES])
 @pytest.mark.parametrize("how", ["deleted", "replaced", "ended by hand", "reclaimed"])
 def test_rule_12_a_task_that_is_no_longer_ours_is_left_alone(w: World, how: str, outcome: Done | Error) -> None:
-    """On condition of the status alone, a zombie would end a task that another process is working on."""
+    """With the status as its only condition, a zombie would end a task that another process is working on."""
     ended = attempt(w, "t", outcome)
     match how:
         case "deleted":

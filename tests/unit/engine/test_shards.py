@@ -34,7 +34,7 @@ from dynatick.engine.work_order import WorkOrder
 
 
 def nodes(shards_ever: int) -> list[tuple[range, int]]:
-    """What each node but the root is asked to serve, with its depth."""
+    """Yields what each node but the root is asked to serve, with its depth."""
     found: list[tuple[range, int]] = []
     coming = [(one, 1) for one in portions(groups(range(1, shards_ever)))]
     while coming:
@@ -46,7 +46,7 @@ def nodes(shards_ever: int) -> list[tuple[range, int]]:
 
 @given(st.integers(1, 5000), st.randoms(use_true_random=False), st.sampled_from([0.0, 0.1, 0.5, 1.0]))
 def test_each_shard_is_served_once_whatever_fails_to_start(shards_ever: int, dice: Random, failing: float) -> None:
-    """What a child that can't be started would have served, its parent serves, group by group."""
+    """A parent serves what a child that can't be started would have served, group by group."""
     served: Counter[int] = Counter()
 
     def start(ranges: list[range]) -> None:
@@ -187,7 +187,7 @@ def assert_serves(w: World, shard: int, task_id: str = "t") -> None:
 
 
 def order_at(minutes: int) -> dict[str, dict[str, object]]:
-    """Of all shards that a tick doesn't serve itself."""
+    """Returns the order for all shards that a tick doesn't serve itself."""
     return {"dynatick": {"tick": str(bucket_at(minutes)), "shards": [1, SHARDS - 1]}}
 
 
@@ -235,7 +235,7 @@ def test_a_shard_that_had_work_at_its_last_tick_is_not_polled_first(w: World) ->
 @pytest.mark.parametrize("ticks", range(1, 2 * CLOSE_EVERY + 1))
 @pytest.mark.parametrize("behind", [0, 1, 3, 9])
 def test_a_task_put_into_a_bucket_whose_tick_is_over_runs_at_the_next_one(ticks: int, behind: int) -> None:
-    """Whether its bucket is closed, and it is moved, or is not, and is polled again."""
+    """A task in a closed bucket is moved; one in a bucket that is not closed is polled again."""
     w = idle_world(settled=12 + ticks)
     w.insert("t", at=bucket_at(minute(w) - behind, 4))
     w.next_tick()
@@ -395,7 +395,7 @@ def test_a_page_that_is_not_the_last_makes_its_shard_a_busy_one(w: World) -> Non
 
 
 def test_a_shard_that_is_not_polled_in_time_gets_a_pass_which_keeps_its_progress(w: World) -> None:
-    """In the group all polls of the shard would be made again at the next tick, and take longer each time."""
+    """Left in its group, the shard would be polled from the beginning at each tick, and take longer each time."""
     now = insert_for_next_tick(w, 7)
     w.rigged.before_poll = lambda bucket: w.clock.forward(seconds=30)
     w.clock.to(NOON + timedelta(minutes=now))

@@ -1,4 +1,4 @@
-"""Where an attempt has failed, as the row keeps it."""
+"""The row keeps where an attempt has failed."""
 
 from __future__ import annotations
 

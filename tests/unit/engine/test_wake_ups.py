@@ -95,7 +95,7 @@ class Second(World):
         return self.handle({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]})
 
     def insert_due(self, task_id: str, seconds: float, **more: object) -> None:
-        """As a client inserts it, due a given number of seconds after noon."""
+        """Writes a task as a client inserts it, due a given number of seconds after noon."""
         due = NOON + timedelta(seconds=seconds)
         bucket = self.rules.grid.bucket_of(task_id, due)
         assert self.store.create(scheduled_row(task_id, bucket, dueAt=format_instant(due), **more))
@@ -121,7 +121,7 @@ class Second(World):
         return [at for _, at in self.queue.take()]
 
     def woken(self, *messages: Message, early: float = 0.0) -> PassReport:
-        """What a wake-up reports that is delivered."""
+        """Delivers a wake-up and returns its report."""
         (done,) = self.deliver(*messages, early=early)
         assert done.woken is not None
         return done.woken

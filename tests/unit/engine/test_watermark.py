@@ -184,7 +184,7 @@ FINAL = timedelta(seconds=124)  # L and the margin
 
 
 def cursor(closed: int, drained: int, *, polled: int | None = None, checkpoint: int | None = None) -> Cursor:
-    """In minutes after noon."""
+    """Returns a cursor, given in minutes after noon."""
     return Cursor(
         shard=0,
         closed_through=NOON_MINUTE + closed,
@@ -315,7 +315,7 @@ def test_the_time_of_a_poll_is_read_before_its_query(w: World, monkeypatch: pyte
 
 
 def window_of(w: World, **changes: Any) -> Window:
-    """Of a pass that begins now; ``changes`` of its cursor."""
+    """Returns the window of a pass that begins now; ``changes`` of its cursor."""
     taken = acquire_shard(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock()).cursor
     assert taken is not None
     if changes:

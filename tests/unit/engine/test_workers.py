@@ -31,7 +31,7 @@ QUICK = timedelta(seconds=0.1)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes seconds in a pass takes a fraction of it here."""
+    """Shortens what takes seconds in a pass."""
     for module in (division, hand_out):
         for name in ("SOON", "MIN_WORK"):
             monkeypatch.setattr(module, name, QUICK)
@@ -91,12 +91,12 @@ def w(quick: None) -> WorldWithWorkers:
 
 
 def an_order(after: str | None = None, through: str = "t9", *, minutes: float = 5) -> WorkOrder:
-    """For the tasks behind ``after``, until a given number of minutes after noon."""
+    """Returns an order for the tasks behind ``after``, until a given number of minutes after noon."""
     return WorkOrder(bucket=bucket_at(1), after=after, through=through, until=NOON + timedelta(minutes=minutes))
 
 
 def hand_to(w: WorldWithWorkers, *orders: WorkOrder) -> None:
-    """As a pass that died has left it on the cursor row."""
+    """Hands a range to a worker as a pass that died has left it on the cursor row."""
     before = w.cursor()
     assert save(w.store, before, replace(before, handed_out=orders)) is not None
 

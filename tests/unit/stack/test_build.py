@@ -1,4 +1,4 @@
-"""What is built for the emulator: complete, and built again exactly when something changed."""
+"""The build for the emulator is complete, and is made again exactly when something changed."""
 
 import os
 import shutil

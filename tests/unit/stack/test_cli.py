@@ -1,4 +1,4 @@
-"""What the commands refuse, and the codes they end with."""
+"""The local stack's commands refuse wrong input, and end with the right codes."""
 
 import socket
 from pathlib import Path

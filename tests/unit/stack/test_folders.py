@@ -1,4 +1,4 @@
-"""Where things lie, for a checkout, a project, and what projects share."""
+"""The folders of a checkout, of a project, and those that projects share."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ VALUES = st.recursive(
 @settings(max_examples=100)
 @given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=6), VALUES, max_size=6), max_size=4))
 def test_a_large_row_equals_its_decoded_row(rows: list[dict[str, object]]) -> None:
-    """With limits so low that each branch is used."""
+    """The limits are so low that each branch is used."""
     text = as_json({"Items": [encode(row) for row in rows]})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(large, "LARGE_ITEM", 20)

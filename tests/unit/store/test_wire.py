@@ -84,7 +84,7 @@ def test_a_successful_answer_is_returned_as_plain_json(network: Network, wire: W
 
 @freeze_time("2026-12-31T12:00:00Z")
 def test_the_request_equals_that_of_botocore(network: Network, session: Session, wire: Wire) -> None:
-    """In host, path, target, body and token, and it is signed by the same method."""
+    """Host, path, target, body and token are equal, and the same method signs it."""
     network.answers = [(200, b'{"Responses": []}')] * 2
     wire.call("BatchExecuteStatement", BATCH)
     client_of(session).batch_execute_statement(**BATCH)

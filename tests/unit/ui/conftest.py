@@ -25,7 +25,7 @@ def browser(installation: VirtualInstallation) -> Browser:
 
 @pytest.fixture
 def busy(installation: VirtualInstallation) -> VirtualInstallation:
-    """At 13:00: tasks completed, failed, cancelled; one to come at 14:00, and a schedule each five minutes."""
+    """An installation at 13:00: ended tasks of each kind, one to come at 14:00, and a schedule each five minutes."""
 
     def work(payload: Any) -> object:
         if "data" in payload:

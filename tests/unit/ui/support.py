@@ -38,7 +38,7 @@ class Browser:
         return self.http.get(url, headers=headers)
 
     def post(self, url: str, *, headers: Mapping[str, str] | None = None, **form: Any) -> httpx2.Response:
-        """With the token, unless ``token`` is another."""
+        """Posts with the site's token, unless ``token`` is given."""
         return self.http.post(url, data={"token": self.site.token, **form}, headers=headers)
 
     def follow(self, answer: httpx2.Response) -> httpx2.Response:

@@ -1,4 +1,4 @@
-"""What users write into rows is shown as text, however hostile or large."""
+"""The pages show what users write into rows as text, however hostile or large."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def cron(rng: Random) -> str:
 
 
 def nightly(rng: Random) -> str:
-    """One with occurrences on most days, at hours with clock changes."""
+    """Draws an expression with occurrences on most days, at hours with clock changes."""
     hours = rng.choice(("*", "0/2", "1/3", "23-3", "22-1", "0,1,2,3", "0", "1", "2", "3", "23", "1-2", "2-3"))
     days = rng.choice(
         ("* * ?", "1-31/2 * ?", "? * *", "? * SUN", "? * SAT-SUN", "? * 1#1", "? * 1L", "? * 1#2", "4-8 * ?")

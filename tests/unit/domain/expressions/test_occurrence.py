@@ -333,7 +333,7 @@ def crons(draw: st.DrawFn) -> Expression:
 def test_occurrences_rise_strictly_and_none_is_left_out(
     expression: Expression, after: datetime, zone: str, start: datetime, end: datetime | None
 ) -> None:
-    """In any zone and from any instant, with ``next_after`` and with ``upcoming``."""
+    """This holds in any zone and from any instant, with ``next_after`` and with ``upcoming``."""
     row = [one.instant for one in islice(upcoming(expression, after, zone=zone, start=start, end=end), 6)]
     assert all(earlier < later for earlier, later in pairwise([after, *row]))
     single, moment = [], after
