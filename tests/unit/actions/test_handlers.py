@@ -322,7 +322,7 @@ def test_a_declared_function_can_be_called_and_keeps_what_it_says_of_itself():
         return payload["n"] * by
 
     declared = task("x")(double)
-    assert (declared({"n": 4}, by=3), declared.__name__, declared.__doc__) == (12, "double", "By two.")
+    assert (declared({"n": 4}, by=3), declared.__name__, declared.__doc__) == (12, "double", "Doubles a number.")
     assert repr(declared).startswith("<task x: ")
 
 

@@ -237,6 +237,7 @@ def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str,
         (Wide, {"tags": ["a", "b", "c"]}, "payload.tags: 'a list' is not accepted; "),
         (Wide, {"code": "7"}, "payload.code: 'a text of 1 characters' is not accepted; String should match pattern"),
         (Wide, {"amount": []}, "payload.amount: 'a list' is not accepted; "),
+        (dict[str, int], {"a": "b"}, "payload.a: "),
     ],
 )
 def test_a_payload_that_does_not_fit_is_refused_without_its_value(kind: Any, payload: Any, message: str) -> None:
