@@ -37,8 +37,14 @@ class Emulator:
         return f"http://{HOST}:{self.port}"
 
 
-def start(port: int, *, state_dir: Path = STATE, say: Say, stack: str = STACK) -> Emulator:
-    """Start afresh on this port; returns when the emulator answers."""
+def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = STACK) -> Emulator:
+    """Start afresh on this port; returns when the emulator answers. None: on the usual one, or on a free one if another
+    program has that, or takes it meanwhile."""
+    if port is None:
+        try:
+            return start(PORT, state_dir=state_dir, say=say, stack=stack)
+        except BusyError:
+            return start(free_port(), state_dir=state_dir, say=say, stack=stack)
     python = emulator_python(say)
     # Before anything is stopped: what runs shall go on if there's no port for the new one.
     check_port(port, state_dir=state_dir)
@@ -163,16 +169,15 @@ def _environment(port: int, state_dir: Path) -> dict[str, str]:
 
 def _wait_until_ready(process: subprocess.Popen[bytes], emulator: Emulator, log: Path) -> None:
     end = time.monotonic() + READY_SECONDS
-    while not _answers(emulator.port):
-        if process.poll() is not None:
-            raise StackError(f"The emulator ended at once. Its log:\n{_tail(log)}")
+    while process.poll() is None:
+        # Its log tells it from another program that answers, if both started at the same moment.
+        if "Running on " in log.read_text(errors="replace") and _answers(emulator.port):
+            return
         if time.monotonic() > end:
             raise StackError(f"The emulator isn't ready after {READY_SECONDS:.0f} s.\n{_tail(log)}")
         time.sleep(0.05)
-    # It may be another program that answers, if both started at the same moment.
-    if process.poll() is not None:
-        refuse_busy_port(emulator.port)
-        raise StackError(f"The emulator ended at once. Its log:\n{_tail(log)}")
+    refuse_busy_port(emulator.port)
+    raise StackError(f"The emulator ended at once. Its log:\n{_tail(log)}")
 
 
 def _answers(port: int) -> bool:

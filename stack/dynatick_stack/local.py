@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dynatick_stack import deploy, emulator, processes, template
 from dynatick_stack.build import build, libraries
-from dynatick_stack.emulator import PORT, STACK
+from dynatick_stack.emulator import STACK
 from dynatick_stack.errors import DeployError
 from dynatick_stack.files import exclusive
 from dynatick_stack.folders import CACHE, STATE
@@ -133,7 +133,7 @@ class LocalStack:
 
 
 def up(
-    port: int = PORT,
+    port: int | None = None,
     parameters: Mapping[str, str] | None = None,
     *,
     say: Say = print,
@@ -145,14 +145,15 @@ def up(
 ) -> LocalStack:
     """Start an emulator afresh and deploy to it. If anything fails, nothing is left running.
 
-    ``prepare``: is called between, and returns more parameters.
+    ``port``: None is the usual one, or a free one. ``prepare``: is called between, and returns more parameters.
     """
     wanted = {"Architecture": architecture(), **LOCAL, **(parameters or {})}
     template.check_parameters(wanted, template.load(root / template.TEMPLATE.name))
     busy = f"Another start is under way in {state_dir}; wait for it or end it"
     with exclusive(state_dir.with_name(state_dir.name + ".lock"), busy=busy):
         # All that may fail comes first: what runs then goes on.
-        emulator.check_port(port, state_dir=state_dir)
+        if port is not None:
+            emulator.check_port(port, state_dir=state_dir)
         libraries(say, root=root, cache=cache)
         build(root=root, cache=cache)
         earlier = processes.emulator(state_dir)

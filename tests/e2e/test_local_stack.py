@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,23 @@ def test_a_busy_port_leaves_what_runs_alone(own_state: Path) -> None:
     assert refused.returncode == 5
     assert "Choose another" in refused.stderr
     assert processes.emulator(own_state) == running
+
+
+def test_of_those_that_start_at_the_same_moment_one_has_the_usual_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulator, "PORT", emulator.free_port())
+    folders = [tmp_path / name / "local" for name in ("a", "b", "c")]
+    try:
+        with ThreadPoolExecutor() as threads:
+            started = list(threads.map(lambda at: emulator.start(None, state_dir=at, say=print), folders))
+        assert [processes.emulator(at) for at in folders] == [one.pid for one in started]
+        ports = {one.port for one in started}
+        assert len(ports) == 3
+        assert emulator.PORT in ports
+    finally:
+        for at in folders:
+            emulator.stop(state_dir=at)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from dynatick_stack import emulator, folders, local, template
+from dynatick_stack import folders, local, template
 from dynatick_stack.cli import failures
 from dynatick_stack.emulator import PORT
-from dynatick_stack.errors import BusyError
 from dynatick_stack.files import exclusive
 from dynatick_stack.project import Project, find
 from dynatick_stack.venv import Say
@@ -45,12 +44,12 @@ def run(project: Project, port: int | None, *, say: Say) -> None:
     busy = f"dynatick dev runs in {project.folder} already"
     with exclusive(own / "dev.lock", busy=busy):
         try:
-            _run(project, _port(port, state_dir), state_dir, say)
+            _run(project, port, state_dir, say)
         finally:
             local.down(state_dir=state_dir)
 
 
-def _run(project: Project, port: int, state_dir: Path, say: Say) -> None:
+def _run(project: Project, port: int | None, state_dir: Path, say: Say) -> None:
     # Here, since what they import takes a moment, in which an interruption is to be met.
     from dynatick_stack.dev.session import Session
 
@@ -59,17 +58,6 @@ def _run(project: Project, port: int, state_dir: Path, say: Say) -> None:
     while True:
         session.follow()
         time.sleep(session.seconds_between)
-
-
-def _port(port: int | None, state_dir: Path) -> int:
-    """Returns the port; None: the usual one, or a free one if another program has that."""
-    if port is not None:
-        return port
-    try:
-        emulator.check_port(PORT, state_dir=state_dir)
-    except BusyError:
-        return emulator.free_port()
-    return PORT
 
 
 def _root(project: Project) -> Path:

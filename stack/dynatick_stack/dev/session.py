@@ -43,7 +43,7 @@ class Session:
     _required: Path | None = None
     _layer: str = ""  # the ARN of the handlers in force
 
-    def start(self, port: int) -> None:
+    def start(self, port: int | None) -> None:
         """Starts the system with the project's handlers. Raises HandlersError for handlers that can't be imported."""
         began = time.monotonic()
         project = self.project
