@@ -174,8 +174,8 @@ wheel: $(VENV)/.ready ## Build the wheel into dist/
 newcomer: $(VENV)/.ready ## Work through docs/tutorial.md in an empty folder, and say how long that takes
 	@$(BIN)/python -m tests.newcomer
 
-lines: ## Count the lines of product, tests and stack
-	@python3 tests/lines.py
+lines: $(VENV)/.ready ## Count the lines of product, tests and stack
+	@$(BIN)/python tests/lines.py
 
 clean: ## Remove what was built: environments, caches, local state
 	@if [ -x $(BIN)/python ] && [ -d .dynatick ]; then $(BIN)/python -m dynatick_stack down || true; fi
