@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import botocore.exceptions
 import pytest
@@ -20,6 +18,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError, NoCredential
 from botocore.httpsession import URLLib3Session
 from botocore.session import Session
 from freezegun import freeze_time
+from tests.unit.actions.support import a_rude_server, a_server
 from tests.unit.certificate import self_signed
 from tests.unit.store.support import response
 from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
@@ -167,7 +166,7 @@ def test_each_request_uses_the_current_credentials(network: Network, session: Se
 
 
 def test_the_client_sends_what_needs_it(network: Network, session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests to an endpoint with a path, and through a proxy."""
+    """Requests to an endpoint with a path, through a proxy, and without credentials."""
     sent: list[object] = []
     monkeypatch.setattr(Connections, "send", lambda self, request: sent.append(request))
     network.answers = [(200, b'{"Count": 7}')] * 2
@@ -176,16 +175,11 @@ def test_the_client_sends_what_needs_it(network: Network, session: Session, monk
     assert network.requests[0].url.startswith("http://127.0.0.1:9/below")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     assert Wire(client_of(session), session).call("Query", {"TableName": "t"})["Count"] == 7
-    assert sent == []
-
-
-def test_the_client_reports_missing_credentials(
-    network: Network, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.delenv("HTTPS_PROXY")
     monkeypatch.setattr(Session, "get_credentials", lambda self: None)
     with pytest.raises(NoCredentialsError):
         Wire(client_of(session), session).call("Query", {"TableName": "t"})
-    assert network.requests == []
+    assert (sent, len(network.requests)) == ([], 2)
 
 
 def test_listeners_to_the_clients_events_get_the_request(network: Network, session: Session) -> None:
@@ -195,74 +189,38 @@ def test_listeners_to_the_clients_events_get_the_request(network: Network, sessi
     assert network.requests == []
 
 
-class _Service(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    accepted: ClassVar[list[object]] = []  # connections, in the order in which they came
-
-    def setup(self) -> None:
-        super().setup()
-        self.accepted.append(self.client_address)
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.send_header("Content-Length", "12")
-        self.end_headers()
-        self.wfile.write(b'{"Count": 7}')
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def secured(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The address of an endpoint with a self-signed certificate, and the file of that certificate."""
+def test_an_untrusted_certificate_is_refused(session: Session, tmp_path: Path) -> None:
     context, certificate = self_signed(tmp_path, "localhost")
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Service)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://localhost:{server.server_port}", certificate
-    server.shutdown()
-    server.server_close()
-
-
-def test_an_untrusted_certificate_is_refused(session: Session, secured: tuple[str, str]) -> None:
-    url, certificate = secured
-    config = Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=10)
-    client = client_of(session, endpoint_url=url, config=config)
-    request = AWSRequest("POST", url + "/", data=b"{}").prepare()
-    trusting = Connections(url + "/", client.meta.config, certificate)
-    assert [trusting.send(request).content for _ in range(2)] == [b'{"Count": 7}'] * 2
-    assert len(_Service.accepted) == 1, "both on the same connection"
-    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
-        Connections(url + "/", client.meta.config, None).send(request)
-    with pytest.raises(botocore.exceptions.SSLError):  # after which the client says the same
-        Wire(client, session).call("Query", {"TableName": "t"})
-
-
-def _serve_once(listening: socket.socket, ending: str, done: threading.Event) -> None:
-    """Answers one request, and closes the connection."""
-    connection, _ = listening.accept()
-    with connection:
-        while not connection.recv(65_536).endswith(b"{}"):
-            pass
-        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{ending}\r\n{{}}".encode())
-    done.set()
+    with a_server(context) as server:
+        url = f"https://localhost:{server.port}"
+        config = Config(retries={"total_max_attempts": 1}, connect_timeout=3, read_timeout=10)
+        client = client_of(session, endpoint_url=url, config=config)
+        request = AWSRequest("POST", url + "/", data=b"{}").prepare()
+        trusting = Connections(url + "/", client.meta.config, certificate)
+        assert [trusting.send(request).content for _ in range(2)] == [b"{}"] * 2
+        assert len(server.connections) == 1, "both on the same connection"
+        with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+            Connections(url + "/", client.meta.config, None).send(request)
+        with pytest.raises(botocore.exceptions.SSLError):  # after which the client says the same
+            Wire(client, session).call("Query", {"TableName": "t"})
 
 
 @pytest.mark.parametrize("ending", ["", "Connection: close\r\n"], ids=["meanwhile", "as it says"])
 def test_a_closed_connection_is_not_used_again(session: Session, ending: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(10)
-        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
-        client = client_of(session, endpoint_url=url)
-        short = Connections(url, client.meta.config, None)
+    closed = threading.Semaphore(0)
+
+    def answer_once(connection: socket.socket) -> None:
+        while not connection.recv(65_536).endswith(b"{}"):
+            pass
+        connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{ending}\r\n{{}}".encode())
+        connection.close()
+        closed.release()
+
+    with a_rude_server(answer_once) as url:
+        short = Connections(url, client_of(session, endpoint_url=url).meta.config, None)
         for _ in range(3):
-            closed = threading.Event()
-            threading.Thread(target=_serve_once, args=(listening, ending, closed), daemon=True).start()
             assert short.send(AWSRequest("POST", url, data=b"{}").prepare()).content == b"{}"
-            assert closed.wait(10)
+            assert closed.acquire(timeout=10)
 
 
 def test_a_missing_answer_times_out_as_in_the_client(session: Session) -> None:
