@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Any
 
 import pytest
 from cronsim import CronSim, CronSimError
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.unit.bulk.support import row_of
 
 from dynatick.bulk import brute_force
 from dynatick.bulk.comparison import compare, occurrences
@@ -40,11 +39,6 @@ def converted(text: str, zone: str | None = "UTC") -> list[Conversion]:
     return list(read_crontab(text, action="run-command", zone=zone, now=NOW))
 
 
-def row_of(one: Conversion) -> Mapping[str, Any]:
-    assert one.row is not None, one.error
-    return one.row
-
-
 def test_a_file_of_a_user() -> None:
     shell, mail, zone, poll, report, rotate, quarter = converted(FILE, None)
     for one, name in ((shell, "SHELL"), (mail, "MAILTO")):
@@ -57,9 +51,8 @@ def test_a_file_of_a_user() -> None:
     }  # fmt: skip
     assert [(one.line, one.name) for one in (poll, quarter)] == [(5, "line 5"), (9, "line 9")]
     assert (zone.name, zone.row, poll.notes, report.notes) == ("line 5", None, (), ())
-    assert zone.notes == (
-        "from here on read on the clock of UTC, as no CRON_TZ is before it; --tz names that of the machine",
-    )
+    (note,) = zone.notes
+    assert "on the clock of UTC" in note and "--tz" in note
     assert [(row_of(one)["scheduleExpression"], row_of(one)["payload"]) for one in (report, rotate, quarter)] == [
         ("cron(30 2 ? * MON-FRI *)", {"command": "/usr/bin/report"}),
         ("cron(0 0 * * ? *)", {"command": "/usr/bin/rotate"}),
@@ -146,18 +139,14 @@ def test_a_line_of_every_hour_is_kept_on_the_clock_of_utc(line: str, zone: str, 
 
 def test_a_comparison_says_where_they_differ_first() -> None:
     (one,) = converted("30 2 * * * x", "Europe/Berlin")
-    assert one.notes == (
-        "where the clock changes, cron may run it once more, or right after a gap; this schedule does not",
-    )
+    (note,) = one.notes
+    assert note.startswith("where the clock changes, cron may run it once more")
     first = "at 2027-03-28T01:00:00Z the original runs, this does not"
     assert str(compare(one, NOW)) == f"after 124 of 1,000 they differ: {first}"
     (same,) = converted("30 2 * * * x", "Asia/Tokyo")
     assert str(compare(same, NOW)) == "1,000 of 1,000 agree"
     (yearly,) = converted("@yearly x")
     assert str(compare(yearly, NOW)) == "10 of 10 agree", "of ten years"
-
-
-# -- any line ------------------------------------------------------------------------------------------------------
 
 
 def fields(first: int, last: int, names: tuple[str, ...] = (), begin: int = 0) -> st.SearchStrategy[str]:

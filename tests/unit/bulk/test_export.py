@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
-from typing import Any
 
 import pytest
 from boto3.dynamodb.types import Binary
@@ -13,13 +12,11 @@ from hypothesis import strategies as st
 from tests.builders import InProcess
 from tests.unit.bulk.support import records
 
-from dynatick import MemoryStore, TaskClient
+from dynatick import TaskClient
 from dynatick.bulk.export import export_lines
 from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.attributes import OWN_ATTRIBUTES
-
-FORMATS = [FileFormat.NDJSON, FileFormat.CSV]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 numbers = st.integers(-(10**37), 10**37) | st.decimals(
@@ -44,33 +41,26 @@ rows_of_users = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", [FileFormat.NDJSON, FileFormat.CSV])
 @given(st.lists(rows_of_users, max_size=4))
 def test_an_export_is_imported_unchanged(form: FileFormat, rows: list[dict[str, object]]) -> None:
     found = records("".join(export_lines(rows, form)), form)
     assert [(record.row, record.error) for record in found] == [(definition(row), None) for row in rows]
 
 
-MEANT: dict[str, Any] = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
-
-
-def lived() -> InProcess:
-    world = InProcess(store=MemoryStore())
+def test_an_export_with_state_has_the_state_attributes() -> None:
+    world = InProcess()
     world.tick()
     client = TaskClient(world.store, clock=world.clock)
     world.actions.behaviour["failed"] = lambda task, context: 1 / 0
     for name in ("completed", "failed"):
-        client.insert(name, delay_seconds=1, payload={"n": Decimal("1.50")}, retry_policy={"maximumRetryAttempts": 0})
+        client.insert(name, delay_seconds=1, retry_policy={"maximumRetryAttempts": 0})
     world.ticks(3)
     client.insert("waiting", due_at="2026-12-31T13:07:30+01:00", attributes={"tenant": "t1", "tags": ["a", 1]})
     client.insert("called-off", task_date_time="2026-12-31#12:30")
     client.cancel("called-off")
     client.schedules.insert("each-hour", "rate(1 hour)")  # an export of tasks has no schedules
-    return world
-
-
-def test_an_export_with_state_has_the_state_attributes() -> None:
-    rows = list(TaskClient(lived().store).export(**MEANT))
+    rows = list(client.export(start="2026-12-31T00:00:00Z", end="2027-01-01T00:00:00Z"))
     by_id = {row["taskId"]: row for row in map(json.loads, export_lines(rows, FileFormat.NDJSON, with_state=True))}
     assert set(by_id) == {"completed", "failed", "waiting", "called-off"}
     assert by_id["failed"]["status"] == "failed" and "division by zero" in by_id["failed"]["error"]

@@ -16,7 +16,7 @@ from tests.unit.bulk.support import records
 from dynatick import TaskClient
 from dynatick.bulk import importer
 from dynatick.bulk.derived_id import with_id
-from dynatick.bulk.importer import FileGone, Importer, ImportOrder, ImportResult, parse_event
+from dynatick.bulk.importer import FileGone, Importer, ImportResult, parse_event
 from dynatick.bulk.importing import Import, LineError
 from dynatick.client.insertion import InsertCounts, InsertResult, InsertUnknown
 from dynatick.engine.ports import StoreFailure
@@ -118,18 +118,8 @@ def imported(world: InProcess, text: str, **options: object) -> tuple[Import, li
     errors: list[LineError] = []
     client = TaskClient(world.store, clock=world.clock)
     done = Import(insert_rows=client.insert_lazily, report=errors.append, **options)  # type: ignore[arg-type]
-    for _ in done.run(iter(records(text))):
-        pass
+    list(done.run(iter(records(text))))
     return done, errors
-
-
-def test_errors_come_in_the_order_of_the_lines(world: InProcess) -> None:
-    text = "".join("no json\n" if n % 3 else '{"taskId": "t%d", "x": ""}\n' % (n % 200) for n in range(600))  # noqa: UP031
-    done, errors = imported(world, text)
-    assert done.complete and not done.gave_up
-    assert done.tally == InsertCounts(inserted=200, exists=0, refused=400)
-    assert [error.line for error in errors] == [n + 1 for n in range(600) if n % 3]
-    assert (done.offset, done.line) == (len(text), 601)
 
 
 def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
@@ -140,25 +130,10 @@ def test_an_error_has_line_field_message_and_text(world: InProcess) -> None:
     assert "'tomorrow' is not accepted" in error.message and "\n" not in error.to_json()
 
 
-def test_a_failed_line_keeps_the_offset_before_it(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "".join(TASK % n for n in range(1000))
-    with monkeypatch.context() as patched:
-        patched.setattr(world.store, "create_many", lambda rows: [StoreFailure("throttled")] * len(rows))
-        done, errors = imported(world, text)
-    assert (done.gave_up, done.complete, done.line, done.offset) == (True, False, 1, 0)
-    assert done.tally.unknown == 200 and errors[0].field == "table"
-    again, _ = imported(world, text)
-    assert again.complete and again.tally.inserted == 1000 and again.latest == "t999"
-
-
-def test_a_task_that_is_too_large_for_the_table_is_refused_not_failed(
-    world: InProcess, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_task_too_large_for_the_table_is_refused(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a failure it would be retried for ever."""
-    too_large = StoreFailure("too large", too_large=True)
-    monkeypatch.setattr(
-        world.store, "create_many", lambda rows: [too_large if row["taskId"] == "t1" else True for row in rows]
-    )
+    answers = {"t1": StoreFailure("too large", too_large=True)}
+    monkeypatch.setattr(world.store, "create_many", lambda rows: [answers.get(row["taskId"], True) for row in rows])
     done, (error,) = imported(world, "".join(TASK % n for n in range(3)))
     assert done.tally == InsertCounts(inserted=2, refused=1) and done.complete
     assert (error.line, done.line) == (2, 4)
@@ -220,6 +195,7 @@ def test_a_file_is_imported_by_one_or_several_invocations(function: Lambda, reco
         "errors": "errors/x/tasks.ndjson/001/",
     }  # fmt: skip
     assert sum(one.tally.inserted for one in done) == report["inserted"]
+    assert {one.order.began for one in done} == {report["startedAt"]}
     assert [error["line"] for error in function.bucket.errors()] == BAD, "each once, in order"
     assert function.world.row("t1")["taskDateTime"] == "2026-12-31#12:30"
 
@@ -349,11 +325,3 @@ def test_a_file_is_read_in_pieces(function: Lambda) -> None:
 def test_an_unknown_event_is_refused(event: object) -> None:
     with pytest.raises(InvalidInput, match="event"):
         parse_event(event)
-
-
-def test_an_order_survives_its_event() -> None:
-    order = ImportOrder(
-        bucket="b", key="imports/ä b.csv", etag="e", size=9, sequencer="1", offset=3, line=2, part=4, began="x",
-        tally={"inserted": 3, "exists": 1, "refused": 0},
-    )  # fmt: skip
-    assert parse_event(json.loads(json.dumps(order.to_event()))) == order
