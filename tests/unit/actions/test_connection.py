@@ -186,12 +186,8 @@ def test_a_name_with_a_private_address_is_refused(clock, monkeypatch, addresses,
     monkeypatch.setattr(connection, "create_connection", None)  # any attempt would fail loudly
     hosts = ["hooks.example"] if scheme == "http" else []
     webhook = connecting(clock, hosts=hosts, resolve=lambda host, port: addresses)
-    with pytest.raises(PermanentError) as caught:
+    with pytest.raises(PermanentError, match=r"^payload\.url: its host has an .* not public; .*WebhookPrivateHosts$"):
         call(webhook, f"{scheme}://hooks.example/")
-    assert str(caught.value) == (
-        "payload.url: its host has an address that is not public; webhooks go there only if the "
-        "host is listed in WebhookPrivateHosts"
-    )
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import pytest
 from boto3.dynamodb.types import Binary
-from botocore.exceptions import ClientError, EndpointConnectionError
-from tests.unit.actions.support import Sqs
+from tests.unit.actions.support import SDK_ERRORS, Sqs
 
 from dynatick.actions.dead_letter import MAX_BATCH_BYTES, MAX_BODY_BYTES, NoDeadLetters, QueueDeadLetters, message_of
 from dynatick.engine.ports import DeadLetter
@@ -115,10 +114,7 @@ def test_a_refused_message_is_sent_once_more_and_one_at_fault_without_its_payloa
     assert refused == [("dead_letter_refused", "t-1"), ("dead_letter_refused", "t-2")]
 
 
-@pytest.mark.parametrize(
-    "error",
-    [ClientError({"Error": {"Code": "AccessDenied"}}, "SendMessageBatch"), EndpointConnectionError(endpoint_url="x")],
-)
+@pytest.mark.parametrize("error", SDK_ERRORS)
 def test_an_error_of_the_sdk_fails_only_its_call(error, caplog):
     def judge(body):
         if body["taskId"] == "t-2":

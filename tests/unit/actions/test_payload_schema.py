@@ -188,22 +188,21 @@ def handler_of(kind: Any) -> Handler:
     return Handler("typed", handle)
 
 
-HANDLERS = [handler_of(kind) for kind in KINDS]
-SCHEMAS = [handler.payload_schema() for handler in HANDLERS]
+HANDLERS = {kind: handler_of(kind) for kind in KINDS}
 
 
 @settings(max_examples=600)
-@given(st.integers(0, len(KINDS) - 1), payloads)
-@example(KINDS.index(Wide), {"code": "\u0661\u0661"})
-@example(KINDS.index(Wide), {"says": "text", "shouted": [], "lenient": 7})
-@example(KINDS.index(Wide), {"which": 1.0, "flag": "yes", "at": 0, "ratio": "0.5", "amount": "1.10"})
-@example(KINDS.index(Stripped), {"a": " abc ", "b": " x "})
-@example(KINDS.index(Numbers), {"a": 1})
-@example(KINDS.index(Aliased), {"a": 1, "be": "b"})
-@example(KINDS.index(Turned), {})
-@example(KINDS.index(OwnInit), {"x": 1})
-def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str, Any]) -> None:
-    schema = SCHEMAS[n]
+@given(st.sampled_from(KINDS), payloads)
+@example(Wide, {"code": "\u0661\u0661"})
+@example(Wide, {"says": "text", "shouted": [], "lenient": 7})
+@example(Wide, {"which": 1.0, "flag": "yes", "at": 0, "ratio": "0.5", "amount": "1.10"})
+@example(Stripped, {"a": " abc ", "b": " x "})
+@example(Numbers, {"a": 1})
+@example(Aliased, {"a": 1, "be": "b"})
+@example(Turned, {})
+@example(OwnInit, {"x": 1})
+def test_what_the_schema_refuses_the_type_refuses_too(kind: Any, payload: dict[str, Any]) -> None:
+    schema = HANDLERS[kind].payload_schema()
     if schema is None:
         return
     try:
@@ -212,7 +211,7 @@ def test_what_the_schema_refuses_the_type_refuses_too(n: int, payload: dict[str,
         row = decode(encode({"taskId": "t", "payload": payload}))
         task = a_task(row["payload"])
         with pytest.raises(PermanentError):
-            HANDLERS[n].run(task, a_context(task))
+            HANDLERS[kind].run(task, a_context(task))
 
 
 @pytest.mark.parametrize(
@@ -277,9 +276,7 @@ def test_a_malformed_schema_refuses_nothing(schema: str) -> None:
     check_schema(schema, {"a": 1})
 
 
-def test_schemas_that_are_too_large_or_unknown_or_of_actions_that_are_not_allowed_are_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_schemas_that_are_too_large_unknown_or_not_allowed_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     class Strange:
         """A type that pydantic cannot validate: the tasks fail."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from botocore.exceptions import ClientError, ConnectTimeoutError
 from tests.builders import NOON
-from tests.unit.actions.support import Sqs
+from tests.unit.actions.support import SDK_ERRORS, Sqs
 
 from dynatick.actions.allow_list import AllowedArns
 from dynatick.actions.wake_up_queue import QueueWakeUps
@@ -35,12 +34,8 @@ def test_ten_wake_ups_share_a_call_if_they_fit() -> None:
     assert len(sqs.calls) == 6
 
 
-@pytest.mark.parametrize(
-    "error", [ClientError({"Error": {"Code": "Throttled"}}, "SendMessageBatch"), ConnectTimeoutError(endpoint_url="x")]
-)
-def test_a_queue_that_is_down_fails_nothing_and_is_not_asked_twice(
-    error: Exception, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("error", SDK_ERRORS)
+def test_a_queue_that_is_down_is_not_asked_twice(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
     def judge(body: dict[str, int]) -> str:
         if body["n"] == 0:
             raise error

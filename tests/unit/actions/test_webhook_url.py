@@ -74,8 +74,6 @@ def test_urls(url, target):
 FORM = "payload.url: expected https://host"
 NO_HOST = "payload.url: its host or its port is not valid"
 NO_HTTP = "payload.url: expected https; plain http goes only to hosts in WebhookPrivateHosts"
-
-
 REFUSED = {
     FORM: [
         None, 5, "", "example.com/x", "//example.com/x", "ftp://example.com/x", "file:///etc/passwd",
