@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from dynatick.domain.buckets import TICK_MINUTES, Bucket, Grid, minute_of
+from dynatick.domain.buckets import TICK_MINUTES, Grid, minute_of
 
 LAST = datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
@@ -23,7 +23,6 @@ near_instants = st.datetimes(
 intervals = st.sampled_from(TICK_MINUTES)
 grids = st.builds(lambda n, shards: Grid(tick_minutes=n, shard_count=shards), intervals, st.integers(1, 256))
 minutes = st.integers(0, minute_of(LAST))
-buckets = st.builds(Bucket, minutes, st.integers(0, 255))
 task_ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40).filter(
     lambda text: not text.startswith("_dynatick#")
 )

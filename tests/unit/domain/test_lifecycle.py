@@ -156,9 +156,6 @@ def after(change: ConditionalUpdate, before: str | Row) -> Row:
     return written(change, row_of(before) if isinstance(before, str) else before)
 
 
-# -- the claim -------------------------------------------------------------------------------------------------------
-
-
 def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:
     change = claim("t", HERE, **CLAIM)
     here = Is("taskDateTime", "2026-12-31#12:00")
@@ -185,9 +182,6 @@ def test_the_attempt_is_counted_at_the_claim_noted_by_a_reclaim_and_given_back_b
     row = after(release(claimed()), "running")
     assert (row["attempt"], row["status"], row["leaseUntil"]) == (0, "running", "1970-01-01T00:00:00Z")
     assert after(claim("t", HERE, **CLAIM, released=True), row)["attempt"] == 1
-
-
-# -- records ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_record_has_the_result_or_the_error_on_the_row_and_among_the_attempts() -> None:
@@ -283,15 +277,9 @@ def test_a_redrive_removes_what_only_an_ended_task_has() -> None:
 )
 def test_only_a_status_set_by_hand_that_ends_the_task_gets_its_outcome(status: object) -> None:
     change = lifecycle.ended_by_hand({**scheduled_row("t", HERE), "status": status}, **END)
-    if status in ("completed", "failed", "cancelled"):
-        assert change is not None
-        assert change.set == lifecycle.terminal(Status(str(status)), NOW, DAYS)
-    else:
-        assert change is None
+    ends = status in ("completed", "failed", "cancelled")
+    assert (change and change.set) == (lifecycle.terminal(Status(str(status)), NOW, DAYS) if ends else None)
     assert lifecycle.ended_by_hand(row_of("failed"), **END) is None
-
-
-# -- bounds ----------------------------------------------------------------------------------------------------------
 
 
 def attempts_after(number: int, run: int = 1, kept: object = ()) -> list[Row]:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builders import NOON
 from tests.unit.domain.support import refusal
 
 from dynatick.domain.retry import DEFAULT_POLICY, MAX_ATTEMPTS, GiveUp, Retry, RetryPolicy, decide_retry, decide_turn
-
-NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 
 def decide(policy: RetryPolicy = DEFAULT_POLICY, **given_: object) -> Retry | GiveUp:
@@ -29,8 +28,6 @@ def wait(policy: RetryPolicy = DEFAULT_POLICY, **given_: object) -> float:
     assert isinstance(decision, Retry), decision
     return (decision.at - NOON).total_seconds()
 
-
-# -- decisions -------------------------------------------------------------------------------------------------------
 
 LONG = RetryPolicy(maximum_retry_attempts=185, maximum_event_age_in_seconds=30 * 86_400)
 
@@ -142,8 +139,6 @@ def test_a_policy_any_part_of_which_may_be_missing(value: object, policy: RetryP
 
 
 MAP = "expected a map with any of maximumRetryAttempts, maximumEventAgeInSeconds, minBackoffSeconds, maxBackoffSeconds"
-
-
 OUT_OF_RANGE: list[tuple[str, int, int, list[object]]] = [
     ("maximumRetryAttempts", 0, 185,
         [-1, 186, Decimal("1.5"), "3", True, None, 3.0, Decimal("NaN"), Decimal("Infinity")]),

@@ -91,9 +91,6 @@ def test_a_status_is_one_that_dynatick_sets(value: object) -> None:
         check_status(value)
 
 
-# -- rows ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_row_without_optional_attributes_as_a_task() -> None:
     task = Task.from_row({"taskId": "a", "taskDateTime": str(BUCKET), "action": "log", "status": "running"})
     assert task == Task(task_id="a", bucket=BUCKET, action="log", status=Status.RUNNING, due_at=BUCKET.instant)
