@@ -88,6 +88,7 @@ def test_handlers(monkeypatch, capsys):
         assert [(one.turn, one.outcome) for one in asked] == [(0, "rescheduled"), (1, "completed"), (0, "failed")]
         assert asked[1].result == {"rows": 7}
         assert str(asked[2].error) == "the job failed: no space"
+        assert {"reserve took 0 s", "wait-for-job took 0 s"} <= {*capsys.readouterr().out.splitlines()}
 
     by = "from dynatick import task\n@task('{0}')\ndef send_{0}(payload): ...\n"
     for name in ("", ".by_mail", ".by_sms"):

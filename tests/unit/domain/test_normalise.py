@@ -18,7 +18,7 @@ from tests.unit.domain.support import written
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
 from dynatick.domain.instants import format_instant
-from dynatick.domain.lifecycle import move, reschedule, retry
+from dynatick.domain.lifecycle import complete, move, reschedule, retry
 from dynatick.domain.normalise import Defaults, needs_normalising, normalise, rederive, reject, without_large_values
 from dynatick.domain.task import Row, Task
 from dynatick.store.codec import decode, encode
@@ -338,6 +338,8 @@ def test_only_the_values_that_make_a_row_too_large_are_dropped() -> None:
     change = without_large_values(rejection, row)
     assert (change.remove, change.conditions) == (("payload",), rejection.conditions)
     assert change.set["taskDateTime"] == "2026-12-31#12:01"
+    record = complete(Task.from_row(row | {"lease": "x"}), now=NOW, retention_days=1, result={"k": "v"})
+    assert set(without_large_values(record, row).set) == {"status", "outcome", "finishedAt", "expiresAt"}
 
 
 times = st.one_of(
