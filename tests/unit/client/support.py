@@ -11,10 +11,20 @@ from tests.builders import NOON, InProcess
 from tests.unit.engine.support import World, world
 
 from dynatick import PermanentError, RetryableError, TaskClient
+from dynatick.client import TaskView
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
+from dynatick.domain.conditional_update import Condition, Result
 from dynatick.domain.lifecycle import claim
 from dynatick.engine.rules import Rules
+
+# What a user asks of a task.
+WISHES: dict[str, Callable[[TaskClient, str], TaskView]] = {
+    "change": lambda client, task_id: client.update(task_id, payload={"n": 1}),
+    "cancel": lambda client, task_id: client.cancel(task_id),
+    "reschedule": lambda client, task_id: client.reschedule(task_id, due_at="2026-12-31T14:00:00Z"),
+    "redrive": lambda client, task_id: client.redrive(task_id),
+    "run": lambda client, task_id: client.run_now(task_id),
+}
 
 
 def world_of(tick_minutes: int = 1, shard_count: int = 1, **rules: Any) -> World:
@@ -59,12 +69,7 @@ def each_state() -> World:
 
 def be_first(world: World, does: Callable[[], object]) -> None:
     """Does something between the next read and the write after it, once."""
-
-    def before(_: ConditionalUpdate) -> None:
-        world.rigged.before_write = None
-        does()
-
-    world.rigged.before_write = before
+    world.rigged.meanwhile(lambda change: True, does)
 
 
 def before_deletes(world: InProcess, patch: pytest.MonkeyPatch, *others: Callable[[], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess
-from tests.unit.client.support import before_deletes, fail
+from tests.unit.client.support import WISHES, before_deletes, fail
 
 from dynatick import (
     InvalidInput,
@@ -57,12 +58,6 @@ def at(minutes: float) -> datetime:
     return NOON + timedelta(minutes=minutes)
 
 
-def refusal(call: Callable[[], object]) -> str:
-    with pytest.raises(InvalidInput) as caught:
-        call()
-    return str(caught.value)
-
-
 def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
     made = world.schedules.insert(
         "s", "rate(2 minutes)", action="log", payload={"n": 1}, attributes={"team": "blue"},
@@ -72,9 +67,6 @@ def test_insert_writes_a_schedule_that_needs_no_scheduler(world: World) -> None:
     assert (made.start_date, made.next_occurrence_at, made.end_date) == (at(1), at(1), None)
     assert (made.catch_up, made.overlap, made.flexible_time_window) == ("all", "allow", 0)
     assert (made.action, made.payload, made.attributes) == ("log", {"n": 1}, {"team": "blue"})
-    assert (made.missed_occurrences, made.last_occurrence_at, made.last_task_id, made.error, made.warnings) == (
-        0, None, None, None, (),
-    )  # fmt: skip
     row = world.row("s")
     assert (row["status"], row["taskDateTime"], row["revision"]) == ("recurring", "2026-12-31#12:01", 1)
     assert world.stream(row).normalised == 0
@@ -301,7 +293,6 @@ def test_backfill_makes_what_was_not_made(world: World) -> None:
     ids = [f"s#1#2026-12-31T{hour}:01:00Z" for hour in (12, 13, 14, 15)]
     would = list(world.schedules.backfill("s", **span, dry_run=True))
     assert would == [Exists(0, ids[0]), Inserted(1, ids[1]), Inserted(2, ids[2]), Exists(3, ids[3])]
-    assert world.store.get(ids[1]) is None
     assert list(world.schedules.backfill("s", **span)) == would
     assert all(isinstance(one, Exists) for one in world.schedules.backfill("s", **span))
     assert world.client.get(ids[1]).due_at == at(61)
@@ -355,9 +346,7 @@ def test_history_shows_each_occurrence_of_a_range(world: World) -> None:
     [({"endDate": "2026-12-31T12:02:00Z"}, "COMPLETED"), ({"scheduleExpression": "rate(5 parsecs)"}, "FAILED"),
      ({"startDate": "soon"}, "FAILED")],
 )  # fmt: skip
-def test_history_of_one_that_ends_or_was_edited_by_hand_into_a_malformed_row(
-    world: World, edit: dict[str, Any], state: str
-) -> None:
+def test_history_of_one_that_ends_or_becomes_malformed_by_hand(world: World, edit: dict[str, Any], state: str) -> None:
     world.put(taskId="s", scheduleExpression="rate(1 minute)")
     world.ticks(1)
     if state == "COMPLETED":
@@ -429,7 +418,8 @@ REFUSED: list[tuple[Call, str]] = [
 @pytest.mark.parametrize(("call", "message"), REFUSED)
 def test_a_refusal_names_the_field_and_changes_nothing(world: World, call: Call, message: str) -> None:
     made = world.schedules.insert("s", "cron(0/5 * * * ? *)")
-    assert message in refusal(lambda: call(world.schedules))
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        call(world.schedules)
     assert [view.schedule_id for view in world.schedules.list().schedules] == ["s"]
     assert world.schedules.get("s") == made
 
@@ -473,17 +463,8 @@ def test_one_that_has_ended_is_left_alone(world: World, verb: str) -> None:
     world.schedules.delete("s")
 
 
-TASK_VERBS: dict[str, Callable[[TaskClient], object]] = {
-    "cancel": lambda client: client.cancel("s"),
-    "reschedule": lambda client: client.reschedule("s", delay_seconds=60),
-    "change": lambda client: client.update("s", payload={}),
-    "redrive": lambda client: client.redrive("s"),
-    "run": lambda client: client.run_now("s"),
-}
-
-
 @pytest.mark.parametrize("state", ["waiting", "raw", "paused", "ended"])
-@pytest.mark.parametrize("verb", TASK_VERBS)
+@pytest.mark.parametrize("verb", WISHES)
 def test_what_is_for_tasks_is_not_for_schedules(world: World, verb: str, state: str) -> None:
     if state == "raw":
         assert world.store.create({"taskId": "s", "scheduleExpression": HOURLY})
@@ -492,7 +473,7 @@ def test_what_is_for_tasks_is_not_for_schedules(world: World, verb: str, state: 
         world.ticks(2 if state == "ended" else 0)
     before = world.row("s")
     with pytest.raises(TransitionRefused, match=f"cannot {verb} task 's': it is a schedule; ") as caught:
-        TASK_VERBS[verb](world.client)
+        WISHES[verb](world.client, "s")
     assert "dynatick schedule " in str(caught.value)
     statuses = {"waiting": "recurring", "raw": "unscheduled", "paused": "recurring", "ended": "completed"}
     assert (caught.value.status, caught.value.allowed) == (statuses[state], ())
