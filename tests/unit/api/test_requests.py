@@ -17,9 +17,8 @@ def test_a_path_that_is_not_there(caller: Caller, path: str) -> None:
         caller.refused("not-found", method, path)
 
 
-@pytest.mark.parametrize("path", ["/v1/tasks/%ff%fe", "/v1/tasks/\udcff"])
-def test_a_path_that_is_no_text(caller: Caller, path: str) -> None:
-    request = event("GET", "/v1/tasks/a") | {"rawPath": path}
+def test_a_path_that_is_no_text(caller: Caller) -> None:
+    request = event("GET", "/v1/tasks/a") | {"rawPath": "/v1/tasks/\udcff"}
     assert read(caller.api.handle(request, None))["code"] == "invalid-input"
 
 
@@ -116,9 +115,10 @@ def broken(error: Exception) -> Caller:
 def test_a_fault_shows_nothing_to_the_caller_and_everything_to_its_operator(caplog: pytest.LogCaptureFixture) -> None:
     inside = "host 10.0.0.1, table tasks-prod: no route"
     for error, code in ((StoreError(inside), "unavailable"), (RuntimeError(inside), "internal")):
-        caplog.clear()
-        assert inside not in json.dumps(broken(error).refused(code, "GET", "/v1/tasks/a"))
-        assert inside in caplog.text
+        for path in ("/v1/health", "/v1/tasks/a"):
+            caplog.clear()
+            assert inside not in json.dumps(broken(error).refused(code, "GET", path))
+            assert inside in caplog.text
     records = [record for record in caplog.records if getattr(record, "action", None) == "request_failed"]
     assert [getattr(record, "request_id", None) for record in records] == ["request-1"]
     away = broken(StoreError(inside)).send("GET", "/v1/tasks/a")

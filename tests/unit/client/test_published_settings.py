@@ -1,5 +1,4 @@
-"""The settings row as the client uses it: grid, actions, types of payloads, the longest timeout, and the version of
-the rows."""
+"""The settings row as the client uses it: grid, actions, types of payloads, the longest timeout, the rows' version."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 
 import pytest
 from tests.builders import NOON, InProcess
@@ -80,9 +80,7 @@ def test_a_type_of_payload_that_has_changed_is_read_again_before_a_refusal(world
         client.insert("d", action="mail", payload={})
 
 
-def test_checking_a_payload_reads_the_settings_once_and_again_once_a_second_at_most(
-    world: World, client: TaskClient
-) -> None:
+def test_checking_payloads_reads_the_settings_again_once_a_second_at_most(world: World, client: TaskClient) -> None:
     publish(world, "to")
     before = reads(world)
     for n in range(10):
@@ -96,54 +94,34 @@ def test_checking_a_payload_reads_the_settings_once_and_again_once_a_second_at_m
     assert reads(world) == after + 1, "for the version of the rows"
 
 
-@pytest.mark.parametrize(
-    "change",
-    [lambda client: client.schedules.pause("s"),
-     lambda client: client.schedules.update("s", expression="rate(2 hours)")],
-    ids=["pause", "another expression"],
-)  # fmt: skip
-def test_a_schedule_whose_payload_does_not_fit_any_more_can_still_be_changed(
-    world: World, client: TaskClient, change: Operation
-) -> None:
+def test_a_schedule_whose_payload_does_not_fit_any_more_can_be_changed(world: World, client: TaskClient) -> None:
     publish(world)
     client.schedules.insert("s", "rate(1 hour)", action="mail", payload={})
     publish(world, "to")
     world.clock.forward(minutes=2)
-    change(client)
+    client.schedules.pause("s")
+    client.schedules.update("s", expression="rate(2 hours)")
     with pytest.raises(InvalidInput, match=r"payload\.to"):
         client.schedules.update("s", payload={"text": "x"})
 
 
-def update_schedule(client: TaskClient, seconds: int) -> None:
-    client.schedules.insert("there", "rate(1 hour)")
-    client.schedules.update("there", timeout_seconds=seconds)
-
-
-@pytest.mark.parametrize(
-    "insert",
-    [
-        lambda client, seconds: client.insert("t", delay_seconds=60, timeout_seconds=seconds),
-        lambda client, seconds: client.schedules.insert("t", "rate(1 hour)", timeout_seconds=seconds),
-        update_schedule,
-    ],
-    ids=["task", "schedule", "update of a schedule"],
-)
-def test_a_timeout_longer_than_an_attempt_can_take_is_refused_after_the_settings_have_been_read_again(
-    world: World, client: TaskClient, insert: Callable[[TaskClient, int], None]
-) -> None:
+def test_a_timeout_that_no_attempt_can_take_is_refused_by_the_latest_settings(world: World, client: TaskClient) -> None:
     assert client.insert("unknown", timeout_seconds=900).row["timeoutSeconds"] == 900, "no limit is known"
+    client.schedules.insert("there", "rate(1 hour)")
     publish(world, max_timeout_seconds=112)
     world.clock.forward(minutes=2)
-    with pytest.raises(InvalidInput) as refused:
-        insert(client, 113)
-    assert (refused.value.field, refused.value.expected) == (
-        "timeoutSeconds", "expected at most 112, as long as an attempt can take here "
-        "(the parameter ProcessorTimeoutSeconds)"
+    ways = (
+        partial(client.insert, "t", delay_seconds=60), partial(client.schedules.insert, "s", "rate(1 hour)"),
+        partial(client.schedules.update, "there"),
     )  # fmt: skip
-    assert world.store.get("t") is None
+    for way in ways:
+        with pytest.raises(InvalidInput, match=r"112, as long as .* \(the parameter ProcessorTimeoutSec") as error:
+            way(timeout_seconds=113)
+        assert error.value.field == "timeoutSeconds"
+    assert world.store.get("t") is world.store.get("s") is None
     world.clock.forward(seconds=2)
-    client.store.delete("there")
-    insert(client, 112)
+    for way in ways:
+        way(timeout_seconds=112)
     publish(world, max_timeout_seconds=300)
     assert client.insert("b", timeout_seconds=300).row["timeoutSeconds"] == 300
 
@@ -158,12 +136,9 @@ def versioned(world: World, client: TaskClient) -> World:
     return world
 
 
-def of_version(world: InProcess, version: object) -> TaskClient:
-    """A new client of an installation with this version; None: without one."""
-    row = dict(world.row(SETTINGS_ID))
-    row.pop("schemaVersion", None)
-    world.store.delete(SETTINGS_ID)
-    world.store.create(row if version is None else {**row, "schemaVersion": version})
+def of_version(world: World, version: object) -> TaskClient:
+    """A new client of an installation with this version."""
+    world.rigged.put({**world.row(SETTINGS_ID), "schemaVersion": version})
     return client_of(world)
 
 
@@ -202,9 +177,7 @@ OPERATIONS: dict[str, Operation] = {
 
 
 @pytest.mark.parametrize("does", OPERATIONS.values(), ids=OPERATIONS)
-def test_an_operation_on_rows_of_another_version_is_refused_and_writes_nothing(
-    versioned: World, does: Operation
-) -> None:
+def test_operations_on_rows_of_another_version_are_refused_and_write_nothing(versioned: World, does: Operation) -> None:
     client = of_version(versioned, Decimal(2))
     before = versioned.open_rows()
     with pytest.raises(ConfigurationError) as refused:
@@ -215,13 +188,6 @@ def test_an_operation_on_rows_of_another_version_is_refused_and_writes_nothing(
     )
     assert versioned.open_rows() == before
     does(of_version(versioned, Decimal(1)))
-
-
-def test_an_older_installation_is_to_be_deployed_anew(versioned: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = of_version(versioned, None)
-    monkeypatch.setattr("dynatick.engine.installation_settings.SCHEMA_VERSION", 2)
-    with pytest.raises(ConfigurationError, match=r"rows of version 1, .* for version 2; deploy this Dynatick, or use"):
-        client.cancel("one")
 
 
 @pytest.mark.parametrize("version", ["2", Decimal(-1), Decimal("1.5"), True, [1]])
