@@ -13,22 +13,27 @@ from dynatick import MemoryStore, RetryPolicy, TaskClient
 from dynatick.client import Exists, Inserted, InsertUnknown, NewTask, NoneInserted, Refused
 from dynatick.client.insertion import BATCH, THREADS
 from dynatick.client.new_task import Time
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
+
+WHEN = "2026-12-31T12:30:00Z"
+HALF_PAST = Bucket.parse("2026-12-31#12:30")
 
 
 @pytest.mark.parametrize(
     ("time", "bucket", "due"),
     [
-        ("2026-12-31T12:30:00Z", "2026-12-31#12:30", "2026-12-31T12:30:00Z"),
+        *((time, "2026-12-31#12:30", "2026-12-31T12:30:00Z")
+          for time in (HALF_PAST, str(HALF_PAST), HALF_PAST.instant, HALF_PAST.instant.timestamp(), WHEN)),
         ("2026-12-31T12:31:00Z", "2026-12-31#12:35", "2026-12-31T12:31:00Z"),
         (Decimal(int(NOON.timestamp())) + Decimal("60.5"), "2026-12-31#12:05", "2026-12-31T12:01:00.500Z"),
         # past, and the current minute: the next tick
         ("2026-12-31T11:00:00Z", "2026-12-31#12:05", "2026-12-31T11:00:00Z"),
         ("2026-12-31#12:00", "2026-12-31#12:05", "2026-12-31T12:00:00Z"),
     ],
-)
+)  # fmt: skip
 def test_a_task_with_a_time_is_written_complete(time: Time, bucket: str, due: str) -> None:
     world = world_of(tick_minutes=5)
     world.clock.forward(seconds=20)
@@ -68,27 +73,20 @@ def test_what_is_given_is_in_the_row(client: TaskClient) -> None:
     assert view.to_row() == shown.to_row()
 
 
-@pytest.mark.parametrize(
-    ("ticks", "row", "bucket"),
-    [
-        (1, {"payload": {"n": 1}}, "2026-12-31#12:02"),
-        (0, {"dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}, "2026-12-31#12:07"),
-    ],
-    ids=["without a time", "before the first tick"],
-)
-def test_the_scheduler_completes_a_row_that_the_client_can_not(ticks: int, row: dict[str, str], bucket: str) -> None:
+def test_the_scheduler_completes_a_row_that_the_client_can_not() -> None:
     world = InProcess()
-    world.ticks(ticks)
     client = client_of(world)
-    assert client.insert_many([{"taskId": "x"} | row]).inserted == 1
-    view = client.get("x")
-    assert (view.status, view.bucket) == ("unscheduled", None)
-    assert world.row("x") == {"taskId": "x"} | row
-    world.stream(world.row("x"))
-    assert client.get("x").bucket == bucket
-
-
-WHEN = "2026-12-31T12:30:00Z"
+    for ticks, task_id, row, bucket in (
+        (0, "before a tick", {"dueAt": "2026-12-31T13:07:00+01:00", "action": "log"}, "2026-12-31#12:07"),
+        (1, "without a time", {"payload": {"n": 1}}, "2026-12-31#12:02"),
+    ):
+        world.ticks(ticks)
+        assert client.insert_many([{"taskId": task_id} | row]).inserted == 1
+        view = client.get(task_id)
+        assert (view.status, view.bucket) == ("unscheduled", None)
+        assert world.row(task_id) == {"taskId": task_id} | row
+        world.stream(world.row(task_id))
+        assert client.get(task_id).bucket == bucket
 
 
 def test_it_inserts_before_it_returns_and_counts(world: InProcess, client: TaskClient) -> None:
@@ -182,7 +180,7 @@ class Faulty(MemoryStore):
 def test_a_failure_of_the_table_is_reported_for_each_task() -> None:
     world = InProcess(store=Faulty())
     world.tick()
-    client = TaskClient(world.store, clock=world.clock)
+    client = client_of(world)
     ids = ["raw-away", "raw-large", "away", "large", "a", "raw"]
     tasks = [{"taskId": i} if i.startswith("raw") else {"taskId": i, "dueAt": WHEN} for i in ids]
     results = list(client.insert_lazily(tasks))
