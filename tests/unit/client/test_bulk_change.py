@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
 from tests.unit.client.support import client_of, world_of
-from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot
+from tests.unit.engine.support import RiggedStore, World, bucket_at, raises_for
 
 from dynatick import MemoryStore, PermanentError, TaskClient
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
@@ -57,9 +57,7 @@ def ids(results: object, kind: type[ManyResult]) -> list[str]:
     ],
 )  # fmt: skip
 def test_filters(world: World, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
-    before = {name: world.row(name) for name in "abc"}
     assert ids(client.redrive_many(BUCKET, **filters, dry_run=True), WouldChange) == meant  # type: ignore[arg-type]
-    assert {name: world.row(name) for name in "abc"} == before, "a dry run writes nothing"
     assert ids(client.redrive_many(BUCKET, **filters), Changed) == meant  # type: ignore[arg-type]
     assert [(world.row(name)["status"], world.row(name)["run"]) for name in meant] == [("scheduled", 2)] * len(meant)
     assert [name for name in "abc" if world.outcome(name) is None] == meant
@@ -73,7 +71,6 @@ def test_all_that_wait_are_cancelled_up_to_a_limit_for_all_shards(world: World, 
     world.rigged.put(scheduled_row("busy", Bucket.parse(LATER), status="running", lease="x", attempt=1))
     waiting = ["raw", *(f"t{n:02}" for n in range(30))]
     assert ids(client.cancel_many(LATER, dry_run=True), WouldChange) == waiting
-    assert ids(client.cancel_many(LATER, action="webhook"), Changed) == []
     assert len(ids(client.cancel_many(LATER, limit=12), Changed)) == 12
     assert len(ids(client.cancel_many(start=NOON, end=NOON + timedelta(hours=2), limit=12), Changed)) == 12
     assert len(ids(client.cancel_many(LATER, limit=12), Changed)) == 31 - 24
@@ -113,9 +110,7 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
     world.next_tick(20)
     results = client.redrive_many(start=NOON, end=NOON + timedelta(minutes=60))
     first = next(results)
-    assert isinstance(first, Changed)
-    world.next_tick()
-    world.next_tick()
+    world.ticks(2)
     rest = list(results)
     (again,) = [result for result in rest if result.task_id == first.task_id]
     assert again == Skipped(first.task_id, "it is failed again, since this call began")
@@ -125,8 +120,8 @@ def test_a_task_that_fails_once_more_meanwhile_is_not_retried_without_end(world:
 class Batches(RiggedStore):
     """Notes the sizes of batches, and the rows that are read."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def forget(self) -> None:
+        super().forget()
         self.batches: list[int] = []
         self.read: list[list[str]] = []
 
@@ -153,7 +148,6 @@ def waiting(number: int) -> tuple[TaskClient, Batches]:
     for n in range(number):
         client.insert(f"t{n:03}", task_date_time=LATER, action="log")
     store.forget()
-    store.batches, store.read = [], []
     return client, store
 
 
@@ -173,7 +167,6 @@ def test_others_who_are_faster_than_a_batch() -> None:
     client, store = waiting(50)
     clock = FakeClock(NOON + timedelta(minutes=1))
     another = TaskClient(store, clock=clock)
-    cancelled: dict[str, object] = {}
 
     def others(changes: Sequence[ConditionalUpdate]) -> None:
         if all(change.task_id != "t001" for change in changes):
@@ -184,7 +177,6 @@ def test_others_who_are_faster_than_a_batch() -> None:
         another.cancel("t003")
         another.update("t004", payload={"n": 1})
         MemoryStore.write(store, ConditionalUpdate(task_id="t005", set={"lease": "of an earlier run"}))
-        cancelled.update(store.peek("t003") or {})
         store.read.clear()
 
     store.batch_fails = others
@@ -196,7 +188,7 @@ def test_others_who_are_faster_than_a_batch() -> None:
     assert len(changed) + len(skipped) == 50
     assert client.get("t001").status == "running"
     assert store.peek("t002") is None, "a write never brings back what was deleted"
-    assert store.peek("t003") == cancelled, "as the other one left it"
+    assert str(client.get("t003").row["finishedAt"]) > "2026-12-31T12:01", "as the other one left it"
     assert client.get("t004").payload == {"n": 1}
     assert {client.get(task_id).status for task_id in changed} == {"cancelled"}
     assert store.written_alone() == 2 + 1, "by the other client, and t005 once more: it waits still"
@@ -204,21 +196,18 @@ def test_others_who_are_faster_than_a_batch() -> None:
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_batch_whose_answer_got_lost(readable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_whose_answer_got_lost(readable: bool) -> None:
     client, store = waiting(30)
-
-    def unreadable(*_: object, **__: object) -> Mapping[str, Row]:
-        raise cannot("read rows")
 
     def lost(changes: Sequence[ConditionalUpdate]) -> object:
         if not readable:
-            monkeypatch.setattr(store, "get_many", unreadable)
+            store.before_read = raises_for(*(f"t{n:03}" for n in range(30)))
         return MemoryStore.write_many(store, changes)
 
     store.batch_fails = lost
     found = list(client.cancel_many(LATER))
     assert {type(result) for result in found} == {Changed if readable else ChangeUnknown}, "as the rows show it"
-    assert all("cannot read rows" in str(result.error) for result in found if isinstance(result, ChangeUnknown))
+    assert all("cannot read" in str(result.error) for result in found if isinstance(result, ChangeUnknown))
     assert (len(found), len(store.writes)) == (30, 30)
 
 
@@ -271,24 +260,17 @@ def test_each_is_shifted_once(hours: World, minutes: int) -> None:
     assert client.get("ended").status == "cancelled"
 
 
-@pytest.mark.parametrize(
-    ("row", "shift", "due_at", "bucket"),
-    [
-        # within a tick
-        (scheduled_row("x", bucket_at(7), dueAt="2026-12-31T12:06:10Z"), timedelta(seconds=20), "12:06:30", "12:07"),
-        # waiting to be tried again: from there
-        (scheduled_row("x", bucket_at(40), dueAt="2026-12-31T11:50:00Z", attempt=2), timedelta(minutes=10),
-         "12:50:00", "12:50"),
-    ],
-)  # fmt: skip
-def test_a_shift_counts_from_the_time_that_a_task_waits_for(
-    hours: World, row: dict[str, object], shift: timedelta, due_at: str, bucket: str
-) -> None:
-    hours.store.create(row)
-    assert [one.task_id for one in client_of(hours).reschedule_many(**RANGE, prefix="x", shift=shift)] == ["x"]
-    moved = hours.row("x")
-    assert (moved["dueAt"], moved["attempt"]) == (f"2026-12-31T{due_at}Z", row["attempt"])
-    assert str(moved["taskDateTime"])[:16] == f"2026-12-31#{bucket}"
+def test_a_shift_counts_from_the_time_that_a_task_waits_for(hours: World) -> None:
+    client = client_of(hours)
+    hours.store.create(scheduled_row("within a tick", bucket_at(7), dueAt="2026-12-31T12:06:10Z"))
+    hours.store.create(scheduled_row("retry", bucket_at(40), dueAt="2026-12-31T11:50:00Z", attempt=2))
+    for task_id, seconds, due_at, bucket, attempt in (
+        ("within a tick", 20, "12:06:30", "12:07", 0), ("retry", 600, "12:50:00", "12:50", 2)
+    ):  # fmt: skip
+        (_,) = client.reschedule_many(**RANGE, prefix=task_id, shift=timedelta(seconds=seconds))
+        moved = hours.row(task_id)
+        assert (moved["dueAt"], moved["attempt"]) == (f"2026-12-31T{due_at}Z", attempt)
+        assert str(moved["taskDateTime"])[:16] == f"2026-12-31#{bucket}"
 
 
 @pytest.mark.parametrize("minute", [30, 200])
