@@ -40,11 +40,6 @@ def ticks(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(async_tasks.asyncio, "sleep", next_tick)
 
 
-@pytest.fixture
-def connect(client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TaskClient, "connect", lambda *_, **__: client)
-
-
 def public(of: type) -> dict[str, Any]:
     return {name: inspect.getattr_static(of, name) for name in dir(of) if not name.startswith("_")}
 
@@ -159,18 +154,16 @@ def test_waiting_takes_no_thread_and_ends_in_time(client: TaskClient) -> None:
     run(client, use, max_threads=1)
 
 
-@pytest.mark.usefixtures("connect")
-def test_the_first_example(world: InProcess, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(EXAMPLES[0], PAGE.name, "exec"), {})
-    lines = capsys.readouterr().out.splitlines()
-    assert lines == ["mail-42 scheduled", "ENABLED", "completed"]
+def test_the_examples_of_the_page(
+    world: InProcess, client: TaskClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TaskClient, "connect", lambda *_, **__: client)
+    first, web_application = (compile(example, PAGE.name, "exec") for example in EXAMPLES[:2])
+    exec(first, {})
+    assert capsys.readouterr().out.splitlines() == ["mail-42 scheduled", "ENABLED", "completed"]
     assert world.row("order-99")["status"]
-
-
-@pytest.mark.usefixtures("connect")
-def test_the_web_application(world: InProcess) -> None:
     names: dict[str, Any] = {}
-    exec(compile(EXAMPLES[1], PAGE.name, "exec"), names)
+    exec(web_application, names)
     with TestClient(names["app"]) as http:
         answer = http.post("/reminders/7")
     assert (answer.status_code, answer.json()) == (201, {"taskId": "mail-7"})
@@ -225,7 +218,7 @@ def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     program.write_text(PROGRAM)
     found = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)],
-        cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
+        cwd=ROOT, capture_output=True, text=True, check=False,
     ).stdout  # fmt: skip
     wrong = {n for n, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
     assert {int(line.split(":")[1]) for line in found.splitlines() if "error:" in line} == wrong, found

@@ -1,11 +1,9 @@
-"""Whatever is inserted is refused or becomes a task; whatever is in the table can be shown; whatever is done with a
-schedule, its history has each run once: its task, or why there is none."""
+"""What is inserted is refused or becomes a task; what is stored can be shown; a history has each run once."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 from hypothesis import example, given, settings
@@ -16,7 +14,7 @@ from dynatick import InvalidInput, MemoryStore, TaskClient, TaskExists
 from dynatick.client import TaskView
 from dynatick.client.new_task import NewTask, compose
 from dynatick.domain.attributes import OWN_ATTRIBUTES
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.buckets import Grid, instant_of, minute_of
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.recurrence import MAX_MISSED_ENTRIES
 from dynatick.domain.schedule import Schedule
@@ -45,29 +43,23 @@ VALUES = st.recursive(
 INPUTS = ["taskDateTime", "dueAt", "delaySeconds", "action", "payload", "retryPolicy", "tenant", ""]
 ROWS = st.dictionaries(st.one_of(st.sampled_from(INPUTS), st.text(max_size=4)), VALUES, max_size=3)
 
-
-def likely(name: str) -> st.SearchStrategy[object]:
-    """Values that stand a chance."""
-    times = st.one_of(st.datetimes(timezones=st.just(UTC)), st.integers(0, 4_000_000_000), st.floats(0, 4e9), TEXT)
-    return {
-        "dueAt": times, "taskDateTime": times, "delaySeconds": st.floats(0, 1e9),
-        "payload": st.dictionaries(st.text(max_size=3), VALUES, max_size=3), "tenant": VALUES,
-        "action": st.sampled_from(["log", "webhook"]),
-    }[name]  # fmt: skip
-
-
+# Values that stand a chance.
+TIMES = st.one_of(st.datetimes(timezones=st.just(UTC)), st.integers(0, 4_000_000_000), st.floats(0, 4e9), TEXT)
+LIKELY_TIMES = {"dueAt": TIMES, "taskDateTime": TIMES, "delaySeconds": st.floats(0, 1e9)}
+LIKELY_OTHERS = {
+    "payload": st.dictionaries(st.text(max_size=3), VALUES, max_size=3), "tenant": VALUES,
+    "action": st.sampled_from(["log", "webhook"]),
+}  # fmt: skip
 LIKELY_ROWS = st.builds(
     lambda time, more: {**time, **more},
-    st.one_of(st.just({}), *(st.fixed_dictionaries({n: likely(n)}) for n in ("dueAt", "taskDateTime", "delaySeconds"))),
-    st.fixed_dictionaries({}, optional={name: likely(name) for name in ("payload", "tenant", "action")}),
+    st.one_of(st.just({}), *(st.fixed_dictionaries({name: times}) for name, times in LIKELY_TIMES.items())),
+    st.fixed_dictionaries({}, optional=LIKELY_OTHERS),
 )
 
 
 @settings(max_examples=400)
 @given(row=st.one_of(ROWS, LIKELY_ROWS), tick_minutes=st.sampled_from([1, 5, 1440]), known=st.booleans())
-def test_what_an_interface_takes_is_a_task_and_never_early(
-    row: dict[str, object], tick_minutes: int, known: bool
-) -> None:
+def test_what_an_interface_takes_is_a_task_never_early(row: dict[str, object], tick_minutes: int, known: bool) -> None:
     store = MemoryStore()
     grid = Grid(tick_minutes=tick_minutes, shard_count=3)
     if known:
@@ -106,29 +98,23 @@ def test_whatever_lies_in_the_table_can_be_shown(row: dict[str, object]) -> None
     assert isinstance(view.status, str)
 
 
-@given(
-    bucket=st.integers(minute_of(NOW), minute_of(NOW) + 10_000_000).map(Bucket),
-    seconds=st.decimals(0, 1_000_000, places=3),
-)
-def test_every_way_to_say_a_time_means_the_same(bucket: Bucket, seconds: Decimal) -> None:
-    store = MemoryStore()
-    publish_settings(store, Grid(), now=NOW, defaults=Defaults())
-    client = TaskClient(store, clock=lambda: NOW)
-    at = bucket.instant
-    ways = [at, at.isoformat(), int(at.timestamp()), Decimal(int(at.timestamp())), bucket, str(bucket)]
-    views = [client.insert(str(n), due_at=way) for n, way in enumerate(ways)]
-    assert len({(view.bucket, view.due_at) for view in views}) == 1
-
-
 EXPRESSIONS = ("rate(1 minute)", "rate(3 minutes)", "cron(* * * * ? *)", "cron(0/2 * * * ? *)", "cron(0/5 * * * ? *)")
+EDITS = [
+    *({"expression": expression} for expression in EXPRESSIONS),
+    *({"overlap": policy} for policy in ("skip", "allow", "bufferOne")),
+    *({"catch_up": policy} for policy in ("latest", "all", "none")),
+]
+BY_HAND = [
+    *({"scheduleState": state} for state in ("ENABLED", "DISABLED")),
+    *({"scheduleExpression": expression} for expression in EXPRESSIONS),
+]
 OPERATIONS = st.one_of(
     st.tuples(st.just("ticks"), st.integers(1, 4)),
     st.tuples(st.just("outage"), st.integers(2, 9)),
     st.tuples(st.just("late"), st.integers(1, 50)),
-    st.tuples(st.sampled_from(["pause", "resume", "pause by hand", "resume by hand", "run"]), st.none()),
-    st.tuples(st.sampled_from(["expression", "expression by hand"]), st.sampled_from(EXPRESSIONS)),
-    st.tuples(st.just("overlap"), st.sampled_from(["skip", "allow", "bufferOne"])),
-    st.tuples(st.just("catchUp"), st.sampled_from(["latest", "all", "none"])),
+    st.tuples(st.sampled_from(["pause", "resume", "run"]), st.none()),
+    st.tuples(st.just("update"), st.sampled_from(EDITS)),
+    st.tuples(st.just("by hand"), st.sampled_from(BY_HAND)),
     st.tuples(st.just("backfill"), st.integers(1, 15)),
 )
 
@@ -144,29 +130,16 @@ def do(world: InProcess, operation: str, value: Any) -> None:
             world.clock.to(instant_of(minute_of(world.clock()) + 1) + timedelta(seconds=value))
         case "pause" | "resume":
             getattr(schedules, operation)("s")
-        case "pause by hand" | "resume by hand":
-            by_hand(world, scheduleState="DISABLED" if operation.startswith("pause") else "ENABLED")
         case "run":
             with suppress(TaskExists):
                 schedules.run_now("s")
-        case "expression":
-            schedules.update("s", expression=value)
-        case "expression by hand":
-            by_hand(world, scheduleExpression=value)
-        case "overlap":
-            schedules.update("s", overlap=value)
-        case "catchUp":
-            schedules.update("s", catch_up=value)
+        case "update":
+            schedules.update("s", **value)
+        case "by hand":
+            world.put(**{**world.row("s"), **value})
         case "backfill":
             now = world.clock()
             list(schedules.backfill("s", start=now - timedelta(minutes=value), end=now))
-
-
-def by_hand(world: InProcess, **values: object) -> None:
-    """An update-item, and its record of the stream."""
-    old = world.row("s")
-    world.store.put({**old, **values})  # type: ignore[attr-defined]
-    world.stream(world.store.get("s"), old)
 
 
 @settings(max_examples=200)
