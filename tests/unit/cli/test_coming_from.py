@@ -59,33 +59,33 @@ else:
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working directory, with the files that the page's shell commands write."""
-    for name, text in PROGRAMS.items():
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        program = tmp_path / "bin" / name
-        program.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
-        program.chmod(0o755)
+def test_the_commands_say_what_the_page_shows(
+    shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    for name, text in PROGRAMS.items():
+        executable = tmp_path / "bin" / name
+        executable.write_text(f"#!{sys.executable}\n{text}", encoding="utf-8")
+        executable.chmod(0o755)
     script = "\n".join(["set -euo pipefail", *(text for language, text in BLOCK.findall(PAGE) if language == "sh")])
     path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(["bash", "-c", script], env={**os.environ, "PATH": path}, check=True, timeout=60)
-    return tmp_path
-
-
-def test_the_commands_say_what_the_page_shows(shell: Shell, world: InProcess, folder: Path) -> None:
-    programs = []
+    imports = []
     for command, *lines in documented("how-to/coming-from.md"):
         program, *arguments = shlex.split(command)
-        programs.append(program)
         if program == "cat":
-            printed = (folder / arguments[0]).read_text(encoding="utf-8")
+            printed = Path(arguments[0]).read_text(encoding="utf-8")
         else:
+            imports.append([one for one in arguments if one != "--dry-run"])
             ended = shell(*arguments)
             printed = ended.out + ended.err
         assert [line.rstrip() for line in printed.splitlines()] == lines, command
-    assert programs == ["dynatick", "cat", "dynatick"]
+    monkeypatch.setattr(world.actions, "names", lambda: ["lambda", "run-command"])
+    world.next_tick()
+    counts = [shell(*arguments, "-o", "json").json for arguments in imports]
+    assert [(one["inserted"], one["refused"]) for one in counts] == [(1, 1), (2, 1)], "as the dry runs said"
+    assert world.row("sales/nightly")["action"] == "lambda"
 
 
 def test_the_handler_runs_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +140,6 @@ def test_the_script_for_celery_beat_writes_what_an_import_takes(
 
 
 @pytest.mark.parametrize("schedule", [90.0, timedelta(seconds=10), Crontab(day_of_month={1}, day_of_week={1})])
-def test_the_script_for_celery_beat_refuses_what_has_no_expression(
-    schedule: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_celery_script_refuses_what_has_no_expression(schedule: object, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit, match=r"whole minutes|both days"):
         beat(monkeypatch, {"x": {"task": "x", "schedule": schedule}})
