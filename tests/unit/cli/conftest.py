@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -56,24 +57,20 @@ class Terminal(io.StringIO):
         return True
 
 
-@dataclass
-class Shell:
-    """``shell("task", "get", "x")`` as one would type it."""
-
-    capture: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: str) -> Ended:
-        code = cli.run(arguments)
-        said = self.capture.readouterr()
-        return Ended(code, said.out, said.err)
+Shell = Callable[..., Ended]
 
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Runs ``shell("task", "get", "x")`` as one would type it."""
+
+    def run(*arguments: str) -> Ended:
+        return Ended(cli.run(arguments), *capsys.readouterr())
+
     for name in ("TABLE", "STACK", "DEAD_LETTER_QUEUE_URL", "STATE_DIR"):
         monkeypatch.delenv(f"DYNATICK_{name}", raising=False)
     monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    return Shell(capsys)
+    return run
 
 
 @pytest.fixture

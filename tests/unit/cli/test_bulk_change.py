@@ -41,9 +41,7 @@ def due(world: InProcess) -> list[str]:
     return [str(world.row(name)["dueAt"])[11:16] for name in ("w1", "w2", "w3")]
 
 
-def test_each_is_done_once_and_in_order_and_one_failure_does_not_stop_the_others(
-    shell: Shell, waiting: InProcess
-) -> None:
+def test_each_is_done_once_in_order_and_a_failure_does_not_stop_the_others(shell: Shell, waiting: InProcess) -> None:
     first = shell("task", "cancel", "w2", "w2", "-o", "json")
     assert (first.code, first.err) == (0, "1 cancelled\n")
     row = {"taskId": "w2", "result": "cancelled", "taskDateTime": "2026-12-31#12:30", "action": "log"}
@@ -88,10 +86,7 @@ def test_several_schedules(shell: Shell, world: InProcess) -> None:
     for name in ("s1", "s2"):
         shell("schedule", "add", name, "rate(1 hour)", "--start-date", "2026-12-31T12:30:00Z")
     ended = shell("schedule", "pause", "s1", "s2", "nope", "--reason", "holidays")
-    assert [line.split()[:3] for line in ended.lines[1:3]] == [
-        ["s1", "paused", "DISABLED"],
-        ["s2", "paused", "DISABLED"],
-    ]
+    assert [line.split()[:3] for line in ended.lines[1:3]] == [[name, "paused", "DISABLED"] for name in ("s1", "s2")]
     assert (ended.code, ended.err) == (4, "2 paused, 1 refused\nerror: 1 of 3 not paused\n")
     assert shell("schedule", "get", "s2", "-o", "json").json["stateReason"] == "holidays"
     resumed = shell("schedule", "resume", "s1", "s2", "-o", "json").json["schedules"]
@@ -113,7 +108,6 @@ def test_each_way_of_printing(shell: Shell, failed: InProcess) -> None:
     rows = [{"taskId": name, **row} for name in "abc"]
     assert shell(*redrive, "--dry-run", "-o", "json").json == {"tasks": rows, "counts": {"to be redriven": 3}}
     assert [json.loads(line) for line in shell(*redrive, "--dry-run", "-o", "jsonl").lines] == rows
-    assert failed.outcome("a") == "failed"
     done = shell(*redrive, "--error", "smtp", "--action", "log", "-o", "json").json
     redriven = {"result": "redriven", "taskDateTime": "2026-12-31#12:02", "action": "log"}
     assert done == {"tasks": [{"taskId": name, **redriven} for name in "abc"], "counts": {"redriven": 3}}
@@ -165,12 +159,10 @@ def test_it_asks_on_a_terminal_unless_it_changes_nothing_or_yes_is_given(
         monkeypatch.setattr(sys, "stdin", Terminal(answer))
         return shell("task", *verb, "--bucket", "2026-12-31#12:30", *options)
 
-    before = {name: waiting.row(name) for name in ("w1", "w2", "w3")}
     assert answered("n\n", "--dry-run").err == f"3 to be {done[2:]}"
     monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
     for answer in ("n\n", "\n", ""):  # the last is the end of the input
         assert answered(answer) == Ended(130, "", f"{question}error: nothing was changed\n")
-    assert {name: waiting.row(name) for name in before} == before
     with monkeypatch.context() as counting:
         counting.setattr(bulk_change, "_MAX_COUNTED", 2)
         assert answered("n\n").err.startswith(question.replace("3", "more than 2"))

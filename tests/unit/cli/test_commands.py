@@ -1,7 +1,4 @@
-"""The output of commands, for people and for programs.
-
-On narrow terminals no line is longer than the terminal is wide, and every time stands whole on its line.
-"""
+"""The output of commands, for people and for programs. A line fits a narrow terminal, and its times stay whole."""
 
 from __future__ import annotations
 
@@ -31,12 +28,6 @@ def test_add_and_get(shell: Shell, world: InProcess) -> None:
     }  # fmt: skip
     got = shell("task", "get", "x", "--output", "jsonl")
     assert got.json == added.json and got.out.count("\n") == 1
-    *table, created = (line.split(maxsplit=1) for line in shell("task", "get", "x").lines)
-    assert table == [
-        ["id", "x"], ["status", "scheduled"], ["due", "2026-12-31T12:30:00Z (in 29m)"], ["bucket", "2026-12-31#12:30"],
-        ["attempts", "0"], ["action", "log"], ["payload", '{"n":1.5}'],
-    ]  # fmt: skip
-    assert created[0] == "created" and created[1].startswith("2026-12-31T12:00:")
 
 
 def test_arguments_from_files(shell: Shell, world: InProcess, tmp_path: Path) -> None:
@@ -135,10 +126,11 @@ def test_a_task_for_people(shell: Shell, buckets: InProcess) -> None:
     assert shown["expires"].endswith("(in 29d)")
     shell("task", "redrive", "bad")
     assert "attempts    0 (run 2)" in shell("task", "get", "bad").lines
-    shell("task", "add", "mine", "--attributes", '{"id": 5, "tenant": "t1"}', "--retry-policy", POLICY)
+    own = ("--attributes", '{"id": 5, "tenant": "t1"}')
+    shell("task", "add", "mine", *own, "--retry-policy", POLICY, "--payload", '{"n": 1.50}')
     lines = [line.split(maxsplit=1) for line in shell("task", "get", "mine").lines]
     assert lines[0] == ["id", "mine"], "attributes of one's own hide nothing"
-    assert lines[2:] == [["retry", f"policy  {POLICY}"], ["id", "5"], ["tenant", "t1"]]
+    assert lines[2:] == [["payload", '{"n":1.5}'], ["retry", f"policy  {POLICY}"], ["id", "5"], ["tenant", "t1"]]
     attempts = [{"attempt": 1, "error": "first"}, {"attempt": 2, "error": "second"}]
     buckets.store.create({"taskId": "x", "status": "scheduled", "attempt": 2, "attempts": attempts})
     assert "last error  second" in shell("task", "get", "x").lines
@@ -233,9 +225,6 @@ def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
     again = shell("pause", "-o", "json")
     assert again.err.startswith("It was paused already: since 2026-12-31T12:0")
     assert again.json["paused"]["reason"] == "a bad deployment"
-    shell("task", "add", "x", "--delay", "60")
-    world.ticks(3)
-    assert shell("task", "get", "x", "-o", "json").json["status"] in ("scheduled", "unscheduled")
     assert "by ada: a bad deployment. The next tick runs what is due" in shell("resume").err
     assert shell("resume").err == "It was not paused\n"
 

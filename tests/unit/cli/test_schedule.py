@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, fail
@@ -12,13 +11,12 @@ from tests.unit.cli.conftest import Shell, fail
 HOURLY = "cron(0 * * * ? *)"
 
 
-def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess, tmp_path: Path) -> None:
-    (tmp_path / "retries.json").write_text('{"maximumRetryAttempts": 1}')
+def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess) -> None:
     ended = shell(
         "schedule", "add", "report", "cron(30 2 ? * MON-FRI *)", "--tz", "Europe/Berlin", "--payload", '{"n": 1.50}',
         "--attributes", '{"team": "blue"}', "--overlap", "allow", "--catch-up", "none", "--end-date", "1830297600",
         "--start-date", "2027-01-01T00:30:00+01:00", "--flexible-time-window", "15", "--timeout-seconds", "60",
-        "--retry-policy", f"@{tmp_path}/retries.json", "--expected-within-seconds", "1h30m", "--action", "log",
+        "--retry-policy", '{"maximumRetryAttempts": 1}', "--expected-within-seconds", "1h30m", "--action", "log",
         "--paused", "--reason", "not yet",
     )  # fmt: skip
     assert (ended.code, ended.err) == (0, "")  # clocks jump on Sundays

@@ -21,17 +21,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "dashboard.md"
 COMMANDS = re.findall(r"^dynatick (ui .*?)(?:\s+#.*)?$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Site, int, bool]]:
-    """Notes what would be served: site, port, and whether a browser is opened."""
-    found: list[tuple[Site, int, bool]] = []
-    monkeypatch.setattr(server, "serve", lambda site, port, *, opens, say: found.append((site, port, opens)))
-    return found
-
-
-def test_the_commands_of_the_page_and_its_options(
-    shell: Shell, world: InProcess, served: list[tuple[Site, int, bool]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_commands_and_options_of_the_page(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[Site, int, bool]] = []  # the port, and whether a browser is opened
+    monkeypatch.setattr(server, "serve", lambda site, port, *, opens, say: served.append((site, port, opens)))
     assert shell("ui", "--table", "t", "--port", "0", "--read-only", "--no-open").code == ExitCode.OK
     monkeypatch.setattr(Session, "_table", lambda session: "the-table")
     assert len(COMMANDS) == 2
