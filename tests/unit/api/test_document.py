@@ -46,11 +46,9 @@ def test_every_operation_of_the_api_is_in_it_and_no_other(caller: Caller) -> Non
     assert len(set(names)) == len(names)
 
 
-def examples() -> list[tuple[str, object]]:
-    return [(name, example) for name, form in FORMS.items() for example in form.get("examples", [])]
-
-
-@pytest.mark.parametrize(("name", "example"), examples(), ids=[name for name, _ in examples()])
+@pytest.mark.parametrize(
+    ("name", "example"), [(name, example) for name, form in FORMS.items() for example in form.get("examples", [])]
+)
 def test_examples_fit_their_forms(name: str, example: object) -> None:
     whole = {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
     Draft202012Validator(whole).validate(example)

@@ -13,8 +13,7 @@ from dynatick.engine.installation_settings import publish_settings
 
 LATER = "2026-12-31T15:00:00Z"
 BUCKET = "2026-12-31#13:00"
-IN_BUCKET = "bucket=2026-12-31%2313:00"
-LARGE = {"text": "x" * 400_000}
+IN_BUCKET, BUCKET_PATH = "bucket=2026-12-31%2313:00", "/v1/buckets/2026-12-31%2313:00"
 HOOK = {"action": "webhook", "payload": {"url": "https://example.com/hook"}}
 NIGHTLY = {"taskId": "nightly", "scheduleExpression": "rate(1 day)", "action": "log", "payload": {"n": 1}}
 TASK: dict[str, Any] = {
@@ -84,13 +83,12 @@ BEGUN: dict[str, dict[str, Any]] = {
     "POST /v1/schedules": NIGHTLY | {"taskId": "new"},
     "POST /schedule-task": {"action": "log", "payload": {}, "run_at": LATER},
 }
-SPAN = {"start": "soon", "end": "later"}
 REFUSED: list[tuple[str, object, list[str]]] = [
     ("POST /v1/tasks", HOOK | {"payload": {"url": 7, "timeoutSeconds": 61}},
      ["#/payload/url", "#/payload/timeoutSeconds"]),
     ("POST /v1/tasks", {"payload": {"a": [{"": 1}]}}, ["#/payload/a/0"]),
     ("POST /v1/tasks", {"payload": {"a/b": {"c~d": "\udfff"}}}, ["#/payload/a~1b/c~0d"]),
-    ("POST /v1/tasks", {"payload": LARGE}, ["#/payload"]),
+    ("POST /v1/tasks", {"payload": {"text": "x" * 400_000}}, ["#/payload"]),
     ("POST /v1/tasks", {"idempotencyDigest": "x"}, ["#/idempotencyDigest"]),
     ("PATCH /v1/tasks/t", {}, ["#/payload"]),
     ("PATCH /v1/tasks/t", {"status": "cancelled"}, ["#/status"]),
@@ -104,30 +102,30 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     *(("POST /v1/tasks/bulk", {"tasks": tasks}, ["#/tasks"])
       for tasks in ([], [{"taskId": "new"}] * 1001, {"taskId": "new"}, None)),
     ("POST /v1/tasks/bulk", {"tasks": ["a"]}, ["#/tasks/0"]),
-    ("POST /v1/tasks/cancel", SPAN, ["#/start", "#/end"]),
+    ("POST /v1/tasks/cancel", {"start": "soon", "end": "later"}, ["#/start", "#/end"]),
     ("POST /v1/tasks/cancel", {}, ["#/bucket"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "start": LATER}, ["#/bucket"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "limit": 0}, ["#/limit"]),
     ("POST /v1/tasks/cancel", {"bucket": BUCKET, "dryRun": "yes"}, ["#/dryRun"]),
-    ("GET /v1/tasks?start=soon&end=later", None, ["start", "end"]),
+    *((f"GET /v1/{path}?start=soon&end=later", None, ["start", "end"])
+      for path in ("tasks", "buckets", "ticks", "schedules/nightly/history")),
     ("GET /v1/tasks?limit=0&status=done", None, ["status", "limit"]),
     (f"GET /v1/tasks?{IN_BUCKET}&start=2026-12-31T12:00:00Z", None, ["bucket"]),
     (f"GET /v1/tasks?{IN_BUCKET}&pageToken=x", None, ["pageToken"]),
     (f"GET /v1/tasks?{IN_BUCKET}&bucket=2026-12-31%2314:00", None, ["bucket"]),
-    ("GET /v1/buckets?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/buckets?start=2026-12-31T12:00:00Z", None, ["end"]),
     ("GET /v1/buckets/noon", None, ["bucket"]),
-    (f"GET /v1/buckets/{BUCKET.replace('#', '%23')}?pageToken=x", None, ["pageToken"]),
+    (f"GET {BUCKET_PATH}?pageToken=x", None, ["pageToken"]),
+    *((f"GET {path}?waitSeconds={wrong}", None, ["waitSeconds"]) for path in ("/v1/tasks/t", BUCKET_PATH)
+      for wrong in ("-1", "11", "1.5", "soon", "")),
     *((f"GET /v1/{noun}s/{wrong}", None, [f"{noun}Id"]) for noun in ("task", "schedule")
       for wrong in ("~", "~!!", "_dynatick%23settings", "x" * 3000)),
-    ("GET /v1/ticks?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/ticks?minutes=0", None, ["minutes"]),
     ("POST /v1/schedules", {"scheduleState": "COMPLETED"}, ["#/scheduleState"]),
     ("PATCH /v1/schedules/nightly", {"scheduleState": "ENABLED"}, ["#/scheduleState"]),
     ("PATCH /v1/schedules/nightly", {"taskId": "other"}, ["#/taskId"]),
     ("PATCH /v1/schedules/nightly", {}, ["#"]),
     ("GET /v1/schedules?scheduleState=ON&limit=x", None, ["scheduleState", "limit"]),
-    ("GET /v1/schedules/nightly/history?start=soon&end=later", None, ["start", "end"]),
     ("GET /v1/dead-letters?limit=0", None, ["limit"]),
     ("POST /v1/dead-letters/redrive", {"limit": 0}, ["#/limit"]),
     ("POST /v1/dead-letters/redrive", {"obsolete": True}, ["#/obsolete"]),

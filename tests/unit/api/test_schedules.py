@@ -85,14 +85,3 @@ def test_its_runs(caller: Caller) -> None:
         for body in ({**span, "dryRun": True}, span, span)
     ]
     assert counts == [{"exists": 2, "wouldInsert": 2}, {"exists": 2, "inserted": 2}, {"exists": 4}]
-
-
-def test_what_has_ended_or_is_not_there_is_left_alone(caller: Caller) -> None:
-    once = {"scheduleExpression": "at(2026-12-31T12:00:30)", "scheduleExpressionTimezone": "UTC"}
-    caller.ask("POST", "/v1/schedules", ROW | once)
-    InProcess(store=caller.store, clock=caller.clock).next_tick(1)
-    assert caller.ask("GET", "/v1/schedules/nightly")["scheduleState"] == "COMPLETED"
-    for path in ("pause", "resume", "run"):
-        caller.refused("not-possible-now", "POST", f"/v1/schedules/nightly/{path}")
-        caller.refused("schedule-not-found", "POST", f"/v1/schedules/none/{path}")
-    assert caller.ask("GET", "/v1/schedules/nightly/preview") == {"occurrences": [], "warnings": []}

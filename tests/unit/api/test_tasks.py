@@ -48,9 +48,8 @@ def test_null_is_as_good_as_nothing_and_without_an_id_it_gets_one(caller: Caller
     assert (task["note"], "payload" in task) == (None, False)  # one's own attributes are one's own
 
 
-@pytest.mark.parametrize(("n", "other"), [(1, 2), (1.5, "1.5")])
-def test_a_repeated_request_is_known_by_its_key(caller: Caller, n: object, other: object) -> None:
-    row = {"delaySeconds": 60, "payload": {"n": n}}
+def test_a_repeated_request_is_known_by_its_key(caller: Caller) -> None:
+    row = {"delaySeconds": 60, "payload": {"n": 1.5}}
     first = caller.send("POST", "/v1/tasks", row, idempotency_key="order-7")
     caller.clock.forward(hours=1)
     again = caller.send("POST", "/v1/tasks", row, idempotency_key="order-7")
@@ -59,8 +58,9 @@ def test_a_repeated_request_is_known_by_its_key(caller: Caller, n: object, other
     assert again.response["headers"]["Idempotency-Replayed"] == "true"
     assert "Idempotency-Replayed" not in first.response["headers"]
     assert caller.ask("POST", "/v1/tasks", row, idempotency_key="order-8")["taskId"] != read(first)["taskId"]
-    differs = row | {"payload": {"n": other}}
-    caller.refused("idempotency-key-reused", "POST", "/v1/tasks", differs, idempotency_key="order-7")
+    for other in (2, "1.5"):
+        differs = row | {"payload": {"n": other}}
+        caller.refused("idempotency-key-reused", "POST", "/v1/tasks", differs, idempotency_key="order-7")
 
 
 def test_a_key_beside_an_id_of_ones_own(caller: Caller) -> None:
@@ -117,7 +117,6 @@ def test_a_waiting_task_is_changed_and_if_match_guards_the_change(caller: Caller
     assert (changed.status, read(changed)) == (200, read(changed) | both)
     problem = caller.refused("changed", "PATCH", "/v1/tasks/a", {"payload": {"n": 2}}, if_match=seen)
     assert problem["status"] == 412
-    assert caller.ask("GET", "/v1/tasks/a") == read(changed)
     now = changed.response["headers"]["ETag"]
     assert caller.ask("PATCH", "/v1/tasks/a", {"dueAt": LATER}, if_match=now)["taskDateTime"] == "2026-12-31#15:00"
     assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
@@ -180,9 +179,7 @@ def test_the_simple_form_inserts_a_task_and_can_be_repeated_by_its_key(caller: C
         ("/v1/buckets", "", ["start", "end"]),
     ],
 )
-def test_a_list_without_a_time_says_what_is_missing_by_an_example(
-    caller: Caller, path: str, query: str, missing: list[str]
-) -> None:
+def test_a_list_without_a_time_shows_what_is_missing(caller: Caller, path: str, query: str, missing: list[str]) -> None:
     problem = caller.refused("invalid-input", "GET", path, query=query)
     assert [error["parameter"] for error in problem["errors"]] == missing
     assert ("bucket=2026-12-31%2312:00" in problem["detail"]) is (path == "/v1/tasks")
@@ -261,9 +258,3 @@ def test_a_bucket_that_is_too_large_to_count_at_once_is_not_waited_for(caller: C
     found = caller.ask("GET", BUCKET, query="waitSeconds=10")
     assert found["counts"] == {"scheduled": 1000}
     assert (found["nextPageToken"] is not None, time.waits) == (True, [])
-
-
-@pytest.mark.parametrize("wrong", ["-1", "11", "1.5", "soon", ""])
-@pytest.mark.parametrize("path", ["/v1/tasks/a", BUCKET])
-def test_no_other_time_is_accepted(caller: Caller, time: Time, path: str, wrong: str) -> None:
-    assert caller.refused_fields("GET", path, query=f"waitSeconds={wrong}") == ["waitSeconds"]
