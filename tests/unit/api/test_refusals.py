@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from typing import Any
 
 import pytest
 from tests.unit.api.support import Caller, fields
 
 from dynatick import Refused
+from dynatick.api import Api
 from dynatick.engine.installation_settings import publish_settings
 
 LATER = "2026-12-31T15:00:00Z"
@@ -35,7 +37,8 @@ OF_SCHEDULE = {f"#/{name}" for name in SCHEDULE}
 
 @pytest.fixture
 def caller(caller: Caller) -> Caller:
-    """A caller of an installation with a task, t, and a schedule, nightly."""
+    """A caller of an installation with a task, t, and a schedule, nightly. What waits by mistake ends at once."""
+    caller.api = Api(caller.client, seconds=map(float, count()).__next__, pause=lambda seconds: None)
     caller.ask("POST", "/v1/tasks", {"taskId": "t", "delaySeconds": 60, **HOOK})
     caller.ask("POST", "/v1/schedules", NIGHTLY)
     return caller
