@@ -220,16 +220,10 @@ def test_the_failure_of_a_row_that_is_not_executed_is_recorded_on_the_same_condi
     assert w.outcome("t") is None
 
 
-# -- size ------------------------------------------------------------------------------------------------------------
-
-
-FULL = 400 * 1024
-
-
 def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", **more: object) -> Attempted:
     """An attempt of a task whose row has this many bytes to spare."""
     attempt(w, "t", outcome, **{bulk: {"k": ""}}, **more)
-    left = FULL - item_bytes(w.row("t")) - spare
+    left = 400 * 1024 - item_bytes(w.row("t")) - spare
     return attempt(w, "t", outcome, **{bulk: {"k": "x" * left}}, **more)
 
 
@@ -281,15 +275,6 @@ def test_lateness_begins_with_the_instant_that_counts(task: Task, to_the_second:
         assert lateness_of(task, began, Rules(precision=precision), Grid()) == expected
 
 
-def late(w: World, task_id: str) -> int:
-    """The milliseconds in the row, which the index lists too."""
-    kept = w.row(task_id)["lateMilliseconds"]
-    bucket = Bucket.parse(w.row(task_id)["taskDateTime"])
-    entries = {entry.task_id: entry for entry in w.store.query_bucket(bucket, open_only=False).entries}
-    assert entries[task_id].late_milliseconds == kept
-    return int(str(kept))
-
-
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [(None, "completed"), (PermanentError("no"), "failed"), (RuntimeError("no route"), None),
@@ -310,66 +295,39 @@ def test_a_row_says_how_late_its_first_attempt_began_whatever_became_of_it(
     w.insert("t", retryPolicy={"minBackoffSeconds": 1, "maxBackoffSeconds": 1})
     w.clock.to(NOON + timedelta(minutes=1, seconds=7))
     w.tick()
-    first = late(w, "t")
-    assert 7000 <= first < 8000
+    first = w.row("t")["lateMilliseconds"]
+    assert 7000 <= int(str(first)) < 8000
     assert w.outcome("t") == (None if refused and outcome == "failed" else outcome)
     w.dead_letters = MemoryDeadLetters()
     w.ticks(8)
     assert w.outcome("t") == (outcome or "completed")
-    assert late(w, "t") == first
+    assert w.row("t")["lateMilliseconds"] == first
 
 
-# -- further turns, which are no failed attempts ---------------------------------------------------------------------
-
-
-def polls(w: World, task_id: str, *answers: BaseException | str) -> list[tuple[int, int, str]]:
-    """The task's handler polls a job, which answers so. Returns its attempts: (turn, attempt, key)."""
-    calls: list[tuple[int, int, str]] = []
-
-    def run(task: Task, context: ActionContext) -> str:
-        calls.append((context.turn, context.attempt, context.idempotency_key))
-        answer = answers[len(calls) - 1]
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    w.actions.behaviour[task_id] = run
-    return calls
-
-
-def test_a_job_is_polled_until_it_is_done(w: World) -> None:
+def test_a_job_is_polled_until_it_is_done_and_each_turn_has_all_the_attempts_of_the_policy(w: World) -> None:
     """A further turn is late only by what it begins after the tick of its wait."""
-    calls = polls(w, "job", Reschedule(after=20), Reschedule(after=200), "done")
-    w.insert("job")
-    reports = [passed(w.next_tick()) for _ in range(6)]
-    assert [(report.rescheduled, report.completed, report.lateness.count) for report in reports] == [
-        (1, 0, 1), (1, 0, 1), (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 1, 1)
-    ]  # fmt: skip
-    assert reports[5].lateness.max < 1000
-    first = calls[0][2]
-    assert calls == [(0, 1, first), (1, 1, f"{first}.1"), (2, 1, f"{first}.2")]
-    row = w.row("job")
-    assert (row["outcome"], row["result"], row["turn"], row["run"], row["attempt"]) == ("completed", "done", 2, 1, 1)
-    assert str(row["firstStartedAt"]).startswith("2026-12-31T12:01:0")
-    assert "nextAttemptAt" not in row
-    assert w.dead_letters.letters == []
+    calls: list[tuple[int, int, str]] = []
+    answers = iter([Reschedule(after=20), ValueError("no connection"), Reschedule(after=200), ValueError("no"), None])
 
+    def poll(task: Task, context: ActionContext) -> str:
+        calls.append((context.turn, context.attempt, context.idempotency_key))
+        if (error := next(answers)) is not None:
+            raise error
+        return "done"
 
-def test_each_turn_has_all_the_attempts_of_the_policy(w: World) -> None:
-    again, fails = Reschedule(after=1), ValueError("no connection")
-    calls = polls(w, "job", fails, again, fails, fails, "unreachable")
+    w.behave(poll, "job")
     w.insert("job", retryPolicy={"maximumRetryAttempts": 1})
-    w.ticks(8)
-    key = calls[0][2]
-    assert calls == [(0, 1, key), (0, 2, key), (1, 1, f"{key}.1"), (1, 2, f"{key}.1")], "one key for all of a turn"
-    row = w.row("job")
-    assert (row["outcome"], row["error"]) == ("failed", "ValueError: no connection")
-    assert [(entry["attempt"], entry["error"]) for entry in row["attempts"]] == [
-        (1, "ValueError: no connection"), (2, "ValueError: no connection")
+    reports = [passed(w.next_tick()) for _ in range(8)]
+    assert [(one.rescheduled, one.retried, one.completed, one.lateness.count) for one in reports] == [
+        (1, 0, 0, 1), (0, 1, 0, 1), (1, 0, 0, 0), *[(0, 0, 0, 0)] * 3, (0, 1, 0, 1), (0, 0, 1, 0),
     ]  # fmt: skip
-
-
-# -- the log ---------------------------------------------------------------------------------------------------------
+    assert reports[6].lateness.max < 1000
+    key = calls[0][2]
+    assert calls == [(0, 1, key), (1, 1, f"{key}.1"), (1, 2, f"{key}.1"), (2, 1, f"{key}.2"), (2, 2, f"{key}.2")]
+    row = w.row("job")
+    assert (row["outcome"], row["result"], row["turn"], row["run"], row["attempt"]) == ("completed", "done", 2, 1, 2)
+    assert str(row["firstStartedAt"]).startswith("2026-12-31T12:01:0")
+    assert ("nextAttemptAt" in row, w.dead_letters.letters) == (False, [])
 
 
 @pytest.mark.parametrize(("level", "number"), [(logging.DEBUG, 2), (logging.INFO, 0)])
