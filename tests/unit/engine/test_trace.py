@@ -18,8 +18,6 @@ from dynatick.engine.trace import trace_of
 from dynatick.errors import PermanentError, RetryableError
 from dynatick.store.codec import OWN_BYTES, encode, item_bytes
 
-AGAIN = {"retryPolicy": {"minBackoffSeconds": 0, "maximumRetryAttempts": 2}}
-
 
 def deep(levels: int, error: BaseException) -> None:
     if levels:
@@ -57,7 +55,7 @@ class Unreadable(ValueError):
     """Its message, its representation, its traceback and its cause can't be read."""
 
     def __str__(self) -> str:
-        raise ValueError("no message")
+        sys.exit("no message")
 
     __repr__ = __str__
 
@@ -68,18 +66,6 @@ class Unreadable(ValueError):
     @property
     def __cause__(self) -> None:  # type: ignore[override]
         raise RecursionError("no cause")
-
-
-class Exits(ValueError):
-    def __str__(self) -> str:
-        sys.exit("no message")
-
-    __repr__ = __str__
-
-
-class Endless(ValueError):
-    def __str__(self) -> str:
-        return str(self)
 
 
 class Text(str):
@@ -125,8 +111,6 @@ def in_an_odd_file(name: str) -> BaseException:
 
 ODD_ERRORS: Mapping[str, Callable[[], BaseException]] = {
     "unreadable": Unreadable,
-    "exits": Exits,
-    "endless": Endless,
     "odd-text": OddText,
     "nameless": lambda: Nameless("Nameless", (ValueError,), {})("no"),
     "its-own-cause": lambda: of_causes(1),
@@ -183,7 +167,7 @@ def attempts(w: World, task_id: str) -> list[Mapping[str, object]]:
 
 @pytest.mark.parametrize("error", [ValueError("no"), RetryableError("not yet"), PermanentError("never")])
 def test_the_row_keeps_the_latest(w: World, error: Exception) -> None:
-    w.insert("t", **AGAIN)
+    w.insert("t", retryPolicy={"minBackoffSeconds": 0, "maximumRetryAttempts": 2})
     w.actions.behaviour["t"] = lambda task, context: deep(context.attempt, error)
     w.ticks(4)
     found = attempts(w, "t")
