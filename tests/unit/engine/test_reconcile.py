@@ -24,7 +24,7 @@ from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.reconcile_round import RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
-from dynatick.errors import InvalidInput, StoreError
+from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.memory import MemoryStore
 
@@ -196,14 +196,6 @@ def test_cursors(minutes: int, tick_minutes: int, changes: dict[str, object], ki
     found = list(judge_cursors({0: cursor(**changes)}, Grid(tick_minutes=tick_minutes), now))
     assert [finding.kind for finding in found] == ([] if kind is None else [kind])
     assert all(is_own_row(finding.task_id) and finding.why.startswith("shard 0: ") for finding in found)
-
-
-def test_a_cursor_that_is_not_there_or_cannot_be_read() -> None:
-    found = list(judge_cursors({0: None, 1: InvalidInput("checkpoint", "?", "a bucket")}, Grid(), NOON))
-    assert [(finding.kind, finding.task_id) for finding in found] == [
-        (Kind.NO_TICK, "_dynatick#cursor#0"),
-        (Kind.CURSOR_UNREADABLE, "_dynatick#cursor#1"),
-    ]
 
 
 def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(three_shards: World) -> None:
