@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,13 +12,13 @@ from hypothesis import strategies as st
 from tests.builders import NOON
 from tests.unit.domain.support import refusal
 from tests.unit.engine.support import (
+    NOON_MINUTE,
     PacedClock,
     RiggedStore,
     World,
     bucket_at,
     ids,
     is_claim,
-    is_cursor,
     of,
     passed,
     takes,
@@ -26,6 +27,7 @@ from tests.unit.engine.support import (
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Grid
+from dynatick.domain.due import Due
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
@@ -36,7 +38,11 @@ from dynatick.engine.installation_settings import (
     read_settings,
     resume,
 )
+from dynatick.engine.processor import Order, PassOrder, ShardsOrder
+from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.rules import Rules
+from dynatick.engine.wake_up import WakeUp
+from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -148,21 +154,31 @@ def paused(w: World, reason: str | None = "a bad deployment") -> Pause:
     return pause(w.store, now=w.clock(), by="ada", reason=reason)
 
 
-def test_while_paused_no_tick_polls_and_afterwards_all_runs_that_was_due() -> None:
+ORDERS = [
+    PassOrder(tick=NOON_MINUTE + 1), ShardsOrder(NOON_MINUTE + 1, range(1, 4)),
+    WakeUp(bucket=bucket_at(1), due=(Due(bucket_at(1).instant, "a"),)),
+    WorkOrder(bucket=bucket_at(1), after=None, through="z", until=NOON + timedelta(minutes=9)),
+    RecoveryOrder(bucket=bucket_at(1), task_ids=("crashed",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
+def test_while_paused_no_invocation_polls_or_claims_and_afterwards_all_runs_that_was_due(order: Order) -> None:
     w = world(rules=Rules(grid=Grid(shard_count=4)))
-    w.insert("a", at=bucket_at(1))
+    w.insert("a", "crashed", at=bucket_at(1))
+    w.claim("crashed", until=NOON + timedelta(seconds=10))
     w.insert("b", at=bucket_at(3))
     paused(w)
+    w.clock.forward(minutes=1)
     w.rigged.forget()
-    for _ in range(5):
-        (done,) = w.next_tick()  # which starts no other shards
-        assert (done.paused, done.passed) == (True, None)
-        assert done.paused_tick is not None
-    assert (w.ran, w.rigged.polls) == ([], [])
-    assert not any(is_cursor(change) for change in w.rigged.writes)
+    done = w.handle(order.to_event())
+    assert (done.paused, w.started, w.rigged.polls, w.ran) == (True, [], [], [])
+    assert (done.paused_tick is not None) == isinstance(order, PassOrder | ShardsOrder)
+    assert {change.task_id for change in w.rigged.writes} <= {SETTINGS_ID}
+    w.ticks(3)
     resume(w.store, now=w.clock())
     w.next_tick()
-    w.assert_each_ran_once("a", "b")
+    assert sorted(w.ran) == ["a", "b", "crashed"]
 
 
 def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:

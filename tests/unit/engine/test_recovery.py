@@ -28,7 +28,6 @@ from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.cursor import acquire_shard
-from dynatick.engine.installation_settings import pause, resume
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
 from dynatick.engine.recovery import MAX_ALONE, MAX_RECOVERIES, MAX_TOGETHER, RecoveryOrder, orders_for, plan_recovery
@@ -190,17 +189,6 @@ def test_a_task_that_another_process_reclaims_first_is_left_to_it() -> None:
 def test_a_recovery_moves_a_retry_into_a_bucket_that_is_still_open() -> None:
     w, order = world_with_recovery("t")
     w.assert_a_retry_goes_to_an_open_bucket("t", lambda: w.handle(order.to_event()))
-
-
-def test_while_paused_nothing_is_reclaimed() -> None:
-    w, order = world_with_recovery("t")
-    pause(w.store, now=w.clock(), by=None, reason=None)
-    w.clock.forward(minutes=1)
-    assert w.handle(order.to_event()).paused
-    assert w.ran == []
-    resume(w.store, now=w.clock())
-    w.ticks(2)
-    assert w.ran == ["t"]
 
 
 def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() -> None:

@@ -408,12 +408,6 @@ def test_a_shard_that_is_not_polled_in_time_gets_a_pass_which_keeps_its_progress
     assert w.cursor(7).closed_through == NOON_MINUTE + now
 
 
-def test_while_paused_no_shard_is_polled(w: World) -> None:
-    TaskClient(w.store, clock=w.clock).pause(reason="test")
-    done = w.handle(order_at(minute(w)))
-    assert (done.paused, done.paused_tick, w.rigged.polls) == (True, NOON_MINUTE + minute(w), [])
-
-
 # -- what operators read ---------------------------------------------------------------------------------------------
 
 

@@ -33,7 +33,7 @@ from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Assigned
 from dynatick.engine.bucket_record import bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID, pause, resume
+from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
 from dynatick.engine.report import PassReport
@@ -484,18 +484,6 @@ def test_no_task_with_a_rate_limit_is_woken() -> None:
     w.clock.to(after_noon(180))
     w.tick()
     w.assert_each_ran_once("t")
-
-
-def test_while_paused_nothing_is_woken_and_the_tick_after_it_runs_what_was_due() -> None:
-    w = with_planned(150)
-    pause(w.store, now=w.clock(), by=None, reason=None)
-    w.clock.to(after_noon(90))  # a process knows the settings for a minute
-    assert all(done.paused for done in w.deliver())
-    w.next_tick()
-    assert w.ran == []
-    resume(w.store, now=w.clock())
-    w.next_tick()
-    assert w.ran == ["t0"]
 
 
 # -- by the scheduler ------------------------------------------------------------------------------------------------

@@ -214,4 +214,3 @@ def test_a_worker_stops_when_everything_is_paused(monkeypatch: pytest.MonkeyPatc
     worked = work(w, an_order())
     assert worked.paused
     assert 4 <= worked.completed < 400
-    assert w.handle(an_order().to_event()).paused
