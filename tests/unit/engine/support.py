@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -17,7 +18,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknow
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.ports import ActionContext, Entry, Page, ScanPage
+from dynatick.engine.ports import ActionContext, Entry, Page, ScanPage, StoreFailure
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Rules
@@ -65,8 +66,9 @@ class RiggedStore(MemoryStore):
     """A table in memory whose calls are noted and can be made to go wrong.
 
     ``before_write`` is called with each change before it is carried out (to put something between). ``throttled``
-    changes are not carried out; ``unanswered`` ones are, and get no answer. ``batch_fails`` says which batches raise;
-    ``before_poll``, ``before_read`` and ``before_scan`` may raise. ``hidden``: entries that the index doesn't show.
+    changes are not carried out; ``unanswered`` ones are, and get no answer. A new row counts as a change that sets all
+    of it. ``batch_fails`` says which batches raise; ``before_poll``, ``before_read`` and ``before_scan`` may raise.
+    ``hidden``: entries that the index doesn't show.
     """
 
     def __init__(self) -> None:
@@ -101,6 +103,19 @@ class RiggedStore(MemoryStore):
         if self.before_read is not None:
             self.before_read(task_id)
         return super().get(task_id)
+
+    def create(self, row: Row) -> bool:
+        if self.before_write is not None:
+            self.before_write(ConditionalUpdate(task_id=str(row["taskId"]), set=row))
+        return super().create(row)
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        answers = list[bool | StoreFailure]()
+        for row in rows:
+            change = ConditionalUpdate(task_id=str(row["taskId"]), set=row)
+            (answer,) = [StoreFailure(THROTTLED.error)] if self.throttled(change) else super().create_many([row])
+            answers.append(StoreFailure(NO_ANSWER.error) if self.unanswered(change) else answer)
+        return answers
 
     def write(self, change: ConditionalUpdate) -> Result:
         self.writes.append(change)
@@ -141,11 +156,13 @@ class RiggedStore(MemoryStore):
         """The row, without a note of the call."""
         return MemoryStore.get(self, task_id)
 
-    def meanwhile(self, when: Callable[[ConditionalUpdate], bool], does: Callable[[], object]) -> Once:
-        """Something happens just before the first write of a kind."""
+    @contextmanager
+    def meanwhile(self, when: Callable[[ConditionalUpdate], bool], does: Callable[[], object]) -> Iterator[None]:
+        """Something happens just before the first write of a kind, which must come."""
         first = Once(when)
         self.before_write = lambda change: first(change) and does()
-        return first
+        yield
+        assert first.done
 
 
 class Once:
@@ -167,7 +184,10 @@ class Once:
 
 @dataclass
 class World(InProcess):
-    """Scheduler and processor over a rigged store."""
+    """Scheduler and processor over a rigged store. ``refused`` says which invocations can't be started, by their
+    orders."""
+
+    refused: Callable[[Mapping[str, object]], bool] = lambda order: False
 
     def __post_init__(self) -> None:
         if type(self.store) is MemoryStore:
@@ -187,6 +207,11 @@ class World(InProcess):
         """Asserts that these ran once, at their first attempt, and nothing else did."""
         assert Counter(self.actions.ran) == {(task_id, 1, 1): 1 for task_id in task_ids}
         assert {self.outcome(task_id) for task_id in task_ids} == {"completed"}
+
+    def invoke(self, event: Mapping[str, object]) -> None:
+        if self.refused(event["dynatick"]):  # type: ignore[arg-type]
+            raise cannot("invoke")
+        super().invoke(event)
 
     def behave(self, does: Callable[[Task, ActionContext], object], *task_ids: str) -> None:
         """Sets what the action does with these tasks."""
@@ -235,11 +260,10 @@ class World(InProcess):
         """The process of the task holds no cursor: a tick closes the bucket of its retry just before the write."""
         self.life = timedelta(minutes=14)
         self.behave(fails, task_id)
-        first = self.rigged.meanwhile(
+        with self.rigged.meanwhile(
             lambda change: is_record(change) and change.set["status"] == "scheduled", lambda: self.first_pass(7)
-        )
-        run()
-        assert first.done
+        ):
+            run()
         assert str(self.row(task_id)["taskDateTime"]) > str(bucket_at(7))
 
     def open_rows(self) -> dict[str, Row]:
@@ -255,8 +279,7 @@ def world(**settings: object) -> World:
     """A world at noon whose first tick has been."""
     made = World(**settings)
     made.tick()
-    if isinstance(made.store, RiggedStore):
-        made.rigged.forget()
+    made.rigged.forget()
     return made
 
 
@@ -270,6 +293,18 @@ def passed(done: Sequence[Invoked]) -> PassReport:
     return reports(done[:1])[0]
 
 
+def cursor_at(closed: int, drained: int, *, polled: int | None = None, checkpoint: int | None = None) -> Cursor:
+    """A cursor whose checkpoint was closed at noon; given in minutes after that."""
+    return Cursor(
+        shard=0,
+        closed_through=NOON_MINUTE + closed,
+        drained_through=NOON_MINUTE + drained,
+        polled_through=NOON_MINUTE + (closed if polled is None else polled),
+        checkpoint=NOON_MINUTE + (closed if checkpoint is None else checkpoint),
+        checkpoint_at=NOON,
+    )
+
+
 def ids(number: int, prefix: str = "t") -> list[str]:
     return [f"{prefix}{n:04d}" for n in range(number)]
 
@@ -277,6 +312,15 @@ def ids(number: int, prefix: str = "t") -> list[str]:
 def fails(task: Task, context: ActionContext) -> None:
     """An action that does not succeed."""
     raise ValueError("no")
+
+
+def raises(error: BaseException) -> Callable[..., NoReturn]:
+    """An action that raises this."""
+
+    def run(*_: object) -> NoReturn:
+        raise error
+
+    return run
 
 
 class PacedClock(FakeClock):

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess
-from tests.unit.client.support import fail
-from tests.unit.engine.support import Once, RiggedStore
+from tests.builders import NOON
+from tests.unit.client.support import fail, fail_for_now
+from tests.unit.engine.support import Once, RiggedStore, World, raises, world
 
-from dynatick import Reschedule, RetryableError, StoreError, TaskClient
+from dynatick import Reschedule, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.task import Row
 from dynatick.engine.bucket_record import bucket_record_id, count_departures, read_departures
-from dynatick.engine.ports import StoreFailure
 from dynatick.store.memory import MemoryStore
 
 B, LATER = "2026-12-31#12:01", "2026-12-31#13:00"
@@ -40,66 +38,43 @@ def test_the_record_of_a_bucket() -> None:
 
 @pytest.mark.parametrize("writes", [True, False])
 def test_a_write_whose_answer_was_lost_is_not_repeated(writes: bool) -> None:
-    """The first of each kind takes effect or not, and the second write too."""
-    store, first, second = RiggedStore(), Once(lambda change: True), Once(lambda change: True)
-    create = store.create_many
-
-    def no_answer(rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
-        store.create_many = create  # type: ignore[method-assign]
-        if writes:
-            create(rows)
-        return [StoreFailure("no answer")]
-
-    store.create_many = no_answer  # type: ignore[method-assign]
-    setattr(store, "unanswered" if writes else "throttled", lambda change: first(change) or second(change))
-    count(store, 2, "first")
-    count(store, 3, "second")
-    assert first.done
+    """The first, which creates the record, takes effect or not, and so does the one that updates it."""
+    store = RiggedStore()
+    for number, token in ((2, "first"), (3, "second")):
+        lost = Once(lambda change: True)
+        setattr(store, "unanswered" if writes else "throttled", lost)
+        count(store, number, token)
+        assert lost.done
     assert read_departures(store, [BUCKET]) == {"retried": 5}
 
 
-def refuses(rows: Sequence[object]) -> Sequence[bool | StoreFailure]:
-    return [StoreFailure("throttled")] * len(rows)
-
-
-def test_a_record_that_a_person_has_changed_or_whose_table_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = MemoryStore()
+def test_a_record_that_a_person_has_changed_or_whose_table_does_not_answer() -> None:
+    store = RiggedStore()
     store.put({"taskId": bucket_record_id(BUCKET), "retried": "many", "version": True, "moved": 4})
     count(store, 1)
     assert read_departures(store, [BUCKET]) == {"retried": 1, "moved": 4}
-    empty = MemoryStore()
-    monkeypatch.setattr(empty, "create_many", refuses)
+    store.throttled = lambda change: True
     with pytest.raises(StoreError, match="cannot count what left _dynatick#bucket#2026-12-31#12:01"):
-        count(empty)
+        count(store, token="another")
 
 
 # --- Who counts -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def world() -> InProcess:
-    world = InProcess(dead_letters=MemoryDeadLetterQueue())
-    world.tick()
-    return world
+def w() -> World:
+    return world(dead_letters=MemoryDeadLetterQueue())
 
 
 @pytest.fixture
-def client(world: InProcess) -> TaskClient:
-    assert isinstance(world.dead_letters, MemoryDeadLetterQueue)
-    return TaskClient(world.store, clock=world.clock, dead_letter_queue=world.dead_letters)
+def client(w: World) -> TaskClient:
+    assert isinstance(w.dead_letters, MemoryDeadLetterQueue)
+    return TaskClient(w.store, clock=w.clock, dead_letter_queue=w.dead_letters)
 
 
 def insert_due(client: TaskClient, *task_ids: str) -> None:
     for task_id in task_ids:
         client.insert(task_id, delay_seconds=1)
-
-
-def fail_for_now(*_: object) -> object:
-    raise RetryableError("later", retry_after=3600)
-
-
-def poll_again(*_: object) -> object:
-    raise Reschedule(after=3600)
 
 
 def counted(client: TaskClient, bucket: str = B) -> tuple[dict[str, int], dict[str, int], int, int]:
@@ -109,22 +84,22 @@ def counted(client: TaskClient, bucket: str = B) -> tuple[dict[str, int], dict[s
 
 
 def test_retries_and_further_turns_have_left_and_a_task_that_runs_once_writes_no_record(
-    world: InProcess, client: TaskClient
+    w: World, client: TaskClient
 ) -> None:
-    world.actions.behaviour["failed"] = fail
+    w.actions.behaviour["failed"] = fail
     insert_due(client, "failed")
-    world.next_tick()
+    w.next_tick()
     assert counted(client) == ({"failed": 1}, {}, 1, 1)
-    assert world.store.get(bucket_record_id(BUCKET)) is None
-    world.actions.behaviour |= {"r1": fail_for_now, "r2": fail_for_now, "turn": poll_again}
+    assert w.store.get(bucket_record_id(BUCKET)) is None
+    w.actions.behaviour |= {"r1": fail_for_now, "r2": fail_for_now, "turn": raises(Reschedule(after=3600))}
     insert_due(client, "r1", "r2", "turn", "fine")
-    world.next_tick()
+    w.next_tick()
     assert counted(client, "2026-12-31#12:02") == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
-    world.clock.forward(hours=1)
-    world.actions.behaviour.clear()
-    world.next_tick()
+    w.clock.forward(hours=1)
+    w.actions.behaviour.clear()
+    w.next_tick()
     assert counted(client, "2026-12-31#12:02") == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
-    assert world.outcome("r1") == "completed"
+    assert w.outcome("r1") == "completed"
 
 
 @pytest.mark.parametrize(
@@ -135,43 +110,40 @@ def test_retries_and_further_turns_have_left_and_a_task_that_runs_once_writes_no
     ids=["redrive", "run_now", "redrive_many", "dead_letters"],
 )  # fmt: skip
 def test_redrives_are_counted_whichever_way(
-    world: InProcess, client: TaskClient, redrive: Callable[[TaskClient], object]
+    w: World, client: TaskClient, redrive: Callable[[TaskClient], object]
 ) -> None:
-    world.actions.behaviour["a"] = fail
+    w.actions.behaviour["a"] = fail
     insert_due(client, "a", "b")
-    world.next_tick()
+    w.next_tick()
     redrive(client)
     assert counted(client) == ({"completed": 1}, {"redrivenFailed": 1}, 2, 1)
-    world.next_tick()
+    w.next_tick()
     assert counted(client, "2026-12-31#12:02") == ({"failed": 1}, {}, 1, 1)
 
 
-def test_every_task_may_have_left_and_the_record_is_no_task(world: InProcess, client: TaskClient) -> None:
+def test_every_task_may_have_left(w: World, client: TaskClient) -> None:
     insert_due(client, "a")
-    world.next_tick()
+    w.next_tick()
     client.run_now("a")
     assert counted(client) == ({}, {"redrivenCompleted": 1}, 1, 0)
     assert list(client.bucket_counts(start="2026-12-31T12:01:00Z", end="2026-12-31T12:02:00Z")) == []
-    assert client.doctor().findings == ()
-    world.stream(world.row(bucket_record_id(BUCKET)))
-    assert world.row(bucket_record_id(BUCKET))["status"] == "bucket"
 
 
-def test_what_waited_in_a_past_bucket_and_was_moved(world: InProcess, client: TaskClient) -> None:
+def test_what_waited_in_a_past_bucket_and_was_moved(w: World, client: TaskClient) -> None:
     insert_due(client, "a", "b")
-    world.clock.forward(minutes=3)  # and no tick came
+    w.clock.forward(minutes=3)  # and no tick came
     client.reschedule("a", delay_seconds=3600)
     assert len(list(client.reschedule_many(B, delay_seconds=3600))) == 1
     assert counted(client) == ({}, {"moved": 2}, 0, 0)
 
 
 def test_a_record_that_can_not_be_written_keeps_no_task_from_moving(
-    world: InProcess, client: TaskClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    w: World, client: TaskClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(world.store, "create_many", refuses)
-    world.actions.behaviour |= {"a": fail_for_now, "b": fail}
+    w.rigged.throttled = lambda change: change.task_id == bucket_record_id(BUCKET)
+    w.actions.behaviour |= {"a": fail_for_now, "b": fail}
     insert_due(client, "a", "b")
-    world.next_tick()
+    w.next_tick()
     client.redrive("b")
-    assert (world.row("a")["status"], world.row("b")["run"]) == ("scheduled", 2)
+    assert (w.row("a")["status"], w.row("b")["run"]) == ("scheduled", 2)
     assert [one.action for one in caplog.records if hasattr(one, "action")] == ["departures_uncounted"] * 2

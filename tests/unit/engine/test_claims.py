@@ -13,21 +13,10 @@ from tests.unit.engine.support import Once, World, bucket_at, is_claim, raises_f
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
-from dynatick.engine.claims import (
-    Claimed,
-    Claimer,
-    Contended,
-    Ineligible,
-    LeaseExpired,
-    Malformed,
-    Verdict,
-    judge,
-)
+from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, LeaseExpired, Malformed, Verdict, judge
 from dynatick.errors import StoreError
 
 HERE, ELSEWHERE = bucket_at(0), bucket_at(5)
-
-NOW = NOON + timedelta(seconds=10)
 
 RUNNING = scheduled_row(
     "t", HERE, status="running", lease="another's", leaseUntil="2026-12-31T12:02:00Z", attempt=Decimal(1)
@@ -67,7 +56,7 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 
 @pytest.mark.parametrize(("name", "row", "verdict"), JUDGED, ids=[name for name, *_ in JUDGED])
 def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
-    found = judge(row, HERE, token="mine", now=NOW)
+    found = judge(row, HERE, token="mine", now=NOON + timedelta(seconds=10))
     assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,13 +32,7 @@ from dynatick.domain.due import Due
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
-from dynatick.engine.installation_settings import (
-    SETTINGS_ID,
-    pause,
-    publish_settings,
-    read_settings,
-    resume,
-)
+from dynatick.engine.installation_settings import SETTINGS_ID, pause, publish_settings, read_settings, resume
 from dynatick.engine.processor import Order, PassOrder, ShardsOrder
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.rules import Rules
@@ -83,17 +78,9 @@ def test_who_does_not_know_the_actions_and_their_schemas_leaves_them_and_what_is
 @pytest.mark.parametrize("is_first", [False, True])
 def test_a_race_is_run_again_and_loses_nothing(is_first: bool) -> None:
     store = RiggedStore() if is_first else published(Grid(shard_count=2))
-    create = store.create
-
-    def another() -> None:
-        store.create = create
-        publish_settings(store, Grid(shard_count=9), now=NOON, actions=["mail"])
-
-    if is_first:
-        store.create = lambda row: another() or create(row)
-    else:
-        store.meanwhile(lambda change: change.task_id == SETTINGS_ID, another)
-    found = publish_settings(store, Grid(shard_count=3), now=NOON)
+    another = partial(publish_settings, store, Grid(shard_count=9), now=NOON, actions=["mail"])
+    with store.meanwhile(lambda change: change.task_id == SETTINGS_ID, another):
+        found = publish_settings(store, Grid(shard_count=3), now=NOON)
     assert (found.grid.shard_count, found.shards_ever, found.actions) == (3, 9, ("mail",))
     store.throttled = lambda change: True
     with pytest.raises(StoreError, match="cannot publish the settings"):
@@ -185,8 +172,8 @@ def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:
     w = world(clock=PacedClock(), rules=Rules(threads=1))
     w.insert(*ids(120))
     w.behave(takes(w, seconds=1), *ids(120))
-    w.rigged.meanwhile(is_claim, lambda: paused(w))
-    report = passed(w.next_tick())
+    with w.rigged.meanwhile(is_claim, lambda: paused(w)):
+        report = passed(w.next_tick())
     assert (report.paused, report.continued) == (True, False)
     assert 0 < len(w.ran) < 60, "it reads the pause when it renews its lease, after ten seconds"
     assert {row["attempt"] for row in w.open_rows().values()} == {0}, "what had not begun is released"
@@ -199,9 +186,9 @@ def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:
 
 
 def test_a_pause_is_not_undone_by_functions_that_publish_their_settings(w: World) -> None:
-    w.rigged.meanwhile(lambda change: change.task_id == SETTINGS_ID, lambda: paused(w))
     w.reconfigure(tick_minutes=5)
-    publish_settings(w.store, w.rules.grid, now=w.clock())
+    with w.rigged.meanwhile(lambda change: change.task_id == SETTINGS_ID, lambda: paused(w)):
+        publish_settings(w.store, w.rules.grid, now=w.clock())
     found = of(read_settings(w.store))
     assert (found.grid.tick_minutes, found.pause is not None) == (5, True)
     w.reconfigure(tick_minutes=1)

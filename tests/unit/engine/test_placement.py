@@ -11,7 +11,7 @@ from boto3.dynamodb.types import Binary
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.builders import key_of, scheduled_row
-from tests.unit.engine.support import Once, World, bucket_at, cannot, is_move, rules, world
+from tests.unit.engine.support import World, bucket_at, is_move, raises_for, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -20,6 +20,7 @@ from dynatick.domain.lifecycle import RELEASED, is_terminal
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.assign import Arrival, Assigned, assign
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.engine.placement import Undelivered
 from dynatick.engine.readiness import is_rejection
@@ -114,36 +115,23 @@ def with_a_letter_that_is_refused() -> World:
     return w
 
 
-def test_a_row_whose_message_the_dead_letter_queue_refuses_is_tried_again_later() -> None:
-    w = with_a_letter_that_is_refused()
-    with pytest.raises(Undelivered, match="the dead-letter queue did not take 't'; it stays open"):
-        w.placer().place("t")
-    row = w.row("t")
-    assert row == {
-        "taskId": "t", "action": 7, "taskDateTime": NEXT, "movedTo": NEXT, "malformedReason": row["malformedReason"]
-    }  # fmt: skip
-    assert str(row["malformedReason"]).startswith("action: 7 is not accepted")
-
-
 def test_a_row_that_waits_for_the_dead_letter_queue_is_moved_again_if_its_new_bucket_was_closed_meanwhile() -> None:
-    """The mover may have been frozen before it wrote (7)."""
+    """The mover may have been frozen before it wrote (7). The row keeps why it can't be understood."""
     w = with_a_letter_that_is_refused()
-    first = w.rigged.meanwhile(is_move, lambda: w.next_tick(3))
-    with pytest.raises(Undelivered):
+    with w.rigged.meanwhile(is_move, lambda: w.next_tick(3)), pytest.raises(Undelivered, match="it stays open"):
         w.placer().place("t")
-    assert first.done
-    assert w.row("t")["taskDateTime"] == str(bucket_at(4))
+    row, there = w.row("t"), str(bucket_at(4))
+    assert (row["taskDateTime"], row["movedTo"], "status" in row) == (there, there, False)
+    assert str(row["malformedReason"]).startswith("action: 7 is not accepted")
 
 
 def test_a_row_that_can_be_understood_by_now_is_not_failed_for_what_it_was_before() -> None:
     """It is put right between the refusal and the move, which is made on the conditions of the rejection."""
     w = with_a_letter_that_is_refused()
-    meanwhile(w, ConditionalUpdate(task_id="t", set={"action": "log"}))
-    w.placer().place("t")
+    repair = ConditionalUpdate(task_id="t", set={"action": "log"})
+    with w.rigged.meanwhile(is_move, lambda: MemoryStore.write(w.rigged, repair)):
+        w.placer().place("t")
     assert (w.row("t")["status"], "malformedReason" in w.row("t")) == ("scheduled", False)
-
-
-FULL = 400 * 1024
 
 
 @pytest.mark.parametrize("bulk", ["payload", "blob"])
@@ -161,7 +149,7 @@ def test_a_row_that_is_too_large_is_marked_failed_without_its_payload(
 ) -> None:
     """The scheduler raises for faults of the infrastructure only: such a row must not come again and again."""
     w.rigged.put({**row, bulk: {"k": ""}})
-    filled = {**row, bulk: {"k": "x" * (FULL - item_bytes(w.row("t")) - spare)}}
+    filled = {**row, bulk: {"k": "x" * (400 * 1024 - item_bytes(w.row("t")) - spare)}}
     done = placed(w, filled)
     assert done["outcome"] == "failed"
     assert bulk not in done
@@ -170,10 +158,6 @@ def test_a_row_that_is_too_large_is_marked_failed_without_its_payload(
 
 
 # -- races -----------------------------------------------------------------------------------------------------------
-
-
-def meanwhile(w: World, edit: ConditionalUpdate) -> Once:
-    return w.rigged.meanwhile(is_move, lambda: MemoryStore.write(w.rigged, edit))
 
 
 @pytest.mark.parametrize(
@@ -188,11 +172,10 @@ def test_rule_05_a_move_is_on_condition_of_the_row_that_was_read(
     that is deleted (``None``)."""
     w.rigged.put(scheduled_row("t", CLOSED))
     change = ConditionalUpdate(task_id="t", set=edit or {})
-    first = w.rigged.meanwhile(
+    with w.rigged.meanwhile(
         is_move, lambda: w.store.delete("t") if edit is None else MemoryStore.write(w.rigged, change)
-    )
-    w.placer().place("t")
-    assert first.done
+    ):
+        w.placer().place("t")
     bucket = {"taskDateTime": NEXT, "movedTo": NEXT} if moved else {}
     assert w.rigged.peek("t") == (None if edit is None else {**scheduled_row("t", CLOSED), **edit, **bucket})
 
@@ -326,12 +309,7 @@ def test_what_no_row_can_be_placed_without_fails_each_record_or_the_batch(w: Wor
     Lambda sends it again as it is."""
     placer = w.placer()
     arrivals = [Arrival(str(n), *put(w, {"taskId": f"t{n}"})) for n in range(2)]
-
-    def no_cursor(task_id: str) -> None:
-        if task_id.startswith("_dynatick#cursor"):
-            raise cannot("read")
-
-    w.rigged.before_read = no_cursor
+    w.rigged.before_read = raises_for(cursor_id(0))
     assert [key for key, _ in assign(arrivals, placer).failed] == ["0", "1"]
     w.rigged.before_read, w.rigged.batch_fails = None, lambda changes: True
     with pytest.raises(StoreError):

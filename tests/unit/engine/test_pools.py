@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
-from tests.unit.engine.support import bucket_at
+from tests.unit.engine.support import bucket_at, raises
 
 from dynatick.domain.task import LargeRow, Task
 from dynatick.engine import io_pool as module
@@ -64,19 +64,6 @@ class Pool:
         self.submit("t", does)
         return self.next_ended().outcome
 
-    def submit_blocked(self, given: Claimed) -> threading.Event:
-        """Waits until the task has begun. It ends once the event is set."""
-        begun, go = threading.Event(), threading.Event()
-
-        def blocks(task: Task, context: ActionContext) -> None:
-            begun.set()
-            assert go.wait(10)
-
-        self.actions.behaviour[given.task.task_id] = blocks
-        self.pool.submit(given)
-        assert begun.wait(10)
-        return go
-
     def next_ended(self) -> Attempted:
         return self.ended.get(timeout=10)
 
@@ -111,13 +98,6 @@ def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypat
     assert closed.is_set()
     assert made.actions.ran == []
     assert made.pool.running == 0
-
-
-def raises(error: BaseException) -> Callable[[Task, ActionContext], object]:
-    def run(task: Task, context: ActionContext) -> object:
-        raise error
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -169,12 +149,11 @@ def test_a_task_begins_if_it_can_end_before_outcomes_are_recorded_no_more(second
     assert made.unbegun.empty()
 
 
-TOO_LONG = "timeoutSeconds: 113 is not accepted; expected at most 112"
-
-
 @pytest.mark.parametrize(
-    ("given", "error"), [(claimed("t", timeoutSeconds=113), TOO_LONG), (large("t", 9, decode=list), "payload")]
-)
+    ("given", "error"),
+    [(claimed("t", timeoutSeconds=113), "timeoutSeconds: 113 is not accepted; expected at most 112"),
+     (large("t", 9, decode=list), "payload")],
+)  # fmt: skip
 def test_a_task_that_can_never_end_in_time_or_has_no_payload_fails_for_good_and_is_not_begun(
     given: Claimed, error: str
 ) -> None:
@@ -192,7 +171,15 @@ def test_a_task_that_can_never_end_in_time_or_has_no_payload_fails_for_good_and_
 def test_tasks_that_wait_can_be_removed(are_large: bool) -> None:
     made = Pool(threads=4 if are_large else 1)
     given = partial(large, size=MAX_LARGE_BYTES) if are_large else claimed
-    go = made.submit_blocked(given("slow"))
+    begun, go = threading.Event(), threading.Event()
+
+    def blocks(task: Task, context: ActionContext) -> None:
+        begun.set()
+        assert go.wait(10)
+
+    made.actions.behaviour["slow"] = blocks
+    made.pool.submit(given("slow"))
+    assert begun.wait(10)
     for n in range(5):
         made.pool.submit(given(f"t{n}"))
     assert [w.task.task_id for w in made.pool.take_unbegun()] == [f"t{n}" for n in range(5)]

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from tests.builders import NOON, defaults, scheduled_row
-from tests.unit.engine.support import NOON_MINUTE, THROTTLED, Dies, RiggedStore, World, bucket_at, cannot, rules, world
+from tests.unit.engine.support import THROTTLED, Dies, World, bucket_at, cannot, cursor_at, raises_for, rules, world
 
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written
@@ -20,7 +21,7 @@ from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine import reconcile_round
-from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.reconcile_round import RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
@@ -173,14 +174,6 @@ def test_it_waits_once_and_only_where_something_looks_wrong(three_shards: World)
 # -- cursors ---------------------------------------------------------------------------------------------------------
 
 
-def cursor(**changes: object) -> Cursor:
-    fresh = Cursor(
-        shard=0, closed_through=NOON_MINUTE, drained_through=NOON_MINUTE - 3, polled_through=NOON_MINUTE,
-        checkpoint=NOON_MINUTE, checkpoint_at=NOON,
-    )  # fmt: skip
-    return replace(fresh, **changes)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("minutes", "tick_minutes", "changes", "kind"),
     [(0, 1, {}, None), (4, 1, {}, None), (5, 1, {}, Kind.CURSOR_BEHIND), (16, 5, {}, None),
@@ -193,7 +186,8 @@ def cursor(**changes: object) -> Cursor:
 )  # fmt: skip
 def test_cursors(minutes: int, tick_minutes: int, changes: dict[str, object], kind: Kind | None) -> None:
     now = NOON + timedelta(minutes=minutes, seconds=1)
-    found = list(judge_cursors({0: cursor(**changes)}, Grid(tick_minutes=tick_minutes), now))
+    cursor = replace(cursor_at(0, -3), **changes)  # type: ignore[arg-type]
+    found = list(judge_cursors({0: cursor}, Grid(tick_minutes=tick_minutes), now))
     assert [finding.kind for finding in found] == ([] if kind is None else [kind])
     assert all(is_own_row(finding.task_id) and finding.why.startswith("shard 0: ") for finding in found)
 
@@ -274,7 +268,7 @@ class ReconcileWorld(World):
 @pytest.fixture
 def w(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReconcileWorld]:
     monkeypatch.setattr(memory, "PAGE", 3)
-    world = ReconcileWorld(store=RiggedStore())
+    world = ReconcileWorld()
     world.tick()
     world.rigged.forget()
     yield world
@@ -420,19 +414,11 @@ def test_of_two_events_at_once_one_works(w: ReconcileWorld) -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_of_two_that_acquire_in_the_same_moment_one_does(w: ReconcileWorld, is_first: bool) -> None:
-    create, got = w.rigged.create, []
-
-    def another() -> None:
-        w.rigged.create = create  # type: ignore[method-assign]
-        got.append(acquire(w.store, token="other", now=w.clock()))
-
-    if is_first:
-        w.rigged.create = lambda row: another() or create(row)  # type: ignore[method-assign]
-    else:
+    if not is_first:
         w.reconcile()
-        w.rigged.meanwhile(lambda change: True, another)
-    got.append(acquire(w.store, token="one", now=w.clock()))
-    assert [one is not None for one in got] == [True, False]
+    with w.rigged.meanwhile(lambda change: True, partial(acquire, w.store, token="other", now=w.clock())):
+        assert acquire(w.store, token="one", now=w.clock()) is None
+    assert w.kept.lease == "other"
 
 
 @pytest.mark.usefixtures("one_segment")
@@ -472,12 +458,7 @@ def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> N
 
 def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) -> None:
     w.lose(40)
-
-    def unreadable(segment: int, after: str | None) -> None:
-        if segment == 2:
-            raise cannot("scan")
-
-    w.rigged.before_scan = unreadable
+    w.rigged.before_scan = lambda segment, after: raises_for(2, error=cannot("scan"))(segment)
     found = w.reconcile()
     assert (found.complete, found.continued, found.problem) == (False, True, str(cannot("scan")))
     assert [segment.is_done for segment in w.kept.segments] == [True, True, False, True]

@@ -4,19 +4,20 @@ writes and polls, which shards get a pass of their own, and what faults do (prot
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builders import NOON
-from tests.unit.engine.support import NOON_MINUTE, Dies, World, bucket_at, cannot, raises_for, rules, world
+from tests.unit.engine.support import NOON_MINUTE, Dies, World, bucket_at, raises_for, rules, world
 
 from dynatick import MemoryStore, TaskClient
 from dynatick.client import IdleTicks
@@ -31,17 +32,6 @@ from dynatick.engine.processor import Invoked, NotStarted
 from dynatick.engine.work_order import WorkOrder
 
 # -- the tree --------------------------------------------------------------------------------------------------------
-
-
-def nodes(shards_ever: int) -> list[tuple[range, int]]:
-    """Yields what each node but the root is asked to serve, with its depth."""
-    found: list[tuple[range, int]] = []
-    coming = [(one, 1) for one in portions(groups(range(1, shards_ever)))]
-    while coming:
-        shards, depth = coming.pop()
-        found.append((shards, depth))
-        coming += [(one, depth + 1) for one in split(shards)[1]]
-    return found
 
 
 @given(st.integers(1, 5000), st.randoms(use_true_random=False), st.sampled_from([0.0, 0.1, 0.5, 1.0]))
@@ -63,18 +53,20 @@ def test_each_shard_is_served_once_whatever_fails_to_start(shards_ever: int, dic
 
 
 @given(st.integers(1, 5000))
+@example(1_000)
 def test_no_node_starts_more_than_a_few_or_serves_more_than_a_group(shards_ever: int) -> None:
-    assert len(portions(groups(range(1, shards_ever)))) <= MAX_CHILDREN
-    for shards, _ in nodes(shards_ever):
-        own, others = split(shards)
-        assert len(others) <= MAX_CHILDREN
-        assert 0 < len(own) <= GROUP
-        assert len({group_of(shard) for shard in own}) == 1, "one record for all of them"
-
-
-def test_a_thousand_shards_are_reached_in_two_steps() -> None:
-    """A node starts its children at once. If one started all, the last of 1,000 would begin after half a minute."""
-    assert [max(depth for _, depth in nodes(shards)) for shards in (64, 256, 1_000)] == [1, 1, 2]
+    """It starts them at once, and so a thousand shards are reached in two steps. If one node started all, the last
+    would begin after half a minute."""
+    level, depth = portions(groups(range(1, shards_ever))), 1
+    assert len(level) <= MAX_CHILDREN
+    while level:
+        nodes = [split(shards) for shards in level]
+        for own, others in nodes:
+            assert len(others) <= MAX_CHILDREN
+            assert 0 < len(own) <= GROUP
+            assert len({group_of(shard) for shard in own}) == 1, "one record for all of them"
+        assert depth <= 2 or shards_ever > 1_000
+        level, depth = [shards for _, others in nodes for shards in others], depth + 1
 
 
 @pytest.mark.parametrize(
@@ -91,22 +83,10 @@ def test_a_tick_starts_a_pass_for_a_second_shard_and_an_invocation_a_group_for_m
     assert sorted(w.started, key=str) == sorted(events, key=str)
 
 
-class Crowd(World):
-    """An installation whose invocations are started unless ``refused`` says otherwise of their orders."""
-
-    refused: Callable[[Mapping[str, object]], bool] = staticmethod(lambda order: False)
-
-    def invoke(self, event: Mapping[str, object]) -> None:
-        if self.refused(event["dynatick"]):  # type: ignore[arg-type]
-            raise cannot("invoke")
-        super().invoke(event)
-
-
-def crowd(shards: int, *due: int) -> Crowd:
+def crowd(shards: int, *due: int) -> World:
     """A world of ``shards`` with a task in each of ``due`` at the next tick, and nothing to do for three ticks
     before."""
-    w = Crowd(rules=rules(grid=Grid(shard_count=shards), in_one_thread=True))
-    w.tick()
+    w = world(rules=rules(grid=Grid(shard_count=shards), in_one_thread=True))
     w.ticks(3)
     for shard in due:
         w.insert(f"t{shard}", at=bucket_at(4, shard))
@@ -244,11 +224,10 @@ def test_a_task_put_into_a_bucket_whose_tick_is_over_runs_at_the_next_one(ticks:
 
 def test_a_task_put_into_the_newest_bucket_between_its_poll_and_its_closing_runs_at_the_next_tick() -> None:
     w = before_closing()
-    closing = w.rigged.meanwhile(
-        lambda change: change.task_id == cursor_id(4), lambda: w.insert("t", at=bucket_at(minute(w), 4))
-    )
-    w.next_tick()
-    assert closing.done and w.outcome("t") is None
+    inserts = partial(w.insert, "t", at=bucket_at(minute(w) + 1, 4))
+    with w.rigged.meanwhile(lambda change: change.task_id == cursor_id(4), inserts):
+        w.next_tick()
+    assert w.outcome("t") is None
     assert w.row("t")["taskDateTime"] == str(bucket_at(minute(w), 4)), "the scheduler saw it before it was closed"
     w.next_tick()
     assert w.outcome("t") == "completed"
@@ -310,12 +289,12 @@ def test_rule_14_a_shard_without_a_cursor_gets_a_pass_that_creates_it(w: World) 
 def test_rule_16_whoever_has_written_a_cursor_meanwhile_serves_its_shard() -> None:
     w = before_closing()
     w.insert("t", at=bucket_at(minute(w) + 5, 4))
-    acquired = w.rigged.meanwhile(
+    with w.rigged.meanwhile(
         lambda change: change.task_id == cursor_id(4),
         lambda: acquire_shard(w.store, 4, NOON_MINUTE + minute(w), token="other", now=w.clock()),
-    )
-    done = w.next_tick()
-    assert acquired.done and w.cursor(4).lease == "other", "the idle write was refused"
+    ):
+        done = w.next_tick()
+    assert w.cursor(4).lease == "other", "the idle write was refused"
     assert group_report(done).fault is None
     w.ticks(6)
     assert w.outcome("t") == "completed"
@@ -366,15 +345,12 @@ def test_a_cursor_write_without_an_answer_is_a_fault_and_costs_no_tick(w: World)
 
 
 def test_two_ticks_that_overlap_run_each_task_once_and_count_a_tick_once() -> None:
-    w = before_closing(2)
+    w, written = before_closing(2), (idle_record_id(0), cursor_id(4))
     for task_id in ("a", "b", "c"):  # at ticks that note the record, and one that writes the cursors
         order = order_at(insert_for_next_tick(w, 6, task_id))
         before = idle_ticks(w, 4)
-        other = w.rigged.meanwhile(
-            lambda change: change.task_id in (idle_record_id(0), cursor_id(4)), lambda order=order: w.handle(order)
-        )
-        w.next_tick()
-        assert other.done
+        with w.rigged.meanwhile(lambda change: change.task_id in written, partial(w.handle, order)):
+            w.next_tick()
         assert idle_ticks(w, 4) == before + 1
         assert w.actions.times(task_id) == 1
 

@@ -12,17 +12,7 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import (
-    RiggedStore,
-    World,
-    bucket_at,
-    fails,
-    ids,
-    of,
-    passed,
-    raises_for,
-    rules,
-)
+from tests.unit.engine.support import RiggedStore, World, bucket_at, fails, ids, of, passed, raises_for, rules
 
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
@@ -323,11 +313,7 @@ def test_a_message_that_is_no_wake_up_is_reported_and_not_delivered_again(body: 
 
 def test_no_more_tasks_are_claimed_than_threads_are_free() -> None:
     w, together = world(rules=rules(threads=2)), list[int]()
-
-    def run(task: Task, context: ActionContext) -> None:
-        together.append(sum(row["status"] == "running" for row in w.open_rows().values()))
-
-    w.behave(run, *ids(9))
+    w.behave(lambda *_: together.append(sum(row["status"] == "running" for row in w.open_rows().values())), *ids(9))
     for task_id in ids(9):
         w.insert_due(task_id, 150)
     w.next_tick()
@@ -385,21 +371,13 @@ def test_what_is_due_on_the_tick_begins_with_a_pass_that_starts_on_time() -> Non
     assert len(w.began) == 1
 
 
-def on_time(w: Second) -> list[int]:
-    """The minutes for which passes are to begin on time, in the order in which they were sent."""
-    orders = [parse_event(event, NOON) for event, _ in w.queue.take()]
-    assert all(isinstance(order, TickOnTime) for order in orders)
-    return [order.tick - bucket_at(0).minute for order in orders if isinstance(order, TickOnTime)]
-
-
 def test_each_further_run_of_a_schedule_begins_on_time(w: Second) -> None:
     w.put(taskId="s", scheduleExpression="rate(1 minute)", startDate="2026-12-31T12:03:00Z")
     w.put(taskId="t", scheduleExpression="rate(2 minutes)", startDate="2026-12-31T12:03:00Z")
-    sent = []
-    for _ in range(8):
+    for minutes in [3], [], [4, 5], [5], [6, 7], [7], [8, 9], [9]:  # once by each pass that moves a schedule there
         w.next_tick()
-        sent.append(on_time(w))
-    assert sent == [[3], [], [4, 5], [5], [6, 7], [7], [8, 9], [9]], "once by each pass that moves a schedule there"
+        orders = [parse_event(event, NOON) for event, _ in w.queue.take()]
+        assert orders == [TickOnTime(tick=bucket_at(one).minute, shard=0) for one in minutes]
     assert w.outcome("s#1#2026-12-31T12:07:00Z") == "completed"
 
 
@@ -450,9 +428,8 @@ def test_a_failure_whose_letter_is_refused_goes_into_a_bucket_that_is_still_open
     w = with_planned(130, retryPolicy={"maximumRetryAttempts": 0})
     w.life, w.dead_letters = timedelta(minutes=14), MemoryDeadLetters(lambda letter: True)
     w.behave(fails, "t0")
-    first = w.rigged.meanwhile(lambda change: attr.ERROR in change.set, lambda: w.first_pass(12))
-    w.deliver()
-    assert first.done
+    with w.rigged.meanwhile(lambda change: attr.ERROR in change.set, lambda: w.first_pass(12)):
+        w.deliver()
     assert str(w.row("t0")["taskDateTime"]) > str(bucket_at(12))
     w.deliver()
     assert (w.outcome("t0"), len(w.began)) == (None, 1)

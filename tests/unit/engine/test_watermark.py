@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -16,6 +17,7 @@ from tests.unit.engine.support import (
     RiggedStore,
     World,
     bucket_at,
+    cursor_at,
     is_cursor,
     is_record,
     of,
@@ -156,8 +158,8 @@ def test_a_process_that_has_gone_silent_loses_the_shard(seconds: float, taken: b
 )
 def test_a_lost_race_for_the_shard_is_run_again(before: Cursor, by_then: Cursor, acquired: Cursor) -> None:
     store = stored(before)
-    store.meanwhile(is_cursor, lambda: store.put({"taskId": cursor_id(3), **by_then.to_row()}))
-    assert acquire(store) == replace(acquired, version=9)
+    with store.meanwhile(is_cursor, lambda: store.put({"taskId": cursor_id(3), **by_then.to_row()})):
+        assert acquire(store) == replace(acquired, version=9)
 
 
 def test_a_race_that_never_ends_is_a_fault() -> None:
@@ -174,45 +176,31 @@ def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
     """
     store = stored(FREE)
     write = store.write
-    store.meanwhile(is_cursor, lambda: write(store.writes[-1]))
-    assert acquire(store) == MINE
+    with store.meanwhile(is_cursor, lambda: write(store.writes[-1])):
+        assert acquire(store) == MINE
 
 
 # -- which buckets are polled ----------------------------------------------------------------------------------------
-
-FINAL = timedelta(seconds=124)  # L and the margin
-
-
-def cursor(closed: int, drained: int, *, polled: int | None = None, checkpoint: int | None = None) -> Cursor:
-    """Returns a cursor, given in minutes after noon."""
-    return Cursor(
-        shard=0,
-        closed_through=NOON_MINUTE + closed,
-        drained_through=NOON_MINUTE + drained,
-        polled_through=NOON_MINUTE + (closed if polled is None else polled),
-        checkpoint=NOON_MINUTE + (closed if checkpoint is None else checkpoint),
-        checkpoint_at=NOON,
-    )
 
 
 def window(found: Cursor, *, tick_minutes: int = 1, closed_at: datetime = NOON) -> Window:
     return Window(found, rules(grid=Grid(tick_minutes=tick_minutes)), closed_at=closed_at)
 
 
-LATER = NOON + FINAL
+LATER = NOON + timedelta(seconds=124)  # L and the margin
 
 DUE = [
     # the cursor (closed, drained, polled, checkpoint), now, the grid; which minutes are polled
-    ("nothing is closed that is not drained", cursor(0, 0), NOON, 1, []),
-    ("all that were not polled yet", cursor(5, 0, polled=0, checkpoint=0), NOON, 1, [1, 2, 3, 4, 5]),
-    ("after an outage", cursor(100, 0, polled=0, checkpoint=0), NOON, 1, list(range(1, 101))),
-    ("the newest two ticks", cursor(5, 0, polled=4, checkpoint=3), NOON, 1, [4, 5]),
-    ("the newest two ticks of five minutes", cursor(20, 0, polled=15, checkpoint=15), NOON, 5, list(range(11, 21))),
-    ("what was not polled in full", cursor(5, 0, polled=2, checkpoint=3), NOON, 1, [3, 4, 5]),
-    ("all, once polls are final", cursor(5, 0, polled=4, checkpoint=3), LATER, 1, [1, 2, 3, 4, 5]),
-    ("not yet ripe", cursor(5, 0, polled=4, checkpoint=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
-    ("after a checkpoint that is not drained", cursor(20, 0, polled=19, checkpoint=3), LATER, 1, list(range(1, 21))),
-    ("what lies after a checkpoint not yet ripe", cursor(20, 0, polled=19, checkpoint=3), NOON, 1, list(range(4, 21))),
+    ("nothing is closed that is not drained", cursor_at(0, 0), NOON, 1, []),
+    ("all that were not polled yet", cursor_at(5, 0, polled=0, checkpoint=0), NOON, 1, [1, 2, 3, 4, 5]),
+    ("after an outage", cursor_at(100, 0, polled=0, checkpoint=0), NOON, 1, list(range(1, 101))),
+    ("the newest two ticks", cursor_at(5, 0, polled=4, checkpoint=3), NOON, 1, [4, 5]),
+    ("the newest two ticks of five minutes", cursor_at(20, 0, polled=15, checkpoint=15), NOON, 5, list(range(11, 21))),
+    ("what was not polled in full", cursor_at(5, 0, polled=2, checkpoint=3), NOON, 1, [3, 4, 5]),
+    ("all, once polls are final", cursor_at(5, 0, polled=4, checkpoint=3), LATER, 1, [1, 2, 3, 4, 5]),
+    ("not yet ripe", cursor_at(5, 0, polled=4, checkpoint=3), LATER - timedelta(milliseconds=1), 1, [4, 5]),
+    ("after a checkpoint that is not drained", cursor_at(20, 0, polled=19, checkpoint=3), LATER, 1, [*range(1, 21)]),
+    ("what lies after a checkpoint not yet ripe", cursor_at(20, 0, polled=19, checkpoint=3), NOON, 1, [*range(4, 21)]),
 ]  # fmt: skip
 
 
@@ -242,7 +230,7 @@ def test_the_end_write_drains_through_final_polls_that_left_nothing_and_then_set
     flaw: dict[str, Any] | str | None,
 ) -> None:
     closed_at = NOON + timedelta(minutes=5)
-    found = window(cursor(6, 0, polled=2, checkpoint=4), closed_at=closed_at)
+    found = window(cursor_at(6, 0, polled=2, checkpoint=4), closed_at=closed_at)
     for minute in range(1, 7):
         if minute != 3 or flaw is None:
             poll(found, minute, LATER)
@@ -257,7 +245,7 @@ def test_the_end_write_drains_through_final_polls_that_left_nothing_and_then_set
 
 
 def test_another_poll_keeps_only_what_is_in_flight() -> None:
-    found = window(cursor(5, 0, checkpoint=5))
+    found = window(cursor_at(5, 0, checkpoint=5))
     poll(found, 1, LATER, contended=3, in_flight=2)
     found.begin_poll(NOON_MINUTE + 1, LATER + timedelta(seconds=1))
     again = found.polls[NOON_MINUTE + 1]
@@ -267,22 +255,14 @@ def test_another_poll_keeps_only_what_is_in_flight() -> None:
 # -- what holds the drained watermark back ---------------------------------------------------------------------------
 
 
-def ticks(w: World, number: int) -> None:
-    for _ in range(number):
-        try:
-            w.next_tick()
-        except StoreError:
-            continue
-
-
 def test_an_attempt_that_was_not_recorded_holds_the_watermark(w: World) -> None:
     """Time is up, and no other poll of this pass meets its row: only the attempt itself can hold its bucket."""
     w.insert("t", at=bucket_at(1))
     w.rigged.hidden = lambda entry: minute_of(w.clock()) < NOON_MINUTE + 6  # so that the first poll is final
     w.ticks(5)
     w.rigged.throttled = is_record
-    w.rigged.meanwhile(is_record, lambda: w.clock.forward(seconds=102))
-    assert w.first_pass(6).unrecorded == 1
+    with w.rigged.meanwhile(is_record, lambda: w.clock.forward(seconds=102)):
+        assert w.first_pass(6).unrecorded == 1
     assert w.cursor().drained_through < bucket_at(1).minute
     w.rigged.clear_faults()
     w.ticks(12)
@@ -292,9 +272,11 @@ def test_an_attempt_that_was_not_recorded_holds_the_watermark(w: World) -> None:
 def test_what_could_not_be_claimed_for_a_fault_holds_the_watermark(w: World) -> None:
     w.insert("t", at=bucket_at(1))
     w.rigged.throttled, w.rigged.before_read = lambda change: change.task_id == "t", raises_for("t")
-    ticks(w, 12)
+    for _ in range(12):
+        with suppress(StoreError):
+            w.next_tick()
     w.rigged.clear_faults()
-    ticks(w, 6)
+    w.ticks(6)
     assert w.outcome("t") == "completed"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, ids, is_claim, is_cursor, passed, rules
+from tests.unit.engine.support import World, bucket_at, cannot, ids, is_claim, is_cursor, passed, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
@@ -21,7 +21,6 @@ from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
 from dynatick.engine.work_order import WorkOrder
-from dynatick.errors import StoreError
 
 # -- a pass that hands out -------------------------------------------------------------------------------------------
 
@@ -45,17 +44,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 class WorldWithWorkers(World):
     """A world whose workers run beside the pass that started them, each in a process of its own."""
 
-    workers: list[Mapping[str, object]] = field(default_factory=list)  # that were asked for
+    workers: list[Mapping[str, object]] = field(default_factory=list)  # that were started
     worked: list[PassReport] = field(default_factory=list)
     threads: list[threading.Thread] = field(default_factory=list)
-    starts: Callable[[int], bool] = lambda number: True  # whether the worker of this number does
 
     def invoke(self, event: Mapping[str, object]) -> None:
-        if "work" not in event["dynatick"]:  # type: ignore[operator]
-            super().invoke(event)
-            return
-        self.workers.append(event)
-        if self.starts(len(self.workers)):
+        super().invoke(event)
+        if "work" in event["dynatick"]:  # type: ignore[operator]
+            self.started.remove(event)
+            self.workers.append(event)
             self.threads.append(threading.Thread(target=self._work, args=(event,)))
             self.threads[-1].start()
 
@@ -124,13 +121,10 @@ def test_a_pass_runs_everything_itself_if(number: int, max_workers: int) -> None
 
 
 def test_what_workers_that_cannot_be_started_leave_undone_the_pass_runs_at_once(w: WorldWithWorkers) -> None:
-    def starts(number: int) -> bool:
-        raise StoreError("no more processes")
-
-    w.starts = starts
+    w.refused = lambda order: "work" in order
     first, *_ = w.next_tick()
     w.assert_each_ran_once(*ids(500))
-    assert {one.problem for one in first.not_started} == {"no more processes"}
+    assert {one.problem for one in first.not_started} == {str(cannot("invoke"))}
     assert (passed([first]).completed, passed([first]).handed_to_workers) == (500, 0)
     w.until_drained()
 
