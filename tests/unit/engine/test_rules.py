@@ -23,8 +23,6 @@ from dynatick.engine.ports import ActionContext
 from dynatick.errors import StoreError
 from dynatick.store import memory
 
-# -- 1: close first --------------------------------------------------------------------------------------------------
-
 
 def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_before_it_polls(w: World) -> None:
     """Were the watermark written at the end, or the lease by itself, a poll would begin before buckets are closed."""
@@ -36,9 +34,6 @@ def test_rule_01_a_pass_closes_its_buckets_and_acquires_the_shard_in_one_write_b
     assert is_cursor(first)
     assert first.set["closedThrough"] == "2026-12-31#12:01"
     assert first.set["lease"] is not None
-
-
-# -- 2: poll all pages ------------------------------------------------------------------------------------------------
 
 
 def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_passes_it(
@@ -67,9 +62,6 @@ def test_rules_02_and_03_all_pages_of_a_bucket_are_read_before_the_watermark_pas
     assert w.cursor().drained_through >= bucket_at(1).minute
 
 
-# -- 3: the drained watermark follows final polls that left nothing --------------------------------------------------
-
-
 @pytest.mark.parametrize("leased", [True, False], ids=["leased elsewhere", "its claim got no answer"])
 def test_rules_01_and_03_a_row_that_cannot_be_claimed_holds_the_drained_watermark_back_and_not_the_closed_one(
     w: World,
@@ -90,9 +82,6 @@ def test_rules_01_and_03_a_row_that_cannot_be_claimed_holds_the_drained_watermar
     w.until_drained()
 
 
-# -- 4: the checkpoint -----------------------------------------------------------------------------------------------
-
-
 def test_rule_04_the_time_of_closing_is_read_after_the_write_was_acknowledged(w: World) -> None:
     """Was it read before, a closing write that takes a minute would make polls final a minute too soon."""
     w.next_tick(2)
@@ -109,9 +98,6 @@ def test_rule_04_the_end_write_sets_a_new_checkpoint_only_once_the_old_one_is_dr
         w.next_tick()
         marks.append((w.cursor().checkpoint - NOON_MINUTE, w.cursor().drained_through - NOON_MINUTE))
     assert marks == [(0, -1), (0, -1), (3, 0), (3, 0), (3, 0), (6, 3)]
-
-
-# -- 5: placement ----------------------------------------------------------------------------------------------------
 
 
 def test_rule_05_a_newcomer_is_compared_with_c_and_not_with_s(w: World) -> None:
@@ -145,9 +131,6 @@ def test_rule_05_c_is_read_after_the_row() -> None:
     assert w.outcome("t") == "completed"
 
 
-# -- 6: running rows move too ----------------------------------------------------------------------------------------
-
-
 def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease(w: World) -> None:
     """Were only waiting rows moved, a row that a late process claimed there and dropped would never be seen again."""
     w.until_drained()
@@ -164,9 +147,6 @@ def test_rule_06_a_running_row_in_a_drained_bucket_is_moved_with_its_lease(w: Wo
     assert w.outcome("t") == "completed"
 
 
-# -- 7: a move is checked again --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("row", [scheduled_row("t", bucket_at(-5)), {"taskId": "t"}], ids=["moves", "normalises"])
 def test_rule_07_a_mover_that_was_frozen_checks_again(w: World, row: Row) -> None:
     """Was the move not checked, the task would lie in 12:01 which is drained. Normalising is a move as well."""
@@ -178,9 +158,6 @@ def test_rule_07_a_mover_that_was_frozen_checks_again(w: World, row: Row) -> Non
     assert w.cursor().drained_through >= bucket_at(1).minute
     w.next_tick()
     assert w.outcome("t") == "completed"
-
-
-# -- 8: our own rows are no tasks ------------------------------------------------------------------------------------
 
 
 def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone(w: World) -> None:
@@ -196,9 +173,6 @@ def test_rule_08_our_own_rows_have_a_status_of_their_own_and_are_left_alone(w: W
     done = assign([Arrival("1", row, None) for row in own.values()], w.placer())
     assert (done.seen, done.failed) == (0, [])
     assert all(w.row(task_id) == row for task_id, row in own.items())
-
-
-# -- 11: the lease covers the process --------------------------------------------------------------------------------
 
 
 def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
@@ -217,9 +191,6 @@ def test_rule_11_a_lease_does_not_end_before_the_process_does() -> None:
         assert context.deadline == end
         assert task.lease_until is not None
         assert task.lease_until >= end - timedelta(milliseconds=1), "written to the millisecond"
-
-
-# -- 14: shards ------------------------------------------------------------------------------------------------------
 
 
 def test_rule_14_every_shard_that_was_ever_used_is_drained() -> None:
