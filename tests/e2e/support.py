@@ -17,7 +17,7 @@ from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick_stack import emulator, local, template
 from dynatick_stack.demo.observe import DeadLetters
-from dynatick_stack.demo.receiver import Answer, Call, Receiver, answer
+from dynatick_stack.demo.receiver import Receiver
 from dynatick_stack.local import LocalStack
 
 ORDINARY = ("DEBUG", "INFO")
@@ -104,15 +104,6 @@ class DeployedStack:
         """A task whose executions the receiver counts."""
         payload = {"url": f"{self.receiver.url}{path}"}
         self.put(task_id, **{"action": "webhook", "payload": payload} | attributes)
-
-    def put_unseen(self, task_id: str, **attributes: object) -> None:
-        """A row that the scheduler never sees: what PartiQL writes isn't in the emulator's stream."""
-        given = {"taskId": task_id, **attributes}
-        value = ", ".join(f"'{name}': ?" for name in given)
-        self.dynamodb.execute_statement(
-            Statement=f'INSERT INTO "{self.stack.table}" VALUE {{{value}}}',
-            Parameters=[_to_dynamodb(one) for one in given.values()],
-        )
 
     def edit(self, task_id: str, **attributes: object) -> None:
         """Does what `update-item` does with SET."""
@@ -221,17 +212,11 @@ class DeployedStack:
 
 
 @contextmanager
-def deployed(
-    state_dir: Path,
-    *,
-    root: Path = template.ROOT,
-    answers: Callable[[Call, int], Answer] = answer,
-    **parameters: object,
-) -> Iterator[DeployedStack]:
-    """A stack of a test's own, from the checkout at ``root``; its webhook receiver answers as ``answers`` says."""
+def deployed(state_dir: Path, *, root: Path = template.ROOT, **parameters: object) -> Iterator[DeployedStack]:
+    """A stack of a test's own, from the checkout at ``root``."""
     given = {name: str(value) for name, value in parameters.items()}
     try:
-        with Receiver(answers) as receiver:
+        with Receiver() as receiver:
             stack = local.up(emulator.free_port(), given, state_dir=state_dir, root=root)
             yield DeployedStack(stack=stack, receiver=receiver)
     finally:

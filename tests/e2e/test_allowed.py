@@ -76,22 +76,6 @@ def rows(little: DeployedStack) -> Rows:
     return little.run_to_end(tasks, within=150)
 
 
-def test_the_processor_has_rights_to_what_is_allowed_and_to_nothing_else(little: DeployedStack) -> None:
-    role = little.stack.client("lambda").get_function_configuration(
-        FunctionName=little.stack.outputs["ProcessorFunctionName"]
-    )["Role"]
-    iam = little.stack.client("iam")
-    name = role.rpartition("/")[2]
-    targets = {}
-    for policy in iam.list_role_policies(RoleName=name)["PolicyNames"]:
-        document = iam.get_role_policy(RoleName=name, PolicyName=policy)["PolicyDocument"]
-        for statement in document["Statement"]:
-            targets[statement.get("Sid")] = statement["Resource"]
-    assert targets["SendMessages"] == [QUEUE]
-    assert targets["ReadSecrets"] == [SECRETS]
-    assert not {"Publish", "PutEvents", "InvokeFunctions", "UseKeys"} & set(targets)
-
-
 def test_each_interface_knows_the_kinds(little: DeployedStack, rows: Rows) -> None:
     settings = read_settings(little.client.store)
     assert settings is not None

@@ -12,9 +12,8 @@ from dynatick.domain.instants import format_instant
 
 pytestmark = pytest.mark.long
 
-LATE = timedelta(
-    seconds=20
-)  # less than the half minute that a tick would take on average, and enough for a busy machine
+# Less than the half minute that a tick would take on average, and enough for a busy machine.
+LATE = timedelta(seconds=20)
 
 
 def test_tasks_begin_at_their_second(tmp_path: Path) -> None:
@@ -28,9 +27,12 @@ def test_tasks_begin_at_their_second(tmp_path: Path) -> None:
         world.put_webhook("at-once")
         world.put_webhook("cancelled", dueAt=iso(12))
         world.put_webhook("again", "/fails", dueAt=iso(5), retryPolicy={"minBackoffSeconds": 4, "maxBackoffSeconds": 4})
+        world.put_webhook("edited", dueAt="2036-12-31T12:00:00Z")
         world.settled("cancelled")
         world.client.cancel("cancelled")
-        ended = world.run_to_end([*due, "at-once", "cancelled"], within=TICK_SECONDS, tick_every=3600)
+        world.settled("edited")
+        world.edit("edited", dueAt=iso(5))
+        ended = world.run_to_end([*due, "at-once", "cancelled", "edited"], within=TICK_SECONDS, tick_every=3600)
         for task_id, at in due.items():
             started = instant(ended[task_id]["startedAt"])
             assert at <= started + timedelta(milliseconds=1), "not even a millisecond early"
