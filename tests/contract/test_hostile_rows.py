@@ -178,16 +178,6 @@ def test_a_task_whose_outcome_is_null_can_be_cancelled_rescheduled_and_retried(w
     assert (world.row("again")["attempt"], "outcome" in world.row("again")) == (2, False)
 
 
-def test_a_row_put_with_an_endless_lease_holds_up_no_other(world: InProcess) -> None:
-    bucket = bucket_in(world)
-    lease = {"status": "running", "attempt": 1, "lease": "x", "leaseUntil": "9998-12-31T00:00:00Z"}
-    assert world.store.create(scheduled_row("hostage", bucket, **lease))
-    for n in range(5):
-        put(world, {"taskId": f"t{n}"})
-        world.next_tick()
-    assert {world.outcome(f"t{n}") for n in range(5)} == {"completed"}
-
-
 @pytest.mark.parametrize("task_id", ["", "é" * 1500, cursor_id(0), ["x"]], ids=["empty", "too long", "own", "no text"])
 def test_a_schedule_whose_latest_task_is_malformed_holds_up_no_other(world: InProcess, task_id: object) -> None:
     """The latest tasks of several schedules are read in one request."""

@@ -34,18 +34,14 @@ def test_each_attempt_is_made_once(store: Store, with_shard_lease: bool, monkeyp
     store.create_many([scheduled_row(f"t{n:03d}", bucket) for n in range(TASKS)])
     system.clock.forward(minutes=1)
 
-    done: list[Invoked] = []
     begin = threading.Barrier(2)
 
-    def drain() -> None:
+    def drain(_: int) -> list[Invoked]:
         begin.wait()
-        done.extend(system.tick())
+        return system.tick()
 
-    threads = [threading.Thread(target=drain) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        done = [invoked for ticked in pool.map(drain, range(2)) for invoked in ticked]
 
     assert Counter(system.actions.ran) == {(f"t{n:03d}", 1, 1): 1 for n in range(TASKS)}
     passes = [invoked.passed for invoked in done if invoked.passed is not None]
@@ -55,12 +51,9 @@ def test_each_attempt_is_made_once(store: Store, with_shard_lease: bool, monkeyp
     assert {row["outcome"] for row in rows.values()} == {"completed"}
     assert {row["attempt"] for row in rows.values()} == {1}
 
-    for _ in range(8):  # and the cursor passes the bucket, having seen all of it ended
-        system.next_tick()
+    system.ticks(8)  # and the cursor passes the bucket, having seen all of it ended
     assert len(system.actions.ran) == TASKS
-    cursor = store.get("_dynatick#cursor#0")
-    assert cursor is not None
-    assert str(cursor["drainedThrough"]) >= str(bucket)
+    assert str(system.row("_dynatick#cursor#0")["drainedThrough"]) >= str(bucket)
 
 
 @pytest.mark.atomic_writes
