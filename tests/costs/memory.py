@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
 from urllib.parse import urlencode
+
+from tests.unit.api.support import event, read
 
 from dynatick.actions.plain_value import to_json
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick_stack.bench.installation import ACTION, Clock, Installation, dynamodb
@@ -42,18 +41,11 @@ def drained(endpoint: str, *, tasks: int, large: int) -> tuple[int, int]:
     installation = Installation.fresh(endpoint)
     bucket = installation.bucket()
     installation.fill(tasks, bucket)
+    table = {"TableName": installation.table}
+    small = dynamodb(endpoint).get_item(**table, Key={"taskId": {"S": f"t{0:07}"}})["Item"]
     for n in range(large):
-        times = {"dueAt": bucket.instant, "createdAt": bucket.instant - timedelta(minutes=1)}
-        item = {name: {"S": format_instant(instant)} for name, instant in times.items()} | {
-            "taskId": {"S": f"t{tasks // 2:07}-{n:04}"},
-            "taskDateTime": {"S": str(bucket)},
-            "action": {"S": ACTION if n % 3 else READING},
-            "status": {"S": "scheduled"},
-            "attempt": {"N": "0"},
-            "run": {"N": "1"},
-            "payload": LARGE,
-        }
-        dynamodb(endpoint).put_item(TableName=installation.table, Item=item)
+        own = {"taskId": {"S": f"t{tasks // 2:07}-{n:04}"}, "action": {"S": ACTION if n % 3 else READING}}
+        dynamodb(endpoint).put_item(**table, Item={**small, **own, "payload": LARGE})
     return _measured("drain", installation, bucket)
 
 
@@ -98,37 +90,11 @@ def _pages(endpoint: str, table: str, bucket: Bucket) -> int:
         token: str | None = ""
         while token is not None:
             asked = {**query, "limit": "100"} | ({"pageToken": token} if token else {})
-            body = _asked(api, path, asked)
+            answer = api.handle(event("GET", path, query=urlencode(asked)), None)
+            assert answer.status == 200, answer.response["body"]
+            body = read(answer)
             listed, token = listed + len(body[name]), body["nextPageToken"]
     return listed
-
-
-def _asked(api: Any, path: str, query: Mapping[str, str]) -> Mapping[str, Any]:
-    http = {"method": "GET", "path": path, "sourceIp": "127.0.0.1", "userAgent": "test"}
-    event = {
-        "version": "2.0",
-        "routeKey": "$default",
-        "rawPath": path,
-        "rawQueryString": urlencode(query),
-        "queryStringParameters": dict(query),
-        "headers": {},
-        "requestContext": {"http": http, "requestId": "test", "stage": "$default"},
-        "isBase64Encoded": False,
-    }
-    response = api.handle(event, _Context()).response
-    assert response["statusCode"] == 200, response["body"]
-    body: Mapping[str, Any] = json.loads(response["body"])
-    return body
-
-
-class _Context:
-    aws_request_id = "test"
-    function_name = "api"
-    memory_limit_in_mb = 512
-    invoked_function_arn = "arn:aws:lambda:us-east-1:000000000000:function:api"
-
-    def get_remaining_time_in_millis(self) -> int:
-        return 30_000
 
 
 if __name__ == "__main__":

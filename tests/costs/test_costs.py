@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from dynatick.domain.buckets import Bucket
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import Installation
@@ -65,6 +63,7 @@ def test_a_raw_row_without_a_time(engine: Engine) -> None:
     life = units.untimed(engine, TASKS)
 
     assert of(life.insert, "PutItem") == (TASKS, TASKS, 0, TASKS)
+    assert life.insert.total.write_units == TASKS
     calls, statements, _, write_units = of(life.scheduler, "BatchExecuteStatement")
     assert (calls, statements, write_units) == (BATCHES, TASKS, TASKS * NORMALISE_UNITS)
     assert set(life.scheduler.by_operation) == {"BatchExecuteStatement", "GetItem"}
@@ -74,14 +73,6 @@ def test_a_raw_row_without_a_time(engine: Engine) -> None:
 
     _, statements, _, write_units = of(life.processor, "BatchExecuteStatement")
     assert (statements, write_units) == (2 * TASKS, TASKS * (CLAIM_UNITS + RECORD_UNITS))
-
-
-def test_one_task_more_adds_five_units(engine: Engine) -> None:
-    life, fewer = units.timed(engine, 200), units.timed(engine, 100)
-    assert life.marginal(fewer, "write_units") == INSERT_UNITS + CLAIM_UNITS + RECORD_UNITS == 5
-    assert life.marginal(fewer, "statements") == pytest.approx(3, abs=0.05)
-    raw, fewer_raw = units.untimed(engine, 200), units.untimed(engine, 100)
-    assert raw.marginal(fewer_raw, "write_units") == 1 + NORMALISE_UNITS + CLAIM_UNITS + RECORD_UNITS == 6
 
 
 def test_a_failure_costs_no_more_than_a_success(engine: Engine) -> None:

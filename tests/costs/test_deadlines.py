@@ -13,11 +13,13 @@ SCHEDULES = 50
 TICKS = 4
 
 
-def ticks_with(engine: Engine, expression: str, expected_within_seconds: int | None) -> Count:
+def ticks_with(
+    engine: Engine, expression: str, expected_within_seconds: int | None = None, *, schedules: int = SCHEDULES
+) -> Count:
     """Returns the cost of the ticks after the first, which makes the occurrences of all schedules."""
     installation = Installation.fresh(engine.url)
     at = instant_of(minute_of(installation.clock()) + 1)
-    for n in range(SCHEDULES):
+    for n in range(schedules):
         installation.client.schedules.insert(
             f"s{n}",
             expression.format(at=at, soon=at + timedelta(minutes=1)),
@@ -34,7 +36,7 @@ def ticks_with(engine: Engine, expression: str, expected_within_seconds: int | N
 
 def test_a_deadline_before_the_next_run_costs_one_move_and_two_reads(engine: Engine) -> None:
     daily = "cron({at.minute} {at.hour} * * ? *)"
-    without, with_deadline = ticks_with(engine, daily, None), ticks_with(engine, daily, 90)
+    without, with_deadline = ticks_with(engine, daily), ticks_with(engine, daily, 90)
     more = with_deadline.write_units - without.write_units
     assert 3 * SCHEDULES <= more <= 3 * SCHEDULES + 4  # and the cursor's, for all of them together
     reads = with_deadline.read_units - without.read_units
@@ -43,6 +45,6 @@ def test_a_deadline_before_the_next_run_costs_one_move_and_two_reads(engine: Eng
 
 def test_a_deadline_after_the_next_run_costs_a_read(engine: Engine) -> None:
     each_minute = "rate(1 minute)"
-    without, with_deadline = ticks_with(engine, each_minute, None), ticks_with(engine, each_minute, 90)
+    without, with_deadline = ticks_with(engine, each_minute), ticks_with(engine, each_minute, 90)
     assert with_deadline.write_units - without.write_units <= 4
     assert with_deadline.read_units - without.read_units <= 1.1 * SCHEDULES * TICKS

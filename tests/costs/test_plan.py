@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.costs.test_deadlines import SCHEDULES, TICKS, ticks_with
 
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.capacity import PlanOptions, units_of
@@ -10,11 +11,8 @@ from dynatick.domain.plan import plan_burst, plan_schedules
 from dynatick.domain.plan_figures import READ_UNITS_OF_OCCURRENCE, ROW_GROWTH
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import ACTION, Installation, dynamodb
-from dynatick_stack.counting.counts import Count, Engine
+from dynatick_stack.counting.counts import Engine
 from dynatick_stack.counting.rules import item_bytes
-
-SCHEDULES = 50
-TICKS = 4
 
 
 def test_a_task_that_grows_over_a_kilobyte_while_it_runs(engine: Engine) -> None:
@@ -39,18 +37,7 @@ def test_a_task_that_grows_over_a_kilobyte_while_it_runs(engine: Engine) -> None
 
 
 def test_an_occurrence(engine: Engine) -> None:
-    def ticks_of(schedules: int) -> Count:
-        installation = Installation.fresh(engine.url)
-        for n in range(schedules):
-            installation.client.schedules.insert(f"s{n}", "rate(1 minute)", action=ACTION, overlap="allow")
-        installation.next_tick()
-        installation.next_tick()
-        meter = units.Meter(engine)
-        for _ in range(TICKS):
-            installation.next_tick()
-        return meter.read().total
-
-    few, many = ticks_of(SCHEDULES), ticks_of(2 * SCHEDULES)
+    few, many = (ticks_with(engine, "rate(1 minute)", schedules=number) for number in (SCHEDULES, 2 * SCHEDULES))
     occurrences = SCHEDULES * TICKS
     load = plan_schedules(SCHEDULES, 60).load
     # The entry of the schedule in its next bucket lies on another partition, so it is no part of ``index_units``.
