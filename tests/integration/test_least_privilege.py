@@ -31,6 +31,7 @@ from dynatick.domain.recurrence import ready
 from dynatick.engine.bucket_record import bucket_record_id
 from dynatick.engine.installation_settings import SETTINGS_ID
 from dynatick.errors import StoreError
+from dynatick.store.codec import encode
 from dynatick.store.wire import Wire
 from dynatick_stack import emulator, local, template
 from dynatick_stack.demo.receiver import Receiver
@@ -221,16 +222,6 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
     return made
 
 
-def record(new: Mapping[str, Any], old: Mapping[str, Any] | None = None, number: int = 1) -> dict[str, Any]:
-    to_value = boto3.dynamodb.types.TypeSerializer().serialize
-
-    def image(row: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: to_value(value) for name, value in row.items()}
-
-    images = {"NewImage": image(new)} | ({} if old is None else {"OldImage": image(old)})
-    return {"eventID": str(number), "dynamodb": {"SequenceNumber": str(number), **images}}
-
-
 def everything_the_scheduler_does(deployed: Deployed) -> None:
     for own in (SETTINGS_ID, "_dynatick#cursor#0", "_dynatick#cursor#1"):
         deployed.table.delete_item(Key={"taskId": own})  # so that it makes them anew
@@ -244,7 +235,7 @@ def everything_the_scheduler_does(deployed: Deployed) -> None:
     ]
     for row in rows:
         deployed.table.put_item(Item=row)
-    records = [record(row, number=number) for number, row in enumerate(rows)]
+    records = [{"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(row)}} for n, row in enumerate(rows)]
     answer = deployed.scheduler.handler({"Records": records}, LambdaContext("scheduler"))
     assert answer == {"batchItemFailures": []}
     for row in rows:
@@ -304,39 +295,39 @@ def iso(instant: datetime) -> str:
 
 def everything_the_api_does(deployed: Deployed) -> None:
     done: set[tuple[str, str]] = set()
-
-    def ask(
-        method: str, path: str, body: object = None, *, of: str | None = None, query: str = "", also: int = 200
-    ) -> None:
-        answer = deployed.request(method, path, body, query)
-        assert answer["statusCode"] < 300 or answer["statusCode"] == also, answer["body"]
-        done.add((method, of or path))
-
     due = datetime.now(UTC) + timedelta(days=1)
     bucket = str(Bucket(minute_of(due)))
     in_bucket = bucket.replace("#", "%23")
+    ids = {"<taskId>": "asked", "<scheduleId>": "asked-nightly", "<bucket>": in_bucket}
+
+    def ask(method: str, route: str, body: object = None, *, query: str = "", also: int = 200) -> None:
+        path = re.sub("<.*>", lambda found: ids[found[0]], route)
+        answer = deployed.request(method, path, body, query)
+        assert answer["statusCode"] < 300 or answer["statusCode"] == also, answer["body"]
+        done.add((method, route))
+
     task = {"taskId": "asked", "taskDateTime": bucket, "action": "log"}
     ask("POST", "/v1/tasks", task)
     ask("POST", "/v1/tasks", {"taskId": "asked-untimed"})
     many = [{**task, "taskId": f"asked-{n}"} for n in range(3)]
     ask("POST", "/v1/tasks/bulk", {"tasks": [*many, {"taskId": "asked-x"}]})
     ask("GET", "/v1/tasks", query=f"bucket={in_bucket}")
-    ask("GET", "/v1/tasks/asked", of="/v1/tasks/<taskId>")
-    ask("PATCH", "/v1/tasks/asked", {"payload": {"n": 1}}, of="/v1/tasks/<taskId>")
+    ask("GET", "/v1/tasks/<taskId>")
+    ask("GET", "/v1/tasks/<taskId>/explanation")
+    ask("PATCH", "/v1/tasks/<taskId>", {"payload": {"n": 1}})
     for verb in ("cancel", "redrive", "run"):
-        ask("POST", f"/v1/tasks/asked/{verb}", of=f"/v1/tasks/<taskId>/{verb}")
-    ask("DELETE", "/v1/tasks/asked-untimed", of="/v1/tasks/<taskId>")
+        ask("POST", f"/v1/tasks/<taskId>/{verb}")
+    ask("DELETE", "/v1/tasks/<taskId>")
     ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
     ask("POST", "/v1/tasks/redrive", {"bucket": bucket, "status": "cancelled"})
     span = {"start": iso(due), "end": iso(due + timedelta(minutes=9))}
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
-    ask("GET", f"/v1/buckets/{in_bucket}", of="/v1/buckets/<bucket>")
+    ask("GET", "/v1/buckets/<bucket>")
     ask("GET", "/v1/ticks")
     ask("GET", "/v1/dead-letters")
     ask("POST", "/v1/dead-letters/redrive", {})
     ask("POST", "/v1/dead-letters/purge", {})
     ask("GET", "/v1/status")
-    ask("GET", "/v1/tasks/asked/explanation", of="/v1/tasks/<taskId>/explanation")
     ask("POST", "/v1/pause", {"reason": "a test"})
     ask("POST", "/v1/resume")
     ask("GET", "/v1/settings")
@@ -344,16 +335,16 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("POST", "/schedule-task", {"action": "log", "payload": {}, "run_at": span["start"]})
     ask("POST", "/v1/schedules", {"taskId": "asked-nightly", "scheduleExpression": "rate(1 hour)", "action": "log"})
     ask("GET", "/v1/schedules")
-    nightly, of = "/v1/schedules/asked-nightly", "/v1/schedules/<scheduleId>"
-    ask("GET", nightly, of=of)
-    ask("PATCH", nightly, {"payload": {"n": 1}}, of=of)
+    nightly = "/v1/schedules/<scheduleId>"
+    ask("GET", nightly)
+    ask("PATCH", nightly, {"payload": {"n": 1}})
     for verb in ("pause", "resume", "run"):
-        ask("POST", f"{nightly}/{verb}", of=f"{of}/{verb}")
+        ask("POST", f"{nightly}/{verb}")
     for verb in ("preview", "history"):
-        ask("GET", f"{nightly}/{verb}", of=f"{of}/{verb}")
+        ask("GET", f"{nightly}/{verb}")
     past = {"start": iso(datetime.now(UTC) - timedelta(hours=3)), "end": iso(datetime.now(UTC))}
-    ask("POST", f"{nightly}/backfill", past, of=f"{of}/backfill")
-    ask("DELETE", nightly, of=of)
+    ask("POST", f"{nightly}/backfill", past)
+    ask("DELETE", nightly)
     assert done == {(one.method, one.path) for one in deployed.api.api.table.operations}
 
 
