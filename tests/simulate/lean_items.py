@@ -6,23 +6,19 @@ They are alike: an item that nobody works on is kept as its difference from an e
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 
 from dynatick_stack.counting.rules import Item
 
 Sized = tuple[Item, int]
 
 
-class LeanItems:
+class LeanItems(MutableMapping[str, Sized]):
     """A dict of items with their sizes, as ``counting.database.Table`` keeps them. ``example``: what many share."""
 
     def __init__(self, example: Item, others: Mapping[str, Sized]) -> None:
         self._example = dict(example)
         self._kept: dict[str, Sized | bytes] = {key: self._packed(*sized) for key, sized in others.items()}
-
-    def get(self, key: str, default: tuple[Item | None, int]) -> tuple[Item | None, int]:
-        found = self._kept.get(key)
-        return default if found is None else self._whole(found)
 
     def __getitem__(self, key: str) -> Sized:
         return self._whole(self._kept[key])
@@ -32,17 +28,14 @@ class LeanItems:
         running = item.get("status", {}).get("S") == "running"
         self._kept[key] = sized if running else self._packed(item, size)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._kept
+    def __delitem__(self, key: str) -> None:
+        del self._kept[key]
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._kept)
-
-    def pop(self, key: str, default: object = None) -> object:
-        return self._kept.pop(key, default)
 
     def _packed(self, item: Item, size: int) -> bytes:
         example = self._example

@@ -35,19 +35,18 @@ def written_within_a_second(capacity: Capacity, keys: list[str], clock: Clock) -
     return admitted
 
 
-def test_one_key_gets_the_writes_of_one_partition_however_many_there_are() -> None:
+@pytest.mark.parametrize(
+    ("keys", "warm", "quota", "written"),
+    [(1, 40_000, 40_000, PARTITION_WRITE_UNITS), (30, 4000, 40_000, 4000), (30, 40_000, 5000, 5000)],
+)
+def test_keys_share_the_partitions_that_they_lie_on_up_to_the_quota(
+    keys: int, warm: int, quota: int, written: int
+) -> None:
     clock = Clock()
-    capacity = Capacity(40_000, clock)
-    assert capacity.partitions == 40
-    assert written_within_a_second(capacity, ["a bucket"], clock) == pytest.approx(PARTITION_WRITE_UNITS, rel=0.01)
+    capacity = Capacity(warm, clock, quota=quota)
+    found = written_within_a_second(capacity, [f"key-{n}" for n in range(keys)], clock)
+    assert found == pytest.approx(written, rel=0.01)
     assert capacity.refused_writes > 0
-
-
-def test_many_keys_share_the_partitions_up_to_the_quota() -> None:
-    clock, keys = Clock(), [f"key-{n}" for n in range(30)]
-    assert written_within_a_second(Capacity(4000, clock), keys, clock) == pytest.approx(4000, rel=0.01)
-    clock = Clock()
-    assert written_within_a_second(Capacity(40_000, clock, quota=5000), keys, clock) == pytest.approx(5000, rel=0.01)
 
 
 def test_a_partition_that_stays_hot_splits_and_a_cool_one_does_not() -> None:
