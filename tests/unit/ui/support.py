@@ -78,11 +78,6 @@ class _Elements(HTMLParser):
         if tag not in self._VOID:
             self._open.append(element)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in self._VOID:
-            self.handle_endtag(tag)
-
     def handle_endtag(self, tag: str) -> None:
         if tag not in self._VOID:
             self._open.pop()

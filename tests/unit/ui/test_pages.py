@@ -8,14 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
-from starlette.testclient import TestClient
 from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, text_of
 
-from dynatick import MemoryStore, RetryableError, TaskClient
+from dynatick import RetryableError
 from dynatick.testing.virtual_installation import VirtualInstallation
-from dynatick.ui.application import application
-from dynatick.ui.site import Site
 
 PAGES = [
     "/", "/live", "/now/minutes", "/now/figures", "/now/day", "/now/next", "/timeline", "/timeline?span=hour",
@@ -40,15 +37,6 @@ def test_every_page_of_an_empty_and_of_a_busy_installation(
     elements(page, "nav")  # every tag closes
     for wrong in ("style=", "onclick=", "<script>", "http://", "https://cdn", "None", "datetime.datetime", "Traceback"):
         assert wrong not in page.text.replace("http://www.w3.org/2000/svg", "")
-
-
-def test_before_the_first_tick_pages_say_so() -> None:
-    site = Site(client=TaskClient(MemoryStore(), clock=lambda: NOON), clock=lambda: NOON, name="new")
-    http = TestClient(application(site), base_url="http://127.0.0.1:4580")
-    for url in ("/", "/timeline", "/failures", "/tasks", "/schedules", "/ticks"):
-        page = http.get(url)
-        assert page.status_code == 200
-        assert elements(page, "state")[0].attributes["data-state"] == "none"
 
 
 def test_now_has_its_figures(busy: VirtualInstallation, browser: Browser) -> None:
