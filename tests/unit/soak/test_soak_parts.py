@@ -1,4 +1,4 @@
-"""The soak's parts: its plan, what its processes write down of their calls, and its summary."""
+"""The soak's parts: its plan, and what its processes write down of their calls."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ from botocore.httpsession import URLLib3Session
 from tests.builders import NOON
 from tests.sandbox.clock import SharedClock
 from tests.sandbox.folder import SharedFolder
-from tests.sandbox.history import History
 from tests.sandbox.journal import FaultInjected, Line, Recorded, Tail
 from tests.sandbox.seam import Fault, Seam, respond
-from tests.sandbox.verdict import Verdict
 from tests.sandbox.watch import Watch
 from tests.soak.plan import Plan
-from tests.soak.run import Soaked
-from tests.soak.summary import lines
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -117,12 +113,3 @@ def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(folder: Shar
     inserts = [partiql.insert("tasks", encode({"taskId": n, "status": "scheduled"})) for n in ("a1", "b1")]
     assert send(inserts) == []
     assert Tail(folder.unstreamed).new() == ["a1"]
-
-
-@pytest.mark.parametrize("problems", [[], ["a: lost"]])
-def test_the_summary_shows_whether_it_is_red(problems: list[str]) -> None:
-    ended = Soaked(plan=Plan(seed=5, minutes=5), history=History(), verdict=Verdict(problems=problems), buckets=30,
-                   settled_in=20.0)  # fmt: skip
-    first, *_, last = lines(ended)
-    assert "seed 5" in first
-    assert last == ("verdict: RED" if problems else "verdict: nothing lost, everything explained")
