@@ -6,11 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.builders import NOON
 from tests.sandbox.stream import matches, patterns
 from tests.unit.reference_page import described
 
 from dynatick import observability
 from dynatick.bulk import importer
+from dynatick.domain.expressions.occurrence import upcoming
+from dynatick.domain.expressions.parse import parse_expression
 from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
@@ -49,18 +52,10 @@ def test_every_parameter_is_described_grouped_and_used_and_has_a_default() -> No
 
 
 def minutes_of_day(cron: str) -> set[int]:
-    """The minutes of a day that match one of the template's simple cron expressions."""
-    matched = re.fullmatch(r"cron\((\S+) (\S+) \* \* \? \*\)", cron)
-    assert matched, cron
-    minutes, hours = (field_values(field, size) for field, size in zip(matched.groups(), (60, 24), strict=True))
-    return {hour * 60 + minute for hour in hours for minute in minutes}
-
-
-def field_values(field: str, size: int) -> range:
-    if field == "*":
-        return range(size)
-    start, slash, step = field.partition("/")
-    return range(int(start), size, int(step)) if slash else range(int(start), int(start) + 1)
+    """The minutes of a day at which a rule of the template fires."""
+    minute, day = timedelta(minutes=1), NOON.replace(hour=0)
+    found = upcoming(parse_expression(cron), day - minute, end=day + timedelta(days=1) - minute)
+    return {(one.instant - day) // minute for one in found}
 
 
 def test_each_allowed_tick_is_on_the_clock_and_leaves_time_for_retries() -> None:
@@ -454,19 +449,11 @@ def test_late_wake_ups_ring_with_precision_second_and_only_if_there_are_more() -
     assert 1 < alarm["DatapointsToAlarm"] < alarm["EvaluationPeriods"], "one lost wake-up is no fault; ticks are rare"
 
 
-def failure_queues(value: object) -> set[str]:
-    """The queues that receive what could not be delivered, in whatever a resource says."""
-    if isinstance(value, dict):
-        own = {value["Fn::GetAtt"][0]} if list(value) == ["Fn::GetAtt"] and value["Fn::GetAtt"][1] == "Arn" else set()
-        return own.union(*map(failure_queues, value.values()))
-    return set().union(*map(failure_queues, value)) if isinstance(value, list) else set()
-
-
 def test_every_queue_of_failures_alarms_on_what_is_sent_to_it() -> None:
     """By any sender: the processor, the scheduler, a rule, or Lambda itself. An old message keeps no alarm on: it could
     not report the next failure until the queue is empty."""
     places = [one.get(key) for one in every_mapping(RESOURCES) for key in ("OnFailure", "DeadLetterConfig")]
-    queues = failure_queues(places)
+    queues = {one["Fn::GetAtt"][0] for one in every_mapping(places) if "Fn::GetAtt" in one}
     by_functions = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["DYNATICK_DEAD_LETTER_QUEUE_URL"]["Ref"]
     assert (queues, by_functions) == ({"StreamFailureQueue"}, "DeadLetterQueue")
     alarms = [one for one in map(properties, of_type("AWS::CloudWatch::Alarm")) if one["Namespace"] == "AWS/SQS"]
