@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 HERE = "{}.{}".format(*sys.version_info)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def installed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """pip installs a file of the name of each requirement, and ``shared_library.py``. The calls."""
     calls: list[list[str]] = []
@@ -79,7 +79,7 @@ def test_functions_layer_and_handlers_with_libraries_for_lambda(
 
 @pytest.mark.parametrize(("python", "has_byte_code"), [(HERE, True), ("2.7", False)])
 def test_byte_code_is_of_the_same_python_or_not_there(
-    mine: Path, tmp_path: Path, installed: list[list[str]], python: str, has_byte_code: bool
+    mine: Path, tmp_path: Path, python: str, has_byte_code: bool
 ) -> None:
     packages = build(mine, tmp_path / "cache", Platform(architecture="arm64", python=python))
     assert any(name.endswith(".pyc") for name in names(packages.of_template["DynatickLayer"])) is has_byte_code
@@ -115,7 +115,7 @@ def test_the_same_content_is_the_same_zip(mine: Path, tmp_path: Path, installed:
     assert len(installed) == 2, "libraries are fetched once for each cache"
 
 
-def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Path) -> None:
     (mine / "texts" / "mail.html").write_text("<p>Hello")
     (mine / "test_handlers.py").touch()
     said: list[str] = []
@@ -130,9 +130,7 @@ def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Pat
     assert said[-2].endswith("08.txt, 09.txt, …")
 
 
-def test_too_large_for_a_function(
-    mine: Path, tmp_path: Path, installed: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_large_for_a_function(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "MAX_UNPACKED_BYTES", 100_000)
     with pytest.raises(BuildError, match=r"Code and libraries take \d\.\d MB unpacked; Lambda allows a function 250"):
         build(mine, tmp_path / "cache")
@@ -142,7 +140,7 @@ def test_too_large_for_a_function(
         build(mine, tmp_path / "cache")
 
 
-def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
+def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path) -> None:
     (mine / "dynatick.toml").write_text(
         '[stack]\nname = "mine"\n[handlers]\nenvironment = { SENDER = "me" }\npolicies = ["AmazonSESFullAccess"]\n'
         "[parameters]\nShardCount = 2\n[stages.prod.parameters]\nShardCount = 4\n"
@@ -160,9 +158,7 @@ def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path, installed: list[lis
     }
 
 
-def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(
-    mine: Path, tmp_path: Path, installed: list[list[str]]
-) -> None:
+def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(mine: Path, tmp_path: Path) -> None:
     body, files = written(mine, tmp_path / "out", is_transformed=True)
     assert "Transform" not in body
     assert not [one["Type"] for one in body["Resources"].values() if "Serverless" in one["Type"]]
@@ -179,9 +175,7 @@ def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(
     assert named == {name for name in files if name.endswith(".zip")} - {"handlers.zip"}
 
 
-def test_the_page_on_cdk_and_terraform_names_what_is_there(
-    mine: Path, tmp_path: Path, installed: list[list[str]]
-) -> None:
+def test_the_page_on_cdk_and_terraform_names_what_is_there(mine: Path, tmp_path: Path) -> None:
     """Neither runs here: CDK needs Node.js, Terraform its own program and provider."""
     page = (ROOT / "docs" / "how-to" / "cdk-and-terraform.md").read_text(encoding="utf-8")
     (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[stages.prod]\n')
