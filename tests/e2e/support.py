@@ -115,9 +115,6 @@ class DeployedStack:
             ExpressionAttributeValues={f":{name}": _to_dynamodb(value) for name, value in attributes.items()},
         )
 
-    def delete(self, task_id: str) -> None:
-        self.dynamodb.delete_item(TableName=self.stack.table, Key={"taskId": {"S": task_id}})
-
     def row(self, task_id: str) -> Row | None:
         answer = self.dynamodb.get_item(TableName=self.stack.table, Key={"taskId": {"S": task_id}}, ConsistentRead=True)
         return _plain(answer["Item"]) if "Item" in answer else None
