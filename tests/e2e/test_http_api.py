@@ -1,4 +1,6 @@
-"""The HTTP API of the deployed stack: every operation once, over a real connection to the gateway."""
+"""The HTTP API of the deployed stack, over a real connection to the gateway: paths, queries, headers and bodies.
+
+It has one route for all operations; tests/integration/test_least_privilege.py calls each of them on the emulator."""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def test_tasks_go_their_way(world: DeployedStack, api: HttpApi, task_id: str) ->
     assert any(tick["kind"] == "pass" and tick["completed"] >= 1 for tick in ticks)
 
 
-def test_a_task_is_changed_cancelled_retried_and_run(api: HttpApi, task_id: str) -> None:
+def test_a_task_is_changed_cancelled_redriven_and_run(api: HttpApi, task_id: str) -> None:
     path = in_path(task_id)
     made = api.send("POST", "/v1/tasks", {"taskId": task_id, "taskDateTime": bucket(600)})
     seen = api.send("GET", path).headers["ETag"]
@@ -120,6 +122,8 @@ def test_a_task_is_changed_cancelled_retried_and_run(api: HttpApi, task_id: str)
 def test_an_id_that_no_path_can_hold_is_reached_by_its_location(api: HttpApi, task_id: str) -> None:
     made = api.send("POST", "/v1/tasks", {"taskId": f"{task_id}%41/?", "delaySeconds": 36_000})
     assert api.ask("GET", made.headers["Location"])["taskId"] == f"{task_id}%41/?"
+    assert api.send("DELETE", made.headers["Location"]).status == 204
+    api.refused("task-not-found", "GET", made.headers["Location"])
 
 
 def test_many_tasks_and_their_bucket(api: HttpApi) -> None:
@@ -142,32 +146,6 @@ def test_many_tasks_and_their_bucket(api: HttpApi) -> None:
     assert [(one["bucket"], one["total"]) for one in listed["buckets"]] == [(name, 60)]
     again = api.ask("POST", "/v1/tasks/redrive", {"bucket": name, "status": "cancelled", "limit": 5})
     assert (again["counts"], again["more"]) == ({"changed": 5}, True)
-
-
-def test_a_schedule_and_its_runs(world: DeployedStack, api: HttpApi) -> None:
-    schedule_id = f"every minute/{uuid.uuid4().hex[:8]}"
-    row = {"taskId": schedule_id, "scheduleExpression": "cron(* * * * ? *)", "action": "log", "team": "blue"}
-    made = api.send("POST", "/v1/schedules", row)
-    assert (made.status, made.json()["scheduleState"]) == (201, "ENABLED")
-    path = made.headers["Location"]
-    world.run_until(lambda: api.ask("GET", path).get("lastTaskId"), what=lambda: api.ask("GET", path))
-    world.run_to_end([str(api.ask("GET", path)["lastTaskId"])])
-    assert "completed" in {run["status"] for run in api.ask("GET", f"{path}/history?limit=5")["occurrences"]}
-    assert len(api.ask("GET", f"{path}/preview?count=3")["occurrences"]) == 3
-    paused = api.ask("POST", f"{path}/pause", {"reason": "enough"})
-    assert (paused["scheduleState"], paused["stateReason"]) == ("DISABLED", "enough")
-    listed = api.ask("GET", "/v1/schedules?scheduleState=DISABLED&limit=1000")["schedules"]
-    assert schedule_id in {one["taskId"] for one in listed}
-    task = api.send("POST", f"{path}/run")
-    assert (task.status, task.json()["team"]) == (201, "blue")
-    tag = {"If-Match": api.send("GET", path).headers["ETag"]}
-    assert api.ask("PATCH", path, {"scheduleExpression": "rate(1 hour)"}, **tag)["scheduleExpression"] == "rate(1 hour)"
-    api.refused("changed", "PATCH", path, {"scheduleExpression": "rate(2 hours)"}, **tag)
-    assert api.ask("POST", f"{path}/resume")["scheduleState"] == "ENABLED"
-    span = {"start": format_instant(now() - timedelta(hours=3)), "end": format_instant(now()), "dryRun": True}
-    assert set(api.ask("POST", f"{path}/backfill", span)["counts"]) <= {"wouldInsert", "exists"}
-    assert api.send("DELETE", path).status == 204
-    api.refused("schedule-not-found", "GET", path)
 
 
 def test_what_is_refused(api: HttpApi) -> None:
