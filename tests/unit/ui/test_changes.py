@@ -113,6 +113,19 @@ def test_an_unknown_change_is_no_page(busy: VirtualInstallation, browser: Browse
     assert browser.post(url).status_code == 404
 
 
+def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/failures")
+    groups = elements(page, "failure-group")
+    assert [one.attributes["data-count"] for one in groups] == ["1", "3"]
+    dry_run = browser.get(str(elements(page, "redrive-all")[1].attributes["href"]))
+    assert "Redrives 3 tasks at the next tick, 13:01." in text_of(dry_run, "dry-run")
+    assert busy.client.get("bad-0").status == "failed"
+    assert "user-2@example.com" in text_of(browser.get("/failures/sample/bad-2"), "payload")
+    form = {"action": "webhook", "error": elements(page, "failure-error")[1].text, "last": "24h"}
+    assert text_of(browser.follow(browser.post("/failures/redrive", **form)), "job-changed") == "3"
+    assert [busy.client.get(task_id).status for task_id in ("bad-2", "other")] == ["scheduled", "failed"]
+
+
 def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstallation, browser: Browser) -> None:
     filters = {"status": "scheduled", "from": "2026-12-31T13:30Z", "to": "2026-12-31T18:30Z"}
     later = {"do": "reschedule", **filters}

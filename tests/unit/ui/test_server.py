@@ -47,7 +47,8 @@ def test_it_listens_on_loopback_and_opens_its_address(monkeypatch: pytest.Monkey
     assert up.wait(20)
     (url,) = opened
     assert url.startswith(f"http://{HOST}:") and url in lines[0]
-    assert ">first<" in page(url)
+    shown = page(url)
+    assert ">first<" in shown and 'data-state="none"' in shown, "no tick has come yet"
     assert {one.getsockname()[0] for one in servers[0].servers[0].sockets} == {HOST}
     servers[0].should_exit = True
     thread.join(20)
