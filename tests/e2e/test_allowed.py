@@ -18,7 +18,6 @@ pytestmark = pytest.mark.long
 
 QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders"
 OTHER = f"arn:aws:sqs:{REGION}:{ACCOUNT}:salaries"
-SECRETS = f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/shop/*"
 PARAMETERS = {
     "AllowedActions": "log,sqs,webhook",
     "AllowedTopicArns": "",
@@ -26,7 +25,7 @@ PARAMETERS = {
     "AllowedEventBusArns": "",
     "AllowedFunctionArns": "",
     "AllowedStateMachineArns": f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:onboarding",
-    "AllowedSecrets": SECRETS,
+    "AllowedSecrets": f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/shop/*",
     "AllowedWebhookHosts": "127.0.0.1,*.example.com",
     "ActionRateLimits": "webhook:127.0.0.1=4/s",
 }
