@@ -55,6 +55,11 @@ def test_a_task_there_and_back(url: str, http: urllib3.PoolManager) -> None:
     assert send(http, "GET", f"{url}/v1/tasks/50%2523%25C3%25A4%253Fmore").json()["taskId"] == "50#ä"
 
 
+def test_a_query_says_how_many_occurrences_of_a_schedule_are_listed(url: str, http: urllib3.PoolManager) -> None:
+    send(http, "POST", f"{url}/v1/schedules", {"taskId": "nightly", "scheduleExpression": "rate(1 day)"})
+    assert len(send(http, "GET", f"{url}/v1/schedules/nightly/preview?count=3").json()["occurrences"]) == 3
+
+
 def test_one_that_waits_holds_up_no_other(url: str, http: urllib3.PoolManager) -> None:
     send(http, "POST", f"{url}/v1/tasks", {"taskId": "waited-for", "delaySeconds": 60})
     with ThreadPoolExecutor(1) as pool:
