@@ -17,6 +17,7 @@ LONGEST = [
     "test_demo",
     "test_targets",
     "test_import",
+    "test_failures",
     "test_many_schedules",
     "test_handler_hangs",
     "test_cli",

@@ -17,7 +17,7 @@ from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick_stack import emulator, local, template
 from dynatick_stack.demo.observe import DeadLetters
-from dynatick_stack.demo.receiver import Receiver
+from dynatick_stack.demo.receiver import Answer, Call, Receiver, answer
 from dynatick_stack.local import LocalStack
 
 ORDINARY = ("DEBUG", "INFO")
@@ -209,11 +209,17 @@ class DeployedStack:
 
 
 @contextmanager
-def deployed(state_dir: Path, *, root: Path = template.ROOT, **parameters: object) -> Iterator[DeployedStack]:
-    """A stack of a test's own, from the checkout at ``root``."""
+def deployed(
+    state_dir: Path,
+    *,
+    root: Path = template.ROOT,
+    answers: Callable[[Call, int], Answer] = answer,
+    **parameters: object,
+) -> Iterator[DeployedStack]:
+    """A stack of a test's own, from the checkout at ``root``; its webhook receiver answers as ``answers`` says."""
     given = {name: str(value) for name, value in parameters.items()}
     try:
-        with Receiver() as receiver:
+        with Receiver(answers) as receiver:
             stack = local.up(emulator.free_port(), given, state_dir=state_dir, root=root)
             yield DeployedStack(stack=stack, receiver=receiver)
     finally:
