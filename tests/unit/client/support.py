@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
@@ -67,9 +68,9 @@ def each_state() -> World:
     return world
 
 
-def be_first(world: World, does: Callable[[], object]) -> None:
-    """Does something between the next read and the write after it, once."""
-    world.rigged.meanwhile(lambda change: True, does)
+def be_first(world: World, does: Callable[[], object]) -> AbstractContextManager[None]:
+    """Does something between the next read and the write after it, which must come."""
+    return world.rigged.meanwhile(lambda change: True, does)
 
 
 def before_deletes(world: InProcess, patch: pytest.MonkeyPatch, *others: Callable[[], object]) -> None:

@@ -153,8 +153,8 @@ def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(cl
         world.clock.forward(seconds=1)
         other.redrive("c")
 
-    be_first(world, first)
-    assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "dropped"}
+    with be_first(world, first):
+        assert results(client.dead_letters.redrive()) == {"a": "dropped", "b": "dropped", "c": "dropped"}
     assert (world.row("a"), world.row("c")["run"]) == (replaced, 2)
 
 

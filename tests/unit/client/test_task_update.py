@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from tests.builders import key_of
 from tests.unit.client.support import WISHES, be_first, before_deletes, each_state, started
@@ -79,10 +81,10 @@ def test_time_and_payload_change_in_one_write_and_what_is_left_out_stays(client:
 
 
 def test_a_change_that_lost_a_race_is_tried_again_on_the_row_as_it_is(world: World, client: TaskClient) -> None:
-    be_first(world, lambda: client.reschedule("scheduled", due_at="2026-12-31T15:00:00Z"))
-    assert client.cancel("scheduled").bucket == "2026-12-31#15:00"
-    be_first(world, lambda: (world.clock.forward(seconds=1), client.redrive("scheduled")))
-    with pytest.raises(TransitionRefused, match="it is scheduled"):
+    with be_first(world, lambda: client.reschedule("scheduled", due_at="2026-12-31T15:00:00Z")):
+        assert client.cancel("scheduled").bucket == "2026-12-31#15:00"
+    again = be_first(world, lambda: (world.clock.forward(seconds=1), client.redrive("scheduled")))
+    with again, pytest.raises(TransitionRefused, match="it is scheduled"):
         client.redrive("scheduled")
     assert client.get("scheduled").run == 2
 
@@ -97,8 +99,7 @@ def test_a_version_names_a_row_as_it_stands(world: World, client: TaskClient) ->
         client.update("a", payload={"n": 3}, version=seen)
     for attribute in ("payload", "lease"):
         other = {**world.row("a"), attribute: {"other": True}}
-        be_first(world, lambda row=other: world.rigged.put(row))  # type: ignore[misc]
-        with pytest.raises(TaskChanged):
+        with be_first(world, partial(world.rigged.put, other)), pytest.raises(TaskChanged):
             client.update("a", payload={"mine": True}, version=client.get("a").version)
         assert world.row("a") == other
 
