@@ -18,7 +18,7 @@ from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT
 from dynatick_stack.errors import RefusedError, StackError
 from dynatick_stack.folders import STATE
-from dynatick_stack.processes import interrupted_once
+from dynatick_stack.interruptions import ends_when_interrupted
 
 app = typer.Typer(
     name="local",
@@ -242,7 +242,7 @@ def failures(
 ) -> Iterator[None]:
     """Turn failures into a message and an exit code; let being ended clean up as Ctrl-C does. ``of``: the SDK's."""
     try:
-        with interrupted_once():
+        with ends_when_interrupted(interrupted, code):
             yield
     except StackError as error:
         typer.echo(f"error: {error}", err=True)
@@ -254,7 +254,3 @@ def failures(
             raise
         typer.echo(f"error: {of}: {error}", err=True)
         raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        if interrupted:
-            typer.echo(interrupted, err=True)
-        raise typer.Exit(code) from None

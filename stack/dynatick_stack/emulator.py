@@ -17,6 +17,7 @@ from pathlib import Path
 from dynatick_stack import processes
 from dynatick_stack.errors import BusyError, NotRunningError, StackError
 from dynatick_stack.folders import STATE
+from dynatick_stack.interruptions import begin_to_clean_up, uninterrupted
 from dynatick_stack.venv import Say, emulator_python
 
 HOST = "127.0.0.1"
@@ -62,7 +63,7 @@ def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = S
         processes.worker_folder(state_dir).mkdir(parents=True)
         log = state_dir / "emulator.log"
         # Interruptions are put off until the process is known: it could not be found to be ended.
-        with log.open("wb") as output, processes.uninterrupted():
+        with log.open("wb") as output, uninterrupted():
             process = subprocess.Popen(
                 # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
                 [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
@@ -99,6 +100,7 @@ def provide(libraries: Path, *, state_dir: Path = STATE, name: str = LIBRARIES) 
 
 def stop(*, state_dir: Path = STATE) -> bool:
     """End the emulator and all that it started; true if anything ran."""
+    begin_to_clean_up()
     ran = processes.stop(state_dir)
     shutil.rmtree(state_dir, ignore_errors=True)
     return ran

@@ -8,15 +8,12 @@ by now.
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 GRACE_SECONDS = 3.0
-INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def marker(state_dir: Path) -> str:
@@ -84,45 +81,6 @@ def stop(state_dir: Path) -> bool:
 def _send(pid: int, number: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # It may have ended by itself meanwhile.
         os.kill(pid, number)
-
-
-@contextmanager
-def interrupted_once() -> Iterator[None]:
-    """Makes a KeyboardInterrupt of the first interruption in the block. Further ones do nothing until the process ends:
-    what follows is cleaning up, and people press Ctrl-C again. (Were they ignored instead, children would inherit it.)
-    """
-    interrupted = False
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        nonlocal interrupted
-        if not interrupted:
-            interrupted = True
-            raise KeyboardInterrupt
-
-    earlier = {number: signal.signal(number, interrupt) for number in INTERRUPTIONS}
-    try:
-        yield
-    finally:
-        if not interrupted:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
-
-
-@contextmanager
-def uninterrupted() -> Iterator[None]:
-    """Puts off interruptions until the end of the block. What is started in it doesn't inherit that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Signals are handled by the main thread only.
-        return
-    came: list[int] = []
-    earlier = {number: signal.signal(number, lambda number, _: came.append(number)) for number in INTERRUPTIONS}
-    try:
-        yield
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
-        if came:
-            signal.raise_signal(came[0])
 
 
 def wait_until(condition: Callable[[], bool], seconds: float, *, every: float = 0.05) -> bool:

@@ -12,28 +12,25 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from dynatick_stack.processes import interrupted_once
+from dynatick_stack.interruptions import begin_to_clean_up, ends_when_interrupted
 
 INTERRUPTED = 130
 
 
 def run_in_scratch(name: str, work: Callable[[Path], int]) -> int:
-    """What ``work`` returns, given a new folder; 130 if it was interrupted. The local stack lies in ``local`` there."""
+    """Returns what ``work`` does, given a new folder, in which ``local`` is the local stack's. Interrupted, it ends the
+    program with 130."""
     # Named before it is made, so that there is no moment in which it is there and unknown.
     folder = Path(tempfile.gettempdir(), f"dynatick-{name}-{uuid.uuid4().hex[:12]}").resolve()
-    try:
-        with interrupted_once():
-            # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
+    with ends_when_interrupted("Interrupted; nothing is left running", INTERRUPTED):
+        # Twice: the interruption may come in the midst of cleaning up. A second one does not come.
+        try:
             try:
-                try:
-                    return _run(folder, work)
-                finally:
-                    _clean_up(folder)
+                return _run(folder, work)
             finally:
                 _clean_up(folder)
-    except KeyboardInterrupt:
-        say("Interrupted; nothing is left running")
-        return INTERRUPTED
+        finally:
+            _clean_up(folder)
 
 
 def say(text: str) -> None:
@@ -58,6 +55,7 @@ def _run(folder: Path, work: Callable[[Path], int]) -> int:
 
 
 def _clean_up(folder: Path) -> None:
+    begin_to_clean_up()
     if not folder.exists():
         return
     from dynatick_stack import local
