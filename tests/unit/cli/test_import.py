@@ -293,6 +293,7 @@ SCHEDULES = """\
 {"taskId": "bad", "scheduleExpression": "every day"}
 {"taskId": "why", "scheduleExpression": "rate(1 day)", "stateReason": 5}
 {"taskId": "own", "scheduleExpression": "rate(1 day)", "nextOccurrenceAt": "2026-12-31T12:30:00Z"}
+{"taskId": "misspelt", "schedule_expression": "rate(1 day)"}
 """
 
 
@@ -301,9 +302,10 @@ SCHEDULES = """\
 def test_schedules_in_and_out_again(shell: Shell, world: InProcess, tmp_path: Path, noun: str, ending: str) -> None:
     ended = shell(noun, "import", written(tmp_path, SCHEDULES), "-o", "json")
     tasks = noun == "task"  # a file of schedules holds none
-    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 4 - tasks, "unknown": 0}
+    assert ended.json == {"inserted": 3 + tasks, "exists": 0, "refused": 5 - tasks, "unknown": 0}
     reasons = [line.split(": ")[:2] for line in ended.err.splitlines()[:-1]]
     refused = [["line 5", "scheduleExpression"], ["line 6", "stateReason"], ["line 7", "nextOccurrenceAt"]]
+    refused += [["line 8", "schedule_expression"]]
     assert reasons == (refused if tasks else [["line 4", "scheduleExpression"], *refused])
     nightly = shell("schedule", "get", "nightly", "-o", "json").json
     assert (nightly["nextOccurrenceAt"], nightly["scheduleState"]) == ("2027-01-01T02:00:00Z", "ENABLED")

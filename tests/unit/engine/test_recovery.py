@@ -14,6 +14,7 @@ from tests.unit.engine.support import PacedClock, World, bucket_at, cannot, ids,
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.conditional_update import Lost
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import LeaseExpired
@@ -276,6 +277,15 @@ def ticks_until(w: World, holds: Callable[[], bool]) -> None:
         if holds():
             return
     raise AssertionError("not within twelve ticks")
+
+
+def test_a_row_with_a_value_that_no_condition_can_compare_is_deferred() -> None:
+    w = world()
+    crashed(w, "t")
+    write = w.rigged.write
+    w.rigged.write = lambda change: Lost() if "attempt" in change.set else write(change)  # type: ignore[method-assign]
+    ticks_until(w, lambda: "movedTo" in w.row("t"))
+    assert (w.row("t")["deferrals"], w.ran) == (1, [])
 
 
 def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() -> None:
