@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 import uuid
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote_to_bytes
@@ -41,8 +42,9 @@ _PAGE = """\
 class Application:
     """The API as an ASGI application, with its document at /openapi.json and Swagger UI at /docs."""
 
-    def __init__(self, client: TaskClient) -> None:
+    def __init__(self, client: TaskClient, *, api: Callable[[TaskClient], Api] = Api) -> None:
         self._client = client
+        self._make = api
         self._idle: list[Api] = []
         own = {**document(), "servers": [{"url": "/", "description": "This server"}], "security": []}
         self._pages: dict[str, tuple[str, bytes]] = {
@@ -68,7 +70,7 @@ class Application:
             kind, content = self._pages[path]
             return Response(content, media_type=kind)
         event = _event(request, await _body(request))
-        api = self._idle.pop() if self._idle else Api(self._client)
+        api = self._idle.pop() if self._idle else self._make(self._client)
         answer = await asyncio.to_thread(api.handle, event, None)  # raises nothing
         self._idle.append(api)
         return Response(str(answer.response["body"]), answer.status, answer.response["headers"])

@@ -44,6 +44,18 @@ def event(
     return made
 
 
+class Time:
+    """A clock that goes on while an answer waits. ``after``: what happens after a given number of waits."""
+
+    def __init__(self) -> None:
+        self.now, self.waits, self.after = 0.0, list[float](), dict[int, Callable[[], object]]()
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+        self.waits.append(seconds)
+        self.after.get(len(self.waits), lambda: None)()
+
+
 @dataclass
 class Caller:
     """An API with a table of its own, noon its time."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from tests.builders import NOON
-from tests.unit.api.support import Caller, event, read
+from tests.unit.api.support import Caller, Time, event, read
 
 from dynatick.api import Api
 from dynatick.domain.lifecycle import terminal
@@ -190,18 +188,6 @@ def test_a_list_without_a_time_shows_what_is_missing(caller: Caller, path: str, 
 
 
 BUCKET = "/v1/buckets/2026-12-31%2313:00"
-
-
-class Time:
-    """A clock that goes on while an answer waits. ``after``: what happens after a given number of waits."""
-
-    def __init__(self) -> None:
-        self.now, self.waits, self.after = 0.0, list[float](), dict[int, Callable[[], object]]()
-
-    def pause(self, seconds: float) -> None:
-        self.now += seconds
-        self.waits.append(seconds)
-        self.after.get(len(self.waits), lambda: None)()
 
 
 @pytest.fixture
