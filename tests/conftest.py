@@ -1,5 +1,6 @@
 """Options and safety that hold for every test."""
 
+import functools
 import os
 import threading
 import uuid
@@ -7,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from moto.core.botocore_stubber import BotocoreStubber
@@ -42,6 +44,9 @@ def _answer_alone(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
 
 
 BotocoreStubber.__call__ = _answer_alone  # type: ignore[method-assign]
+
+# Every session of botocore reads the services' descriptions anew, some milliseconds for each client: once is enough.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
