@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -157,6 +158,7 @@ def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         ("FailedRecords", len(assigned.failed)),
     ):
         _count(metrics, name, number)
+    _count_dead_letters(assigned.rejected)
 
 
 def log_import(result: ImportResult, logger: Logger, metrics: Metrics) -> None:
@@ -300,6 +302,15 @@ def _fields(report: PassReport) -> dict[str, object]:
 def _count_all(report: PassReport, metrics: Metrics) -> None:
     for name in _PASS_COUNTS:
         _count(metrics, name.capitalize(), getattr(report, name))
+    _count_dead_letters(report.failed + report.rejected)
+
+
+def _count_dead_letters(number: int) -> None:
+    """Writes ``DeadLetters`` for all functions in one metric, whose ``service`` is the table: an alarm watches one."""
+    if number:
+        service = {"service": os.environ.get("DYNATICK_TABLE", "")}
+        with single_metric(name="DeadLetters", unit=MetricUnit.Count, value=number, default_dimensions=service):
+            pass
 
 
 def _add_lateness(report: PassReport, metrics: Metrics) -> None:

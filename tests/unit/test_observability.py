@@ -18,6 +18,7 @@ from dynatick.bulk.importer import ImportOrder, ImportResult
 from dynatick.client.insertion import InsertCounts
 from dynatick.domain.buckets import minute_of
 from dynatick.domain.overdue import Overdue
+from dynatick.engine.assign import Assigned
 from dynatick.engine.idle_shards import GroupReport
 from dynatick.engine.processor import Invoked, NotStarted
 from dynatick.engine.reconcile import Reconciled
@@ -141,6 +142,27 @@ def test_lateness_has_the_percentiles_of_all_tasks_in_at_most_100_values() -> No
     assert [one["WokenLate"] for one in lines if "WokenLate" in one] == [[1], [50], [10_000]] * 2
     ended = [one for one in lines if one.get("action") == "pass_ended"]
     assert [one["lateness_max_ms"] for one in ended] == [0, 3, 100, 20_000]
+
+
+DEAD_LETTERS = """
+os.environ["DYNATICK_TABLE"] = "tasks-of-a-stack"
+for kind in ("passed", "woken", "recovered", "worked"):
+    report = PassReport(tick=minute_of(NOON), shard=0, continuation=0, started_at=NOON, failed=2, rejected=1)
+    log_invocation(NOON, **{kind: report})
+log_invocation(NOON, passed=PassReport(tick=minute_of(NOON), shard=0, continuation=0, started_at=NOON, completed=1))
+none = {"moved": 0, "wake_ups": (), "undelivered": 0, "failed": ()}
+for rejected in (1, 0):
+    batch = Assigned(seen=2, normalised=2 - rejected, rejected=rejected, **none)
+    invoke(lambda: observability.log_assigned(batch, logger, metrics))
+"""
+
+
+def test_dead_letters_of_all_functions_are_one_metric_which_an_alarm_can_watch() -> None:
+    metrics = [one for one in output(DEAD_LETTERS) if "DeadLetters" in one]
+    assert [(one["DeadLetters"], one["service"]) for one in metrics] == [
+        *[([3.0], "tasks-of-a-stack")] * 4, ([1.0], "tasks-of-a-stack"),
+    ]  # fmt: skip
+    assert {str(one["_aws"]["CloudWatchMetrics"][0]["Dimensions"]) for one in metrics} == {"[['service']]"}
 
 
 RECONCILED = """

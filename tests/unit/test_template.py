@@ -198,6 +198,11 @@ def test_a_stream_batch_is_retried_for_a_limited_time() -> None:
     assert mapping["ParallelizationFactor"] == {"Ref": "StreamParallelism"}
     assert TEMPLATE["Parameters"]["StreamParallelism"]["Default"] * 4 < 10
     assert "OnFailure" in mapping["DestinationConfig"]
+    # It costs a delay, so nobody gets it unasked; and no alarm of a delay of five minutes rings for it.
+    assert mapping["MaximumBatchingWindowInSeconds"] == {"Ref": "StreamBatchSeconds"}
+    window = TEMPLATE["Parameters"]["StreamBatchSeconds"]
+    assert (window["Default"], window["MinValue"]) == (0, 0)
+    assert window["MaxValue"] * 1000 < properties("SchedulerBehindAlarm")["Threshold"]
 
 
 # --- Functions ----------------------------------------------------------------
@@ -211,7 +216,18 @@ def test_functions_run_on_the_layer_and_log_where_logs_expire(name: str) -> None
     assert TEMPLATE["Globals"]["Function"]["Layers"][0] == {"Ref": "DynatickLayer"}
     assert RESOURCES[name]["Metadata"] == {"SkipBuild": True}
     continues_itself = name in ("ProcessorFunction", "ImporterFunction")  # loop detection would end that
-    assert (function.get("RecursiveLoop") == "Allow") is continues_itself
+    assert function.get("RecursiveLoop") == (
+        {"Fn::If": ["LoopsAreDetected", "Allow", {"Ref": "AWS::NoValue"}]} if continues_itself else None
+    )
+
+
+def test_loops_are_allowed_only_where_lambda_detects_them() -> None:
+    """Elsewhere it refuses the property: https://github.com/aws/aws-lambda-roadmap/issues/18, read in November 2026."""
+    partition, *regions = TEMPLATE["Conditions"]["LoopsAreDetected"]["Fn::And"]
+    assert partition == {"Fn::Equals": [{"Ref": "AWS::Partition"}, "aws"]}
+    assert regions == [
+        {"Fn::Not": [{"Fn::Equals": [{"Ref": "AWS::Region"}, region]}]} for region in ("mx-central-1", "ap-southeast-6")
+    ]
 
 
 def test_the_processor_knows_how_long_it_may_run_and_the_maximum_timeout_follows_from_that() -> None:
@@ -456,11 +472,40 @@ def test_every_queue_of_failures_alarms_on_what_is_sent_to_it() -> None:
     queues = {one["Fn::GetAtt"][0] for one in every_mapping(places) if "Fn::GetAtt" in one}
     by_functions = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["DYNATICK_DEAD_LETTER_QUEUE_URL"]["Ref"]
     assert (queues, by_functions) == ({"StreamFailureQueue"}, "DeadLetterQueue")
-    alarms = [one for one in map(properties, of_type("AWS::CloudWatch::Alarm")) if one["Namespace"] == "AWS/SQS"]
-    watched = {one["Dimensions"][0]["Value"]["Fn::GetAtt"][0]: (one["MetricName"], one["Statistic"]) for one in alarms}
-    assert watched == dict.fromkeys((*queues, by_functions), ("NumberOfMessagesSent", "Sum"))
+    (lost,) = [one for one in map(watched, of_type("AWS::CloudWatch::Alarm")) if one["Namespace"] == "AWS/SQS"]
+    assert (lost["MetricName"], lost["Statistic"]) == ("NumberOfMessagesSent", "Sum")
+    assert lost["Dimensions"] == [{"Name": "QueueName", "Value": {"Fn::GetAtt": ["StreamFailureQueue", "QueueName"]}}]
+    # SQS reports up to 15 minutes late what comes into a queue that was idle for long.
+    assert lost["Period"] * (lost["EvaluationPeriods"] - 1) > 15 * 60 and lost["DatapointsToAlarm"] == 1
+    # So what our own functions send they count themselves; the metric's dimension is what two functions share.
+    failed = watched("TasksFailedAlarm")
+    assert (failed["Namespace"], failed["MetricName"], failed["Statistic"]) == ("Dynatick", "DeadLetters", "Sum")
+    assert failed["Dimensions"] == [{"Name": "service", "Value": {"Ref": "TasksTable"}}]
+    assert TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["DYNATICK_TABLE"] == {"Ref": "TasksTable"}
     # SQS does not count there what it moves by itself.
     assert not [one for one in every_mapping(RESOURCES) if "RedrivePolicy" in one]
+
+
+def test_an_alarm_on_dynamodb_ends_although_what_is_not_throttled_sends_no_data() -> None:
+    """An alarm on its metrics keeps its state when data are missing, whatever TreatMissingData says (PutMetricAlarm in
+    the API's reference)."""
+    on_table = [one for one in of_type("AWS::CloudWatch::Alarm") if watched(one)["Namespace"] == "AWS/DynamoDB"]
+    assert on_table == ["IndexThrottledAlarm"]
+    metric, expression = properties("IndexThrottledAlarm")["Metrics"]
+    assert (metric["ReturnData"], expression["ReturnData"]) == (False, True)
+    assert expression["Expression"] == f"FILL({metric['Id']}, 0)"
+    assert TEMPLATE["Conditions"][RESOURCES["IndexThrottledAlarm"]["Condition"]] == {
+        "Fn::Not": [{"Condition": "IsEmulator"}]
+    }
+
+
+def watched(name: str) -> dict[str, Any]:
+    """What an alarm watches, by one metric or by metric math of one."""
+    alarm = properties(name)
+    if "Metrics" not in alarm:
+        return alarm
+    (metric,) = [one["MetricStat"] for one in alarm["Metrics"] if "MetricStat" in one]
+    return {**alarm, **metric["Metric"], "Statistic": metric["Stat"], "Period": metric["Period"]}
 
 
 def every_mapping(value: object) -> list[dict[str, Any]]:
@@ -473,7 +518,7 @@ def every_mapping(value: object) -> list[dict[str, Any]]:
 def test_alarms_watch_metrics_that_there_are_over_periods_that_cloudwatch_allows_and_notify_the_topic(
     name: str,
 ) -> None:
-    alarm = properties(name)
+    alarm = watched(name)
     if alarm["Namespace"] == "Dynatick":
         written = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text()
         counted = {name.capitalize() for name in observability._PASS_COUNTS}

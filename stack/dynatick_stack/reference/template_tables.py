@@ -54,6 +54,9 @@ def _alarm(name: str, one: dict[str, Any]) -> tuple[str, str, str, str]:
         others = re.findall(r"\$\{(\w+)\}", one["AlarmRule"]["Fn::Sub"])
         return f"`{name}`", " and ".join(f"`{other}`" for other in others), "the first rings, the second is OK", says
     sign = {"GreaterThanThreshold": "above", "LessThanThreshold": "below"}[one["ComparisonOperator"]]
+    if "Metrics" in one:  # by metric math, of one metric
+        (metric,) = (part["MetricStat"] for part in one["Metrics"] if "MetricStat" in part)
+        one = {**one, **metric["Metric"], "Statistic": metric["Stat"], "Period": metric["Period"]}
     threshold = "four ticks and an hour" if isinstance(one["Threshold"], dict) else str(one["Threshold"])
     each = "tick" if isinstance(one["Period"], dict) else f"{one['Period']} s"
     times = one["EvaluationPeriods"]
