@@ -34,7 +34,10 @@ _SHOWN = 120
 
 def shown(value: object) -> str:
     """A value for a message: quoted, on one line, and shortened."""
-    text = str(value) if isinstance(value, Decimal) else ascii(value)  # without the name of the type
+    try:
+        text = str(value) if isinstance(value, Decimal) else ascii(value)  # without the name of the type
+    except ValueError:  # an int that is too long for Python to write
+        text = f"a value with a number of more than {sys.get_int_max_str_digits()} digits"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
 
 

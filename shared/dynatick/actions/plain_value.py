@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Mapping
 from decimal import Decimal
 
+from dynatick.domain.numbers import stored_number
 from dynatick.errors import shown
 
 MAX_RESULT_BYTES = 4096
@@ -17,8 +18,6 @@ MAX_BYTES = 262_144
 
 _MAX_DEPTH = 100  # DynamoDB allows 32; deeper values could exceed Python's recursion limit
 _MAX_RESULT_DEPTH = 20
-_MAX_DIGITS = 38  # DynamoDB's numbers: 38 digits, magnitudes from 1E-130 to 1E+126
-_SMALLEST, _LARGEST = 1e-130, 1e126
 
 
 def plain(value: object, *, _depth: int = 0) -> object:
@@ -107,10 +106,7 @@ def _unwritable(value: object, depth: int = 0) -> str | None:
         return next((p for part in value.values() if (p := _unwritable(part, depth + 1))), None)
     if isinstance(value, list):
         return next((p for part in value if (p := _unwritable(part, depth + 1))), None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value == 0:
-        return None
-    too_long = isinstance(value, int) and len(str(abs(value)).rstrip("0")) > _MAX_DIGITS
-    if too_long or not _SMALLEST <= abs(value) < _LARGEST:
+    if isinstance(value, (int, float)) and stored_number(value) is None:
         return f"the number {shown(value)} does not fit a row"
     return None
 

@@ -15,6 +15,7 @@ import orjson
 from boto3.dynamodb.types import Binary, TypeSerializer
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.numbers import MAX_DIGITS, stored_number
 from dynatick.domain.task import LargeRow, Row
 from dynatick.engine.ports import Entry
 from dynatick.errors import InvalidInput
@@ -35,9 +36,7 @@ MAX_NAME_BYTES = 65_535
 Item = dict[str, dict[str, Any]]
 
 _to_value: Any = TypeSerializer().serialize
-_DIGITS = 38  # of a number (DynamoDB quotas)
-_SMALLEST, _TOO_LARGE = Decimal("1E-130"), Decimal("1E+126")  # of numbers, without their sign (DynamoDB quotas)
-_SURELY_FITS = 10**_DIGITS  # integers up to it
+_SURELY_FITS = 10**MAX_DIGITS  # integers up to it
 
 
 def encode(row: Row) -> Item:
@@ -157,7 +156,7 @@ def _from_value(value: Mapping[str, Any]) -> object:
 def _number(text: str) -> Decimal:
     """The number, without the zeros beyond DynamoDB's precision in a text such as that of 1E+100."""
     number = Decimal(text)
-    return number if len(text) <= _DIGITS else number.normalize(Context(prec=_DIGITS))
+    return number if len(text) <= MAX_DIGITS else number.normalize(Context(prec=MAX_DIGITS))
 
 
 def _binary(content: bytes | str) -> Binary:
@@ -191,19 +190,14 @@ def _value(value: object, field: str, depth: int) -> dict[str, Any]:
 
 def _exact(value: object, field: str) -> object:
     """The number that the table stores: a float becomes an exact decimal. Other values are returned unchanged."""
-    number = Decimal(repr(value)) if isinstance(value, float) else value
-    if isinstance(number, bool) or not isinstance(number, (int, Decimal)):
+    if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
         return value
-    if isinstance(number, Decimal) and not number.is_finite():  # boto3 accepts -Infinity
-        raise InvalidInput(field, value, "expected a finite number")
-    if not number:
-        return 0
-    # Not with abs(), which rounds. boto3 accepts some of these.
-    if not (_SMALLEST <= number < _TOO_LARGE or -_TOO_LARGE < number <= -_SMALLEST):
-        raise InvalidInput(field, value, "expected a number of at most 38 digits, between 1E-130 and 1E+126")
-    digits = len(Decimal(number).as_tuple().digits)
-    # Trailing zeros don't count towards the 38 digits; boto3 counts them.
-    return number if digits <= _DIGITS else Decimal(number).normalize(Context(prec=digits))
+    number = stored_number(value)
+    if number is None:
+        raise InvalidInput(
+            field, value, f"expected a number of at most {MAX_DIGITS} digits, 0 or from 1E-130 to below 1E+126"
+        )
+    return number
 
 
 def _value_bytes(value: Mapping[str, Any]) -> int:
