@@ -3,6 +3,7 @@ several invocations, also after failures."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -63,7 +64,7 @@ class Bucket:
 
 
 def etag_of(data: bytes) -> str:
-    return f"etag-{hash(data)}"
+    return f"etag-{hashlib.sha256(data).hexdigest()}"
 
 
 @dataclass
