@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
@@ -23,9 +23,6 @@ from dynatick.client.history import MAX_LIMIT
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import TERMINAL
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
-
-DIGEST: Final = "idempotencyDigest"
-"""The attribute that identifies a repeated request: the digest of its Idempotency-Key and its body."""
 
 _MAX_KEY = 255
 
@@ -232,16 +229,14 @@ class Tasks:
 def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:
     """Inserts a task. With a key, a repetition is distinguished from another request."""
     digest = None
-    if DIGEST in row:
-        raise InvalidInput(DIGEST, row[DIGEST], "leave it out: it is set by Dynatick")
     if key is not None:
         if not 0 < len(key) <= _MAX_KEY:
             raise InvalidInput("Idempotency-Key", key, f"expected 1 to {_MAX_KEY} characters")
         digest = _digest(key, row)
-        row = {attr.TASK_ID: f"key-{_digest(key)}", **row, DIGEST: digest}
+        row = {attr.TASK_ID: f"key-{_digest(key)}", **row}
     task = NewTask.from_row({attr.TASK_ID: str(uuid.uuid4()), **row})
     try:
-        view = client.insert_task(task)
+        view = client.insert_task(task, idempotency_digest=digest)
     except TaskExists as error:
         if digest is None:
             raise
@@ -255,7 +250,7 @@ def _repeated(client: TaskClient, error: TaskExists, digest: str) -> Response[st
         existing = client.get(error.task_id)
     except TaskNotFound:  # it was deleted just now
         raise error from None
-    known = existing.row.get(DIGEST)
+    known = existing.row.get(attr.IDEMPOTENCY_DIGEST)
     if known == digest:
         return shown(existing, 200, Location=f"/v1/tasks/{to_path(existing.task_id)}", Idempotency_Replayed="true")
     if known is None:

@@ -116,9 +116,11 @@ class TaskClient(BulkTasks):
             )
         )
 
-    def insert_task(self, task: NewTask) -> TaskView:
-        """``insert`` of a ``NewTask``."""
+    def insert_task(self, task: NewTask, *, idempotency_digest: str | None = None) -> TaskView:
+        """``insert`` of a ``NewTask``. ``idempotency_digest``: identifies a repeated request of the HTTP API."""
         row = compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions).row
+        if idempotency_digest is not None:
+            row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
         if not self.store.create(row):
             raise TaskExists(task.task_id)
         return TaskView.from_row(row)

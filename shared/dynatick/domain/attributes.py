@@ -37,6 +37,7 @@ ERROR: Final = "error"  # text
 EXPIRES_AT: Final = "expiresAt"  # epoch seconds: DynamoDB deletes the row then
 MOVED_TO: Final = "movedTo"  # the bucket to which Dynatick itself has moved the row
 DEFERRALS: Final = "deferrals"  # whole number
+IDEMPOTENCY_DIGEST: Final = "idempotencyDigest"  # text: of the HTTP request that inserted the task, and of its key
 MALFORMED_REASON: Final = "malformedReason"
 """The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
 
@@ -48,7 +49,7 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
-        LATE_MILLISECONDS,
+        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

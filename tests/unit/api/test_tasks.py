@@ -7,6 +7,7 @@ from tests.builders import NOON
 from tests.unit.api.support import Caller, Time, event, read
 
 from dynatick.api import Api
+from dynatick.client import Refused
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.task import Status
 
@@ -44,6 +45,18 @@ def test_null_is_as_good_as_nothing_and_without_an_id_it_gets_one(caller: Caller
     assert task["taskId"] != other["taskId"]
     assert task["taskDateTime"] == "2026-12-31#12:01"
     assert (task["note"], "payload" in task) == (None, False)  # one's own attributes are one's own
+
+
+def test_no_interface_takes_what_a_repeated_request_is_known_by(caller: Caller) -> None:
+    """A caller who may only insert would otherwise have its own task returned to another caller's request."""
+    row = {"delaySeconds": 60, "action": "log"}
+    victim = caller.ask("POST", "/v1/tasks", row, idempotency_key="order-8")
+    squatted = {"taskId": "squatted", "idempotencyDigest": caller.client.get(victim["taskId"]).row["idempotencyDigest"]}
+    (result,) = caller.ask("POST", "/v1/tasks/bulk", {"tasks": [squatted]})["results"]
+    assert (result["result"], result["pointer"]) == ("refused", "#/tasks/0/idempotencyDigest")
+    (refused,) = caller.client.insert_lazily([squatted])
+    assert isinstance(refused, Refused)
+    assert refused.error.expected == "leave it out: it is set by Dynatick"
 
 
 def test_a_repeated_request_is_known_by_its_key(caller: Caller) -> None:
