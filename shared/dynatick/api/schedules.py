@@ -95,8 +95,8 @@ class ScheduleRoutes:
                 description="Tasks that it has made stay.",
                 tag="Schedule",
                 answers={204: ("It was deleted", None)},
-                problems=("schedule-not-found", "invalid-input"),
-                parameters=_OF_ONE,
+                problems=("schedule-not-found", "changed", "invalid-input"),
+                parameters=_OF_ONE | {"If-Match"},
             ),
             self._of_one(
                 "pause",
@@ -104,7 +104,8 @@ class ScheduleRoutes:
                 "/pause",
                 self.pause,
                 "Pause a schedule: it makes no occurrences from now on",
-                more=("not-possible-now", "item-too-large"),
+                more=("not-possible-now", "changed", "item-too-large"),
+                parameters=_OF_ONE | {"If-Match"},
             ),
             self._of_one(
                 "resume",
@@ -113,7 +114,8 @@ class ScheduleRoutes:
                 self.resume,
                 "Resume a schedule: it makes occurrences again",
                 "Those of the pause are not made.",
-                more=("not-possible-now", "item-too-large"),
+                more=("not-possible-now", "changed", "item-too-large"),
+                parameters=_OF_ONE | {"If-Match"},
             ),
             Operation(
                 name="runSchedule",
@@ -124,8 +126,15 @@ class ScheduleRoutes:
                 tag="Schedule",
                 answers={201: ("The task of this occurrence", task_models.Task)},
                 headers=("ETag", "Location"),
-                problems=("schedule-not-found", "not-possible-now", "task-exists", "invalid-input", "item-too-large"),
-                parameters=_OF_ONE,
+                problems=(
+                    "schedule-not-found",
+                    "not-possible-now",
+                    "changed",
+                    "task-exists",
+                    "invalid-input",
+                    "item-too-large",
+                ),
+                parameters=_OF_ONE | {"If-Match"},
             ),
             self._occurrences(
                 "preview", self.preview, "List the next occurrences", models.NextOccurrences, frozenset({"count"})
@@ -221,18 +230,21 @@ class ScheduleRoutes:
             raise InvalidInput("body", {}, f"expected something to change: any of {', '.join(_ARGUMENTS)}")
         return _one(self._schedules.update(_id(schedule_id), version=version_of(match), **edits))
 
-    def delete(self, schedule_id: Id) -> Response[str]:
-        self._schedules.delete(_id(schedule_id))
+    def delete(self, schedule_id: Id, match: Match = None) -> Response[str]:
+        self._schedules.delete(_id(schedule_id), version=version_of(match))
         return Response(status_code=204, body="")
 
-    def pause(self, schedule_id: Id, body: Annotated[models.Pause | None, Body()] = None) -> Response[str]:
-        return _one(self._schedules.pause(_id(schedule_id), body.reason if body else None))
+    def pause(
+        self, schedule_id: Id, body: Annotated[models.Pause | None, Body()] = None, match: Match = None
+    ) -> Response[str]:
+        reason = body.reason if body else None
+        return _one(self._schedules.pause(_id(schedule_id), reason, version=version_of(match)))
 
-    def resume(self, schedule_id: Id) -> Response[str]:
-        return _one(self._schedules.resume(_id(schedule_id)))
+    def resume(self, schedule_id: Id, match: Match = None) -> Response[str]:
+        return _one(self._schedules.resume(_id(schedule_id), version=version_of(match)))
 
-    def run(self, schedule_id: Id) -> Response[str]:
-        task = self._schedules.run_now(_id(schedule_id))
+    def run(self, schedule_id: Id, match: Match = None) -> Response[str]:
+        task = self._schedules.run_now(_id(schedule_id), version=version_of(match))
         return shown(task, 201, Location=f"/v1/tasks/{to_path(task.task_id)}")
 
     def preview(

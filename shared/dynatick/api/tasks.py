@@ -165,8 +165,8 @@ class Tasks:
             tag="Task",
             answers=_ONE,
             headers=("ETag",),
-            problems=("task-not-found", "not-possible-now", "invalid-input", "item-too-large"),
-            parameters=_OF_ONE,
+            problems=("task-not-found", "not-possible-now", "changed", "invalid-input", "item-too-large"),
+            parameters=_OF_ONE | {"If-Match"},
         )
 
     def create(self, body: Annotated[models.NewTask, Body()], key: Key = None) -> Response[str]:
@@ -216,14 +216,14 @@ class Tasks:
         self._client.delete(from_path(task_id), version=version_of(match))
         return Response(status_code=204, body="")
 
-    def cancel(self, task_id: TaskId) -> Response[str]:
-        return shown(self._client.cancel(from_path(task_id)))
+    def cancel(self, task_id: TaskId, match: Match = None) -> Response[str]:
+        return shown(self._client.cancel(from_path(task_id), version=version_of(match)))
 
-    def run(self, task_id: TaskId) -> Response[str]:
-        return shown(self._client.run_now(from_path(task_id)))
+    def run(self, task_id: TaskId, match: Match = None) -> Response[str]:
+        return shown(self._client.run_now(from_path(task_id), version=version_of(match)))
 
-    def redrive(self, task_id: TaskId) -> Response[str]:
-        return shown(self._client.redrive(from_path(task_id)))
+    def redrive(self, task_id: TaskId, match: Match = None) -> Response[str]:
+        return shown(self._client.redrive(from_path(task_id), version=version_of(match)))
 
 
 def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:

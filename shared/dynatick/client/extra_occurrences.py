@@ -47,9 +47,9 @@ def insert_occurrences(store: Store, rows: Iterable[Row], dry_run: bool) -> Iter
         yield result_of(position, task_id, answer)
 
 
-def note_run_now(store: Store, schedule_id: str, nominal: datetime) -> None:
-    """Notes on the schedule that run-now makes this occurrence."""
-    _note(store, schedule_id, attr.RAN_NOW, format_instant(nominal))
+def note_run_now(store: Store, schedule_id: str, nominal: datetime, version: str | None) -> None:
+    """Notes on the schedule that run-now makes this occurrence. Raises TaskChanged if it isn't in the ``version``."""
+    _note(store, schedule_id, attr.RAN_NOW, format_instant(nominal), version)
 
 
 def note_backfill(store: Store, schedule: Schedule, first: datetime, last: datetime) -> None:
@@ -59,7 +59,7 @@ def note_backfill(store: Store, schedule: Schedule, first: datetime, last: datet
     _note(store, schedule.schedule_id, attr.BACKFILLED, entry)
 
 
-def _note(store: Store, schedule_id: str, name: str, entry: object) -> None:
+def _note(store: Store, schedule_id: str, name: str, entry: object, version: str | None = None) -> None:
     """Adds an entry to a list on the schedule's row: the latest _MAX_NOTES stay."""
 
     def decide(row: Row) -> ConditionalUpdate:
@@ -68,4 +68,4 @@ def _note(store: Store, schedule_id: str, name: str, entry: object) -> None:
         notes = {name: [*kept, entry][-_MAX_NOTES:]}
         return ConditionalUpdate(task_id=schedule_id, set=notes, conditions=as_read(row, name), returning=True)
 
-    task_update.carry_out(store, schedule_id, decide)
+    task_update.carry_out(store, schedule_id, task_update.only_in(version, decide))

@@ -34,7 +34,7 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
+from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
@@ -198,39 +198,43 @@ class Schedules:
         wrong.raise_all()
         return self._edit(schedule_id, "update", lambda row: changed, version)
 
-    def pause(self, schedule_id: str, reason: str | None = None) -> ScheduleView:
-        """No further occurrence falls due from now on. Those that are due now are still made."""
+    def pause(self, schedule_id: str, reason: str | None = None, *, version: str | None = None) -> ScheduleView:
+        """No further occurrence falls due from now on. Those that are due now are still made. ``version``: as for
+        ``update``."""
         state_reason = None if reason is None else text_of(reason, attr.STATE_REASON)
         edits = {attr.SCHEDULE_STATE: str(ScheduleState.DISABLED), attr.STATE_REASON: state_reason}
         return self._edit(
-            schedule_id, "pause", lambda row: edits if _is_enabled(row) else {attr.STATE_REASON: state_reason}
+            schedule_id, "pause", lambda row: edits if _is_enabled(row) else {attr.STATE_REASON: state_reason}, version
         )
 
-    def resume(self, schedule_id: str) -> ScheduleView:
-        """Makes occurrences again, from now on; those of the pause are not made."""
+    def resume(self, schedule_id: str, *, version: str | None = None) -> ScheduleView:
+        """Makes occurrences again, from now on; those of the pause are not made. ``version``: as for ``update``."""
 
         def edits(row: Row) -> dict[str, object]:
             if _is_enabled(row):
                 return {}
             return {attr.SCHEDULE_STATE: str(ScheduleState.ENABLED), attr.STATE_REASON: None}
 
-        return self._edit(schedule_id, "resume", edits)
+        return self._edit(schedule_id, "resume", edits, version)
 
-    def delete(self, schedule_id: str) -> None:
-        """Ends the schedule and removes its row. Occurrences that exist stay."""
+    def delete(self, schedule_id: str, *, version: str | None = None) -> None:
+        """Ends the schedule and removes its row. Occurrences that exist stay. ``version``: as for ``update``."""
         self._settings_cache.current()
         row: Row | None = self._row(schedule_id)
         for _ in range(_TRIES):
             # A row that replaces it at this very moment belongs to another caller, and may be a task.
             if row is None or not is_or_was_schedule(row):
                 return
-            if self._store.delete(schedule_id, conditions=as_read(row, attr.OUTCOME, attr.STATUS, *attr.RECURRENCE)):
+            decisive = as_read(row, attr.OUTCOME, attr.STATUS, *attr.RECURRENCE)
+            conditions = decisive if version is None else task_update.in_version(row, version)
+            if self._store.delete(schedule_id, conditions=conditions):
                 return
             row = self._store.get(schedule_id)
         raise StoreError(f"cannot delete {schedule_id!r}: other requests changed it {_TRIES} times")
 
-    def run_now(self, schedule_id: str) -> TaskView:
-        """Makes an extra occurrence at the next tick, whether the schedule is paused or not.
+    def run_now(self, schedule_id: str, *, version: str | None = None) -> TaskView:
+        """Makes an extra occurrence at the next tick, whether the schedule is paused or not. ``version``: as for
+        ``update``.
 
         Raises TaskExists if it made one in this second already; TransitionRefused if the schedule has ended.
         """
@@ -238,7 +242,9 @@ class Schedules:
         schedule, now = _open_schedule(row, "run"), self._clock()
         nominal = now.replace(microsecond=0)
         task = self._occurrence(row, schedule, nominal, extra=RUN_NOW)
-        note_run_now(self._store, schedule_id, nominal)  # first, so that the history finds every such occurrence
+        note_run_now(
+            self._store, schedule_id, nominal, version
+        )  # first, so that the history finds every such occurrence
         if not self._store.create(task):
             raise TaskExists(RowView(task).task_id)
         return TaskView.from_row(task)
@@ -345,9 +351,10 @@ class Schedules:
                     conditions=change.conditions,
                     returning=True,
                 )
-            return change if version is None else merge_updates(change, conditions=task_update.in_version(row, version))
+            return change
 
-        return self._view(task_update.carry_out(self._store, schedule_id, decide), self._clock())
+        row = task_update.carry_out(self._store, schedule_id, task_update.only_in(version, decide))
+        return self._view(row, self._clock())
 
     def _row(self, schedule_id: str) -> Row:
         row = self._store.get(task_update.known_id(schedule_id))

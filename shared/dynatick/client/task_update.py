@@ -10,7 +10,15 @@ from typing import Final
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written, as_read
+from dynatick.domain.conditional_update import (
+    Condition,
+    ConditionalUpdate,
+    Result,
+    Unknown,
+    Written,
+    as_read,
+    merge_updates,
+)
 from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state_of, states_before
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
@@ -166,6 +174,13 @@ def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) 
     if isinstance(action := row.get(attr.ACTION), str):
         check(action, payload)
     return revise(row, payload=payload)
+
+
+def only_in(version: str | None, decide: Callable[[Row], ConditionalUpdate]) -> Callable[[Row], ConditionalUpdate]:
+    """The decision, for a row that is still in this version (None: any). It raises TaskChanged for another one."""
+    if version is None:
+        return decide
+    return lambda row: merge_updates(decide(row), conditions=in_version(row, version))
 
 
 def in_version(row: Row, version: str) -> tuple[Condition, ...]:

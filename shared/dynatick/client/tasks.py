@@ -193,9 +193,12 @@ class TaskClient(BulkTasks):
     def _seconds(self) -> float:
         return self._clock().timestamp()
 
-    def cancel(self, task_id: str) -> TaskView:
-        """Cancels a waiting task. Raises TaskNotFound, TransitionRefused."""
-        return self._change(task_id, self._decisions.cancelled())
+    def cancel(self, task_id: str, *, version: str | None = None) -> TaskView:
+        """Cancels a waiting task. ``version``: that of a ``TaskView``; only if the task has not changed since.
+
+        Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was written then.
+        """
+        return self._change(task_id, self._decisions.cancelled(), version)
 
     def delete(self, task_id: str, *, version: str | None = None) -> None:
         """Deletes the row of a task that waits or has ended. A running task can't be deleted.
@@ -258,20 +261,18 @@ class TaskClient(BulkTasks):
         def decide(row: Row) -> ConditionalUpdate:
             change = merge_updates(*(decision(row) for decision in decisions))
             check_size({**row, **change.set})
-            return change if version is None else merge_updates(change, conditions=task_update.in_version(row, version))
+            return change
 
-        return self._change(task_id, decide)
+        return self._change(task_id, decide, version)
 
-    def redrive(self, task_id: str) -> TaskView:
-        """Starts a failed or cancelled task anew, at the next tick. Raises TaskNotFound, TransitionRefused."""
-        return self._change(task_id, self._decisions.next_tick(task_update.redriven))
+    def redrive(self, task_id: str, *, version: str | None = None) -> TaskView:
+        """Starts a failed or cancelled task anew, at the next tick. ``version``, errors: as for ``cancel``."""
+        return self._change(task_id, self._decisions.next_tick(task_update.redriven), version)
 
-    def run_now(self, task_id: str) -> TaskView:
-        """Runs a task at the next tick: a waiting one earlier than planned, an ended one again.
-
-        Raises TaskNotFound, TransitionRefused.
-        """
-        return self._change(task_id, self._decisions.next_tick(task_update.run_at_once))
+    def run_now(self, task_id: str, *, version: str | None = None) -> TaskView:
+        """Runs a task at the next tick: a waiting one earlier than planned, an ended one again. ``version``, errors: as
+        for ``cancel``."""
+        return self._change(task_id, self._decisions.next_tick(task_update.run_at_once), version)
 
     def compose(self, task: object) -> Composed:
         """A new task's row, from a NewTask or from a row as put-item takes it. Raises InvalidInput."""
@@ -286,9 +287,9 @@ class TaskClient(BulkTasks):
             return self.schedules.compose(row)
         return self.compose(row)
 
-    def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate]) -> TaskView:
+    def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None = None) -> TaskView:
         departures = self._departures()
-        row = task_update.carry_out(self.store, task_id, departures.noting(decide))
+        row = task_update.carry_out(self.store, task_id, departures.noting(task_update.only_in(version, decide)))
         departures.count(task_id)
         departures.write()
         return TaskView.from_row(row)

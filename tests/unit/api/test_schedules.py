@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.builders import InProcess
 from tests.unit.api.support import Caller, read
 
@@ -55,6 +56,17 @@ def test_if_match_guards_a_change_that_would_not_be_refused_anyway(caller: Calle
     assert caller.ask("GET", "/v1/schedules/nightly")["payload"] == {"n": 2}
     for body in ({"overlap": "AAA"}, {"scheduleExpression": "never"}, {"action": "unheard-of"}, {"payload": [1]}):
         caller.refused("invalid-input", "PATCH", "/v1/schedules/nightly", body, if_match='"old"')
+
+
+@pytest.mark.parametrize("call", ["POST /pause", "POST /resume", "POST /run", "DELETE "])
+def test_if_match_guards_every_verb(caller: Caller, call: str) -> None:
+    caller.ask("POST", "/v1/schedules", ROW)
+    method, _, verb = call.partition(" ")
+    before, number = caller.client.schedules.get("nightly"), len(caller.store.scan(open_only=False).rows)
+    caller.refused("changed", method, f"/v1/schedules/nightly{verb}", if_match='"old"')
+    assert caller.client.schedules.get("nightly") == before
+    assert len(caller.store.scan(open_only=False).rows) == number, "an occurrence was made"
+    assert caller.send(method, f"/v1/schedules/nightly{verb}", if_match=f'"{before.version}"').status < 300
 
 
 def test_its_runs(caller: Caller) -> None:

@@ -133,6 +133,17 @@ def test_a_waiting_task_is_changed_and_if_match_guards_the_change(caller: Caller
     assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
 
 
+@pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("run", "scheduled"), ("redrive", "scheduled")])
+def test_if_match_guards_every_verb(caller: Caller, verb: str, status: str) -> None:
+    caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER})
+    if verb == "redrive":
+        caller.ask("POST", "/v1/tasks/a/cancel")
+    before = caller.client.get("a")
+    caller.refused("changed", "POST", f"/v1/tasks/a/{verb}", if_match='"old"')
+    assert caller.client.get("a") == before
+    assert caller.ask("POST", f"/v1/tasks/a/{verb}", if_match=f'"{before.version}"')["status"] == status
+
+
 def test_what_would_be_refused_anyway_is_refused_for_that(caller: Caller) -> None:
     """RFC 9110, 13.2.1: a precondition is for what would otherwise be done."""
     hook = {"action": "webhook", "payload": {"url": "https://x.org"}}
