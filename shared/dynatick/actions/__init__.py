@@ -49,6 +49,9 @@ def build_actions(
 
     settings = settings or ActionSettings()
     clients = clients or ClientCache()
+    if settings.secrets and not settings.webhook_hosts:  # the template refuses it too; others may deploy the functions
+        wanted = "name the hosts that may get secrets, or set it to * for any"
+        raise ConfigurationError("AllowedSecrets", f"it needs AllowedWebhookHosts, which is empty: {wanted}")
     hosts = Hosts(private=settings.private_hosts, allowed=settings.webhook_hosts)
     limits = RateLimits(settings.rate_limits, clock=clock, horizon=horizon)
     secrets = Secrets(settings.secrets, clients=clients)

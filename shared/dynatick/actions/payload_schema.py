@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,13 @@ from dynatick.actions.plain_value import plain
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationInfo, ValidatorFunctionWrapHandler
     from pydantic_core import SchemaValidator
 
 Schema = dict[str, Any]
+
+MAX_ALTERNATIVES = 1000
+"""How many ``anyOf`` within another are tried for one payload: that takes up to a tenth of a second."""
 
 _FORMATS = {"date": "date", "time": "time", "datetime": "date-time", "timedelta": "duration", "uuid": "uuid"}
 _LENGTHS = {"min_length": "minItems", "max_length": "maxItems"}
@@ -42,7 +46,10 @@ def schema_of(adapter: TypeAdapter[Any]) -> str | None:
 
 
 def check_schema(text: str, payload: object) -> None:
-    """Refuses a payload that does not fit the schema ``text``. Raises InvalidInput, without the value."""
+    """Refuses a payload that does not fit the schema ``text``. Raises InvalidInput, without the value.
+
+    Alternatives within alternatives multiply the work: after ``MAX_ALTERNATIVES`` it is left to the handler.
+    """
     from dynatick.actions.payload import invalid_payload
 
     validator = _validator(text)
@@ -55,9 +62,36 @@ def check_schema(text: str, payload: object) -> None:
     except ValueError as error:
         raise InvalidInput("payload", f"a {type(payload).__name__}", str(error)) from None
     try:
-        validator.validate_python(raw)
+        validator.validate_python(raw, context=_Alternatives())
+    except _TooManyAlternatives:
+        return
     except ValidationError as error:
         raise invalid_payload(error, raw) from None
+
+
+class _TooManyAlternatives(Exception):
+    """The check of a payload would take too long."""
+
+
+@dataclass(slots=True)
+class _Alternatives:
+    """The ``anyOf`` that are being tried for a payload, one within another, and how many were tried within others."""
+
+    depth: int = 0
+    tried: int = 0
+
+
+def _bounded(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo[_Alternatives]) -> object:
+    alternatives = info.context
+    assert alternatives is not None
+    alternatives.tried += alternatives.depth > 0
+    if alternatives.tried > MAX_ALTERNATIVES:
+        raise _TooManyAlternatives
+    alternatives.depth += 1
+    try:
+        return handler(value)
+    finally:
+        alternatives.depth -= 1
 
 
 class _Writer:
@@ -219,7 +253,13 @@ def _core(schema: Mapping[str, Any]) -> Any:
             return core.definition_reference_schema(ref)
         case {"anyOf": [*choices]}:
             # The angle brackets mark a label that is not part of the field's path (see field_problems).
-            return core.union_schema([(_core(one), "<form>") for one in choices])
+            union = core.union_schema([(_core(one), "<form>") for one in choices])
+            # An alternative to null is tried once, and multiplies nothing.
+            return (
+                union
+                if {"type": "null"} in choices[1:] and len(choices) == 2
+                else core.with_info_wrap_validator_function(_bounded, union)
+            )
         case {"enum": [*values]}:
             return core.literal_schema(values)
         case {"type": "null"}:

@@ -100,3 +100,10 @@ def test_send_reminder(actions, caplog):
     assert "ann@example.com" not in str(record.__dict__)
     with pytest.raises(PermanentError, match=r"^to: expected a mail address$"):
         run(actions, "send-reminder", {"to": "ann", "text": "hello"})
+
+
+def test_secrets_without_named_hosts_are_refused_whatever_has_deployed_the_processor():
+    secrets = ("arn:aws:ssm:eu-west-1:123456789012:parameter/token",)
+    with pytest.raises(ConfigurationError, match=r"AllowedSecrets: it needs AllowedWebhookHosts, which is empty"):
+        build(settings=ActionSettings(secrets=secrets))
+    assert build(settings=ActionSettings(secrets=secrets, webhook_hosts=("*",))).names() == ["log", "webhook"]

@@ -9,7 +9,7 @@ from dataclasses import InitVar, dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
 
@@ -274,6 +274,25 @@ def test_a_type_that_accepts_everything_has_no_schema(kind: Any) -> None:
 )  # fmt: skip
 def test_a_malformed_schema_refuses_nothing(schema: str) -> None:
     check_schema(schema, {"a": 1})
+
+
+def test_alternatives_within_alternatives_take_no_longer_than_they_may() -> None:
+    """Each level doubles the work: the deep payload would take half an hour. The handler judges it instead."""
+
+    def chain(length: int, end: object) -> object:
+        return reduce(lambda value, _: {"next": value}, range(length), end)
+
+    text = json.dumps({
+        "type": "object",
+        "properties": {"first": {"$ref": "#/$defs/link"}},
+        "$defs": {"link": {"anyOf": [
+            {"type": "object", "properties": {"next": {"$ref": "#/$defs/link"}, name: {"type": "integer"}}}
+            for name in ("a", "b")
+        ] + [{"type": "integer"}]}},
+    })  # fmt: skip
+    with pytest.raises(InvalidInput):
+        check_schema(text, {"first": chain(3, "x")})
+    check_schema(text, {"first": chain(28, "x")})
 
 
 def test_schemas_that_are_too_large_unknown_or_not_allowed_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
