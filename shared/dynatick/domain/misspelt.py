@@ -35,6 +35,7 @@ _RIGHT_NAMES: Final = {
 
 _LONG_NAMES: Final = [name.lower() for name in TIMES if len(name) >= 12]  # recognisable with a wrong letter
 _LIKENESS = 0.9
+_LIKENESS_OF_DUE_AT = 0.85  # a letter too many, or one too few
 _MAX_NAMES, _MAX_CHARACTERS = 100, 40  # of the names to check; a row can have thousands
 
 
@@ -46,6 +47,8 @@ def right_name(name: str) -> str | None:
     found = _RIGHT_NAMES.get(plain)
     if found is None and (like := get_close_matches(plain, _LONG_NAMES, 1, _LIKENESS)):
         found = _RIGHT_NAMES[like[0]]
+    if found is None and get_close_matches(plain, ["dueat"], 1, _LIKENESS_OF_DUE_AT):
+        found = attr.DUE_AT
     return found
 
 

@@ -11,6 +11,7 @@ from dynatick.errors import InvalidInput
 @pytest.mark.parametrize(
     ("name", "right"),
     [("due_at", "dueAt"), ("DUE-AT", "dueAt"), ("run_at", "dueAt"), ("scheduledFor", "dueAt"), ("due", "dueAt"),
+     ("dueaAt", "dueAt"), ("duAt", "dueAt"),
      ("taskDateTme", "taskDateTime"), ("TaskDatetimes", "taskDateTime"), ("bucket", "taskDateTime"),
      ("delay", "delaySeconds"), ("schedule_expression", "scheduleExpression"), ("cron", "scheduleExpression"),
      ("CronExpression", "cronExpression")],
@@ -22,7 +23,22 @@ def test_a_misspelt_name_is_refused_with_the_right_name(name: str, right: str) -
 
 
 @pytest.mark.parametrize(
-    "name", [*TIMES, "customer", "order", "date", "time", "runtime", "dues", "task", "schedule", ""]
+    "name",
+    [
+        *TIMES,
+        "customer",
+        "order",
+        "date",
+        "time",
+        "runtime",
+        "dues",
+        "dueTo",
+        "doneAt",
+        "duration",
+        "task",
+        "schedule",
+        "",
+    ],
 )
 def test_other_names_are_accepted(name: str) -> None:
     assert right_name(name) is None

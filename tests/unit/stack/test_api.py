@@ -94,6 +94,9 @@ def test_the_document_and_the_page_to_try_it_by(url: str, http: urllib3.PoolMana
         assert f"/docs/{name}" in page.data.decode()
         assert len(send(http, "GET", f"{url}/docs/{name}").data) > 50_000
     assert "https://" not in page.data.decode()  # nothing is fetched from elsewhere
+    assert "SwaggerUIBundle({" in send(http, "GET", f"{url}/docs/start.js").data.decode()
+    policy = page.headers["Content-Security-Policy"]
+    assert "default-src 'none'; script-src 'self';" in policy and "frame-ancestors 'none'" in policy
 
 
 def test_pages_of_other_origins_or_names_change_and_get_nothing_and_its_own_may(
