@@ -22,16 +22,17 @@ class ArtifactBucket:
     def __init__(self, session: boto3.Session, name: str | None = None) -> None:
         """``name`` None: dynatick-ACCOUNT-REGION."""
         self._given = name
+        self._session = session
         self._s3: Any = session.client("s3")
         self._sts: Any = session.client("sts")
         self._region = str(session.region_name)
 
     @cached_property
     def name(self) -> str:
-        return self._given or f"dynatick-{self._account}-{self._region}"
+        return self._given or f"dynatick-{self.account}-{self._region}"
 
     @cached_property
-    def _account(self) -> str:
+    def account(self) -> str:
         return str(self._sts.get_caller_identity()["Account"])
 
     def exists(self) -> bool:
@@ -39,7 +40,7 @@ class ArtifactBucket:
         from botocore.exceptions import ClientError
 
         try:
-            self._s3.head_bucket(Bucket=self.name, ExpectedBucketOwner=self._account)
+            self._s3.head_bucket(Bucket=self.name, ExpectedBucketOwner=self.account)
         except ClientError as error:
             if _http_status(error) == 404:
                 return False
@@ -59,7 +60,7 @@ class ArtifactBucket:
         self._s3.put_public_access_block(
             Bucket=self.name,
             PublicAccessBlockConfiguration=dict.fromkeys(_CLOSED, True),
-            ExpectedBucketOwner=self._account,
+            ExpectedBucketOwner=self.account,
         )
 
     def upload(self, path: Path, say: Say) -> dict[str, str]:
@@ -68,19 +69,28 @@ class ArtifactBucket:
 
         key = f"{_PREFIX}/{path.name}"
         try:
-            self._s3.head_object(Bucket=self.name, Key=key, ExpectedBucketOwner=self._account)
+            self._s3.head_object(Bucket=self.name, Key=key, ExpectedBucketOwner=self.account)
         except ClientError as error:
             if _http_status(error) not in (403, 404):
                 raise
             say(f"Uploading {path.name} ({max(1, path.stat().st_size // 1024):,} KB)")
-            self._s3.upload_file(str(path), self.name, key, ExtraArgs={"ExpectedBucketOwner": self._account})
+            self._s3.upload_file(str(path), self.name, key, ExtraArgs={"ExpectedBucketOwner": self.account})
         return {"Bucket": self.name, "Key": key}
 
     def put(self, name: str, content: bytes) -> str:
         """Its URL."""
         key = f"{_PREFIX}/{name}"
-        self._s3.put_object(Bucket=self.name, Key=key, Body=content, ExpectedBucketOwner=self._account)
-        return f"{self._s3.meta.endpoint_url}/{self.name}/{key}"
+        self._s3.put_object(Bucket=self.name, Key=key, Body=content, ExpectedBucketOwner=self.account)
+        return f"{self._plain_endpoint}/{self.name}/{key}"
+
+    @cached_property
+    def _plain_endpoint(self) -> str:
+        """S3's URL without the variants that the environment may ask for (AWS_USE_DUALSTACK_ENDPOINT): CloudFormation
+        reads a template from a plain one only."""
+        from botocore.config import Config
+
+        plain = Config(use_dualstack_endpoint=False, use_fips_endpoint=False)
+        return str(self._session.client("s3", config=plain).meta.endpoint_url)
 
 
 def _http_status(error: Any) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from dynatick import __version__
-from dynatick_stack.cloudformation import IN_PROGRESS, Stack
+from dynatick_stack.cloudformation import IN_PROGRESS, Operation, Stack
 from dynatick_stack.errors import BusyError, DeployError, RefusedError
 from dynatick_stack.venv import Say
 
@@ -16,8 +16,14 @@ if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import ParameterTypeDef, StackTypeDef
 
 _NEVER_DEPLOYED = "REVIEW_IN_PROGRESS"  # a change set of it was made, and never carried out
-_FAILED_AT_FIRST = "ROLLBACK_COMPLETE"
+_FAILED = "_FAILED"
+_AGAIN = "remove it with dynatick destroy, then deploy again"
 _NO_CHANGES = ("didn't contain changes", "No updates are to be performed")
+
+
+class _Body(TypedDict, total=False):
+    TemplateURL: str
+    UsePreviousTemplate: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,7 @@ class ChangeSet:
     changes: Sequence[Change] = ()
     parameters: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)  # before, None if new; and after
     kept: Mapping[str, str] = field(default_factory=dict)  # unlike the template's defaults, and not of the project
+    protects: bool = False  # what is carried out creates the table without its deletion protection, which comes then
 
 
 def deployed(stack: Stack) -> StackTypeDef | None:
@@ -45,18 +52,34 @@ def deployed(stack: Stack) -> StackTypeDef | None:
     found = stack.describe()
     if found is None or found["StackStatus"] in (_NEVER_DEPLOYED, "DELETE_COMPLETE"):
         return None
-    if found["StackStatus"] == _FAILED_AT_FIRST:
-        raise RefusedError(
-            f"The first deployment of {stack.name} failed, and CloudFormation can't update what is left of it: "
-            "remove it with dynatick destroy, then deploy again"
-        )
     if found["StackStatus"].endswith(IN_PROGRESS):
         raise BusyError(f"{stack.name} is being changed ({found['StackStatus']}); wait until that has ended")
+    if (advice := remedy(stack.name, found["StackStatus"])) is not None:
+        raise RefusedError(f"{stack.name} is {found['StackStatus']}, and CloudFormation can't update it: {advice}")
     return found
 
 
-def make(stack: Stack, template_url: str, given: Mapping[str, str], kept: Iterable[str], *, is_new: bool) -> str:
-    """Its ARN. ``given``: parameters and their values; ``kept``: those that keep what they have."""
+def remedy(name: str, status: str) -> str | None:
+    """Returns what a person does about a stack in this status before it can be deployed; None if it can be."""
+    by_status = {
+        "ROLLBACK_COMPLETE": f"its first deployment failed; {_AGAIN}",
+        "CREATE_FAILED": f"its first deployment failed; {_AGAIN}",
+        "ROLLBACK_FAILED": "its first deployment failed, and something that it had created could not be deleted; look "
+        f"at its events, set that right (end the deletion protection of a table, for instance), {_AGAIN}",
+        "UPDATE_FAILED": f"take it back with aws cloudformation rollback-stack --stack-name {name}, then deploy again",
+        "UPDATE_ROLLBACK_FAILED": "look at its events, set right what could not be taken back, and go on with "
+        f"aws cloudformation continue-update-rollback --stack-name {name}, then deploy again",
+        "DELETE_FAILED": "look at its events, set right what could not be deleted, and repeat dynatick destroy",
+    }
+    if status in by_status:
+        return by_status[status]
+    return "look at its events in CloudFormation" if status.endswith(_FAILED) else None
+
+
+def make(stack: Stack, template_url: str | None, given: Mapping[str, str], kept: Iterable[str], *, is_new: bool) -> str:
+    """Its ARN. ``template_url`` None: the template stays. ``given``: parameters and their values; ``kept``: those that
+    keep what they have."""
+    body: _Body = {"UsePreviousTemplate": True} if template_url is None else {"TemplateURL": template_url}
     parameters: list[ParameterTypeDef] = [
         {"ParameterKey": name, "ParameterValue": value} for name, value in given.items()
     ]
@@ -65,7 +88,7 @@ def make(stack: Stack, template_url: str, given: Mapping[str, str], kept: Iterab
         StackName=stack.name,
         ChangeSetName=f"dynatick-{time.time_ns()}",
         ChangeSetType="CREATE" if is_new else "UPDATE",
-        TemplateURL=template_url,
+        **body,
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         Parameters=parameters,
         Tags=[{"Key": "dynatick:version", "Value": __version__}],
@@ -109,11 +132,19 @@ def discard(stack: Stack, arn: str) -> None:
 
 
 def carry_out(stack: Stack, arn: str, *, say: Say) -> None:
-    """Raises DeployError with the reasons; CloudFormation has taken all back then."""
-    since = time.time()
-    stack.client.execute_change_set(ChangeSetName=arn)
-    status = stack.wait(since, say=say)
+    """Raises DeployError with the reasons, and with what a person does about a stack that can't be deployed now."""
+    operation = Operation(stack)
+    stack.client.execute_change_set(ChangeSetName=arn, ClientRequestToken=operation.token)
+    status = operation.wait(say=say)
     if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
+        taken_back = "" if status.endswith(_FAILED) else "; what it changed was taken back"
+        advice = remedy(stack.name, status)
         raise DeployError(
-            "\n".join([f"The deployment failed ({status}); what it changed was taken back:", *stack.reasons(since)])
+            "\n".join(
+                [
+                    f"The deployment failed ({status}){taken_back}:",
+                    *operation.reasons,
+                    *([] if advice is None else [f"Before you deploy again: {advice}"]),
+                ]
+            )
         )

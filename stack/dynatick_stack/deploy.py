@@ -5,14 +5,13 @@ template is touched. What the emulator's CloudFormation leaves out is set afterw
 """
 
 import json
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from dynatick_stack import template
-from dynatick_stack.cloudformation import Stack
+from dynatick_stack.cloudformation import Operation, Stack
 from dynatick_stack.emulator import STACK
 from dynatick_stack.errors import DeployError
 
@@ -69,15 +68,16 @@ def deploy(
 
     stack = stack_at(endpoint, name)
     existing = stack.parameters()
+    operation = Operation(stack)
     request: dict[str, Any] = {
         "StackName": name,
+        "ClientRequestToken": operation.token,
         "TemplateURL": f"{endpoint}/{BUCKET}/template.json",
         "Capabilities": ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
         "Parameters": [
             {"ParameterKey": key, "ParameterValue": value} for key, value in {**existing, **parameters}.items()
         ],
     }
-    since = time.time()
     try:
         if existing:
             stack.client.update_stack(**request)
@@ -87,9 +87,9 @@ def deploy(
         if "No updates are to be performed" not in str(error):
             raise DeployError(f"The stack was refused: {error}") from error
     else:
-        status = stack.wait(since)
+        status = operation.wait()
         if status not in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
-            raise DeployError("\n".join([f"The stack could not be deployed ({status}):", *stack.reasons(since)]))
+            raise DeployError("\n".join([f"The stack could not be deployed ({status}):", *operation.reasons]))
     _allow_loops(stack, body)
     return outputs(endpoint, name)
 

@@ -29,7 +29,7 @@ _STAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,31}")
 _POLICY = re.compile(r"arn:[^, ]+:iam::[^, ]+:policy/[^, ]+|[A-Za-z0-9+=.@_/-]+")
 _PATTERN = re.compile(r"[^/].*[^/]|[^/]")
 _KEYS = {
-    "stack": ("name", "region", "bucket"),
+    "stack": ("name", "region", "bucket", "table_write_units"),
     "handlers": ("module", "requirements", "exclude", "environment", "policies"),
     "parameters": (),
     "stages": (),
@@ -56,6 +56,7 @@ class Project:
     # What follows has a meaning on AWS only.
     region: str | None = None
     bucket: str | None = None  # for what is uploaded
+    table_write_units: int | None = None  # a second, the account's quota for a table; None: that of a new account
     policies: tuple[str, ...] = ()  # of the handlers: names of AWS's own, or ARNs
     stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # the parameters of each
 
@@ -123,6 +124,7 @@ def read(folder: Path) -> Project:
         parameters=_parameters("[parameters]", document["parameters"]),
         region=_optional("[stack] region", stack.get("region"), _REGION, "an AWS region, such as eu-central-1"),
         bucket=_optional("[stack] bucket", stack.get("bucket"), _BUCKET, "the name of a bucket"),
+        table_write_units=_units("[stack] table_write_units", stack.get("table_write_units")),
         policies=_texts(
             "[handlers] policies",
             handlers.get("policies", []),
@@ -152,6 +154,12 @@ def _text(name: str, value: object, pattern: re.Pattern[str], expected: str) -> 
 
 def _optional(name: str, value: object, pattern: re.Pattern[str], expected: str) -> str | None:
     return None if value is None else _text(name, value, pattern, expected)
+
+
+def _units(name: str, value: object) -> int | None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+        raise _refused(name, value, "a whole number above 0, such as 80000")
+    return value
 
 
 def _texts(name: str, value: object, pattern: re.Pattern[str], expected: str) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ has, as everywhere in CloudFormation.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +15,9 @@ from dynatick import __version__
 from dynatick_stack import change_set, template
 from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.change_set import ChangeSet
-from dynatick_stack.cloudformation import Stack, parameters_of
+from dynatick_stack.cloudformation import Operation, Stack, parameters_of
 from dynatick_stack.errors import DeployError
+from dynatick_stack.limits import check_environment, check_quotas
 from dynatick_stack.packaging import Packages
 from dynatick_stack.project import Project
 from dynatick_stack.venv import Say
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import boto3
 
 POLL_SECONDS = 2.0
+_PROTECTION = "DeletionProtection"
 
 
 class Release:
@@ -38,19 +39,33 @@ class Release:
         self._layer = f"{name}-handlers"
 
     def prepare(
-        self, project: Project, packages: Packages, bucket: ArtifactBucket, *, stage: str | None, say: Say
+        self,
+        project: Project,
+        packages: Packages,
+        bucket: ArtifactBucket,
+        *,
+        stage: str | None,
+        say: Say,
+        publishes: bool = True,
     ) -> ChangeSet:
-        """Uploads what is new, and makes a change set."""
+        """Uploads what is new, and makes a change set. ``publishes`` False: only to look at, with the ARN that the
+        layer of the handlers would probably get. Raises RefusedError for parameters that AWS would refuse halfway."""
         existing = change_set.deployed(self.stack)
         present = {} if existing is None else parameters_of(existing)
         body, defaults = template.load(), template.defaults()
         given = self._parameters(project, stage, body)
-        given["HandlersLayerArn"] = self._handlers_layer(packages.handlers, bucket, given, say)
         kept = {name: value for name, value in present.items() if name not in given and name in body["Parameters"]}
+        check_quotas(given, project.table_write_units)
+        check_environment({**defaults, **kept, **given}, body, self.stack.name)
+        layer = self._handlers_layer if publishes else self._next_layer
+        given["HandlersLayerArn"] = layer(packages.handlers, bucket, given, say)
         for name, path in packages.of_template.items():
             template.set_code(body, name, bucket.upload(path, say))
         url = bucket.put(f"{self.stack.name}/template-{__version__}.json", json.dumps(body).encode())
-        arn = change_set.make(self.stack, url, given, kept, is_new=existing is None)
+        # A creation that fails deletes its table, which would not be possible with protection.
+        protects = existing is None and given.get(_PROTECTION) == "true"
+        unprotected = {**given, _PROTECTION: "false"} if protects else given
+        arn = change_set.make(self.stack, url, unprotected, kept, is_new=existing is None)
         changes = change_set.changes(self.stack, arn)
         if changes is None:
             return ChangeSet(arn=None)
@@ -60,7 +75,19 @@ class Release:
             changes=changes,
             parameters={name: (present.get(name), value) for name, value in given.items() if value != before.get(name)},
             kept={name: value for name, value in kept.items() if value != defaults[name]},
+            protects=protects,
         )
+
+    def carry_out(self, found: ChangeSet, *, say: Say) -> None:
+        """Carries out what was prepared. Raises DeployError with the reasons."""
+        assert found.arn is not None
+        change_set.carry_out(self.stack, found.arn, say=say)
+        if found.protects:
+            say("Protecting the table against deletion")
+            others = self.stack.parameters().keys() - {_PROTECTION}
+            arn = change_set.make(self.stack, None, {_PROTECTION: "true"}, others, is_new=False)
+            if change_set.changes(self.stack, arn) is not None:
+                change_set.carry_out(self.stack, arn, say=say)
 
     def retained(self) -> Sequence[tuple[str, str]]:
         """(kind, name) of what stays when the stack is deleted. Raises NotRunningError if there is no stack."""
@@ -77,11 +104,12 @@ class Release:
     def destroy(self, *, say: Say) -> None:
         """Deletes the stack, and the layers of its handlers. Raises DeployError with the reasons, and NotRunningError
         if there is no stack."""
-        found, since = self.stack.existing(), time.time()
-        self.stack.client.delete_stack(StackName=found["StackId"])
-        status = self.stack.wait(since, say=say, stack_id=found["StackId"])
+        stack_id = self.stack.existing()["StackId"]
+        operation = Operation(self.stack, stack_id)
+        self.stack.client.delete_stack(StackName=stack_id, ClientRequestToken=operation.token)
+        status = operation.wait(say=say)
         if status != "DELETE_COMPLETE":
-            raise DeployError("\n".join([f"The stack was not deleted ({status}):", *self.stack.reasons(since)]))
+            raise DeployError("\n".join([f"The stack was not deleted ({status}):", *operation.reasons]))
         for version in self._layer_versions():
             self._lambda.delete_layer_version(LayerName=self._layer, VersionNumber=version["Version"])
 
@@ -107,6 +135,16 @@ class Release:
             CompatibleArchitectures=[given.get("Architecture", template.defaults()["Architecture"])],
         )
         return str(answer["LayerVersionArn"])
+
+    def _next_layer(self, path: Path, bucket: ArtifactBucket, given: Mapping[str, str], say: Say) -> str:
+        """The ARN of the newest layer version if it has these handlers, else the one that the next would probably have.
+        Publishes none."""
+        newest = next(self._layer_versions(), None)
+        if newest is not None and newest.get("Description") == path.stem:
+            return str(newest["LayerVersionArn"])
+        version = 1 if newest is None else newest["Version"] + 1
+        region = self._lambda.meta.region_name
+        return f"arn:{self._partition}:lambda:{region}:{bucket.account}:layer:{self._layer}:{version}"
 
     def _layer_versions(self) -> Iterator[Mapping[str, Any]]:
         """The newest first."""

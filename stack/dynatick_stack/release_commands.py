@@ -53,7 +53,7 @@ def deploy(
         if not _confirmed(f"Deploy {release.stack.name}?", yes):
             change_set.discard(release.stack, found.arn)
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
-        change_set.carry_out(release.stack, found.arn, say=_say)
+        release.carry_out(found, say=_say)
         typer.echo(f"Deployed {release.stack.name}: table {release.stack.outputs()['TasksTableName']}")
 
 
@@ -65,12 +65,12 @@ def diff(
     bucket: Bucket = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit code 7 if there are changes.")] = False,
 ) -> None:
-    """Show what `dynatick deploy` would change. Uploads what it would upload, and changes nothing."""
+    """Show what `dynatick deploy` would change. Uploads the code of the template, and changes nothing."""
     with failures(of=_REFUSED):
         project = find(Path.cwd())
         session = _session(project, region, profile)
         release = _release(session, project, stage)
-        found = _prepared(session, project, release, stage, bucket, False)
+        found = _prepared(session, project, release, stage, bucket, False, publishes=False)
         if found.arn is None:
             typer.echo(f"{release.stack.name} is up to date")
             return
@@ -131,7 +131,14 @@ def _release(session: boto3.Session, project: Project, stage: str | None) -> Rel
 
 
 def _prepared(
-    session: boto3.Session, project: Project, release: Release, stage: str | None, bucket: str | None, yes: bool
+    session: boto3.Session,
+    project: Project,
+    release: Release,
+    stage: str | None,
+    bucket: str | None,
+    yes: bool,
+    *,
+    publishes: bool = True,
 ) -> ChangeSet:
     from dynatick_stack.artifact_bucket import ArtifactBucket
 
@@ -141,7 +148,7 @@ def _prepared(
         if not _confirmed(f"There is no bucket {artifacts.name} for what is uploaded. Create it?", yes):
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
         artifacts.create()
-    return release.prepare(project, packages, artifacts, stage=stage, say=_say)
+    return release.prepare(project, packages, artifacts, stage=stage, say=_say, publishes=publishes)
 
 
 def _packages(project: Project, stage: str | None) -> Packages:
@@ -164,6 +171,8 @@ def _show(found: ChangeSet) -> None:
     for one in found.changes:
         note = "  anew: the old one is deleted" if one.replacement else ""
         typer.echo(f"  {one.action.lower():<9} {one.resource:<32} {one.kind}{note}")
+    if found.protects:
+        typer.echo("  then      the table is protected against deletion, once all has been created")
 
 
 def _confirmed(question: str, yes: bool) -> bool:

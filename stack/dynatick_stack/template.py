@@ -125,6 +125,8 @@ def _problem(value: str, spec: Mapping[str, Any]) -> str | None:
         return f"Allowed: {', '.join(allowed)}"
     if "MinValue" in spec and not (value.isdecimal() and spec["MinValue"] <= int(value) <= spec["MaxValue"]):
         return f"Allowed: {spec['MinValue']} to {spec['MaxValue']}"
+    if len(value) > spec.get("MaxLength", len(value)):
+        return f"It has {len(value):,} characters; allowed are {spec['MaxLength']:,}"
     if "AllowedPattern" in spec and not re.fullmatch(spec["AllowedPattern"], value):
         return str(spec["Description"])
     return None

@@ -46,7 +46,7 @@ class Released:
         found = project.read(self._folder)
         change = self.release.prepare(found, self._packages(), self.bucket, stage=None, say=quietly)
         assert change.arn is not None, "there is nothing to deploy"
-        change_set.carry_out(self.stack, change.arn, say=quietly)
+        self.release.carry_out(change, say=quietly)
 
     def deploy_template(self, body: Mapping[str, Any], **parameters: str) -> None:
         """Another template, as a release that has it would; parameters that the stack has are kept."""

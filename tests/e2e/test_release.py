@@ -15,7 +15,7 @@ from dynatick_stack.init import write_project
 pytestmark = pytest.mark.long
 
 OWN = '[stack]\nname = "mine"\nregion = "us-east-1"\n[handlers]\nmodule = "handlers"\n'
-STAGE = "[stages.prod.parameters]\nShardCount = 2\n"
+STAGE = '[stages.prod.parameters]\nShardCount = 2\nDeletionProtection = "true"\n'
 
 
 def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
@@ -27,7 +27,7 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
         assert ran.returncode == code, f"{ran.stdout}\n{ran.stderr}"
         return ran.stdout + ran.stderr
 
-    stacks = client("cloudformation", aws.endpoint)
+    stacks, aws_tables = client("cloudformation", aws.endpoint), client("dynamodb", aws.endpoint)
 
     def statuses() -> dict[str, str]:
         return {one["StackName"]: one["StackStatus"] for one in stacks.describe_stacks()["Stacks"]}
@@ -69,13 +69,16 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
         (mine / name).unlink()
     write(mine)
 
-    assert "Deployed mine-prod" in run("deploy", "--stage", "prod", "--yes")
+    said = run("deploy", "--stage", "prod", "--yes")
+    assert "Protecting the table against deletion" in said and "Deployed mine-prod" in said
+    (table,) = [name for name in aws_tables.list_tables()["TableNames"] if name.startswith("mine-prod-")]
+    assert aws_tables.describe_table(TableName=table)["Table"]["DeletionProtectionEnabled"] is True
     assert "has no [stages.test]; known: prod" in run("deploy", "--stage", "test", code=3)
-    assert statuses() == {"mine": "UPDATE_COMPLETE", "mine-prod": "CREATE_COMPLETE"}
+    assert statuses() == {"mine": "UPDATE_COMPLETE", "mine-prod": "UPDATE_COMPLETE"}
 
     said = run("destroy", "--yes")
     assert "stays     AWS::DynamoDB::Table" in said
-    assert statuses() == {"mine-prod": "CREATE_COMPLETE"}
+    assert statuses() == {"mine-prod": "UPDATE_COMPLETE"}
     lambdas = client("lambda", aws.endpoint)
     assert [one["LayerName"] for one in lambdas.list_layers()["Layers"] if "handlers" in one["LayerName"]] == [
         "mine-prod-handlers"

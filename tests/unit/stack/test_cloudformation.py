@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from dynatick_stack import cloudformation
-from dynatick_stack.cloudformation import Stack
+from dynatick_stack.cloudformation import Operation, Stack
 from dynatick_stack.errors import DeployError, NotRunningError
 
 ABSENT = ClientError({"Error": {"Code": "ValidationError", "Message": "Stack mine does not exist"}}, "DescribeStacks")
@@ -28,6 +28,7 @@ class Client:
         self.answers = list(answers)
         self.events = events or []
         self.asked: list[str] = []
+        self.read: list[str] = []  # ids of events: a page has one
 
     def describe_stacks(self, StackName: str) -> Mapping[str, Any]:
         self.asked.append(StackName)
@@ -38,16 +39,29 @@ class Client:
 
     def get_paginator(self, name: str) -> Any:
         assert name == "describe_stack_events"
-        return SimpleNamespace(paginate=lambda StackName: ({"StackEvents": [event]} for event in self.events))
+        return SimpleNamespace(paginate=self.pages)
+
+    def pages(self, StackName: str) -> Iterator[Mapping[str, Any]]:
+        for event in self.events:
+            self.read.append(event["EventId"])
+            yield {"StackEvents": [event]}
 
 
 def mine(*answers: Mapping[str, Any] | ClientError, events: list[Mapping[str, Any]] | None = None) -> Stack:
     return Stack(Client(*answers, events=events), "mine", poll_seconds=0)  # type: ignore[arg-type]
 
 
-def event(resource: str, status: str, *, seconds: int, **more: str) -> Mapping[str, Any]:
-    at = NOON.replace(second=seconds)
-    return {"LogicalResourceId": resource, "ResourceStatus": status, "Timestamp": at, **more}
+def event(event_id: str, resource: str, status: str, token: str | None, **more: str) -> Mapping[str, Any]:
+    # Clocks differ: of this deployment, too, the events seem to be from long ago.
+    of = {} if token is None else {"ClientRequestToken": token}
+    return {
+        "EventId": event_id,
+        "LogicalResourceId": resource,
+        "ResourceStatus": status,
+        "Timestamp": NOON,
+        **of,
+        **more,
+    }
 
 
 def test_a_stack_that_is_not_there_has_no_parameters_and_is_refused_where_it_is_needed() -> None:
@@ -67,27 +81,36 @@ def test_outputs_and_parameters_are_read_by_name() -> None:
     assert mine({"StackStatus": "CREATE_COMPLETE"}).outputs() == {}
 
 
-def test_waiting_says_once_what_fails_first_things_first_and_nothing_older() -> None:
-    events = [  # the newest first, as CloudFormation has them
-        event("Queue", "UPDATE_FAILED", seconds=40),
-        event("Function", "UPDATE_FAILED", seconds=30, ResourceStatusReason="no such layer"),
-        event("Function", "UPDATE_IN_PROGRESS", seconds=30),
-        event("Table", "UPDATE_FAILED", seconds=10, ResourceStatusReason="of the deployment before"),
-    ]
+def test_waiting_says_once_what_fails_first_things_first_and_reads_no_older_event_twice() -> None:
     statuses = ("UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE")
-    stack = mine(*({"StackStatus": status} for status in statuses), events=events)
+    stack = mine(*({"StackStatus": status} for status in statuses))
+    change, client = Operation(stack), stack.client
+    history = [  # the newest first, as CloudFormation has them
+        event("4", "Queue", "UPDATE_FAILED", change.token),
+        event("3", "Function", "UPDATE_FAILED", change.token, ResourceStatusReason="no such layer"),
+        event("2", "Function", "UPDATE_IN_PROGRESS", change.token),
+        event("1", "Table", "UPDATE_FAILED", "another", ResourceStatusReason="of the deployment before"),
+        event("0", "Table", "UPDATE_FAILED", None, ResourceStatusReason="by hand"),
+    ]
+    client.events = history[1:]  # type: ignore[attr-defined]
     said: list[str] = []
-    assert stack.wait(NOON.timestamp() + 20, say=said.append) == "UPDATE_ROLLBACK_COMPLETE"
-    assert said == ["  Function: no such layer", "  Queue: no reason given"]
+
+    def say(text: str) -> None:
+        said.append(text)
+        client.events = history  # type: ignore[attr-defined]
+
+    assert change.wait(say=say) == "UPDATE_ROLLBACK_COMPLETE"
+    assert said == change.reasons == ["  Function: no such layer", "  Queue: no reason given"]
+    assert client.read == ["3", "2", "1", "4", "3", "4"]  # type: ignore[attr-defined]
 
 
 def test_a_deleted_stack_is_followed_by_its_id_to_its_end() -> None:
     stack = mine({"StackStatus": "DELETE_IN_PROGRESS"}, ABSENT)
-    assert stack.wait(0, stack_id="arn:mine") == "DELETE_COMPLETE"
+    assert Operation(stack, "arn:mine").wait() == "DELETE_COMPLETE"
     assert stack.client.asked == ["arn:mine", "arn:mine"]  # type: ignore[attr-defined]
 
 
 def test_a_stack_that_never_comes_to_rest_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cloudformation, "MAX_SECONDS", 0.05)
     with pytest.raises(DeployError, match="mine has not come to rest within an hour"):
-        mine({"StackStatus": "UPDATE_IN_PROGRESS"}).wait(0)
+        Operation(mine({"StackStatus": "UPDATE_IN_PROGRESS"})).wait()

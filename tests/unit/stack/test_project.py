@@ -16,6 +16,7 @@ WHOLE = """
 name = "reminders"
 region = "eu-central-1"
 bucket = "uploads"
+table_write_units = 80000
 
 [handlers]
 module = "app.handlers"
@@ -43,7 +44,7 @@ def test_everything_that_it_may_say(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").touch()
     found = read(tmp_path, WHOLE)
     assert (found.folder, found.name, found.module) == (tmp_path, "reminders", "app.handlers")
-    assert (found.region, found.bucket) == ("eu-central-1", "uploads")
+    assert (found.region, found.bucket, found.table_write_units) == ("eu-central-1", "uploads", 80000)
     assert (found.requirements, found.environment) == (tmp_path / "requirements.txt", {"SENDER": "me"})
     assert found.parameters_of(None) == found.parameters_of("try") == {"Precision": "second", "ShardCount": "1"}
     assert found.parameters_of("prod") == {"Precision": "second", "ShardCount": "4"}

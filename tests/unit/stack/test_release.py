@@ -1,0 +1,272 @@
+"""Deployments to AWS, without AWS: what is asked of CloudFormation and Lambda, and what is refused before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from dynatick_stack import change_set, template
+from dynatick_stack.artifact_bucket import ArtifactBucket
+from dynatick_stack.cloudformation import Stack
+from dynatick_stack.errors import BusyError, DeployError, RefusedError
+from dynatick_stack.limits import check_environment, check_quotas
+from dynatick_stack.packaging import Packages
+from dynatick_stack.project import Project
+from dynatick_stack.release import Release
+
+PACKAGES = Packages(
+    of_template={name: Path(f"{name}.zip") for kind in (template.FUNCTION, template.LAYER) for name in
+                 template.code_paths(template.load(), kind)},
+    handlers=Path("aws-Handlers-new.zip"),
+)  # fmt: skip
+CHANGE = {"ResourceChange": {"Action": "Modify", "LogicalResourceId": "TasksTable", "ResourceType": "t"}}
+
+
+class CloudFormation:
+    """A stack whose changes succeed at once, or end in ``fails_as``."""
+
+    meta = SimpleNamespace(endpoint_url="https://cloudformation.example")
+
+    def __init__(self, status: str | None = None, fails_as: str | None = None, **parameters: str) -> None:
+        self.status = status
+        self.fails_as = fails_as
+        self.parameters = parameters
+        self.made: list[dict[str, Any]] = []  # change sets
+        self.tokens: list[str] = []
+        self.events: list[dict[str, str]] = []
+
+    def describe_stacks(self, StackName: str) -> Mapping[str, Any]:
+        if self.status is None:
+            raise ClientError(
+                {"Error": {"Code": "ValidationError", "Message": "mine does not exist"}}, "DescribeStacks"
+            )
+        pairs = [{"ParameterKey": name, "ParameterValue": value} for name, value in self.parameters.items()]
+        return {"Stacks": [{"StackStatus": self.status, "StackId": "arn:mine", "Parameters": pairs}]}
+
+    def create_change_set(self, **request: Any) -> Mapping[str, str]:
+        self.made.append(request)
+        return {"Id": str(len(self.made) - 1)}
+
+    def describe_change_set(self, ChangeSetName: str) -> Mapping[str, Any]:
+        return {"Status": "CREATE_COMPLETE", "Changes": [CHANGE]}
+
+    def execute_change_set(self, ChangeSetName: str, ClientRequestToken: str) -> None:
+        request = self.made[int(ChangeSetName)]
+        self.tokens.append(ClientRequestToken)
+        self.status = self.fails_as or f"{request['ChangeSetType']}_COMPLETE"
+        self.parameters |= {
+            one["ParameterKey"]: one["ParameterValue"] for one in request["Parameters"] if "ParameterValue" in one
+        }
+        self.events = [
+            {"EventId": "1", "ClientRequestToken": ClientRequestToken, "LogicalResourceId": "TasksTable",
+             "ResourceStatus": "CREATE_FAILED", "ResourceStatusReason": "no room"},
+        ] if self.fails_as else []  # fmt: skip
+
+    def get_paginator(self, name: str) -> Any:
+        assert name == "describe_stack_events"
+        return SimpleNamespace(paginate=lambda StackName: [{"StackEvents": self.events}])
+
+
+class Lambda:
+    """One layer version, of handlers that have changed since."""
+
+    meta = SimpleNamespace(region_name="eu-central-1")
+
+    def __init__(self) -> None:
+        self.published: list[dict[str, Any]] = []
+
+    def get_paginator(self, name: str) -> Any:
+        assert name == "list_layer_versions"
+        version = {"Version": 7, "Description": "aws-Handlers-old", "LayerVersionArn": "arn:7"}
+        return SimpleNamespace(paginate=lambda LayerName: [{"LayerVersions": [version]}])
+
+    def publish_layer_version(self, **request: Any) -> Mapping[str, str]:
+        self.published.append(request)
+        return {"LayerVersionArn": "arn:8"}
+
+
+class Bucket:
+    account = "123456789012"
+
+    def __init__(self) -> None:
+        self.uploaded: list[str] = []
+
+    def upload(self, path: Path, say: object) -> dict[str, str]:
+        self.uploaded.append(path.name)
+        return {"Bucket": "b", "Key": path.name}
+
+    def put(self, name: str, content: bytes) -> str:
+        return f"https://b/{name}"
+
+
+class Deployment:
+    """A project's deployment to a stack in this state."""
+
+    def __init__(self, cloudformation: CloudFormation, **parameters: str) -> None:
+        self.cloudformation, self.aws_lambda, self.bucket = cloudformation, Lambda(), Bucket()
+        clients = {"cloudformation": cloudformation, "lambda": self.aws_lambda}
+        session: Any = SimpleNamespace(
+            client=clients.__getitem__, region_name="eu-central-1", get_partition_for_region=lambda region: "aws"
+        )
+        self.project = Project(folder=Path(), name="mine", module="handlers", parameters=parameters)
+        self.release = Release(session, "mine", poll_seconds=0)
+        self.said: list[str] = []
+
+    def prepare(self, *, publishes: bool = True) -> change_set.ChangeSet:
+        bucket: Any = self.bucket
+        return self.release.prepare(
+            self.project, PACKAGES, bucket, stage=None, say=self.said.append, publishes=publishes
+        )
+
+    def asked(self, parameter: str) -> list[str | None]:
+        """The values that the change sets give a parameter; None: it keeps what it has."""
+        return [
+            {one["ParameterKey"]: one.get("ParameterValue") for one in request["Parameters"]}[parameter]
+            for request in self.cloudformation.made
+        ]
+
+
+def test_a_table_is_protected_only_once_the_first_deployment_has_succeeded() -> None:
+    """One that fails deletes its table; protected, it would end in ROLLBACK_FAILED."""
+    mine = Deployment(CloudFormation(), DeletionProtection="true")
+    found = mine.prepare()
+    assert found.protects and found.parameters["DeletionProtection"] == (None, "true")
+    mine.release.carry_out(found, say=mine.said.append)
+    assert mine.asked("DeletionProtection") == ["false", "true"]
+    create, protect = mine.cloudformation.made
+    assert (create["ChangeSetType"], protect["ChangeSetType"]) == ("CREATE", "UPDATE")
+    assert "TemplateURL" in create and protect["UsePreviousTemplate"] and "TemplateURL" not in protect
+    assert mine.asked("HandlersModule") == ["handlers", None]
+    assert mine.cloudformation.parameters["DeletionProtection"] == "true"
+    assert "Protecting the table against deletion" in mine.said
+    assert len(set(mine.cloudformation.tokens)) == 2
+
+
+def test_a_table_stays_protected_in_later_deployments() -> None:
+    mine = Deployment(CloudFormation("CREATE_COMPLETE", DeletionProtection="true"), DeletionProtection="true")
+    found = mine.prepare()
+    assert not found.protects
+    mine.release.carry_out(found, say=mine.said.append)
+    assert mine.asked("DeletionProtection") == ["true"]
+
+
+def test_a_failed_first_deployment_is_explained_with_what_to_do() -> None:
+    mine = Deployment(CloudFormation(fails_as="ROLLBACK_COMPLETE"), DeletionProtection="true")
+    with pytest.raises(DeployError) as raised:
+        mine.release.carry_out(mine.prepare(), say=mine.said.append)
+    assert str(raised.value).splitlines() == [
+        "The deployment failed (ROLLBACK_COMPLETE); what it changed was taken back:",
+        "  TasksTable: no room",
+        "Before you deploy again: its first deployment failed; remove it with dynatick destroy, then deploy again",
+    ]
+    assert mine.asked("DeletionProtection") == ["false"]
+
+
+@pytest.mark.parametrize(
+    ("status", "advice"),
+    [
+        ("ROLLBACK_COMPLETE", "remove it with dynatick destroy"),
+        ("CREATE_FAILED", "remove it with dynatick destroy"),
+        ("ROLLBACK_FAILED", "end the deletion protection of a table, for instance.*dynatick destroy"),
+        ("UPDATE_FAILED", "aws cloudformation rollback-stack --stack-name mine"),
+        ("UPDATE_ROLLBACK_FAILED", "aws cloudformation continue-update-rollback --stack-name mine"),
+        ("DELETE_FAILED", "repeat dynatick destroy"),
+        ("IMPORT_ROLLBACK_FAILED", "look at its events"),
+    ],
+)
+def test_a_stack_that_cannot_be_updated_is_refused_with_what_to_do(status: str, advice: str) -> None:
+    with pytest.raises(RefusedError, match=f"^mine is {status}, and CloudFormation can't update it: .*{advice}"):
+        Deployment(CloudFormation(status)).prepare()
+
+
+@pytest.mark.parametrize("status", ["CREATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE"])
+def test_other_stacks_are_updated_unless_they_are_being_changed(status: str) -> None:
+    assert change_set.deployed(Stack(CloudFormation(status), "mine", poll_seconds=0)) is not None  # type: ignore[arg-type]
+    with pytest.raises(BusyError, match="UPDATE_IN_PROGRESS"):
+        Deployment(CloudFormation("UPDATE_IN_PROGRESS")).prepare()
+
+
+def test_a_failure_that_was_not_taken_back_does_not_say_that_it_was() -> None:
+    mine = Deployment(CloudFormation("UPDATE_COMPLETE", fails_as="UPDATE_ROLLBACK_FAILED"))
+    with pytest.raises(DeployError, match=r"failed \(UPDATE_ROLLBACK_FAILED\):\n(.*\n)*.*continue-update-rollback"):
+        mine.release.carry_out(mine.prepare(), say=mine.said.append)
+
+
+def test_looking_publishes_no_layer_version_and_shows_the_next() -> None:
+    mine = Deployment(CloudFormation("UPDATE_COMPLETE", HandlersLayerArn="arn:7"))
+    found = mine.prepare(publishes=False)
+    assert mine.aws_lambda.published == []
+    assert PACKAGES.handlers.name not in mine.bucket.uploaded
+    following = "arn:aws:lambda:eu-central-1:123456789012:layer:mine-handlers:8"
+    assert found.parameters["HandlersLayerArn"] == ("arn:7", following)
+    mine.prepare()
+    assert len(mine.aws_lambda.published) == 1
+
+
+# --- Limits of AWS ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["WarmThroughput", "MaxWriteUnits"])
+def test_more_write_units_than_the_quota_are_refused_before_anything_is_uploaded(name: str) -> None:
+    mine = Deployment(CloudFormation(), **{name: "40001"})
+    with pytest.raises(RefusedError, match=f"^{name} can't be 40001: .* at most 40,000 .*table_write_units = 40001"):
+        mine.prepare()
+    assert (mine.bucket.uploaded, mine.aws_lambda.published, mine.cloudformation.made) == ([], [], [])
+    Deployment(CloudFormation(), **{name: "40000"}).prepare()
+
+
+def test_a_quota_that_was_raised_counts() -> None:
+    check_quotas({"WarmThroughput": "80000", "MaxWriteUnits": "80000"}, 80_000)
+    with pytest.raises(RefusedError, match=r"80001: .*80,000 .*a quota that \[stack\] table_write_units says"):
+        check_quotas({"WarmThroughput": "80001"}, 80_000)
+
+
+def test_an_environment_that_lambda_refuses_is_refused_before_anything_is_uploaded() -> None:
+    arns = ",".join(f"arn:aws:sqs:eu-central-1:123456789012:queue-{number:03}" for number in range(80))
+    mine = Deployment(CloudFormation(), AllowedQueueArns=arns)
+    with pytest.raises(RefusedError) as raised:
+        mine.prepare()
+    assert "ProcessorFunction would take" in str(raised.value) and "Lambda allows 4,096" in str(raised.value)
+    assert f"The largest: AllowedQueueArns ({len(arns) + len('DYNATICK_ALLOWED_QUEUE_ARNS'):,})" in str(raised.value)
+    assert (mine.bucket.uploaded, mine.cloudformation.made) == ([], [])
+
+
+def test_kept_parameters_count_and_the_size_is_that_of_names_and_values() -> None:
+    body, defaults = template.load(), template.defaults()
+
+    def fits(characters: int) -> bool:
+        try:
+            check_environment({**defaults, "AllowedActions": "a" * characters}, body, "mine")
+        except RefusedError:
+            return False
+        return True
+
+    room = next(size for size in range(4096, 0, -1) if fits(size))
+    # What is left of 4,096 is what names, defaults and the names of resources take.
+    assert 2_500 < room < 3_200
+    kept = CloudFormation("UPDATE_COMPLETE", AllowedActions="a" * (room + 100))
+    with pytest.raises(RefusedError, match="Lambda allows"):
+        Deployment(kept).prepare()
+
+
+def test_a_parameter_that_is_too_long_is_refused() -> None:
+    with pytest.raises(RefusedError, match=r"It has 2,002 characters; allowed are 2,000"):
+        template.check_parameters({"HandlersEnvironment": "{" + " " * 2000 + "}"}, template.load())
+
+
+def test_cloudformation_gets_the_plain_address_of_the_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_USE_DUALSTACK_ENDPOINT", "true")
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    bucket = ArtifactBucket(boto3.Session("key", "secret", region_name="eu-central-1"), "uploads")
+    bucket.account = "123456789012"
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(bucket._s3, "put_object", lambda **request: sent.append(request))
+    assert "dualstack" in bucket._s3.meta.endpoint_url
+    assert bucket.put("t.json", b"{}") == "https://s3.eu-central-1.amazonaws.com/uploads/dynatick/t.json"
+    assert sent[0]["Key"] == "dynatick/t.json"
