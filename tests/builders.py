@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import select
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -208,3 +211,39 @@ def no_such_time(*fields: int) -> str:
     except ValueError as error:
         return str(error)
     raise AssertionError(f"{fields} is a time")
+
+
+class ForkedChild:
+    """A child process that a task forks. It is killed if it doesn't end."""
+
+    def __init__(self) -> None:
+        self._parent = os.getpid()
+        self._read, self._write = os.pipe()
+        self._pid = 0
+
+    def fork(self) -> bool:
+        """Forks. True in the child."""
+        self._pid = os.fork()
+        if self._pid:
+            os.close(self._write)  # so that the end of the child is the end of what can be read
+        return not self._pid
+
+    def note(self, text: str = "work ") -> None:
+        """Notes something, if the child calls it."""
+        if os.getpid() != self._parent:
+            os.write(self._write, text.encode())
+
+    def ended(self) -> tuple[int, str]:
+        """Waits for the end of the child. Returns its status and what it has noted."""
+        noted = b""
+        while is_readable := select.select([self._read], [], [], 30)[0]:
+            part = os.read(self._read, 1000)
+            noted += part
+            if not part:
+                break
+        if not is_readable:
+            os.kill(self._pid, signal.SIGKILL)
+        os.close(self._read)
+        status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        assert is_readable, "the child goes on"
+        return status, noted.decode()

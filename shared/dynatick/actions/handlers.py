@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
-from threading import Lock, Thread
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
+from dynatick.actions.handler_loop import result_of
 from dynatick.actions.payload import field_problems, invalid_payload
 from dynatick.actions.payload_schema import schema_of
 from dynatick.actions.plain_value import plain
@@ -32,8 +32,6 @@ from dynatick.engine.trace import described, trace_of
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     from pydantic import TypeAdapter
 
 _logger = logging.getLogger("dynatick.actions")
@@ -347,32 +345,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
 
 def _awaited(result: Any) -> object:
     """A result; of an awaitable, what it comes to in the loop of all async handlers."""
-    if not inspect.isawaitable(result):
-        return result
-    import asyncio
-
-    async def run() -> object:
-        return await result
-
-    return asyncio.run_coroutine_threadsafe(run(), _event_loop()).result()
-
-
-_making_loop = Lock()
-
-
-def _event_loop() -> AbstractEventLoop:
-    with _making_loop:
-        return _loop()
-
-
-@cache
-def _loop() -> AbstractEventLoop:
-    """The loop of all async handlers of this process, so that what belongs to a loop can be kept between tasks."""
-    import asyncio
-
-    loop = asyncio.new_event_loop()
-    Thread(target=loop.run_forever, name="dynatick-async", daemon=True).start()
-    return loop
+    return result_of(result) if inspect.isawaitable(result) else result
 
 
 def _unfit(name: str, problem: str) -> ConfigurationError:

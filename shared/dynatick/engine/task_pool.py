@@ -24,6 +24,7 @@ from dynatick.engine.ports import ActionContext, Actions
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun, Rescheduled
 from dynatick.engine.trace import described, message_of, trace_of
 from dynatick.errors import ActionError, InvalidInput, RateLimited, Reschedule, RetryableError
+from dynatick.forked_child import EndChildren
 
 MAX_LARGE_BYTES = 4_000_000  # of large rows that run at once; a larger one runs with no other large one
 
@@ -252,7 +253,8 @@ class TaskPool:
         except InvalidInput as error:
             return Error(str(error), permanent=True)
         try:
-            return Done(self._actions.run(whole, context))
+            with EndChildren():  # else a child that the action forks would go on as a thread of this pool
+                return Done(self._actions.run(whole, context))
         except RateLimited as early:
             if not early.defer:
                 self._wait_for_limit(claimed, early.seconds)

@@ -4,6 +4,8 @@ another one once a request has waited too long."""
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from tests.builders import NOON, FakeActions, FakeClock, scheduled_row
+from tests.builders import NOON, FakeActions, FakeClock, ForkedChild, scheduled_row
 from tests.unit.engine.support import bucket_at, raises
 
 from dynatick.domain.task import LargeRow, Task
@@ -23,7 +25,7 @@ from dynatick.engine.io_pool import IoPool
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error, Rescheduled
 from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
-from dynatick.errors import ActionError, PermanentError, Reschedule, RetryableError
+from dynatick.errors import ActionError, PermanentError, RateLimited, Reschedule, RetryableError
 
 # -- the task pool ---------------------------------------------------------------------------------------------------
 
@@ -40,7 +42,7 @@ def large(task_id: str, size: int, decode: Callable[[bytes], Any] = lambda raw: 
 
 
 class Pool:
-    def __init__(self, threads: int = 4) -> None:
+    def __init__(self, threads: int = 4, *, in_one_thread: bool = False) -> None:
         self.actions = FakeActions()
         self.clock = FakeClock()
         self.ended: SimpleQueue[Attempted] = SimpleQueue()
@@ -54,6 +56,7 @@ class Pool:
             ended=self.ended.put,
             unbegun=self.unbegun.put,
             max_timeout_seconds=112,
+            in_one_thread=in_one_thread,
         )
 
     def submit(self, task_id: str, does: Callable[[Task, ActionContext], object], **more: object) -> None:
@@ -123,6 +126,46 @@ def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseExce
     assert isinstance(found, Error)
     assert replace(found, trace=None) == outcome
     assert str(found.trace).endswith("raise error"), "where it was raised"
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (lambda: None, 0),
+        (raises(SystemExit()), 0),
+        (raises(SystemExit(3)), 3),
+        (raises(SystemExit("no")), 1),
+        (raises(ValueError("no")), 1),
+        (raises(RateLimited(1.0)), 1),
+    ],
+)
+@pytest.mark.parametrize("in_one_thread", [False, True])
+def test_a_child_that_a_task_forks_ends_and_begins_no_other(
+    end: Callable[[], object], status: int, in_one_thread: bool
+) -> None:
+    made, child = Pool(threads=1, in_one_thread=in_one_thread), ForkedChild()
+
+    def forks(task: Task, context: ActionContext) -> object:
+        made.submit("waiting", lambda task, context: child.note())
+        return end() if child.fork() else "forked"
+
+    def beside(task: Task, context: ActionContext) -> object:
+        return child.note()
+
+    made.submit("forks", forks)
+    made.submit("after", beside)
+    assert set(made.next_ids(3)) == {"forks", "waiting", "after"}
+    assert child.ended() == (status, "")
+
+
+def test_an_action_starts_processes_by_multiprocessing() -> None:
+    def starts(task: Task, context: ActionContext) -> object:
+        started = multiprocessing.get_context("fork").Process(target=sys.exit, args=(5,))
+        started.start()
+        started.join()
+        return started.exitcode
+
+    assert Pool().outcome(starts) == Done(5)
 
 
 def test_an_action_gets_its_context_and_what_it_returns_or_asks_for_is_its_outcome() -> None:
