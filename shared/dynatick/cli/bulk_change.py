@@ -113,7 +113,10 @@ class BulkCommand:
 
 
 def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
-    """Calls ``change``, a method of the client, after the user has confirmed it. Raises CommandFailed."""
+    """Calls ``change``, a method of the client, after the user has confirmed it: for as many tasks as the question
+    named, since others may match by then. Raises CommandFailed."""
+    from dynatick.client import ConfirmedChange
+
     if command.dry_run or command.yes or not is_interactive():
         show_results(session, change(dry_run=command.dry_run), command.done)
         return
@@ -125,7 +128,10 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
         "1 task" if number == 1 else f"{number} tasks" if number <= _MAX_COUNTED else f"more than {_MAX_COUNTED} tasks"
     )
     confirm(f"{command.verb.capitalize()} {many}?")
-    show_results(session, change(dry_run=False), command.done)
+    confirmed = ConfirmedChange(change, number if number <= _MAX_COUNTED else None)
+    show_results(session, confirmed.results(), command.done)
+    if confirmed.has_more():
+        say(f"More tasks match by now, and were not {command.done}: repeat the command for them")
 
 
 def confirm(question: str) -> None:

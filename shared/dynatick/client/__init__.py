@@ -6,7 +6,7 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.actions.payload import check_payload, payload_schemas
-from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
+from dynatick.client.bulk_change import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
 from dynatick.client.doctor import Diagnosis
@@ -32,6 +32,7 @@ __all__ = [
     "ChangeUnknown",
     "Changed",
     "ClientSettings",
+    "ConfirmedChange",
     "DeadLetterPage",
     "DeadLetterView",
     "DeadLetters",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
@@ -64,6 +64,32 @@ class ChangeUnknown:
 
 
 ManyResult = Changed | WouldChange | Skipped | ChangeUnknown
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedChange:
+    """A change of many tasks, for no more of them than a person has seen: others may match by now.
+
+    ``change``: a method of the client, with its arguments but ``dry_run`` and ``limit``. ``number``: None for any.
+    """
+
+    change: Callable[..., Iterator[ManyResult]]
+    number: int | None
+    _handled: set[str] = field(default_factory=set)
+
+    def results(self) -> Iterator[ManyResult]:
+        """Changes the tasks as the results are consumed."""
+        for result in self.change(dry_run=False, limit=self.number):
+            self._handled.add(result.task_id)
+            yield result
+
+    def has_more(self) -> bool:
+        """Whether further tasks match."""
+        return self.number is not None and any(
+            isinstance(result, WouldChange) and result.task_id not in self._handled
+            for result in self.change(dry_run=True)
+        )
+
 
 _Listed = tuple[Entry, Row | None]  # an index entry with its row, as it was read
 _T = TypeVar("_T")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from dynatick.client import ConfirmedChange
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.error_pattern import error_pattern
@@ -62,13 +64,20 @@ def _redrive(request: Request, form: Form) -> Response:
     last = query.duration(form, "last", "24h", longest=_LONGEST)
     start, end = _range(now, last)
     wanted = form.get("error")
-    results = site.client.redrive_many(
+    redrive = partial(
+        site.client.redrive_many,
         start=start,
         end=end,
         action=form.get("action"),
         error=None if wanted is None else lambda error: error_pattern(error) == wanted,
     )
-    job = site.jobs.start("redriven", links.failures(last=form.get("last", "24h")), results)
+    asked = {name: form.get(name) for name in ("action", "error", "last")}
+    job = site.jobs.start(
+        "redriven",
+        ConfirmedChange(redrive, query.number(form, "confirmed")),
+        back=links.failures(last=form.get("last", "24h")),
+        again=links.with_query("/failures/redrive", asked),
+    )
     return RedirectResponse(links.job(job.id), status_code=303)
 
 

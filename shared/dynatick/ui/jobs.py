@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event, Thread
 
-from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, WouldChange
+from dynatick.client import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
 from dynatick.errors import DynatickError
 
 _MAX_JOBS = 50
@@ -24,11 +24,13 @@ class Job:
     id: str
     verb: str  # what happens to each task: redriven, cancelled, moved
     back: str  # the page that it was started from
+    again: str  # the page with the dry run
     changed: int = 0
     skipped: int = 0
     unknown: int = 0  # the write failed, or got no answer
     reasons: Counter[str] = field(default_factory=Counter)  # why tasks were not changed
     problem: str | None = None
+    more: bool = False  # further tasks match: they were not among those that were confirmed
     ended: Event = field(default_factory=Event)
 
     @property
@@ -49,20 +51,21 @@ class Jobs:
     def get(self, job: str) -> Job | None:
         return self._jobs.get(job)
 
-    def start(self, verb: str, back: str, results: Iterable[ManyResult]) -> Job:
-        """Consumes the results in a thread. Returns when they have ended, or after a moment."""
-        job = Job(id=secrets.token_urlsafe(6), verb=verb, back=back)
+    def start(self, verb: str, change: ConfirmedChange, *, back: str, again: str) -> Job:
+        """Consumes the results of a change in a thread. Returns when they have ended, or after a moment."""
+        job = Job(id=secrets.token_urlsafe(6), verb=verb, back=back, again=again)
         self._jobs[job.id] = job
         while len(self._jobs) > _MAX_JOBS:
             self._jobs.popitem(last=False)
-        Thread(target=self._run, args=(job, results), name=f"dynatick-job-{job.id}", daemon=True).start()
+        Thread(target=self._run, args=(job, change), name=f"dynatick-job-{job.id}", daemon=True).start()
         job.ended.wait(_SOON_SECONDS)
         return job
 
-    def _run(self, job: Job, results: Iterable[ManyResult]) -> None:
+    def _run(self, job: Job, change: ConfirmedChange) -> None:
         try:
-            for result in results:
+            for result in change.results():
                 _count(job, result)
+            job.more = change.has_more()
         except DynatickError as error:
             job.problem = str(error)
         except BaseException as error:

@@ -43,6 +43,16 @@ def duration(query: Query, name: str, default: str, *, longest: timedelta) -> ti
     return found
 
 
+def number(query: Query, name: str) -> int | None:
+    """A whole number, from 1. None if there is no such parameter. Raises InvalidInput."""
+    text = query.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not int(text):
+        raise InvalidInput(name, text, "expected a whole number of at least 1")
+    return int(text)
+
+
 def bucket(text: str) -> Bucket:
     """A bucket by its name or its instant. Raises InvalidInput."""
     found = parse_time(text, "bucket")

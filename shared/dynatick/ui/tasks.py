@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import ManyResult, TaskView, WouldChange
+from dynatick.client import ConfirmedChange, ManyResult, TaskView, WouldChange
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput, TaskNotFound
@@ -163,7 +164,7 @@ def _dry_run(request: Request) -> Response:
     counted = skipped = 0
     examples: list[TaskView] = []
     if do != "reschedule" or to is not None:
-        for result in islice(_results(site, do, selection, to, dry_run=True), _MAX_COUNTED):
+        for result in islice(_many(site, do, selection, to)(dry_run=True), _MAX_COUNTED):
             if not isinstance(result, WouldChange):
                 skipped += 1
                 continue
@@ -182,30 +183,32 @@ def _change(request: Request, form: Form) -> Response:
     now = site.clock()
     do = query.choice(form, "do", tuple(CHANGES)) or "redrive"
     selection = Selection.of(form, now)
-    results = _results(site, do, selection, query.instant(form, "due_at"), dry_run=False)
-    job = site.jobs.start(CHANGES[do], links.tasks(**selection.fixed()), results)
+    due_at = query.instant(form, "due_at")
+    asked = {"do": do, **selection.fixed(), "due_at": due_at and links.minute(due_at)}
+    job = site.jobs.start(
+        CHANGES[do],
+        ConfirmedChange(_many(site, do, selection, due_at), query.number(form, "confirmed")),
+        back=links.tasks(**selection.fixed()),
+        again=links.with_query("/tasks/change", asked),
+    )
     return RedirectResponse(links.job(job.id), 303)
 
 
-def _results(
-    site: Site, do: str, selection: Selection, due_at: datetime | None, *, dry_run: bool
-) -> Iterator[ManyResult]:
+def _many(site: Site, do: str, selection: Selection, due_at: datetime | None) -> Callable[..., Iterator[ManyResult]]:
+    """The client's method for a change of all selected tasks, which takes ``dry_run`` and ``limit``."""
     if do not in selection.changes:
         allowed = [status for status, changes in _CHANGEABLE.items() if do in changes]
         raise InvalidInput("status", selection.status, f"expected one of {', '.join(allowed)} to {do}")
-    given = {**selection.scope, **selection.filters, "status": selection.status, "dry_run": dry_run}
-    client = site.client
-    many: Callable[..., Iterator[ManyResult]]
+    given = {**selection.scope, **selection.filters, "status": selection.status}
     match do:
         case "cancel":
-            many = client.cancel_many
+            return partial(site.client.cancel_many, **given)
         case "redrive":
-            many = client.redrive_many
+            return partial(site.client.redrive_many, **given)
         case _:
             if due_at is None:
                 raise InvalidInput("due_at", None, "expected a time, such as 2026-12-31T12:00Z")
-            many, given = client.reschedule_many, {**given, "due_at": due_at}
-    return many(**given)
+            return partial(site.client.reschedule_many, **given, due_at=due_at)
 
 
 def _job(request: Request) -> Response:

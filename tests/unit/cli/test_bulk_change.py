@@ -171,6 +171,29 @@ def test_it_asks_on_a_terminal_unless_it_changes_nothing_or_yes_is_given(
     assert answered("").err == "There are none\n", "and nothing to ask"
 
 
+def test_no_more_are_changed_than_the_question_named(
+    shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(Terminal):
+        """A person during whose thought two more tasks come."""
+
+        def readline(self, *size: int) -> str:
+            for n in (1, 2):
+                assert waiting.store.create({**waiting.row("w1"), "taskId": f"w9{n}"})
+            return super().readline(*size)
+
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda stream: True)
+    monkeypatch.setattr(sys, "stdin", Slow("y\n"))
+    ended = shell("task", "cancel", "--bucket", "2026-12-31#12:30")
+    assert ended.err == (
+        "Cancel 3 tasks? [y/N] 3 cancelled\n"
+        "More tasks match by now, and were not cancelled: repeat the command for them\n"
+    )
+    assert [waiting.row(name)["status"] for name in ("w1", "w2", "w3", "w91", "w92")] == (
+        ["cancelled"] * 3 + ["scheduled"] * 2
+    )
+
+
 def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
     span = ("task", "reschedule", "--from", "now", "--to", "+2h")
     dry = shell(*span, "--by", "+1h", "--dry-run", "-o", "json").json

@@ -126,6 +126,22 @@ def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, b
     assert [busy.client.get(task_id).status for task_id in ("bad-2", "other")] == ["scheduled", "failed"]
 
 
+def test_no_more_are_redriven_than_the_page_has_shown(busy: VirtualInstallation, browser: Browser) -> None:
+    """Others fail while the person reads the page."""
+    page = browser.get("/failures")
+    form = {"action": "webhook", "error": elements(page, "failure-error")[1].text, "last": "24h"}
+    job = browser.follow(browser.post("/failures/redrive", **form, confirmed=2))
+    assert text_of(job, "job-changed") == "2"
+    assert "More tasks match by now, and were left as they are." in text_of(job, "job-more")
+    rest = browser.get(f"/failures/redrive?{urlencode(form)}")
+    assert text_of(rest, "dry-run-count") == "1"
+    assert 'name="confirmed" value="1"' in rest.text
+    job = browser.follow(browser.post("/failures/redrive", **form, confirmed=1))
+    assert (text_of(job, "job-changed"), elements(job, "job-more")) == ("1", [])
+    for wrong in ("0", "two", "-1"):
+        assert browser.post("/failures/redrive", **form, confirmed=wrong).status_code == 400
+
+
 def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstallation, browser: Browser) -> None:
     filters = {"status": "scheduled", "from": "2026-12-31T13:30Z", "to": "2026-12-31T18:30Z"}
     later = {"do": "reschedule", **filters}
