@@ -35,6 +35,7 @@ class Settings:
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
     action_settings: ActionSettings
     assignment_policy: str | None
+    api_wait_seconds: int  # how long a request to the HTTP API may wait for the end of a task
     function_name: str | None  # of the running function, set by Lambda
     batched: bool  # False for an engine whose PartiQL has no conditional updates
 
@@ -77,6 +78,7 @@ class Settings:
             ),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
+            api_wait_seconds=_number(environ, "DYNATICK_API_WAIT_SECONDS", 10, 0, 10),
             batched=environ.get("DYNATICK_BATCHED", "1") != "0",
         )
 

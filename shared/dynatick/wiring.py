@@ -121,7 +121,8 @@ def build_api(settings: Settings) -> Api:
     from dynatick.client import TaskClient
 
     store = DynamoStore(settings.table, batched=settings.batched)
-    return Api(TaskClient(store, clock=utc_now, dead_letter_queue=_dead_letter_queue(settings)))
+    client = TaskClient(store, clock=utc_now, dead_letter_queue=_dead_letter_queue(settings))
+    return Api(client, max_wait_seconds=settings.api_wait_seconds)
 
 
 def build_importer(settings: Settings) -> Importer:

@@ -16,7 +16,7 @@ from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
 from dynatick.api.requests import json_body, normalised, path_of
 from dynatick.api.routes import Operation, Table
-from dynatick.api.waiting import Waiting
+from dynatick.api.waiting import MAX_WAIT_SECONDS, Waiting
 from dynatick.client import TaskClient
 
 logger = logging.getLogger(__name__)
@@ -41,12 +41,18 @@ class Api:
     """The routes over a client. Not thread-safe: a process of Lambda has one request at a time.
 
     ``seconds``: a monotonic clock, which limits the time of long answers. ``pause`` waits for a number of seconds.
+    ``max_wait_seconds``: how long a request may wait for the end of a task.
     """
 
     def __init__(
-        self, client: TaskClient, *, seconds: Seconds = time.monotonic, pause: Callable[[float], None] = time.sleep
+        self,
+        client: TaskClient,
+        *,
+        seconds: Seconds = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+        max_wait_seconds: int = MAX_WAIT_SECONDS,
     ) -> None:
-        self.table = Table(operations(client, Waiting(seconds, pause)))
+        self.table = Table(operations(client, Waiting(seconds, pause, max_wait_seconds)))
         self.resolver = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=json_body)
         self.table.register(self.resolver)
         self.resolver.exception_handler(Exception)(self._problem)

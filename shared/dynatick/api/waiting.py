@@ -23,8 +23,8 @@ Wait = Annotated[
         alias="waitSeconds",
         ge=0,
         le=MAX_WAIT_SECONDS,
-        description="Seconds to wait until the task has ended, or all tasks of the bucket. After them the answer shows "
-        "what is there; ask again.",
+        description="Seconds to wait until the task has ended, or all tasks of the bucket; at most as many as the "
+        "installation allows. After them the answer shows what is there; ask again.",
     ),
 ]
 
@@ -32,11 +32,13 @@ Wait = Annotated[
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """``seconds``: a monotonic clock; ``pause`` waits for a number of seconds, in which the process serves no other
-    request."""
+    request. ``max_seconds``: the parameter ``ApiWaitSeconds``; a request that wants more waits that long."""
 
     seconds: Seconds
     pause: Callable[[float], None]
+    max_seconds: int = MAX_WAIT_SECONDS
 
     def watch(self, wait: int, poll: Callable[[], T], has_ended: Callable[[T], bool]) -> T:
         """What ``poll`` shows when it has ended, or when the time is up."""
-        return watch(poll, has_ended, timeout=timedelta(seconds=wait), seconds=self.seconds, pause=self.pause)
+        timeout = timedelta(seconds=min(wait, self.max_seconds))
+        return watch(poll, has_ended, timeout=timeout, seconds=self.seconds, pause=self.pause)

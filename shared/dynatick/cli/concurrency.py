@@ -36,6 +36,8 @@ class Room:
             "wakeUps": of.wake_ups,
             "recoveries": of.recoveries,
             "stream": of.stream,
+            "api": of.api,
+            "imports": of.imports,
         }
 
     def message(self) -> str | None:
@@ -50,9 +52,9 @@ class Room:
             f"({of.in_words()}): ticks of some shards may find none left. Raise the quota"
         )
         fitting = of.max_workers(self.allowed)
-        return text + (
-            f", or set MaxWorkers to {fitting} or less" if of.workers and fitting * of.ticks < of.workers else ""
-        )
+        if of.workers and fitting * of.ticks < of.workers:
+            text += f", or set MaxWorkers to {fitting} or less"
+        return text + (", or lower ApiWaitSeconds or ApiRequestsPerSecond" if of.api else "")
 
 
 def room_of(session: Session, shards_ever: int) -> Room | None:
@@ -81,4 +83,15 @@ def executions_of(parameters: Mapping[str, str], shards_ever: int) -> Executions
         workers=shards_ever * int(parameters.get("MaxWorkers", "0")),
         wake_ups=int(parameters.get("WakeUpConcurrency", "0")) if parameters.get("Precision") == "second" else 0,
         stream=stream_shards * int(parameters.get("StreamParallelism", "1")),
+        api=0 if parameters.get("ApiEndpoint") == "DISABLED" else _of_api(parameters),
+        imports=parameters.get("ImportBucket") == "yes",
     )
+
+
+def _of_api(parameters: Mapping[str, str]) -> int:
+    """The requests that the gateway lets through while the first of them waits; one that doesn't takes a second."""
+    rate, burst, wait = (
+        int(parameters.get(name, default))
+        for name, default in (("ApiRequestsPerSecond", "0"), ("ApiBurst", "0"), ("ApiWaitSeconds", "10"))
+    )
+    return burst + rate * max(1, wait)

@@ -20,10 +20,12 @@ class Executions:
     wake_ups: int = 0
     recoveries: int = RECOVERIES
     stream: int = STREAM_SHARDS  # of the scheduler function: for each shard of the table's stream
+    api: int = 0  # of requests over HTTP, when each waits as long as it may
+    imports: int = 0  # of one file; each file that is dropped at the same time takes another
 
     @property
     def total(self) -> int:
-        return self.ticks + self.workers + self.wake_ups + self.recoveries + self.stream
+        return self.ticks + self.workers + self.wake_ups + self.recoveries + self.stream + self.api + self.imports
 
     def max_workers(self, allowed: int) -> int:
         """The largest MaxWorkers that leaves room for everything else; 0 if there is none."""
@@ -37,5 +39,7 @@ class Executions:
             "wake-ups": self.wake_ups,
             "recoveries": self.recoveries,
             "the stream": self.stream,
+            "the HTTP API": self.api,
+            "an import": self.imports,
         }
         return ", ".join(f"{number:,} for {kind}" for kind, number in kinds.items() if number)

@@ -247,6 +247,15 @@ def test_when_the_time_is_up_it_is_shown_as_it_is(caller: Caller, time: Time) ->
     assert sum(time.waits) == pytest.approx(4)
 
 
+def test_it_waits_no_longer_than_the_installation_allows(caller: Caller, time: Time) -> None:
+    """Each request that waits keeps an execution of the account from the ticks."""
+    for allowed in (3, 0):
+        time.waits.clear()
+        caller.api = Api(caller.client, seconds=lambda: time.now, pause=time.pause, max_wait_seconds=allowed)
+        assert caller.ask("GET", "/v1/tasks/a", query="waitSeconds=10")["status"] == "scheduled"
+        assert sum(time.waits) == pytest.approx(allowed)
+
+
 def test_a_bucket_is_waited_for_until_all_have_ended(caller: Caller, time: Time) -> None:
     time.after |= {1: lambda: caller.client.cancel("a"), 3: lambda: caller.client.cancel("b")}
     assert caller.ask("GET", BUCKET, query="waitSeconds=10")["counts"] == {"cancelled": 2}

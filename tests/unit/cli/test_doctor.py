@@ -159,7 +159,7 @@ def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
 
 
 def test_too_few_executions_have_a_remedy(shell: Shell, account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
-    account(100, MaxWorkers="90", Precision="second")
+    account(100, MaxWorkers="90", Precision="second", ApiEndpoint="DISABLED")
     ended = shell("doctor", "--stack", "mine")
     assert ended.code == 0, "the quota is no fault of the table"
     assert ended.err.splitlines()[-1] == (
@@ -169,12 +169,15 @@ def test_too_few_executions_have_a_remedy(shell: Shell, account: Account, monkey
     )
     assert shell("doctor", "--stack", "mine", "-o", "json").json["concurrentExecutions"] == {
         "allowed": 100, "needed": 125, "ticks": 1, "workers": 90, "wakeUps": 10, "recoveries": 20, "stream": 4,
+        "api": 0, "imports": 0,
     }  # fmt: skip
     account(1000, MaxWorkers="90")
     assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
     account(10)
     monkeypatch.setenv("DYNATICK_STACK", "mine")
-    assert shell("doctor").err.endswith("ticks of some shards may find none left. Raise the quota\n")
+    assert shell("doctor").err.endswith(
+        "ticks of some shards may find none left. Raise the quota, or lower ApiWaitSeconds or ApiRequestsPerSecond\n"
+    )
 
 
 def test_without_the_right_it_says_that_it_does_not_know(shell: Shell, account: Account) -> None:
@@ -192,6 +195,16 @@ def test_parameters_that_take_executions() -> None:
     assert of.stream == 80, "the stream has a shard for each partition of the table"
     assert of.wake_ups == 0, "with Precision tick there are none"
     assert RECOVERIES == recovery.MAX_RECOVERIES
+
+
+def test_requests_that_wait_and_imports_take_executions_too() -> None:
+    api = {"ApiRequestsPerSecond": "50", "ApiBurst": "100"}
+    for wait, taken in (("10", 600), ("2", 200), ("0", 150)):
+        assert executions_of(api | {"ApiWaitSeconds": wait}, 1).api == taken
+    assert executions_of(api | {"ApiEndpoint": "DISABLED"}, 1).api == 0
+    of = executions_of(api | {"ImportBucket": "yes"}, 1)
+    assert (of.imports, of.total) == (1, 1 + RECOVERIES + 4 + 600 + 1)
+    assert "600 for the HTTP API, 1 for an import" in of.in_words()
 
 
 @given(shards=st.integers(1, 256), allowed=st.integers(1, 5000), wake_ups=st.integers(0, 100))
