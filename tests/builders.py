@@ -20,7 +20,7 @@ from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row, Task
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import publish_settings
-from dynatick.engine.placement import Placer, send_rejection
+from dynatick.engine.placement import Placer, rejections_to
 from dynatick.engine.ports import ActionContext, Store, WakeUps
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
@@ -153,7 +153,7 @@ class InProcess:
             self.rules,
             settings,
             self.clock,
-            lambda row, error: send_rejection(self.dead_letters, row, error, self.clock()),
+            rejections_to(self.dead_letters, self.clock),
         )
 
     def stream(self, new: Row | None, old: Row | None = None) -> Assigned:

@@ -146,7 +146,7 @@ def build_scheduler(settings: Settings) -> Scheduler:
     """The scheduler function, ready for batches of the stream. Raises ConfigurationError."""
     return Scheduler(
         store=DynamoStore(settings.table, batched=settings.batched),
-        dead_letters=_dead_letters(settings, tries=2),
+        dead_letters=_dead_letters(settings),
         rules=build_rules(settings),
         clock=utc_now,
         decode=decode,
@@ -219,11 +219,11 @@ def _dead_letter_queue(settings: Settings) -> DeadLetterQueue | None:
     return SqsDeadLetterQueue(lambda: boto3.client("sqs", config=config), settings.dead_letter_queue_url)
 
 
-def _dead_letters(settings: Settings, *, tries: int = 5) -> DeadLetters:
-    """``tries`` of 10 s each: with five, a queue that does not answer outlasts the scheduler's invocation."""
+def _dead_letters(settings: Settings) -> DeadLetters:
+    """One short try: what the queue does not take, a later tick sends."""
     if settings.dead_letter_queue_url is None:
         return NoDeadLetters()
     return QueueDeadLetters(
-        boto3.client("sqs", config=Config(connect_timeout=3, read_timeout=10, retries={"total_max_attempts": tries})),
+        boto3.client("sqs", config=Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1})),
         settings.dead_letter_queue_url,
     )

@@ -33,10 +33,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # Beside the first test of each fault: these, too, are in every run.
-OF_SCHEDULES = (
+IN_EVERY_RUN = (
     "test_the_process_dies_at_each_step",
     "test_the_stream_loses_a_schedule",
     "test_an_overdue_occurrence_is_reported_whatever_happens_then",
+    "test_fault_25_the_dead_letter_queue_is_silent",
+    "test_fault_25_later_buckets_do_not_wait_for_it_either",
 )
 
 
@@ -48,13 +50,13 @@ def number_of(name: str) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make test` runs one test of each fault, and three of schedules, with their first parameters, in a process of
-    their own. The others are long."""
+    """`make test` runs one test of each fault, and a few others, with their first parameters, in a process of their
+    own. The others are long."""
     seen: set[object] = {None}
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("faults"))
-            of = item.originalname if item.originalname in OF_SCHEDULES else number_of(item.name)
+            of = item.originalname if item.originalname in IN_EVERY_RUN else number_of(item.name)
             if of in seen:
                 item.add_marker(pytest.mark.long)
             seen.add(of)

@@ -46,12 +46,20 @@ class QueueDeadLetters:
         self._queue_url = queue_url
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """Sends the letters in batches, and each refused message once more.
+        """Sends the letters in batches, and each refused message once more. After a call without an answer it sends
+        nothing more.
 
         Returns for each letter whether the queue has confirmed its message. Logs failures and raises nothing for them.
         """
         sent = [False] * len(letters)
         entries = {index: _entry(index, letter) for index, letter in enumerate(letters)}
+        try:
+            self._send_twice(letters, entries, sent)
+        except BotoCoreError as error:
+            _log_unsent(error, sent.count(False))
+        return sent
+
+    def _send_twice(self, letters: Sequence[DeadLetter], entries: Mapping[int, Entry], sent: list[bool]) -> None:
         refused = self._send_once(entries, sent)
         # If the message itself is at fault, its payload may be the reason: send it without.
         minimal = {index: _entry(index, letters[index], minimal=True) for index in refused}
@@ -64,35 +72,34 @@ class QueueDeadLetters:
                     "task_id": letters[index].row.get(attr.TASK_ID),
                 },
             )
-        return sent
 
     def _send_once(self, entries: Mapping[int, Entry], sent: list[bool]) -> dict[int, bool]:
         """Sets ``sent`` for each confirmed message. Returns, for each refused one, whether it is itself at fault.
 
-        One that the answer doesn't name counts as refused. A message whose batch got no answer is in neither: the SDK
-        has already retried it.
+        One that the answer doesn't name counts as refused. Raises BotoCoreError if a call gets no answer.
         """
         refused: dict[int, bool] = {}
         for batch in _batches(entries):
+            refused.update((int(entry["Id"]), False) for entry in batch)
             try:
                 answer = self._client.send_message_batch(QueueUrl=self._queue_url, Entries=batch)
-            except (BotoCoreError, ClientError) as error:
-                _logger.exception(
-                    "dead_letters_unsent",
-                    extra={
-                        "action": "dead_letters_unsent",
-                        "error_type": type(error).__name__,
-                        "count": len(batch),
-                    },
-                )
+            except ClientError as error:
+                _log_unsent(error, len(batch))
                 continue
-            refused.update((int(entry["Id"]), False) for entry in batch)
             for taken in answer.get("Successful", ()):
                 sent[int(taken["Id"])] = True
                 refused.pop(int(taken["Id"]), None)
             for failed in answer.get("Failed", ()):
                 refused[int(failed["Id"])] = bool(failed.get("SenderFault"))
         return refused
+
+
+def _log_unsent(error: Exception, count: int) -> None:
+    _logger.error(
+        "dead_letters_unsent",
+        extra={"action": "dead_letters_unsent", "error_type": type(error).__name__, "count": count},
+        exc_info=error,
+    )
 
 
 class NoDeadLetters:

@@ -14,13 +14,23 @@ from typing import Protocol
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
 from dynatick.engine.budget import Budget
-from dynatick.engine.claims import Claimed, Claimer, Contended, Entries, Ineligible, LeaseExpired, Malformed, Verdict
-from dynatick.engine.execution import BATCH, Execution, Place, Services
+from dynatick.engine.claims import (
+    Claimed,
+    Claimer,
+    Contended,
+    Entries,
+    Ineligible,
+    LeaseExpired,
+    Malformed,
+    Rejected,
+    Verdict,
+)
+from dynatick.engine.execution import BATCH, MAX_FAILING, Execution, Place, Services
 from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.lateness import is_woken_late
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import WakeUps
-from dynatick.engine.record import RecordResult
+from dynatick.engine.record import Failure, RecordResult
 from dynatick.engine.recurring import Made, Recurring
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.wake_up import AnyWakeUp, send_wake_ups, wake_ups_of
@@ -139,6 +149,7 @@ class Claiming:
         waiting = min(execution.task_pool.rate_limited, MAX_RATE_LIMITED)
         fits = execution.claiming + len(execution.in_flight) - waiting + more <= execution.max_in_flight
         claims = 1 if execution.large else MAX_CLAIMS  # the next rows may be as large
+        fits = fits and execution.failing < MAX_FAILING
         return execution.claiming < claims * BATCH and fits and execution.has_room_for_large()
 
     def may_claim(self) -> bool:
@@ -149,16 +160,10 @@ class Claiming:
     def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
         """Claims entries, in an I/O thread. Returns what the coordinator does with the answer."""
         try:
-            verdicts = list(self.claimer.claim(entries, lease_until=self.budget.hard_end))
-            failed: list[RecordResult] = []
-            for n, verdict in enumerate(verdicts):
-                if isinstance(verdict, Malformed):
-                    result = self.execution.recorder.fail_malformed(verdict)
-                    failed.append(result)
-                    verdicts[n] = Contended() if result is RecordResult.UNRECORDED else Ineligible()
+            verdicts = self.claimer.claim(entries, lease_until=self.budget.hard_end)
         except Exception as error:  # the coordinator raises it once everything in flight is recorded
             return partial(self._claim_failed, entries, error)
-        return partial(self._claim_answered, entries, position, verdicts, failed)
+        return partial(self._claim_answered, entries, position, verdicts)
 
     def _make_occurrences_now(self, entries: Entries, position: Resume, closed_through: int) -> Callable[[], None]:
         """Makes occurrences of schedules, in an I/O thread. Returns what the coordinator does with them."""
@@ -203,11 +208,8 @@ class Claiming:
 
     # -- after the claim -------------------------------------------------------------------------------------------
 
-    def _claim_answered(
-        self, entries: Entries, position: Resume, verdicts: Sequence[Verdict], failed: Sequence[RecordResult]
-    ) -> None:
+    def _claim_answered(self, entries: Entries, position: Resume, verdicts: Sequence[Verdict]) -> None:
         self.execution.claiming -= len(entries)
-        self.execution.count(*failed)
         may_begin = self.execution.may_begin()
         for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
             self._follow(bucket, task_id, verdict, position, may_begin)
@@ -248,10 +250,28 @@ class Claiming:
                 self.expired.add(bucket, verdict)
             case Contended(stuck):
                 is_open, stuck_id = True, task_id if stuck else None
-            case Malformed():
-                is_open = True
+            case Malformed(row, reason):
+                failure = self.execution.recorder.failure_of(row, reason)
+                return self.execution.fail(failure, bucket.minute, partial(self._failed, bucket, task_id))
+            case Rejected(row, change):
+                failure = Failure.of_rejection(row, change)
+                return self.execution.fail(failure, bucket.minute, partial(self._rejected, bucket, task_id))
             case Ineligible():
                 pass
+        return self.window.end_in_flight(bucket.minute, is_open=is_open, stuck_id=stuck_id)
+
+    def _failed(self, bucket: Bucket, task_id: str, result: RecordResult) -> None:
+        self.execution.count(result)
+        self._end_unexecuted(bucket, task_id, is_open=result is RecordResult.UNRECORDED)
+
+    def _rejected(self, bucket: Bucket, task_id: str, result: RecordResult) -> None:
+        """After a rejection, which the placer counts. Without it, the row may have to be deferred."""
+        self._end_unexecuted(bucket, task_id, is_open=result is not RecordResult.FAILED, is_stuck=True)
+
+    def _end_unexecuted(self, bucket: Bucket, task_id: str, *, is_open: bool, is_stuck: bool = False) -> None:
+        if is_open:
+            self.left_behind[bucket, task_id] = None
+        stuck_id = task_id if is_open and is_stuck else None
         self.window.end_in_flight(bucket.minute, is_open=is_open, stuck_id=stuck_id)
 
     def _start_occurrences(self, bucket: Bucket, made: Made) -> None:

@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import Result, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown, Written
 from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import LargeRow, Row, Task, size_of
-from dynatick.engine.placement import Placer
+from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import DynatickError, InvalidInput
@@ -51,6 +51,14 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejected:
+    """Not claimed: the row is no task, and is marked failed by ``change`` as soon as its letter was sent."""
+
+    row: Row
+    change: ConditionalUpdate
+
+
+@dataclass(frozen=True, slots=True)
 class Ineligible:
     """Ended, deleted, or moved to another bucket."""
 
@@ -74,7 +82,7 @@ class LeaseExpired:
     is_last: bool = False  # its next attempt is the last
 
 
-Verdict = Claimed | Malformed | Ineligible | Contended | LeaseExpired
+Verdict = Claimed | Malformed | Rejected | Ineligible | Contended | LeaseExpired
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +234,10 @@ class Claimer:
             change = self.placer.make_ready(row)
             if change is None:  # it is ready: the reason for which the claim was refused is gone
                 return self._claim_one(bucket, task_id, token, lease_until)
-            result = self.placer.carry_out(row, change)
+            try:
+                result = self.placer.carry_out(row, change)
+            except Undelivered as error:
+                return Rejected(row, error.rejection)
             if isinstance(result, Written) and result.row is not None:
                 row = result.row
                 if RowView(row).is_open_in(bucket):

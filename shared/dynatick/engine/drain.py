@@ -145,7 +145,7 @@ class _Pass:
         self.expired.reclaim_rest(execution)
         execution.finish()
         self._continue()
-        self.report.unfinished = len(execution.in_flight) + execution.claiming
+        self.report.unfinished = execution.unfinished
         self.report.moved, self.report.rejected = self.services.placer.moved, self.services.placer.failed
         if execution.fault is not None:
             raise execution.fault
@@ -226,6 +226,8 @@ class _Pass:
 
     def _end(self) -> bool:
         """The end write. False: another tick has closed more buckets, so there is more to do."""
+        if self.report.resume is None:  # a row of which the queue doesn't take the letter may have to be deferred
+            self.execution.wait(until=lambda: not self.execution.failing)
         try:
             defer_stuck(self.services, self.window, self.report, hard_end=self.budget.hard_end)
             ended = self.shard.release(self._with_idle_ticks)

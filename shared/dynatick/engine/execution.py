@@ -1,8 +1,8 @@
 """Tasks that this process has claimed: threads run them, and their outcomes are recorded in batches (protocol 11, 12).
 
-One thread, the coordinator, calls everything here. A few I/O threads write claims and records, and the task pool runs
-tasks; each returns an event, a function that the coordinator calls. What is in flight is bounded, so memory doesn't
-grow with the bucket.
+One thread, the coordinator, calls everything here. A few I/O threads write claims and records, the task pool runs
+tasks, and further threads send dead letters; each returns an event, a function that the coordinator calls. What is in
+flight is bounded, so memory doesn't grow with the bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import release
-from dynatick.domain.task import Task
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Task, size_of
 from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
@@ -30,9 +31,10 @@ from dynatick.engine.division import measured_rate
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
+from dynatick.engine.letters import LettersUntilRefused
 from dynatick.engine.placement import Placer
-from dynatick.engine.ports import Actions, Clock, DeadLetters, ReportOverdue, Store, WakeUps
-from dynatick.engine.record import Attempted, Deferred, Overrun, Recorder, RecordResult
+from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
+from dynatick.engine.record import Attempted, Deferred, Failure, Overrun, Recorder, RecordResult
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
@@ -41,6 +43,9 @@ from dynatick.errors import DynatickError
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
 MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
+MAX_LETTER_THREADS = 4
+LETTER_TIMEOUT = timedelta(seconds=10)  # a queue that answers nothing for so long counts as refusing
+MAX_FAILING = 500  # failures that wait for their letters, beyond which nothing more is claimed: they take memory
 RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
@@ -60,7 +65,7 @@ class Services:
 
     store: Store
     actions: Actions
-    dead_letters: DeadLetters
+    dead_letters: LettersUntilRefused
     rules: Rules
     settings: InstallationSettings
     clock: Clock
@@ -78,6 +83,16 @@ class Place:
 
     minute: int  # of its bucket
     position: Resume  # a continuation that polls from here finds it again
+
+
+@dataclass(frozen=True, slots=True)
+class _Failing:
+    """A failure that waits for its letter. ``then`` is called with the result of its record."""
+
+    failure: Failure
+    minute: int  # of its bucket
+    key: str  # by which the execution knows its size, if it is large
+    then: Callable[[RecordResult], None]
 
 
 class Execution:
@@ -105,7 +120,6 @@ class Execution:
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
         self.recorder = Recorder(
             services.store,
-            services.dead_letters,
             services.rules,
             services.settings,
             services.clock,
@@ -125,6 +139,14 @@ class Execution:
             report=self.events.put,
             in_one_thread=services.rules.in_one_thread,
         )
+        self.letter_pool = IoPool(
+            min_threads=1,
+            max_threads=MAX_LETTER_THREADS,
+            max_wait_seconds=MAX_IO_WAIT_SECONDS,
+            name="dynatick-letters",
+            report=self.events.put,
+            in_one_thread=services.rules.in_one_thread,
+        )
         self.task_pool = TaskPool(
             services.actions,
             threads=services.rules.threads,
@@ -138,10 +160,15 @@ class Execution:
         )
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
-        self.large: dict[str, int] = {}  # bytes of the large ones among them, by the same tokens
+        self.large: dict[str, int] = {}  # bytes of the large ones, by the same tokens; else by id
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.ended: list[Attempted] = []  # to be recorded
+        self.failing = 0  # failures that are not recorded yet, and no longer in flight
+        self.unsent: list[_Failing] = []  # those of them whose letters are to be sent
+        self.sending: dict[int, Sequence[_Failing]] = {}  # those whose letters are being sent
+        self.letters_sent = 0  # batches of letters
+        self.silent_since = services.clock()  # while letters are being sent
         self.ran = 0  # attempts that have ended
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
@@ -173,8 +200,13 @@ class Execution:
         return self.task_pool.running + self.io_pool.running
 
     def nothing_runs(self) -> bool:
-        """Whether no task is in flight but those that won't be begun."""
-        return len(self.in_flight) == len(self.too_late)
+        """Whether no task is in flight but those that won't be begun, and no failure waits for its letter."""
+        return len(self.in_flight) == len(self.too_late) and not self.failing
+
+    @property
+    def unfinished(self) -> int:
+        """The number of tasks that are being claimed, run or recorded."""
+        return len(self.in_flight) + self.claiming + self.failing
 
     def has_room_for_large(self) -> bool:
         """Whether more rows may be claimed, which may be large."""
@@ -191,6 +223,17 @@ class Execution:
             self.task_pool.submit(claimed)
         else:
             self.too_late.append(claimed)
+
+    def fail(self, failure: Failure, minute: int, then: Callable[[RecordResult], None] | None = None) -> None:
+        """Marks a row of this bucket failed that is not in flight, once its letter was sent.
+
+        ``then`` is called with the result; None: it is counted.
+        """
+        task_id = RowView(failure.row).task_id
+        self.ids.add((task_id, minute))
+        if size := size_of(failure.row):
+            self.large[task_id] = size
+        self._await_letter(_Failing(failure, minute, task_id, self.count if then is None else then))
 
     def may_begin(self) -> bool:
         """Whether there is time left for a task to begin, and the installation is not paused."""
@@ -222,7 +265,9 @@ class Execution:
         nothing_else_runs = len(self.ended) + self.recording == len(self.in_flight) and not self.claiming
         waited = not came or time.monotonic() - self.ended_since >= RECORD_DELAY_SECONDS
         self._flush(everything=waited or nothing_else_runs)
+        self._end_silence()
         self.io_pool.grow()
+        self.letter_pool.grow()
         self.after_events()
 
     def release_unbegun(self) -> Sequence[str]:
@@ -241,8 +286,7 @@ class Execution:
 
     def finish(self) -> None:
         """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""
-        spare = min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
-        self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - spare)
+        self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - self._spare)
         self.release_unbegun()
         for overrun in self.task_pool.overrunning():
             self._log_overrun(overrun)
@@ -260,6 +304,7 @@ class Execution:
     def close(self) -> None:
         self.task_pool.close()
         self.io_pool.close()
+        self.letter_pool.close()
         self._count_departures()
 
     def _count_departures(self) -> None:
@@ -279,6 +324,11 @@ class Execution:
             )
         except DynatickError as error:
             log_uncounted(error)
+
+    @property
+    def _spare(self) -> timedelta:
+        """How long before its hard end the invocation waits for nothing more."""
+        return min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
 
     def _remove(self, task: Task) -> Place:
         place = self.in_flight.pop(str(task.lease))
@@ -327,10 +377,13 @@ class Execution:
             attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
             self.recording += len(attempts)
             self.submit(partial(self._record, attempts))
+        while len(self.unsent) >= BATCH or (everything and self.unsent):
+            batch, self.unsent = self.unsent[:BATCH], self.unsent[BATCH:]
+            self._send(batch)
 
     def _record(self, attempts: Sequence[Attempted]) -> Callable[[], None]:
         """Records attempts, in an I/O thread. Returns what the coordinator does with the results."""
-        results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(attempts)
+        results: Sequence[RecordResult | Failure] = [RecordResult.UNRECORDED] * len(attempts)
         fault: Exception | None = None
         try:
             results = self.recorder.record(attempts)
@@ -339,37 +392,109 @@ class Execution:
         return partial(self._attempts_recorded, attempts, results, fault)
 
     def _attempts_recorded(
-        self, attempts: Sequence[Attempted], results: Sequence[RecordResult], fault: Exception | None
+        self, attempts: Sequence[Attempted], results: Sequence[RecordResult | Failure], fault: Exception | None
     ) -> None:
         if fault is not None:
             self.keep_fault(fault)
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
-            place = self._remove(attempted.task)
-            self.recorded(place, attempted.task, result)
-            if result in _DEPARTED:
-                bucket = Bucket(place.minute, self.report.shard)
-                self.departures.setdefault(bucket, Counter())[_DEPARTED[result]] += 1
-        self.count(*results)
+            if isinstance(result, Failure):
+                token = str(attempted.task.lease)
+                place = self.in_flight.pop(token)
+                then = partial(self._attempt_recorded, attempted, place)
+                self._await_letter(_Failing(result, place.minute, token, then))
+            else:
+                self._attempt_recorded(attempted, self._remove(attempted.task), result)
+
+    def _attempt_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
+        self.recorded(place, attempted.task, result)
+        if result in _DEPARTED:
+            bucket = Bucket(place.minute, self.report.shard)
+            self.departures.setdefault(bucket, Counter())[_DEPARTED[result]] += 1
+        self.count(result)
         if _logger.isEnabledFor(logging.DEBUG):
-            _log_attempts(attempts, results)
+            _log_attempt(attempted, result)
+
+    # -- failures, whose letters come first ------------------------------------------------------------------------
+
+    def _await_letter(self, failing: _Failing) -> None:
+        self.failing += 1
+        self.unsent.append(failing)
+
+    def _send(self, batch: Sequence[_Failing]) -> None:
+        """Lets a thread send the letters of failures."""
+        if not self.sending:
+            self.silent_since = self.services.clock()
+        number = self.letters_sent = self.letters_sent + 1
+        self.sending[number] = batch
+        if self.services.dead_letters.is_refused:
+            self._letters_answered(number, [False] * len(batch))
+        else:
+            self.letter_pool.submit(partial(self._send_now, number, batch))
+
+    def _send_now(self, number: int, batch: Sequence[_Failing]) -> Callable[[], None]:
+        """Sends letters, in a thread of their own. Returns what the coordinator does with the answer."""
+        now = self.services.clock()
+        taken: Sequence[bool] = [False] * len(batch)
+        fault: Exception | None = None
+        try:
+            taken = self.services.dead_letters.send([failing.failure.letter(now) for failing in batch])
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            fault = error
+        return partial(self._letters_answered, number, taken, fault)
+
+    def _letters_answered(self, number: int, taken: Sequence[bool], fault: Exception | None = None) -> None:
+        if fault is not None:
+            self.keep_fault(fault)
+        self.silent_since = self.services.clock()
+        batch = self.sending.pop(number, None)
+        if batch is not None:  # else the answer came too late
+            self.submit(partial(self._fail_now, batch, taken))
+
+    def _end_silence(self) -> None:
+        """Defers the failures whose letters get no answer, also at the end of the time, so that they are recorded."""
+        end = min(self.silent_since + LETTER_TIMEOUT, self.budget.hard_end - 2 * self._spare)
+        if self.sending and self.services.clock() >= end:
+            self.services.dead_letters.is_refused = True
+            for number, batch in list(self.sending.items()):
+                self._letters_answered(number, [False] * len(batch))
+
+    def _fail_now(self, batch: Sequence[_Failing], taken: Sequence[bool]) -> Callable[[], None]:
+        """Records failures, in an I/O thread. Returns what the coordinator does with the results."""
+        results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(batch)
+        fault: Exception | None = None
+        try:
+            results = self.recorder.fail([failing.failure for failing in batch], taken)
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            fault = error
+        return partial(self._failures_recorded, batch, results, fault)
+
+    def _failures_recorded(
+        self, batch: Sequence[_Failing], results: Sequence[RecordResult], fault: Exception | None
+    ) -> None:
+        if fault is not None:
+            self.keep_fault(fault)
+        self.failing -= len(batch)
+        for failing, result in zip(batch, results, strict=True):
+            self.large.pop(failing.key, None)
+            self.ids.discard((RowView(failing.failure.row).task_id, failing.minute))
+            failing.then(result)
 
 
-def _log_attempts(attempts: Sequence[Attempted], results: Sequence[RecordResult]) -> None:
-    for attempted, result in zip(attempts, results, strict=True):
-        task = attempted.task
-        _logger.debug(
-            "attempt recorded",
-            extra={
-                "action": "attempt_recorded",
-                "task_id": task.task_id,
-                "attempt": task.attempt,
-                "max_attempts": task.retry_policy.maximum_attempts,
-                "run": task.run,
-                "turn": task.turn,
-                "handler": task.action,
-                "result": result.value,
-                "started_at": format_instant(attempted.started_at),
-                "due_at": format_instant(task.due_at),
-            },
-        )
+def _log_attempt(attempted: Attempted, result: RecordResult) -> None:
+    task = attempted.task
+    _logger.debug(
+        "attempt recorded",
+        extra={
+            "action": "attempt_recorded",
+            "task_id": task.task_id,
+            "attempt": task.attempt,
+            "max_attempts": task.retry_policy.maximum_attempts,
+            "run": task.run,
+            "turn": task.turn,
+            "handler": task.action,
+            "result": result.value,
+            "started_at": format_instant(attempted.started_at),
+            "due_at": format_instant(task.due_at),
+        },
+    )

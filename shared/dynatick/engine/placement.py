@@ -42,7 +42,7 @@ class Placer:
     """Places rows by the cursors of their shards.
 
     ``send_letter`` sends the dead letter of a row before it is marked failed. It returns False if the queue refuses:
-    then the row stays open, and is tried again later.
+    then the row stays open, and is tried again later. In a pass it is ``leave_to_pass``.
     """
 
     store: Store
@@ -68,8 +68,12 @@ class Placer:
             present = self.store.get(change.task_id)
             if present is None or present != row:
                 return Lost(present)
-            if not self.send_letter(row, str(change.set.get(attr.ERROR, "its status was set to failed by hand"))):
+            if not self.send_letter(row, rejection_text(change)):
                 raise Undelivered(row, change)
+        return self.write(row, change)
+
+    def write(self, row: Row, change: ConditionalUpdate) -> Result:
+        """``carry_out`` for a change that needs no letter, or whose letter was sent."""
         result = self.store.write(change)
         if isinstance(result, Unknown) and result.too_large:
             result = self._mark_too_large(row, change, result.error)
@@ -190,6 +194,20 @@ class Placer:
         return result
 
 
-def send_rejection(dead_letters: DeadLetters, row: Row, error: str, now: datetime) -> bool:
-    """Sends the letter of a row that is marked failed without having run. Returns whether the queue took it."""
-    return all(dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=now)]))
+def leave_to_pass(row: Row, error: str) -> bool:
+    """Sends nothing, and returns False: a pass sends letters in threads of their own, beside its claims."""
+    return False
+
+
+def rejection_text(rejection: ConditionalUpdate) -> str:
+    """The error of a change that marks a row failed."""
+    return str(rejection.set.get(attr.ERROR, "its status was set to failed by hand"))
+
+
+def rejections_to(dead_letters: DeadLetters, clock: Callable[[], datetime]) -> Callable[[Row, str], bool]:
+    """Returns a ``send_letter`` that waits for the queue's answer."""
+
+    def send(row: Row, error: str) -> bool:
+        return all(dead_letters.send([DeadLetter(row=row, attempt=0, error=error, failed_at=clock())]))
+
+    return send

@@ -21,7 +21,7 @@ from functools import partial
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
-from dynatick.domain.task import Row, check_count
+from dynatick.domain.task import check_count
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Entries
 from dynatick.engine.drain import drain
@@ -30,7 +30,8 @@ from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.idle_shards import GroupReport, serve_group
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
 from dynatick.engine.io_pool import run_all
-from dynatick.engine.placement import Placer, send_rejection
+from dynatick.engine.letters import LettersUntilRefused
+from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
@@ -380,12 +381,12 @@ class Processor:
         return Services(
             store=self.store,
             actions=self.actions,
-            dead_letters=self.dead_letters,
+            dead_letters=LettersUntilRefused(self.dead_letters),
             rules=self.rules,
             settings=settings,
             clock=self.clock,
             new_token=self.new_token,
-            placer=Placer(self.store, self.rules, settings, self.clock, self._send_rejection),
+            placer=Placer(self.store, self.rules, settings, self.clock, leave_to_pass),
             wake_ups=self.wake_ups,
             report_overdue=self.report_overdue,
             jitter=self.jitter,
@@ -394,7 +395,8 @@ class Processor:
 
     def _reconcile(self, order: ReconcileOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
-        placer = Placer(self.store, self.rules, settings, self.clock, self._send_rejection)
+        send_letter = rejections_to(LettersUntilRefused(self.dead_letters), self.clock)
+        placer = Placer(self.store, self.rules, settings, self.clock, send_letter)
         acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
         if acquired is None:
             return Invoked(reconciled=Reconciled(leased_elsewhere=True))
@@ -445,9 +447,6 @@ class Processor:
             done.not_started.append(NotStarted(str(error), shards))
             return False
         return True
-
-    def _send_rejection(self, row: Row, error: str) -> bool:
-        return send_rejection(self.dead_letters, row, error, self.clock())
 
 
 def _is_message(event: object) -> bool:

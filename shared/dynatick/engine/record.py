@@ -1,4 +1,8 @@
-"""Records the outcomes of attempts in batches, each on condition of its claim's token (protocol 12)."""
+"""Records the outcomes of attempts in batches, each on condition of its claim's token (protocol 12).
+
+What fails for good is recorded in two steps, since its letter comes first, and nothing that claims and records need may
+wait for the dead-letter queue: ``record`` returns it as a Failure, and ``fail`` writes it once its letter was sent.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +29,10 @@ from dynatick.domain.normalise import without_large_values
 from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Task
-from dynatick.engine.claims import Malformed
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.lateness import lateness_of
-from dynatick.engine.placement import Placer
-from dynatick.engine.ports import DeadLetter, DeadLetters, Store, WakeUps
+from dynatick.engine.placement import Placer, rejection_text
+from dynatick.engine.ports import DeadLetter, Store, WakeUps
 from dynatick.engine.rules import Rules
 from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
 
@@ -98,6 +101,40 @@ class RecordResult(Enum):
     UNRECORDED = "unrecorded"  # not known: the lease will expire, and the attempt is made again
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A row that is to be marked failed as soon as the dead-letter queue has taken its letter.
+
+    ``attempt``: the last one; 0 if there was none. ``token``: of the claim, if it was executed. ``is_rejection``: the
+    row was not claimed, since it is no task in its bucket. Until the queue takes its letter, it stays as it is.
+    """
+
+    row: Row  # as it was claimed or read
+    attempt: int
+    error: str
+    change: ConditionalUpdate
+    token: str | None = None
+    is_rejection: bool = False
+
+    @classmethod
+    def of_rejection(cls, row: Row, change: ConditionalUpdate) -> Failure:
+        """The failure of a row that ``change`` rejects."""
+        return cls(row=row, attempt=0, error=rejection_text(change), change=change, is_rejection=True)
+
+    def letter(self, now: datetime) -> DeadLetter:
+        return DeadLetter(row=self.row, attempt=self.attempt, error=self.error, failed_at=now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A write, and the result that it leads to. ``row``: as it was claimed, with this token; None: it was not."""
+
+    change: ConditionalUpdate
+    wanted: RecordResult
+    row: Row
+    token: str | None
+
+
 _WOKEN = (RecordResult.RETRIED, RecordResult.RESCHEDULED)
 _WAITING = (*_WOKEN, RecordResult.RELEASED)
 _MOVED = (*_WAITING, RecordResult.DEFERRED)
@@ -109,7 +146,6 @@ class Recorder:
     """Writes the records of ended attempts."""
 
     store: Store
-    dead_letters: DeadLetters
     rules: Rules
     settings: InstallationSettings
     clock: Callable[[], datetime]
@@ -119,34 +155,31 @@ class Recorder:
     jitter: Callable[[], float] = random.random
     wake_ups: WakeUps | None = None  # of retries and further turns
 
-    def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult]:
-        """One result for each attempt, in order. A dead letter is sent before its failure is recorded, so none is
-        missing; if the queue refuses it, the failure is deferred to a later tick."""
+    def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult | Failure]:
+        """One result for each attempt, in order. A Failure is not recorded yet: its letter comes first, so that none is
+        missing."""
         now = self.clock()
         planned = [self._plan(attempt, now) for attempt in attempts]
-        unsent = self._send(
-            [DeadLetter(row=a.row, attempt=a.task.attempt, error=str(c.set[attr.ERROR]), failed_at=now)
-             if result is RecordResult.FAILED else None for a, (c, result) in zip(attempts, planned, strict=True)]
-        )  # fmt: skip
-        for n in unsent:
-            planned[n] = self._deferral(attempts[n].row, str(planned[n][0].set[attr.ERROR]), now), RecordResult.DEFERRED
         planned = [
             (self._with_lateness(change, attempt), result)
             for (change, result), attempt in zip(planned, attempts, strict=True)
         ]
-        writes = self._write([(change, attempt.row) for (change, _), attempt in zip(planned, attempts, strict=True)])
-        results = [RecordResult.UNRECORDED] * len(attempts)
-        unclear: list[int] = []
-        for n, write in enumerate(writes):
-            if isinstance(write, Written):
-                results[n] = planned[n][1]
-            else:
-                unclear.append(n)
-        if unclear:
-            rows = self.store.get_many([attempts[n].task.task_id for n in unclear], only=_OF_RESULTS)
-            for n in unclear:
-                task = attempts[n].task
-                results[n] = self._result_of(rows.get(task.task_id), task, planned[n][1])
+        results: list[RecordResult | Failure] = [
+            Failure(
+                row=attempt.row,
+                attempt=attempt.task.attempt,
+                error=str(change.set[attr.ERROR]),
+                change=change,
+                token=attempt.task.lease,
+            )
+            if result is RecordResult.FAILED
+            else result
+            for attempt, (change, result) in zip(attempts, planned, strict=True)
+        ]
+        recorded = [n for n, result in enumerate(results) if not isinstance(result, Failure)]
+        written = self._carry_out([_Record(*planned[n], attempts[n].row, attempts[n].task.lease) for n in recorded])
+        for n, found in zip(recorded, written, strict=True):
+            results[n] = found
         placed, closed = self._check_moves([change for (change, _), result in zip(planned, results, strict=True)
                                             if result in _MOVED])  # fmt: skip
         self._wake(
@@ -157,38 +190,46 @@ class Recorder:
         )  # fmt: skip
         return results
 
-    def fail_unexecuted(self, row: Row, error: str, *, attempt: int) -> RecordResult:
-        """Fails a running row without executing it, on condition of the lease in ``row``."""
-        (result,) = self.fail_many([(row, attempt, error)])
-        return result
-
-    def fail_many(self, failures: Sequence[tuple[Row, int, str]]) -> Sequence[RecordResult]:
-        """``fail_unexecuted`` for many (row, attempt, error), in batches; one result for each, in order."""
-        now, days = self.clock(), self.rules.retention_days
-        unsent = self._send(
-            [DeadLetter(row=row, attempt=attempt, error=error, failed_at=now) for row, attempt, error in failures]
-        )
+    def fail(self, failures: Sequence[Failure], taken: Sequence[bool]) -> Sequence[RecordResult]:
+        """Marks rows failed of which the queue has ``taken`` the letter, and defers the others to a later tick. One
+        result for each, in order."""
+        now = self.clock()
         planned = [
-            (self._deferral(row, error, now), RecordResult.DEFERRED)
-            if n in unsent
-            else (fail_unexecuted(row, now=now, retention_days=days, error=error), RecordResult.FAILED)
-            for n, (row, _, error) in enumerate(failures)
+            _Record(failure.change, RecordResult.FAILED, failure.row, failure.token)
+            if is_taken
+            else _Record(self._deferral(failure, now), RecordResult.DEFERRED, failure.row, failure.token)
+            for failure, is_taken in zip(failures, taken, strict=True)
         ]
-        writes = self._write([(change, row) for (change, _), (row, _, _) in zip(planned, failures, strict=True)])
-        self._check_moves([change for (change, result), write in zip(planned, writes, strict=True)
-                           if result in _MOVED and isinstance(write, Written)])  # fmt: skip
-        return [
-            result
-            if isinstance(write, Written)
-            else RecordResult.SUPERSEDED
-            if isinstance(write, Lost)
-            else RecordResult.UNRECORDED
-            for write, (_, result) in zip(writes, planned, strict=True)
-        ]
+        results = [RecordResult.UNRECORDED] * len(failures)
+        claimed = [n for n, failure in enumerate(failures) if not failure.is_rejection]
+        for n, result in zip(claimed, self._carry_out([planned[n] for n in claimed]), strict=True):
+            results[n] = result
+        for n, failure in enumerate(failures):
+            if failure.is_rejection and taken[n]:
+                results[n] = _unread(self.placer.write(failure.row, failure.change), RecordResult.FAILED)
+        self._check_moves([record.change for record, result in zip(planned, results, strict=True)
+                           if result in _MOVED])  # fmt: skip
+        return results
 
-    def fail_malformed(self, malformed: Malformed) -> RecordResult:
-        """Fails a row that was claimed and is malformed."""
-        return self.fail_unexecuted(malformed.row, malformed.reason, attempt=0)
+    def failure_of(self, row: Row, error: str, *, attempt: int = 0) -> Failure:
+        """The failure of a running row that was not executed, on condition of the lease in ``row``."""
+        change = fail_unexecuted(row, now=self.clock(), retention_days=self.rules.retention_days, error=error)
+        return Failure(row=row, attempt=attempt, error=error, change=change)
+
+    def _carry_out(self, planned: Sequence[_Record]) -> Sequence[RecordResult]:
+        """Writes records. Returns their results."""
+        writes = self._write([(record.change, record.row) for record in planned])
+        results = [_unread(write, record.wanted) for write, record in zip(writes, planned, strict=True)]
+        unclear = [
+            n
+            for n, (write, record) in enumerate(zip(writes, planned, strict=True))
+            if record.token is not None and not isinstance(write, Written)
+        ]
+        if unclear:
+            rows = self.store.get_many([planned[n].change.task_id for n in unclear], only=_OF_RESULTS)
+            for n in unclear:
+                results[n] = self._result_of(rows.get(planned[n].change.task_id), planned[n])
+        return results
 
     def _plan(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
         task, days = attempt.task, self.rules.retention_days
@@ -288,23 +329,17 @@ class Recorder:
         bucket = grid.bucket_of(task.task_id, at)
         return bucket._replace(minute=max(bucket.minute, grid.tick_after(self._known_closed_through())))
 
-    def _deferral(self, row: Row, error: str, now: datetime) -> ConditionalUpdate:
-        """Defers a failure whose message the queue refused, each time longer: it may refuse for days."""
-        grid = self.settings.grid
-        at = now + deferral(RowView(row).deferrals)
+    def _deferral(self, failure: Failure, now: datetime) -> ConditionalUpdate:
+        """Defers a failure whose message the queue did not take, each time longer: it may refuse for days."""
+        grid, view = self.settings.grid, RowView(failure.row)
+        at = now + deferral(view.deferrals)
         bucket = Bucket(
             max(grid.tick_at_or_after(at), grid.tick_after(self._known_closed_through())),
-            grid.shard_of(RowView(row).task_id),
+            grid.shard_of(view.task_id),
         )
-        return defer_failure(row, bucket, now=now, error=error)
-
-    def _send(self, letters: Sequence[DeadLetter | None]) -> set[int]:
-        """Sends letters. Returns the positions of those that the queue refused."""
-        wanted = [n for n, letter in enumerate(letters) if letter is not None]
-        if not wanted:
-            return set()
-        taken = self.dead_letters.send([letter for letter in letters if letter is not None])
-        return {n for n, ok in zip(wanted, taken, strict=True) if not ok}
+        change = defer_failure(failure.row, bucket, now=now, error=failure.error)
+        late = {name: value for name, value in failure.change.set.items() if name == attr.LATE_MILLISECONDS}
+        return replace(change, set={**change.set, **late})
 
     def _write(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
         """Writes changes, each given with its row as claimed. One without an answer is written again; one that is too
@@ -319,15 +354,22 @@ class Recorder:
                     results[n] = self.store.write(without_large_values(change, row))
         return results
 
-    def _result_of(self, row: Row | None, task: Task, wanted: RecordResult) -> RecordResult:
+    def _result_of(self, row: Row | None, record: _Record) -> RecordResult:
         if row is None:
             return RecordResult.SUPERSEDED
         view = RowView(row)
-        is_ours = view.lease == task.lease
-        if is_terminal(row) or (view.is_scheduled and wanted in _WAITING):
-            return wanted if is_ours else RecordResult.SUPERSEDED  # ours: only the answer was lost
+        is_ours = view.lease == record.token
+        if is_terminal(row) or (view.is_scheduled and record.wanted in _WAITING):
+            return record.wanted if is_ours else RecordResult.SUPERSEDED  # ours: only the answer was lost
         # Another process runs it, so the drained watermark must wait; or another task has taken its place.
         return RecordResult.UNRECORDED if is_ours or view.is_running else RecordResult.SUPERSEDED
+
+
+def _unread(write: Result, wanted: RecordResult) -> RecordResult:
+    """The result of a write by its answer alone."""
+    if isinstance(write, Written):
+        return wanted
+    return RecordResult.SUPERSEDED if isinstance(write, Lost) else RecordResult.UNRECORDED
 
 
 def _shrunk(change: ConditionalUpdate) -> ConditionalUpdate:

@@ -135,7 +135,7 @@ def recover(
     execution = Execution(services, report, Budget.until(hard_end, started))
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
-        report.unfinished = len(execution.in_flight)
+        report.unfinished = execution.unfinished
         report.moved, report.rejected = services.placer.moved, services.placer.failed
         if execution.fault is not None:
             raise execution.fault
@@ -195,18 +195,15 @@ class Recovery:
         rows = services.store.get_many(task_ids)
         left: list[str] = []
         changes: list[tuple[Row, ConditionalUpdate]] = []
-        exhausted: list[tuple[Row, int, str]] = []
         for row in filter(None, map(rows.get, task_ids)):
             lease_until = self.execution.budget.hard_end
             plan = plan_recovery(row, self.bucket, token=services.new_token(), lease_until=lease_until, now=now)
             if isinstance(plan, Exhausted):
-                exhausted.append((row, plan.attempt, plan.error))
+                self._fail(row, plan.error, attempt=plan.attempt)
             elif plan is not None and ((RowView(row).is_last_attempt and not last_too) or not self._has_time_for(row)):
                 left.append(plan.task_id)
             elif plan is not None:
                 changes.append((row, plan))
-        if exhausted:
-            self.execution.count(*self.execution.recorder.fail_many(exhausted))
         results = services.store.write_many([change for _, change in changes]) if changes else ()
         for (row, _), result in zip(changes, results, strict=True):
             if isinstance(result, Unknown) and result.too_large:
@@ -240,5 +237,5 @@ class Recovery:
         later = defer(row, services.settings.grid.bucket_of(view.task_id, at))
         self.execution.report.deferred += isinstance(services.store.write(later), Written)
 
-    def _fail(self, row: Row, reason: str) -> None:
-        self.execution.count(self.execution.recorder.fail_unexecuted(row, reason, attempt=0))
+    def _fail(self, row: Row, reason: str, *, attempt: int = 0) -> None:
+        self.execution.fail(self.execution.recorder.failure_of(row, reason, attempt=attempt), self.bucket.minute)

@@ -22,8 +22,8 @@ from dynatick.domain.overdue import Overdue, settle
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
-from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Verdict, understand
-from dynatick.engine.placement import Placer
+from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Rejected, Verdict, understand
+from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.ports import ReportOverdue, Store, StoreFailure
 from dynatick.errors import DynatickError
 
@@ -116,7 +116,10 @@ class Recurring:
         try:
             change = self.placer.make_ready(row)
             if change is not None:
-                result = self.placer.carry_out(row, change)
+                try:
+                    result = self.placer.carry_out(row, change)
+                except Undelivered as error:
+                    return Made(verdict=Rejected(row, error.rejection))
                 if not isinstance(result, Written) or result.row is None:
                     return Made(verdict=Contended())
                 row = result.row

@@ -10,7 +10,8 @@ from typing import Any
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer, send_rejection
+from dynatick.engine.letters import LettersUntilRefused
+from dynatick.engine.placement import Placer, rejections_to
 from dynatick.engine.ports import Clock, DeadLetters, Store, WakeUps
 from dynatick.engine.rules import Rules
 from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
@@ -34,7 +35,8 @@ class Scheduler:
     def handle(self, event: Mapping[str, Any]) -> Assigned:
         """Places the rows of a stream event. ``Assigned.failed`` has the records that Lambda is to send again."""
         arrivals = [self._arrival(record) for record in event["Records"]]
-        placer = Placer(self.store, self.rules, self._publish_settings(), self.clock, self._send_until_refused())
+        send_letter = rejections_to(LettersUntilRefused(self.dead_letters), self.clock)
+        placer = Placer(self.store, self.rules, self._publish_settings(), self.clock, send_letter)
         assigned = assign(arrivals, placer)
         if self.wake_ups is not None:
             send_wake_ups(self.wake_ups, wake_ups_of(assigned.wake_ups, threads=self.rules.threads))
@@ -46,17 +48,6 @@ class Scheduler:
             self._settings = publish_settings(self.store, self.rules.grid, now=now, defaults=self.rules.defaults)
             self._published_at = now
         return self._settings
-
-    def _send_until_refused(self) -> Callable[[Row, str], bool]:
-        """Sends dead letters until the queue refuses one: each refusal may take seconds. A tick sends the others."""
-        refused = False
-
-        def send(row: Row, error: str) -> bool:
-            nonlocal refused
-            refused = refused or not send_rejection(self.dead_letters, row, error, self.clock())
-            return not refused
-
-        return send
 
     def _arrival(self, record: Mapping[str, Any]) -> Arrival:
         change = record["dynamodb"]

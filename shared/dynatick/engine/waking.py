@@ -47,7 +47,7 @@ def wake(
     execution = Execution(services, report, Budget.until(hard_end, started))
     try:
         _Waking(execution, order.bucket).work([due for due in order.due if due.at <= latest])
-        report.unfinished = len(execution.in_flight)
+        report.unfinished = execution.unfinished
         if execution.fault is not None:
             raise execution.fault
     finally:
@@ -99,7 +99,8 @@ class _Waking:
             return
         for verdict in claimed:
             if isinstance(verdict, Malformed):
-                execution.count(execution.recorder.fail_malformed(verdict))
+                failure = execution.recorder.failure_of(verdict.row, verdict.reason)
+                execution.fail(failure, self.bucket.minute)
                 continue
             execution.report.claimed += 1
             execution.report.woken_late += is_woken_late(verdict.task, execution.report.started_at, services.rules)

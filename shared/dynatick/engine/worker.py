@@ -92,7 +92,7 @@ class _Working:
         execution.release_unbegun()
         execution.wait(until=execution.nothing_runs)
         execution.finish()
-        report.unfinished = len(execution.in_flight) + execution.claiming
+        report.unfinished = execution.unfinished
         report.moved, report.rejected = self.services.placer.moved, self.services.placer.failed
         if execution.fault is not None:
             raise execution.fault

@@ -114,17 +114,31 @@ def test_a_refused_message_is_sent_once_more_and_one_at_fault_without_its_payloa
     assert refused == [("dead_letter_refused", "t-1"), ("dead_letter_refused", "t-2")]
 
 
-@pytest.mark.parametrize("error", SDK_ERRORS)
-def test_an_error_of_the_sdk_fails_only_its_call(error, caplog):
+def unsent(error, caplog):
+    """The results of twelve letters, the third of which meets an error, and the actions and counts of the logs."""
+
     def judge(body):
         if body["taskId"] == "t-2":
             raise error
         return "ok"
 
-    _, sent = send([a_letter(f"t-{n}") for n in range(12)], judge)
+    queue, sent = send([a_letter(f"t-{n}") for n in range(12)], judge)
+    logged = [(record.action, getattr(record, "count", None)) for record in caplog.records]
+    return sent, [len(call) for call in queue.calls], logged
+
+
+def test_a_call_that_the_queue_refuses_fails_alone_and_is_made_once_more(caplog):
+    sent, calls, logged = unsent(SDK_ERRORS[0], caplog)
     assert sent == [False] * 10 + [True] * 2
-    (record,) = caplog.records
-    assert (record.action, record.count) == ("dead_letters_unsent", 10)
+    assert calls == [10, 2, 10]
+    assert logged == [("dead_letters_unsent", 10)] * 2 + [("dead_letter_refused", None)] * 10
+
+
+def test_after_a_call_without_an_answer_nothing_more_is_sent(caplog):
+    sent, calls, logged = unsent(SDK_ERRORS[1], caplog)
+    assert sent == [False] * 12
+    assert calls == [10]
+    assert logged == [("dead_letters_unsent", 12)]
 
 
 def test_without_a_queue_nothing_is_lost_and_one_warning_is_logged(caplog):

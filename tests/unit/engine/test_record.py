@@ -4,6 +4,7 @@ keeps of when a task began."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -23,7 +24,7 @@ from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.lateness import lateness_of
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import ActionContext, DeadLetter
-from dynatick.engine.record import Attempted, Deferred, Done, Error, Recorder, RecordResult, Rescheduled
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Failure, Recorder, RecordResult, Rescheduled
 from dynatick.engine.rules import Precision, Rules
 from dynatick.errors import PermanentError, Reschedule
 from dynatick.store.codec import item_bytes
@@ -36,9 +37,20 @@ def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: flo
     rules, settings = Rules(grid=grid), InstallationSettings(grid=grid, shards_ever=grid.shard_count)
     placer = Placer(w.store, rules, settings, w.clock, lambda row, error: True)
     return Recorder(
-        w.store, w.dead_letters, rules, settings, w.clock, placer=placer,
+        w.store, rules, settings, w.clock, placer=placer,
         closed_through=lambda: NOON_MINUTE + closed, shard=HERE.shard, jitter=lambda: jitter,
     )  # fmt: skip
+
+
+def recorded(w: World, attempts: Sequence[Attempted], made: Recorder | None = None) -> list[RecordResult]:
+    """Records attempts; failures once their letters were sent."""
+    made = made or recorder(w)
+    return [failed(w, result, made) if isinstance(result, Failure) else result for result in made.record(attempts)]
+
+
+def failed(w: World, failure: Failure, made: Recorder | None = None) -> RecordResult:
+    (result,) = (made or recorder(w)).fail([failure], w.dead_letters.send([failure.letter(w.clock())]))
+    return result
 
 
 def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Rescheduled, **more: object) -> Attempted:
@@ -71,14 +83,14 @@ A_MINUTE = {"maximumEventAgeInSeconds": Decimal(60)}
 )  # fmt: skip
 def test_a_retry_goes_to_the_first_open_bucket_after_the_wait(n: int, closed: int, error: Error, bucket: str) -> None:
     w = world()
-    (result,) = recorder(w, grid=Grid(tick_minutes=n), closed=closed).record([attempt(w, "t", error)])
+    (result,) = recorded(w, [attempt(w, "t", error)], recorder(w, grid=Grid(tick_minutes=n), closed=closed))
     assert result is RecordResult.RETRIED
     assert w.row("t")["taskDateTime"] == bucket
 
 
 def test_the_row_has_the_instant_of_the_next_attempt(w: World) -> None:
     outcomes = {"retry": FAILED, "limited": Deferred(90.25), "turn": Rescheduled(20.0)}
-    results = recorder(w).record([attempt(w, name, outcome) for name, outcome in outcomes.items()])
+    results = recorded(w, [attempt(w, name, outcome) for name, outcome in outcomes.items()])
     assert list(results) == [RecordResult.RETRIED, RecordResult.RELEASED, RecordResult.RESCHEDULED]
     rows = {name: w.row(name) for name in outcomes}
     waits = {name: parse_instant(row["nextAttemptAt"], name) - NOON for name, row in rows.items()}
@@ -91,7 +103,7 @@ def test_the_row_has_the_instant_of_the_next_attempt(w: World) -> None:
 def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w: World) -> None:
     often = attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000))
     long = attempt(w, "long", Rescheduled(1.0), retryPolicy=A_MINUTE, firstStartedAt="2026-12-31T11:59:00Z")
-    assert list(recorder(w).record([often, long])) == [RecordResult.FAILED] * 2
+    assert recorded(w, [often, long]) == [RecordResult.FAILED] * 2
     error = "its handler has rescheduled it 10000 times in this run, the most that MaxTurns allows"
     assert w.row("often")["error"] == error
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["often", "long"]
@@ -110,7 +122,7 @@ def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(w: World, c
 def test_the_age_of_a_task_counts_from_the_first_start_of_its_run(w: World) -> None:
     old = {"attempts": [{"run": Decimal(1), "attempt": Decimal(1), "startedAt": "2026-12-31T11:59:00Z"}]}
     rows = {"young": {}, "old": old, "another run": {**old, "run": Decimal(2)}}
-    results = recorder(w).record([attempt(w, name, FAILED, retryPolicy=A_MINUTE, **row) for name, row in rows.items()])
+    results = recorded(w, [attempt(w, name, FAILED, retryPolicy=A_MINUTE, **row) for name, row in rows.items()])
     assert list(results) == [RecordResult.RETRIED, RecordResult.FAILED, RecordResult.RETRIED]
 
 
@@ -126,7 +138,7 @@ def test_a_failure_whose_message_the_queue_refuses_is_deferred_and_the_others_ar
 
     w.dead_letters = MemoryDeadLetters(refuse=refuse)
     attempts = [attempt(w, "heard", PERMANENT), attempt(w, "unheard", PERMANENT), attempt(w, "done", Done())]
-    assert list(recorder(w).record(attempts)) == [RecordResult.FAILED, RecordResult.DEFERRED, RecordResult.COMPLETED]
+    assert recorded(w, attempts) == [RecordResult.FAILED, RecordResult.DEFERRED, RecordResult.COMPLETED]
     assert set(met) == {None}
     assert [w.outcome(i) for i in ("heard", "unheard", "done")] == ["failed", None, "completed"]
     (letter,) = w.dead_letters.letters
@@ -142,10 +154,10 @@ def test_a_deferred_failure_goes_to_a_bucket_that_is_open(n: int, closed: int, b
     """Refusing may take longer than the deferral: by then its tick may have been."""
     w = world(dead_letters=MemoryDeadLetters(refuse=lambda letter: True))
     made = recorder(w, grid=Grid(tick_minutes=n), closed=closed)
-    assert list(made.record([attempt(w, "t", PERMANENT)])) == [RecordResult.DEFERRED]
+    assert recorded(w, [attempt(w, "t", PERMANENT)], made) == [RecordResult.DEFERRED]
     assert w.row("t")["taskDateTime"] == bucket
     row = attempt(w, "u", PERMANENT).row
-    assert made.fail_unexecuted(row, "its attempts are used up", attempt=1) is RecordResult.DEFERRED
+    assert failed(w, made.failure_of(row, "its attempts are used up", attempt=1), made) is RecordResult.DEFERRED
     assert w.row("u")["taskDateTime"] == bucket
 
 
@@ -173,7 +185,7 @@ def test_rule_12_a_task_that_is_no_longer_ours_is_left_alone(w: World, how: str,
     before = w.rigged.peek("t")
     # What was reclaimed has not ended: the watermark must wait for it.
     expected = RecordResult.UNRECORDED if how == "reclaimed" else RecordResult.SUPERSEDED
-    assert list(recorder(w).record([ended])) == [expected]
+    assert recorded(w, [ended]) == [expected]
     assert w.rigged.peek("t") == before
 
 
@@ -187,10 +199,10 @@ def test_a_record_without_an_answer_counts_if_it_is_found_done(
         del w.rigged._items["t"]["run"]
     before = w.row("t")
     w.rigged.throttled = is_record
-    assert list(recorder(w).record([ended])) == [RecordResult.UNRECORDED]
+    assert recorded(w, [ended]) == [RecordResult.UNRECORDED]
     assert w.row("t") == before
     w.rigged.throttled, w.rigged.unanswered = lambda change: False, is_record
-    assert list(recorder(w).record([ended])) == [result]
+    assert recorded(w, [ended]) == [result]
 
 
 def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_more_if_it_got_none(w: World) -> None:
@@ -199,7 +211,7 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_
     w.rigged.throttled = lambda change: change.task_id == "t1" or once(change)
     w.rigged.unanswered = lambda change: change.task_id == "t2"
     w.rigged.delete("t3")
-    assert list(recorder(w).record(attempts)) == [
+    assert recorded(w, attempts) == [
         RecordResult.COMPLETED, RecordResult.UNRECORDED, RecordResult.COMPLETED, RecordResult.SUPERSEDED,
         RecordResult.COMPLETED,
     ]  # fmt: skip
@@ -209,14 +221,14 @@ def test_each_record_of_a_batch_is_judged_by_its_own_answer_and_is_written_once_
 def test_the_failure_of_a_row_that_is_not_executed_is_recorded_on_the_same_conditions(w: World) -> None:
     row = attempt(w, "t", Done()).row
     w.rigged.throttled = is_record
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.UNRECORDED
+    assert failed(w, recorder(w).failure_of(row, "x", attempt=1)) is RecordResult.UNRECORDED
     w.rigged.clear_faults()
     w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.DEFERRED
+    assert failed(w, recorder(w).failure_of(row, "x", attempt=1)) is RecordResult.DEFERRED
     assert (w.outcome("t"), w.row("t")["error"]) == (None, "x")
     w.dead_letters = MemoryDeadLetters()
     w.rigged.put({**row, "lease": "another's"})
-    assert recorder(w).fail_unexecuted(row, "x", attempt=1) is RecordResult.SUPERSEDED
+    assert failed(w, recorder(w).failure_of(row, "x", attempt=1)) is RecordResult.SUPERSEDED
     assert w.outcome("t") is None
 
 
@@ -238,7 +250,7 @@ def full(w: World, outcome: Done | Error, spare: int, *, bulk: str = "payload", 
 def test_what_is_too_large_is_recorded_without_its_bulk(
     w: World, outcome: Done | Error, result: RecordResult, spare: int, kept: bool, bulk: str
 ) -> None:
-    assert list(recorder(w).record([full(w, outcome, spare, bulk=bulk)])) == [result]
+    assert recorded(w, [full(w, outcome, spare, bulk=bulk)]) == [result]
     row = w.row("t")
     assert (bulk in row) is kept
     assert not {"result", "attempts"} & set(row)

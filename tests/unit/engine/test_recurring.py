@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, is_claim, of, passed, raises, world
+from tests.unit.engine.support import World, bucket_at, is_claim, is_record, of, passed, raises, world
 
 from dynatick import TaskClient
 from dynatick.domain import awaited_occurrence, overdue
@@ -99,9 +99,11 @@ def test_a_malformed_task_that_names_itself_as_its_schedule_is_not_passed(w: Wor
     w.rigged.hidden = lambda entry: entry.task_id == "t"
     w.ticks(5)
     w.rigged.clear_faults()
+    w.rigged.throttled = is_record
     w.next_tick()
     assert w.outcome("t") is None
     assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.clear_faults()
     w.ticks(6)
     assert w.outcome("t") == "failed"
 
