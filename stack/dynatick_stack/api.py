@@ -16,14 +16,14 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote_to_bytes
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from dynatick.api import Api
 from dynatick.api.document import document
 from dynatick.api.requests import MAX_BODY_BYTES
 from dynatick.client import TaskClient
-from dynatick.ui.loopback import refusal
+from dynatick.ui.loopback import Loopback
 from dynatick_stack.emulator import HOST
 
 _ASSETS = files("aws_lambda_powertools.event_handler.openapi.swagger_ui")
@@ -55,6 +55,7 @@ class Application:
         self._client = client
         self._make = api
         self._idle: list[Api] = []
+        self._guarded = Loopback(self._serve, has_pages=True)
         own = {**document(), "servers": [{"url": "/", "description": "This server"}], "security": []}
         self._pages: dict[str, tuple[str, bytes]] = {
             "/openapi.json": ("application/json", json.dumps(own).encode()),
@@ -65,14 +66,14 @@ class Application:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             answer = await self._answer(Request(scope, receive))
             await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
-        if refused := refusal(request.scope):
-            status, why = refused
-            return PlainTextResponse(f"{why}\n", status)
         path = request.scope["path"]
         if request.method == "GET" and path == "/":
             return RedirectResponse("/docs")

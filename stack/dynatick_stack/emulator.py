@@ -14,17 +14,19 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dynatick.ui import loopback
 from dynatick_stack import processes
 from dynatick_stack.errors import BusyError, NotRunningError, StackError
 from dynatick_stack.folders import STATE
 from dynatick_stack.interruptions import begin_to_clean_up, uninterrupted
 from dynatick_stack.venv import Say, emulator_python
 
-HOST = "127.0.0.1"
+HOST = loopback.HOST
 PORT = 4566
 STACK = "dynatick"
 LIBRARIES, HANDLERS_LIBRARIES = "libraries", "handlers-libraries"  # folders that the functions import from
 READY_SECONDS = 120.0  # It takes some; on a busy machine many.
+PROGRAM = Path(__file__).with_name("emulator_program.py")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +67,8 @@ def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = S
         # Interruptions are put off until the process is known: it could not be found to be ended.
         with log.open("wb") as output, uninterrupted():
             process = subprocess.Popen(
-                # -E: the functions' PYTHONPATH is not for the emulator, which has other versions.
-                [python, "-E", "-X", processes.marker(state_dir), "-m", "ministack"],
+                # -E: the functions' PYTHONPATH is not for the emulator, which has other versions; -P: nor our modules.
+                [python, "-EP", "-X", processes.marker(state_dir), PROGRAM, loopback.__file__],
                 cwd=state_dir,
                 env=_environment(port, state_dir),
                 stdin=subprocess.DEVNULL,

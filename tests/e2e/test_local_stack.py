@@ -164,7 +164,7 @@ def test_an_interruption_at_the_worst_moment(own_state: Path, monkeypatch: pytes
 
     def interrupted(command: list[object], *arguments: Any, **options: Any) -> Any:
         process = start_process(command, *arguments, **options)
-        if "ministack" in command:
+        if emulator.PROGRAM in command:
             os.kill(os.getpid(), signal.SIGINT)
         return process
 

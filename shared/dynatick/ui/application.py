@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -19,7 +19,8 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import failures, loopback, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui import failures, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 
 _HEADERS = {
@@ -50,15 +51,19 @@ def application(site: Site) -> Starlette:
             Route("/static/{version}/{name}", _asset),
             Route("/favicon.ico", _icon),
         ],
-        middleware=[Middleware(_Loopback), Middleware(GZipMiddleware, minimum_size=1000)],
+        middleware=[
+            Middleware(_Guarded),
+            Middleware(Loopback, has_pages=True),
+            Middleware(GZipMiddleware, minimum_size=1000),
+        ],
         exception_handlers={DynatickError: _problem, HTTPException: _http_problem},  # type: ignore[dict-item]
     )
     app.state.site = site
     return app
 
 
-class _Loopback:
-    """Refuses requests that are not for this machine, and adds the headers that guard the pages."""
+class _Guarded:
+    """Adds the headers that guard the pages."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -76,11 +81,6 @@ class _Loopback:
                 message["headers"] = [*message["headers"], *((n, v) for n, v in own.items() if n not in given)]
             await send(message)
 
-        refused = loopback.refusal(scope)
-        if refused is not None:
-            status, why = refused
-            await PlainTextResponse(f"{why}\n", status_code=status)(scope, receive, guarded)
-            return
         # Routes match the path as it was sent, so that an id may contain a slash.
         raw = scope.get("raw_path")
         await self._app({**scope, "path": raw.decode("ascii", "replace")} if raw else scope, receive, guarded)

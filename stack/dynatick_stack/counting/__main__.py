@@ -12,20 +12,18 @@ import socket
 import sys
 import threading
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
 import uvicorn
 
+from dynatick.ui.loopback import Loopback, Receive, Send
 from dynatick_stack.counting.database import Database
 from dynatick_stack.counting.rules import Refused
 
 JSON = b"application/x-amz-json-1.0"
 TYPE = "com.amazonaws.dynamodb.v20120810#"
-
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Endpoint:
@@ -61,6 +59,11 @@ class Endpoint:
             return 400, orjson.dumps(refusal if error.item is None else {**refusal, "Item": error.item})
 
 
+def application() -> Loopback:
+    """An endpoint with no tables."""
+    return Loopback(Endpoint())
+
+
 def main() -> None:
     # With its protocol named, for only then asyncio turns Nagle's delays off.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -69,7 +72,7 @@ def main() -> None:
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     gc.disable()  # tables hold millions of objects and no cycles: looking for some would only make pauses
     config = uvicorn.Config(
-        Endpoint(), http="httptools", lifespan="off", log_level="warning", access_log=False, server_header=False
+        application(), http="httptools", lifespan="off", log_level="warning", access_log=False, server_header=False
     )
     uvicorn.Server(config).run(sockets=[listening])
 
@@ -79,4 +82,5 @@ def _end_with_stdin() -> None:
     os._exit(0)
 
 
-main()
+if __name__ == "__main__":
+    main()

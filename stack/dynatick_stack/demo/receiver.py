@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import unquote
 
-from dynatick_stack.emulator import HOST
+from dynatick.ui.loopback import HOST, refusal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +71,10 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def _answer(self) -> None:
+                if refused := refusal(self.command, self.headers.items()):
+                    self.close_connection = True  # a body may follow, which is not read
+                    self.send_error(*refused)
+                    return
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 call = Call(path=self.path, headers=headers, body=body, at=datetime.now(UTC), method=self.command)

@@ -107,6 +107,7 @@ def test_pages_of_other_origins_or_names_change_and_get_nothing_and_its_own_may(
     for headers in (*origins, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}):
         assert send(http, "POST", f"{url}/v1/tasks", b'{"taskId": "mine"}', **headers).status == 403, headers
         assert send(http, "POST", f"{url}/v1/tasks/mine/run", **headers).status == 403, headers
+        assert send(http, "GET", f"{url}/v1/tasks/mine", **headers).status == 403, headers
     assert send(http, "GET", f"{url}/v1/tasks/mine").status == 404
     for own in ("same-origin", "none"):
         answer = send(http, "POST", f"{url}/v1/tasks", {"taskId": own}, **{"Origin": url, "Sec-Fetch-Site": own})

@@ -83,6 +83,21 @@ FOREIGN = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("path", ["/", "/tasks/to-come/row", "/timeline?span=week", "/none"])
+def test_a_page_of_another_origin_gets_nothing_and_a_link_may_lead_here(
+    busy: VirtualInstallation, browser: Browser, path: str
+) -> None:
+    for headers in FOREIGN:
+        answer = browser.get(path, headers=headers)
+        assert (answer.status_code, answer.text) == (403, "This server does nothing for pages of other origins.\n")
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+    framed = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+    assert browser.get(path, headers=framed).status_code == 403
+    followed = framed | {"Sec-Fetch-Dest": "document"}
+    assert browser.get(path, headers=followed).status_code == browser.get(path).status_code
+    assert browser.post("/tasks/to-come/cancel", headers=followed).status_code == 403
+
+
 def test_a_page_of_another_origin_and_other_methods_change_nothing(busy: VirtualInstallation, browser: Browser) -> None:
     for headers in FOREIGN:  # even with the token
         assert browser.post("/tasks/to-come/cancel", headers=headers).status_code == 403, headers
