@@ -10,7 +10,7 @@ import dynatick
 from dynatick.domain.lifecycle import TRANSITIONS
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_table_of_transitions_is_the_codes() -> None:
