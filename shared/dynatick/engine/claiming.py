@@ -66,7 +66,7 @@ class Claiming:
         right: Right,
         expired: ExpiredLeases,
         *,
-        after_events: Callable[[], None],
+        after_events: Callable[[], None] = lambda: None,
         in_pass: bool = True,
     ) -> None:
         self.window, self.report, self.budget, self.right, self.expired = window, report, budget, right, expired

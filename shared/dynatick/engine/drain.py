@@ -22,7 +22,6 @@ from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.hand_out import HandOut
 from dynatick.engine.idle_record import count_idle_ticks
-from dynatick.engine.installation_settings import read_pause
 from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.recovery import RecoveryOrder
@@ -205,8 +204,6 @@ class _Pass:
         if self.shard.must_renew:
             self.expired.start_recoveries()
         try:
-            if self.shard.must_renew:
-                self.report.paused = read_pause(self.services.store) is not None
             self.shard.renew()
         except DynatickError as error:  # what is in flight is still recorded
             self.execution.keep_fault(error)

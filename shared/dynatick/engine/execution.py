@@ -32,6 +32,7 @@ from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
 from dynatick.engine.letters import LettersUntilRefused
+from dynatick.engine.pause_watch import PauseWatch
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
 from dynatick.engine.record import Attempted, Deferred, Failure, Overrun, Recorder, RecordResult
@@ -71,6 +72,7 @@ class Services:
     clock: Clock
     new_token: Callable[[], str]
     placer: Placer
+    pause: PauseWatch
     wake_ups: WakeUps | None = None  # with Precision.SECOND
     report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
@@ -129,7 +131,7 @@ class Execution:
             jitter=services.jitter,
             wake_ups=services.wake_ups,
         )
-        self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them
+        self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them, or all is paused
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.io_pool = IoPool(
             min_threads=MIN_IO_THREADS,
@@ -155,6 +157,7 @@ class Execution:
             clock=services.clock,
             ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
             unbegun=lambda claimed: self.events.put(partial(self.too_late.append, claimed)),
+            is_paused=self.is_paused,
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
         )
@@ -237,7 +240,12 @@ class Execution:
 
     def may_begin(self) -> bool:
         """Whether there is time left for a task to begin, and the installation is not paused."""
-        return not self.report.paused and self.services.clock() < self.budget.stop_claiming
+        return not self.is_paused() and self.services.clock() < self.budget.stop_claiming
+
+    def is_paused(self) -> bool:
+        """Whether everything is paused. Any thread may ask."""
+        self.report.paused = self.report.paused or self.services.pause.is_paused()
+        return self.report.paused
 
     def submit(self, work: Job) -> None:
         """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""
@@ -268,6 +276,10 @@ class Execution:
         self._end_silence()
         self.io_pool.grow()
         self.letter_pool.grow()
+        if self.is_paused():
+            self.release_unbegun()
+        if self.services.pause.fault is not None:
+            self.keep_fault(self.services.pause.fault)
         self.after_events()
 
     def release_unbegun(self) -> Sequence[str]:

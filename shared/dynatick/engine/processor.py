@@ -28,9 +28,10 @@ from dynatick.engine.drain import drain
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.idle_shards import GroupReport, serve_group
-from dynatick.engine.installation_settings import InstallationSettings, publish_settings
+from dynatick.engine.installation_settings import InstallationSettings, publish_settings, read_pause
 from dynatick.engine.io_pool import run_all
 from dynatick.engine.letters import LettersUntilRefused
+from dynatick.engine.pause_watch import PAUSE_CHECK, PauseWatch
 from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, reconcile_round
@@ -191,6 +192,15 @@ class Invoked:
     schemas_not_published: str | None = None  # why the payload schemas are not in the settings row
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The settings that a process keeps for its next invocations."""
+
+    settings: InstallationSettings
+    read_at: datetime
+    pause_read_at: datetime
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Processor:
     """Everything that an invocation needs but its event and its end."""
@@ -207,7 +217,7 @@ class Processor:
     report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list, init=False, compare=False)  # of the latest invocation
-    _known: list[tuple[datetime, InstallationSettings]] = field(default_factory=list, init=False, compare=False)
+    _known: list[_Known] = field(default_factory=list, init=False, compare=False)  # one, once it was read
 
     @property
     def running(self) -> int:
@@ -387,6 +397,9 @@ class Processor:
             clock=self.clock,
             new_token=self.new_token,
             placer=Placer(self.store, self.rules, settings, self.clock, leave_to_pass),
+            pause=PauseWatch(
+                self.store, self.clock, known_at=self._known[0].pause_read_at, in_one_thread=self.rules.in_one_thread
+            ),
             wake_ups=self.wake_ups,
             report_overdue=self.report_overdue,
             jitter=self.jitter,
@@ -409,10 +422,15 @@ class Processor:
         return done
 
     def _recent_settings(self) -> InstallationSettings:
-        """Returns settings read within the last minute: a wake-up reads little else."""
-        if not self._known or self.clock() - self._known[0][0] > _SETTINGS_FRESH_FOR:
+        """Returns settings read within the last minute, with a pause read within the last few seconds: a wake-up reads
+        little else."""
+        now = self.clock()
+        if not self._known or now - self._known[0].read_at > _SETTINGS_FRESH_FOR:
             return self._publish_settings()
-        return self._known[0][1]
+        if now - self._known[0].pause_read_at > PAUSE_CHECK:
+            settings = replace(self._known[0].settings, pause=read_pause(self.store))
+            self._known[:] = [_Known(settings, self._known[0].read_at, pause_read_at=now)]
+        return self._known[0].settings
 
     def _publish_settings(self) -> InstallationSettings:
         now = self.clock()
@@ -425,7 +443,7 @@ class Processor:
             max_timeout_seconds=self.rules.max_timeout_seconds,
             processor_problem="",
         )
-        self._known[:] = [(now, published)]
+        self._known[:] = [_Known(published, now, pause_read_at=now)]
         return published
 
     def _publish_payload_schemas(self, settings: InstallationSettings, done: Invoked) -> None:

@@ -139,7 +139,7 @@ def recover(
         report.moved, report.rejected = services.placer.moved, services.placer.failed
         if execution.fault is not None:
             raise execution.fault
-        if left and report.made_progress:
+        if left and report.made_progress and not report.paused:
             send_continuation(replace(order, task_ids=tuple(left), continuation=order.continuation + 1))
             report.continued = True
     finally:

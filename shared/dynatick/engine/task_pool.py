@@ -59,12 +59,13 @@ class TaskPool:
         clock: Callable[[], datetime],
         ended: Callable[[Attempted], None],
         unbegun: Callable[[Claimed], None],
+        is_paused: Callable[[], bool] = lambda: False,
         max_timeout_seconds: int | None = None,
         in_one_thread: bool = False,
     ) -> None:
         """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
-        too little time until then. ``max_timeout_seconds``: a task with a longer timeout fails; None: no limit.
-        ``in_one_thread``: ``submit`` runs the task before it returns."""
+        too little time until then, and with each while ``is_paused``. ``max_timeout_seconds``: a task with a longer
+        timeout fails; None: no limit. ``in_one_thread``: ``submit`` runs the task before it returns."""
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
@@ -72,6 +73,7 @@ class TaskPool:
         self._clock = clock
         self._ended = ended
         self._unbegun = unbegun
+        self._is_paused = is_paused
         self._max_timeout_seconds = max_timeout_seconds
         self._in_one_thread = in_one_thread
         self._reserved: dict[int, _Reserved] = {}  # by their own ids
@@ -213,7 +215,10 @@ class TaskPool:
 
     def run(self, claimed: Claimed) -> Attempted | None:
         """Makes one attempt in the calling thread. Never raises: what the action raises is the outcome.
-        None: it waits for its rate limit, or there is too little time left for it."""
+        None: it waits for its rate limit, or there is too little time left for it, or all is paused."""
+        if self._is_paused():
+            self._unbegun(claimed)
+            return None
         task, started = claimed.task, self._clock()
         timeout = self._actions.timeout_seconds(task)
         if timeout is None:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dynatick.engine.budget import Budget
 from dynatick.engine.claiming import Claiming
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.execution import Execution, Services
 from dynatick.engine.expired_leases import ExpiredLeases
-from dynatick.engine.installation_settings import read_pause
 from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.ports import Clock
 from dynatick.engine.report import PassReport
 from dynatick.engine.work_order import WorkOrder
-from dynatick.errors import DynatickError
-
-PAUSE_CHECK = timedelta(seconds=10)
 
 
 def work(services: Services, order: WorkOrder, *, hard_end: datetime) -> PassReport:
@@ -65,7 +61,6 @@ class _Working:
     budget: Budget
     execution: Execution = field(init=False)
     polling: Polling = field(init=False)
-    pause_check_at: datetime = field(init=False)
 
     def __post_init__(self) -> None:
         services, shard = self.services, self.order.bucket.shard
@@ -78,12 +73,10 @@ class _Working:
             self.budget,
             _Order(services.clock, self.order.until),
             ExpiredLeases(self.report, lambda order: False),
-            after_events=self._after_events,
             in_pass=False,
         )
         self.execution = claiming.execution
         self.polling = Polling(claiming, None)
-        self.pause_check_at = services.clock() + PAUSE_CHECK
 
     def work(self) -> None:
         execution, report = self.execution, self.report
@@ -100,13 +93,3 @@ class _Working:
     def close(self) -> None:
         self.execution.close()
         self.polling.close()
-
-    def _after_events(self) -> None:
-        now = self.services.clock()
-        if now < self.pause_check_at:
-            return
-        self.pause_check_at = now + PAUSE_CHECK
-        try:
-            self.report.paused = read_pause(self.services.store) is not None
-        except DynatickError as error:  # what is in flight is still recorded
-            self.execution.keep_fault(error)

@@ -28,11 +28,19 @@ from tests.unit.engine.support import (
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Grid
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.due import Due
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
-from dynatick.engine.installation_settings import SETTINGS_ID, pause, publish_settings, read_settings, resume
+from dynatick.engine.installation_settings import (
+    MAX_PAUSES_KEPT,
+    SETTINGS_ID,
+    pause,
+    publish_settings,
+    read_settings,
+    resume,
+)
 from dynatick.engine.processor import Order, PassOrder, ShardsOrder
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.rules import Rules
@@ -175,7 +183,7 @@ def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:
     with w.rigged.meanwhile(is_claim, lambda: paused(w)):
         report = passed(w.next_tick())
     assert (report.paused, report.continued) == (True, False)
-    assert 0 < len(w.ran) < 60, "it reads the pause when it renews its lease, after ten seconds"
+    assert 0 < len(w.ran) < 60, "it reads the pause after five seconds"
     assert {row["attempt"] for row in w.open_rows().values()} == {0}, "what had not begun is released"
     w.actions.behaviour = {}
     w.next_tick()
@@ -183,6 +191,30 @@ def test_a_pass_at_work_stops_soon_and_loses_nothing() -> None:
     resume(w.store, now=w.clock())
     w.ticks(3)
     w.assert_each_ran_once(*ids(120))
+
+
+def test_of_two_that_pause_or_resume_at_once_neither_undoes_what_the_other_has_done(w: World) -> None:
+    def is_of_pause(change: ConditionalUpdate) -> bool:
+        return change.task_id == SETTINGS_ID
+
+    def resume_and_pause_again() -> None:
+        resume(w.store, now=NOON + timedelta(seconds=1))
+        pause(w.store, now=NOON + timedelta(seconds=2), by="cyd", reason=None)
+
+    with w.rigged.meanwhile(is_of_pause, lambda: pause(w.store, now=NOON, by="bob", reason="first")):
+        assert (paused(w).by, of(read_settings(w.store)).pause.by) == ("bob", "bob")
+    with w.rigged.meanwhile(is_of_pause, resume_and_pause_again):
+        ended = resume(w.store, now=NOON + timedelta(seconds=3))
+    assert ended is not None and ended.by == "cyd"
+    found = of(read_settings(w.store))
+    assert (found.pause, [one.by for one in found.pauses]) == (None, ["bob", "cyd"])
+
+
+def test_the_last_pauses_are_kept(w: World) -> None:
+    for number in range(MAX_PAUSES_KEPT + 2):
+        pause(w.store, now=NOON, by=str(number), reason=None)
+        resume(w.store, now=NOON)
+    assert [one.by for one in of(read_settings(w.store)).pauses] == [str(n) for n in range(2, MAX_PAUSES_KEPT + 2)]
 
 
 def test_a_pause_is_not_undone_by_functions_that_publish_their_settings(w: World) -> None:

@@ -16,7 +16,6 @@ from tests.unit.engine.support import World, bucket_at, cannot, ids, is_claim, i
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
 from dynatick.engine.cursor import acquire_shard, save
-from dynatick.engine.installation_settings import pause
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
@@ -199,12 +198,3 @@ def test_a_worker_leaves_schedules_and_limited_tasks_to_the_holder() -> None:
     w.assert_each_ran_once(*ids(30))
     w.next_tick(2)
     assert "t0010a" in w.ran
-
-
-def test_a_worker_stops_when_everything_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.engine.worker.PAUSE_CHECK", timedelta())
-    w = world_with(400)
-    w.behave(lambda task, context: str(pause(w.store, now=w.clock(), by="me", reason=None)), "t0003")
-    worked = work(w, an_order())
-    assert worked.paused
-    assert 4 <= worked.completed < 400
