@@ -8,10 +8,8 @@ SHELL := /bin/sh
 PORT ?= 4566
 # Port of the HTTP API without a gateway: make api API_PORT=8081
 API_PORT ?= 8080
-# How many random sequences the model is tried with, in each process: make model EXAMPLES=5000
-EXAMPLES ?= 1000
-# How long a soak lasts, and the seed of its faults: make soak MINUTES=5 SEED=1
-MINUTES ?= 5
+# How long a soak or a search lasts (5 or 10), and the seed of what it draws: make search MINUTES=60 SEED=1
+MINUTES ?=
 SEED ?=
 # What the faults and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
 PRECISION ?= tick
@@ -56,7 +54,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long check sam up down api e2e faults model soak simulate expressions bench bench-burst bench-lateness bench-memory bench-quick lock mutations words site
+.PHONY: help demo test test-long check sam up down api e2e faults search soak simulate bench bench-burst bench-lateness bench-memory bench-quick lock mutations words site
 .PHONY: conformance
 .PHONY: docs clean lines setup wheel newcomer test-ui bench-ui screenshots
 
@@ -101,11 +99,11 @@ conformance: $(VENV)/.ready ## Run contract, integration, faults and a short mod
 mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and show which test fails for it
 	@$(BIN)/python tests/mutations.py
 
-model: $(VENV)/.ready ## Search at random for a sequence of operations and faults that loses a task (EXAMPLES=1000)
-	$(BIN)/python -m pytest -q -n auto tests/model --model-examples $(EXAMPLES) $(ARGS)
+search: $(VENV)/.ready ## Search with fresh seeds for MINUTES (10) for what breaks a property or loses a task; SEED repeats it
+	@$(BIN)/python -m tests.search $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 soak: $(VENV)/.ready ## Kill and disturb processes for MINUTES (5), judge how each task ended; SEED repeats it
-	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(filter command,$(origin PRECISION)),--precision $(PRECISION))
 
 e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
@@ -137,9 +135,6 @@ simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's l
 	@$(BIN)/python -m tests.simulate --of $(OF) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
 		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(WRITE),--write)
-
-expressions: $(VENV)/.ready ## Compare 120,000 random schedule expressions with brute force
-	$(BIN)/python -m pytest -q -n auto tests/unit/domain/expressions --expressions 120000 $(ARGS)
 
 bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)

@@ -36,7 +36,10 @@ FAKE_AWS = {
 settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("repeatable")
+# For ``make search``, and to repeat what it found: ``--hypothesis-seed`` draws others.
+settings.register_profile(
+    "search", derandomize=False, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
 # Hypothesis also draws constants that it finds in the modules imported so far, which differ from process to process.
 providers._get_local_constants = lambda: providers._local_constants  # empty
 
@@ -67,6 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("repeatable" if config.getoption("--hypothesis-seed") is None else "search")
     endpoint: str | None = config.getoption("--dynamodb-endpoint")
     if endpoint is None or _on_this_machine(endpoint):
         os.environ.pop("AWS_PROFILE", None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -14,11 +13,13 @@ from moto import mock_aws
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
 from tests.model.task_machine import TaskMachine
+from tests.search.seed import search_seed
 
 from dynatick.engine import division, hand_out
 from dynatick_stack import emulator
 
-# What is tried on a table of which kind, how many sequences each time, and from which seed they are made up.
+# What is tried on a table of which kind, how many sequences each time, and from which seed they are made up. A search
+# goes on with other seeds, in memory.
 FIXED = [
     *((TaskMachine, "memory", 60, part) for part in range(1, 5)),
     *((TaskMachine, "moto", 2, part) for part in range(1, 3)),
@@ -32,40 +33,26 @@ AT_ENDPOINT = [
     for how in ("single", "batched")
     for part in range(1, 3)
 ]
-SLOWER = 30  # times, than memory
 VARIATIONS = 5  # of each situation
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--model-examples",
-        type=int,
-        metavar="N",
-        default=None,
-        help="try the model with N random sequences on each table in memory (and with one in 30 of them on each "
-        "other table), other ones each time; without it, with the same few each time",
-    )
-
-
-def _examples(config: pytest.Config) -> int | None:
-    """Returns the option's value: unknown to pytest if no path of this folder was given to begin with."""
-    examples: int | None = config.getoption("--model-examples", default=None)
-    return examples
+SEEDS = 100  # of each round of a search, at most
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "fresh_table" not in metafunc.fixturenames:
         return
     given = metafunc.config.getoption("--dynamodb-endpoint") is not None
-    asked = _examples(metafunc.config)
     cases = []
     for machine, kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]:
-        if asked is not None:
-            examples = asked if kind == "memory" else max(1, asked // SLOWER)
-        marks = [] if (kind, part) == ("memory", 1) else [pytest.mark.long]
-        start, name = part if asked is None else None, f"{machine.of}-{kind}-{part}"
-        cases.append(pytest.param(machine, kind, examples, start, marks=marks, id=name))
-    metafunc.parametrize(("machine", "fresh_table", "examples", "start"), cases, indirect=["fresh_table"])
+        marks = [pytest.mark.draws] if kind == "memory" else []
+        marks += [] if (kind, part) == ("memory", 1) else [pytest.mark.long]
+        cases.append(pytest.param(machine, kind, examples, part, marks=marks, id=f"{machine.of}-{kind}-{part}"))
+    metafunc.parametrize(("machine", "fresh_table", "examples", "part"), cases, indirect=["fresh_table"])
+
+
+@pytest.fixture
+def start(part: int) -> int:
+    """The seed of the sequences of a part."""
+    return (search_seed() or 0) * SEEDS + part
 
 
 @pytest.fixture(autouse=True)
@@ -80,17 +67,10 @@ def divide_small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def variations(request: pytest.FixtureRequest) -> Sequence[int]:
-    """The seeds of variations of a sequence: as many as random sequences are asked for, otherwise the same few."""
-    asked = _examples(request.config)
-    return range(VARIATIONS) if asked is None else [random.randrange(2**32) for _ in range(asked)]
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _examples(config) is not None:
-        for item in items:
-            if {"fresh_table", "variations"} & set(getattr(item, "fixturenames", ())):
-                item.add_marker(pytest.mark.timeout(0))
+def variations() -> Sequence[int]:
+    """The seeds of variations of a sequence."""
+    start = (search_seed() or 0) * SEEDS
+    return range(start, start + VARIATIONS)
 
 
 @pytest.fixture(scope="session")

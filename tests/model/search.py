@@ -35,9 +35,9 @@ STEPS = 30
 
 
 def search(
-    table: TableOf, examples: int, *, start: int | None, steps: int = STEPS, machine: type[BaseMachine] = TaskMachine
+    table: TableOf, examples: int, *, start: int, steps: int = STEPS, machine: type[BaseMachine] = TaskMachine
 ) -> Counterexample | None:
-    """Tries ``examples`` sequences of ``steps`` steps each; the same seed makes the same ones, None: others each time.
+    """Tries ``examples`` sequences of ``steps`` steps each; the same seed ``start`` makes the same ones.
 
     Returns the first that violates the oracle.
     """
@@ -62,7 +62,7 @@ def search(
     without_constants = patch.object(HypothesisProvider, "_maybe_draw_constant", lambda *_, **__: None)
     try:
         with without_constants:
-            run_state_machine_as_test(seed(random.randrange(2**32) if start is None else start)(made), settings=wanted)
+            run_state_machine_as_test(seed(start)(made), settings=wanted)
     except HypothesisException:
         raise
     except Exception as error:
@@ -98,8 +98,9 @@ def main() -> int:
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for shrinking a counterexample")
-    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20))
     given = parser.parse_args()
+    print(f"# seed {given.seed}", flush=True)
     machine = ScheduleMachine if given.schedules or given.rule == 0 else TaskMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:

@@ -1,7 +1,7 @@
 """Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck; and each
 run of a schedule is made once, or recorded as missed.
 
-The same sequences each time. Others, and more of them: ``make model EXAMPLES=5000``.
+The same sequences each time. Others: ``make search``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.model.task_machine import TaskMachine
 
 
 def test_no_sequence_of_operations_and_faults_harms_a_task(
-    machine: type[BaseMachine], fresh_table: TableOf, examples: int, start: int | None
+    machine: type[BaseMachine], fresh_table: TableOf, examples: int, start: int
 ) -> None:
     found = search(fresh_table, examples, start=start, machine=machine)
     if found is not None:

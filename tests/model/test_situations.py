@@ -45,6 +45,7 @@ def test_a_situation_is_reached_and_violates_nothing(name: str) -> None:
     assert SITUATIONS[name].reached(machine.model)
 
 
+@pytest.mark.draws
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_no_fault_in_a_situation_violates_anything(name: str, variations: Sequence[int]) -> None:
     for start in variations:
