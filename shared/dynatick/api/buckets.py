@@ -25,7 +25,11 @@ MAX_BUCKETS = 20_000
 
 Name = Annotated[
     str,
-    Path(alias="bucket", description="The bucket's name, best as `~` and the name in base64url.", examples=["2026-12-31#12:00"]),
+    Path(
+        alias="bucket",
+        description="The bucket's name, best as `~` and the name in base64url.",
+        examples=["2026-12-31#12:00"],
+    ),
 ]
 
 
