@@ -39,6 +39,7 @@ IN_EVERY_RUN = (
     "test_an_overdue_occurrence_is_reported_whatever_happens_then",
     "test_fault_25_the_dead_letter_queue_is_silent",
     "test_fault_25_later_buckets_do_not_wait_for_it_either",
+    "test_fault_28_the_queue_of_wake_ups_is_silent",
 )
 
 

@@ -8,20 +8,29 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import TypeVar
 
 import pytest
-from tests.unit.engine.support import World, bucket_at, ids, is_record, raises, world
+from tests.builders import scheduled_row
+from tests.unit.engine.support import World, bucket_at, ids, is_record, raises, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.engine.ports import DeadLetter
-from dynatick.errors import PermanentError
+from dynatick.domain.instants import format_instant
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext, DeadLetter
+from dynatick.engine.rules import Precision
+from dynatick.errors import PermanentError, RetryableError
 
 LONG = 60.0  # seconds: to wait for what must come
 
 Report = Callable[[str, object], None]
+
+
+SilentT = TypeVar("SilentT", bound="Silent")
 
 
 class Silent:
@@ -44,17 +53,37 @@ class Silent:
     def end(self) -> None:
         self._end.set()
 
+
+class DeadLetterQueue(Silent):
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        """As a dead-letter queue."""
         self.block()
         return [False] * len(letters)
 
 
+class WakeUpQueue(Silent):
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        self.block()
+        return len(wake_ups)
+
+
+@contextmanager
+def silence(service: SilentT) -> Iterator[SilentT]:
+    try:
+        yield service
+    finally:
+        service.end()
+
+
 @pytest.fixture
-def silent() -> Iterator[Silent]:
-    service = Silent()
-    yield service
-    service.end()
+def silent() -> Iterator[DeadLetterQueue]:
+    with silence(DeadLetterQueue()) as queue:
+        yield queue
+
+
+@pytest.fixture
+def wake_up_queue() -> Iterator[WakeUpQueue]:
+    with silence(WakeUpQueue()) as queue:
+        yield queue
 
 
 @contextmanager
@@ -101,6 +130,11 @@ def survived(w: World, task_ids: Sequence[str], report: Report) -> None:
                      "waiting": 0, "failed": outcomes["failed"]})  # fmt: skip
 
 
+def fails_once(task: Task, context: ActionContext) -> None:
+    if context.attempt == 1:
+        raise RetryableError("not yet")
+
+
 def the_rest_ends(w: World) -> None:
     """The queue takes letters again, and deferred failures are tried for as long as they wait."""
     w.dead_letters = MemoryDeadLetters()
@@ -109,7 +143,7 @@ def the_rest_ends(w: World) -> None:
     w.ticks(3)
 
 
-def test_fault_25_the_dead_letter_queue_is_silent(silent: Silent, record_property: Report) -> None:
+def test_fault_25_the_dead_letter_queue_is_silent(silent: DeadLetterQueue, record_property: Report) -> None:
     """The failing tasks come first, and malformed rows before them all."""
     w = world(dead_letters=silent)
     malformed, failing, good = ids(30, "a"), ids(60, "b"), ids(300, "c")
@@ -133,7 +167,7 @@ def test_fault_25_the_dead_letter_queue_is_silent(silent: Silent, record_propert
     survived(w, malformed + failing + good, record_property)
 
 
-def test_fault_25_later_buckets_do_not_wait_for_it_either(silent: Silent, record_property: Report) -> None:
+def test_fault_25_later_buckets_do_not_wait_for_it_either(silent: DeadLetterQueue, record_property: Report) -> None:
     w = world(dead_letters=silent)
     malformed = ids(60, "a")
     for task_id in malformed:
@@ -149,3 +183,27 @@ def test_fault_25_later_buckets_do_not_wait_for_it_either(silent: Silent, record
     assert silent.answered == 0
     the_rest_ends(w)
     survived(w, malformed + good, record_property)
+
+
+def test_fault_28_the_queue_of_wake_ups_is_silent(wake_up_queue: WakeUpQueue, record_property: Report) -> None:
+    """What is due is claimed, executed and recorded while the wake-ups of the next ticks and of retries wait."""
+    w = world(rules=rules(precision=Precision.SECOND), wake_ups=wake_up_queue)
+    due, failing, later = ids(60, "a"), ids(10, "b"), ids(500, "c")
+    w.insert(*due)
+    w.insert(*failing, retryPolicy={"minBackoffSeconds": 1})
+    for n, task_id in enumerate(later):
+        at = bucket_at(1).instant + timedelta(milliseconds=200 * (n + 1))
+        w.rigged.put(scheduled_row(task_id, bucket_at(2 + n // 300), dueAt=format_instant(at)))
+    w.behave(fails_once, *failing)
+    recorded = Recorded(w)
+    with beside(w.next_tick):
+        assert recorded.reaches(len(due))
+        assert wake_up_queue.was_called()
+        assert wake_up_queue.answered == 0
+        w.clock.forward(seconds=13)  # nothing waits longer for it
+    assert wake_up_queue.answered == 0
+    assert wake_up_queue.calls <= 2, "one for each thread"
+    wake_up_queue.end()
+    w.ticks(4)  # they run what no wake-up runs
+    assert {w.outcome(task_id) for task_id in due + later + failing} == {"completed"}
+    survived(w, due + later + failing, record_property)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -29,19 +29,20 @@ class QueueWakeUps:
         self._client, self._queue_url, self._clock, self._lead = client, queue_url, clock, lead
 
     def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
-        """Sends events, in batches. Returns how many were not sent; nothing is tried twice."""
-        unsent = size = 0
-        batch: list[tuple[str, datetime]] = []
-        for event, at in wake_ups:
-            body = json.dumps(event, separators=(",", ":"))
-            if len(batch) == _BATCH or (batch and size + len(body) > _MAX_BATCH_BYTES):
+        """Sends events, in batches. Returns how many were not sent. Nothing is tried twice, and after a call without an
+        answer nothing more is sent."""
+        unsent, left = 0, len(wake_ups)
+        for batch in _batches(wake_ups):
+            try:
                 unsent += self._send(batch)
-                batch, size = [], 0
-            batch.append((body, at))
-            size += len(body)
-        return unsent + (self._send(batch) if batch else 0)
+            except BotoCoreError as error:
+                _log_unsent(left, str(error))
+                return unsent + left
+            left -= len(batch)
+        return unsent
 
     def _send(self, batch: Sequence[tuple[str, datetime]]) -> int:
+        """Raises BotoCoreError if there is no answer."""
         now = self._clock()
         entries = [
             {"Id": str(n), "MessageBody": body, "DelaySeconds": self._delay(at, now)}
@@ -51,14 +52,33 @@ class QueueWakeUps:
             answer = self._client.send_message_batch(QueueUrl=self._queue_url, Entries=entries)
             unsent = len(answer.get("Failed", ()))
             problem = str(answer["Failed"][0].get("Message")) if unsent else None
-        except (BotoCoreError, ClientError) as error:
+        except ClientError as error:
             unsent, problem = len(batch), str(error)
         if unsent:
-            _logger.warning(
-                "wake-ups were not sent: their tasks run at the next tick",
-                extra={"action": "wake_ups_unsent", "count": unsent, "problem": problem},
-            )
+            _log_unsent(unsent, problem)
         return unsent
 
     def _delay(self, at: datetime, now: datetime) -> int:
         return max(0, min(int((at - self._lead - now).total_seconds()), MAX_DELAY_SECONDS))
+
+
+def _batches(wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> Iterator[Sequence[tuple[str, datetime]]]:
+    """The events as JSON, with their instants, in batches that fit into one call."""
+    batch: list[tuple[str, datetime]] = []
+    size = 0
+    for event, at in wake_ups:
+        body = json.dumps(event, separators=(",", ":"))
+        if len(batch) == _BATCH or (batch and size + len(body) > _MAX_BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append((body, at))
+        size += len(body)
+    if batch:
+        yield batch
+
+
+def _log_unsent(count: int, problem: str | None) -> None:
+    _logger.warning(
+        "wake-ups were not sent: their tasks run at the next tick",
+        extra={"action": "wake_ups_unsent", "count": count, "problem": problem},
+    )

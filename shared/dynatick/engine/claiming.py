@@ -29,11 +29,10 @@ from dynatick.engine.execution import BATCH, MAX_FAILING, Execution, Place, Serv
 from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.lateness import is_woken_late
 from dynatick.engine.poll_window import Window
-from dynatick.engine.ports import WakeUps
 from dynatick.engine.record import Failure, RecordResult
 from dynatick.engine.recurring import Made, Recurring
 from dynatick.engine.report import PassReport, Resume
-from dynatick.engine.wake_up import AnyWakeUp, send_wake_ups, wake_ups_of
+from dynatick.engine.wake_up import wake_ups_of
 from dynatick.errors import DynatickError
 
 MAX_CLAIMS = 2  # at once
@@ -188,23 +187,8 @@ class Claiming:
         } - self.on_time
         if new:
             self.on_time |= new
-            self.execution.claiming += len(new)  # the pass does not end before they are sent
             wake_ups = wake_ups_of(((bucket, None) for bucket in new), threads=services.rules.threads)
-            self.execution.submit(partial(self._send_now, services.wake_ups, list(wake_ups)))
-
-    def _send_now(self, queue: WakeUps, wake_ups: Sequence[AnyWakeUp]) -> Callable[[], None]:
-        """Sends wake-ups, in an I/O thread. Returns what the coordinator does afterwards."""
-        fault: Exception | None = None
-        try:
-            send_wake_ups(queue, wake_ups)
-        except Exception as error:  # the coordinator raises it once everything in flight is recorded
-            fault = error
-        return partial(self._wake_ups_sent, len(wake_ups), fault)
-
-    def _wake_ups_sent(self, number: int, fault: Exception | None) -> None:
-        self.execution.claiming -= number
-        if fault is not None:
-            self.execution.keep_fault(fault)
+            self.execution.send_wake_ups(list(wake_ups))
 
     # -- after the claim -------------------------------------------------------------------------------------------
 
@@ -224,7 +208,7 @@ class Claiming:
         for (bucket, schedule_id), of_schedule in zip(entries, made, strict=True):
             self._follow(bucket, schedule_id, of_schedule.verdict, position, may_begin)
             self._start_occurrences(bucket, of_schedule)
-        self._wake_next(made, closed_through)  # when they have begun: the queue takes a moment to answer
+        self._wake_next(made, closed_through)
 
     def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
         self.execution.claiming -= len(entries)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain
 
 from dynatick.domain import attributes as attr
@@ -66,9 +67,10 @@ def drain(
     is_to_plan = services.wake_ups is not None
     ahead = TICKS_PLANNED * services.rules.grid.tick_minutes if is_to_plan else 0
     acquired = acquire_shard(services.store, shard, tick, token=token, now=started, plan_ahead=ahead)
-    send_planned(services, report, acquired.to_plan)
+    plan = partial(send_planned, services, report, acquired.to_plan)
     cursor = acquired.cursor
     if cursor is None:
+        plan()
         report.leased_elsewhere = True
         report.finished_at = services.clock()
         return report
@@ -76,6 +78,8 @@ def drain(
     budget = Budget.until(hard_end, started)
     running = _Pass(services, window, report, token, budget, send_continuation, start_recovery, start_worker)
     try:
+        if is_to_plan:
+            running.execution.submit_hints(plan)
         running.work(resume, left_behind)
     finally:
         running.close()

@@ -1,8 +1,8 @@
 """Tasks that this process has claimed: threads run them, and their outcomes are recorded in batches (protocol 11, 12).
 
 One thread, the coordinator, calls everything here. A few I/O threads write claims and records, the task pool runs
-tasks, and further threads send dead letters; each returns an event, a function that the coordinator calls. What is in
-flight is bounded, so memory doesn't grow with the bucket.
+tasks, and further threads send dead letters and wake-ups; each returns an event, a function that the coordinator calls.
+What is in flight is bounded, so memory doesn't grow with the bucket.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from dynatick.engine.division import measured_rate
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
 from dynatick.engine.lateness import lateness_of, milliseconds
-from dynatick.engine.letters import LettersUntilRefused
 from dynatick.engine.pause_watch import PauseWatch
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
@@ -39,12 +38,16 @@ from dynatick.engine.record import Attempted, Deferred, Failure, Overrun, Record
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
+from dynatick.engine.until_refused import LettersUntilRefused
+from dynatick.engine.wake_up import AnyWakeUp, send_wake_ups
 from dynatick.errors import DynatickError
 
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
 MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
 MAX_LETTER_THREADS = 4
+MAX_WAKE_UP_THREADS = 2
+WAKE_UP_TIMEOUT = timedelta(seconds=12)  # an invocation doesn't wait longer for wake-ups: a little more than planning
 LETTER_TIMEOUT = timedelta(seconds=10)  # a queue that answers nothing for so long counts as refusing
 MAX_FAILING = 500  # failures that wait for their letters, beyond which nothing more is claimed: they take memory
 RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
@@ -129,26 +132,13 @@ class Execution:
             closed_through=closed_through,
             shard=shard,
             jitter=services.jitter,
-            wake_ups=services.wake_ups,
+            send_wake_ups=None if services.wake_ups is None else self._send_later,
         )
         self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them, or all is paused
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.io_pool = IoPool(
-            min_threads=MIN_IO_THREADS,
-            max_threads=MAX_IO_THREADS,
-            max_wait_seconds=MAX_IO_WAIT_SECONDS,
-            name="dynatick-io",
-            report=self.events.put,
-            in_one_thread=services.rules.in_one_thread,
-        )
-        self.letter_pool = IoPool(
-            min_threads=1,
-            max_threads=MAX_LETTER_THREADS,
-            max_wait_seconds=MAX_IO_WAIT_SECONDS,
-            name="dynatick-letters",
-            report=self.events.put,
-            in_one_thread=services.rules.in_one_thread,
-        )
+        self.io_pool = self._pool("io", MIN_IO_THREADS, MAX_IO_THREADS)
+        self.letter_pool = self._pool("letters", 1, MAX_LETTER_THREADS)
+        self.wake_up_pool = self._pool("wake-ups", 1, MAX_WAKE_UP_THREADS)
         self.task_pool = TaskPool(
             services.actions,
             threads=services.rules.threads,
@@ -166,6 +156,8 @@ class Execution:
         self.large: dict[str, int] = {}  # bytes of the large ones, by the same tokens; else by id
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
+        self.hinting = 0  # jobs under way that send wake-ups
+        self.hinting_since = services.clock()  # the first of them, or since one has ended
         self.ended: list[Attempted] = []  # to be recorded
         self.failing = 0  # failures that are not recorded yet, and no longer in flight
         self.unsent: list[_Failing] = []  # those of them whose letters are to be sent
@@ -251,6 +243,19 @@ class Execution:
         """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""
         self.io_pool.submit(work)
 
+    def send_wake_ups(self, wake_ups: Sequence[AnyWakeUp]) -> None:
+        """Sends wake-ups in a thread of their own. ``finish`` waits for them."""
+        queue = self.services.wake_ups
+        if queue is not None and wake_ups:
+            self.submit_hints(partial(send_wake_ups, queue, wake_ups))
+
+    def submit_hints(self, send: Callable[[], object]) -> None:
+        """Queues a job that sends wake-ups."""
+        if not self.hinting:
+            self.hinting_since = self.services.clock()
+        self.hinting += 1
+        self.wake_up_pool.submit(partial(self._send_hints, send))
+
     def wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
         """Handles events until a condition holds, or until ``end`` (None: ``stop_waiting``)."""
         end = self.budget.stop_waiting if end is None else end
@@ -276,6 +281,7 @@ class Execution:
         self._end_silence()
         self.io_pool.grow()
         self.letter_pool.grow()
+        self.wake_up_pool.grow()
         if self.is_paused():
             self.release_unbegun()
         if self.services.pause.fault is not None:
@@ -298,7 +304,9 @@ class Execution:
 
     def finish(self) -> None:
         """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""
-        self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=self.budget.hard_end - self._spare)
+        end = self.budget.hard_end - self._spare
+        self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=end)
+        self.wait(until=lambda: not self.hinting, end=min(end, self.hinting_since + WAKE_UP_TIMEOUT))
         self.release_unbegun()
         for overrun in self.task_pool.overrunning():
             self._log_overrun(overrun)
@@ -317,6 +325,7 @@ class Execution:
         self.task_pool.close()
         self.io_pool.close()
         self.letter_pool.close()
+        self.wake_up_pool.close()
         self._count_departures()
 
     def _count_departures(self) -> None:
@@ -341,6 +350,16 @@ class Execution:
     def _spare(self) -> timedelta:
         """How long before its hard end the invocation waits for nothing more."""
         return min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
+
+    def _pool(self, name: str, min_threads: int, max_threads: int) -> IoPool:
+        return IoPool(
+            min_threads=min_threads,
+            max_threads=max_threads,
+            max_wait_seconds=MAX_IO_WAIT_SECONDS,
+            name=f"dynatick-{name}",
+            report=self.events.put,
+            in_one_thread=self.services.rules.in_one_thread,
+        )
 
     def _remove(self, task: Task) -> Place:
         place = self.in_flight.pop(str(task.lease))
@@ -426,6 +445,25 @@ class Execution:
         self.count(result)
         if _logger.isEnabledFor(logging.DEBUG):
             _log_attempt(attempted, result)
+
+    def _send_later(self, wake_ups: Sequence[AnyWakeUp]) -> None:
+        """Sends wake-ups, for an I/O thread, which must not wait for their queue."""
+        self.events.put(partial(self.send_wake_ups, wake_ups))
+
+    def _send_hints(self, send: Callable[[], object]) -> Callable[[], None]:
+        """Sends wake-ups, in a thread of their own. Returns what the coordinator does afterwards."""
+        fault: Exception | None = None
+        try:
+            send()
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            fault = error
+        return partial(self._hints_sent, fault)
+
+    def _hints_sent(self, fault: Exception | None) -> None:
+        self.hinting -= 1
+        self.hinting_since = self.services.clock()
+        if fault is not None:
+            self.keep_fault(fault)
 
     # -- failures, whose letters come first ------------------------------------------------------------------------
 

@@ -30,7 +30,6 @@ from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.idle_shards import GroupReport, serve_group
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings, read_pause
 from dynatick.engine.io_pool import run_all
-from dynatick.engine.letters import LettersUntilRefused
 from dynatick.engine.pause_watch import PAUSE_CHECK, PauseWatch
 from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
@@ -39,6 +38,7 @@ from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
+from dynatick.engine.until_refused import LettersUntilRefused, WakeUpsUntilRefused
 from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up, send_wake_ups
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
 from dynatick.engine.work_order import WorkOrder
@@ -364,13 +364,7 @@ class Processor:
         settings = self._recent_settings()
         if settings.pause is not None:
             return Invoked(paused=True)
-        services = self._services(settings)
-
-        def send_again(early: WakeUp) -> None:
-            if self.wake_ups is not None:
-                send_wake_ups(self.wake_ups, [early])
-
-        return Invoked(woken=wake(services, order, hard_end=hard_end, send_again=send_again))
+        return Invoked(woken=wake(self._services(settings), order, hard_end=hard_end))
 
     def _tick_on_time(self, order: TickOnTime, hard_end: datetime) -> Invoked:
         """Starts the pass when its minute has come. No pass lives inside a delivery of the queue, which would be
@@ -400,7 +394,7 @@ class Processor:
             pause=PauseWatch(
                 self.store, self.clock, known_at=self._known[0].pause_read_at, in_one_thread=self.rules.in_one_thread
             ),
-            wake_ups=self.wake_ups,
+            wake_ups=None if self.wake_ups is None else WakeUpsUntilRefused(self.wake_ups),
             report_overdue=self.report_overdue,
             jitter=self.jitter,
             executions=self.executions,

@@ -32,9 +32,9 @@ from dynatick.domain.task import Row, Task
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.lateness import lateness_of
 from dynatick.engine.placement import Placer, rejection_text
-from dynatick.engine.ports import DeadLetter, Store, WakeUps
+from dynatick.engine.ports import DeadLetter, Store
 from dynatick.engine.rules import Rules
-from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
+from dynatick.engine.wake_up import AnyWakeUp, wake_ups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Recorder:
     closed_through: Callable[[], int] | None  # of the shard whose lease its pass has; None: it runs outside of a pass
     shard: int | None = None  # that shard
     jitter: Callable[[], float] = random.random
-    wake_ups: WakeUps | None = None  # of retries and further turns
+    send_wake_ups: Callable[[Sequence[AnyWakeUp]], None] | None = None  # of retries and further turns
 
     def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult | Failure]:
         """One result for each attempt, in order. A Failure is not recorded yet: its letter comes first, so that none is
@@ -308,7 +308,7 @@ class Recorder:
 
         ``placed``: the buckets of those that were placed again. ``closed``: the closed watermarks that are known.
         """
-        if self.wake_ups is None or not changes:
+        if self.send_wake_ups is None or not changes:
             return
         known, tasks = self._known_closed_through(), list[tuple[Bucket, Due]]()
         for change in changes:
@@ -316,7 +316,7 @@ class Recorder:
             bucket = placed.get(change.task_id) or Bucket.parse(change.set[attr.TASK_DATE_TIME])
             if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, known)):
                 tasks.append((bucket, due))
-        send_wake_ups(self.wake_ups, wake_ups_of(tasks, threads=self.rules.threads))
+        self.send_wake_ups(list(wake_ups_of(tasks, threads=self.rules.threads)))
 
     def _known_closed_through(self) -> int:
         """A bucket after it is open, as far as this process knows. Outside of a pass that is by the clock: no tick is

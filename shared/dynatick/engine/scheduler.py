@@ -10,10 +10,10 @@ from typing import Any
 from dynatick.domain.task import Row
 from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.letters import LettersUntilRefused
 from dynatick.engine.placement import Placer, rejections_to
 from dynatick.engine.ports import Clock, DeadLetters, Store, WakeUps
 from dynatick.engine.rules import Rules
+from dynatick.engine.until_refused import LettersUntilRefused
 from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)

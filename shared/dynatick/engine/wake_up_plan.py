@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import islice
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.due import Due, due_of
@@ -24,9 +25,10 @@ MAX_PLANNED = 50_000
 """Tasks that one pass plans: they are in memory at once."""
 
 MAX_TIME = timedelta(seconds=10)
-"""The limit for planning: a shard's lease is three times as long, and its own tasks are due."""
+"""The limit for planning, in a thread of its own: until then its pass does not end."""
 
 _PAGE = 2000
+_CHUNK = 100  # wake-ups that are sent before the time is checked again
 
 
 def send_planned(services: Services, report: PassReport, minutes: Iterable[int]) -> None:
@@ -57,7 +59,9 @@ def send_planned(services: Services, report: PassReport, minutes: Iterable[int])
         if on_time:
             due.append(None)
         wake_ups = wake_ups_of(((bucket, one) for one in due), threads=services.rules.threads)
-        report.unsent += send_wake_ups(services.wake_ups, wake_ups)
+        while chunk := list(islice(wake_ups, _CHUNK)):
+            in_time = services.clock() < until
+            report.unsent += send_wake_ups(services.wake_ups, chunk) if in_time else len(chunk)
 
 
 def _due_in(entry: Entry, bucket: Bucket) -> Due | bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -29,12 +29,11 @@ def wake(
     order: WakeUp,
     *,
     hard_end: datetime,
-    send_again: Callable[[WakeUp], object],
 ) -> PassReport:
     """Waits for the instants of a wake-up, and runs the tasks that are still due then.
 
     A thread must be free for each that is claimed: the others are left to other wake-ups, or to the tick. What is too
-    early to wait for is given to ``send_again``. A rate limit is the shard's holder's to keep: a task whose action has
+    early to wait for is sent again. A rate limit is the shard's holder's to keep: a task whose action has
     one is released for it.
 
     The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
@@ -42,9 +41,9 @@ def wake(
     started = services.clock()
     report = PassReport(tick=order.bucket.minute, shard=order.bucket.shard, continuation=0, started_at=started)
     latest = started + MAX_EARLY
-    if early := tuple(due for due in order.due if due.at > latest):
-        send_again(replace(order, due=early))
     execution = Execution(services, report, Budget.until(hard_end, started))
+    if early := tuple(due for due in order.due if due.at > latest):
+        execution.send_wake_ups([replace(order, due=early)])
     try:
         _Waking(execution, order.bucket).work([due for due in order.due if due.at <= latest])
         report.unfinished = execution.unfinished

@@ -34,18 +34,20 @@ def test_ten_wake_ups_share_a_call_if_they_fit() -> None:
     assert len(sqs.calls) == 6
 
 
-@pytest.mark.parametrize("error", SDK_ERRORS)
-def test_a_queue_that_is_down_is_not_asked_twice(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("error", "unsent", "calls"), [(SDK_ERRORS[0], [10, 1], 2), (SDK_ERRORS[1], [13], 1)])
+def test_a_queue_that_refuses_is_not_asked_twice_and_after_silence_not_at_all(
+    error: Exception, unsent: list[int], calls: int, caplog: pytest.LogCaptureFixture
+) -> None:
     def judge(body: dict[str, int]) -> str:
         if body["n"] == 0:
             raise error
         return "busy" if body["n"] == 12 else "ok"  # a message that is refused is counted
 
     sqs = Sqs(judge)
-    assert queue(sqs).send([({"n": n}, NOON) for n in range(13)]) == 11
-    assert len(sqs.calls) == 2
-    (record, *_) = caplog.records
-    assert (record.__dict__["action"], record.__dict__["count"]) == ("wake_ups_unsent", 10)
+    assert queue(sqs).send([({"n": n}, NOON) for n in range(13)]) == sum(unsent)
+    assert len(sqs.calls) == calls
+    logged = [(record.__dict__["action"], record.__dict__["count"]) for record in caplog.records]
+    assert logged == [("wake_ups_unsent", number) for number in unsent]
 
 
 def test_no_pattern_of_allowed_queues_reaches_the_own_one() -> None:
