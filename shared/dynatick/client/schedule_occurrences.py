@@ -41,7 +41,7 @@ class ScheduleOccurrence:
     bucket: str | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    reason: str | None = None  # why it was not made: outage, overlap, paused, all-paused, id-taken, too-large
+    reason: str | None = None  # why it was not made: a MissedFor
     run_now: bool = False  # an extra one, made by run-now
     in_time: bool | None = None  # whether it completed within ``expectedWithinSeconds``; None: not known, or not asked
 

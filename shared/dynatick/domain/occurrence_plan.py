@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from dynatick.domain.buckets import Grid, instant_of
@@ -13,6 +13,12 @@ from dynatick.domain.schedule import CatchUp, Missed, MissedFor, Overlap, Schedu
 
 MAX_DECIDED = 2000
 """Occurrences that one plan decides on. After a long outage the next tick continues with the rest."""
+
+MAX_CATCH_UP = 10_000
+"""About how many late occurrences ``catchUp: all`` makes: the latest ones. A week of them, if there is one a minute."""
+
+MAX_CATCH_UP_AGE = timedelta(days=366)
+_JUST_BEFORE = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,14 +47,17 @@ def plan_occurrences(
     max_decided: int = MAX_DECIDED,
     there: Mapping[datetime, bool] = MappingProxyType({}),
     pauses: Sequence[Pause] = (),
+    oldest: datetime | None = None,
 ) -> Plan:
     """The occurrences to make at a tick that has closed all buckets through ``closed_through``: at most ``limit``.
 
     An occurrence is in time at its own tick and at the one after; ``catchUp`` decides for later ones. ``overlap``
     decides while the one before has not ended (``active``). ``there``: occurrences whose rows exist already, written by
     an interrupted tick or a backfill, each with whether its task has yet to end. ``pauses``: the latest of everything.
+    ``oldest``: what ``oldest_made_up`` returns, if it is known.
     """
-    deciding = _Deciding(schedule, grid, closed_through, active, there, pauses)
+    oldest = oldest_made_up(schedule, closed_through) if oldest is None else oldest
+    deciding = _Deciding(schedule, grid, closed_through, active, there, pauses, oldest)
     nominal = schedule.next_occurrence_at
     if schedule.buffered_occurrence_at is not None and (not active or schedule.buffered_occurrence_at in there):
         deciding.start(schedule.buffered_occurrence_at)
@@ -60,6 +69,8 @@ def plan_occurrences(
         following = _occurrence_after(schedule, nominal)
         deciding.decide(nominal, is_latest=following is None or not deciding.is_due(following))
         nominal = following
+    if nominal is not None and nominal < oldest and len(deciding.decided) >= max_decided:
+        nominal = deciding.pass_over(nominal)
     return Plan(
         make=deciding.make,
         missed=deciding.missed,
@@ -68,6 +79,32 @@ def plan_occurrences(
         more=nominal is not None and deciding.is_due(nominal),
         decided=deciding.decided,
     )
+
+
+def oldest_made_up(schedule: Schedule, closed_through: int) -> datetime:
+    """No late occurrence before this instant is made by ``catchUp: all``, so that neither a long outage nor a
+    ``nextOccurrenceAt`` that was set by hand makes tasks by the million: they are bounded by number and by age."""
+    closed = instant_of(closed_through)
+    span = timedelta(minutes=MAX_CATCH_UP)  # no expression has two occurrences within a minute
+    oldest, first = closed - span, schedule.next_occurrence_at
+    if schedule.catch_up is not CatchUp.ALL or first is None or first >= oldest:
+        return oldest
+    number, limit = _number(schedule, oldest, closed), closed - MAX_CATCH_UP_AGE
+    while max(first, limit) < oldest:
+        earlier = max(oldest - span, limit)
+        number += _number(schedule, earlier, oldest)
+        if number > MAX_CATCH_UP:
+            break
+        oldest, span = earlier, 2 * span
+    return oldest
+
+
+def _number(schedule: Schedule, start: datetime, end: datetime) -> int:
+    """The number of nominal instants from ``start`` to before ``end``, or one more than MAX_CATCH_UP."""
+    number, nominal = 0, _occurrence_after(schedule, start - _JUST_BEFORE)
+    while nominal is not None and nominal < end and number <= MAX_CATCH_UP:
+        number, nominal = number + 1, _occurrence_after(schedule, nominal)
+    return number
 
 
 def pause_over(schedule: Schedule, nominal: datetime, pauses: Sequence[Pause], grid: Grid) -> Pause | None:
@@ -102,9 +139,10 @@ class _Deciding:
         active: bool,
         there: Mapping[datetime, bool],
         pauses: Sequence[Pause],
+        oldest: datetime,
     ) -> None:
         self.schedule, self.grid, self.closed_through, self.pauses = schedule, grid, closed_through, pauses
-        self.active, self.there = active, there
+        self.active, self.there, self.oldest = active, there, oldest
         self.decided: list[datetime] = []
         self.make: list[datetime] = []
         self.missed: list[Missed] = []
@@ -120,18 +158,33 @@ class _Deciding:
     def decide(self, nominal: datetime, *, is_latest: bool) -> None:
         self.decided.append(nominal)
         in_time = self.tick_of(nominal) >= self.closed_through - self.grid.tick_minutes
-        made_up = self.schedule.catch_up is CatchUp.ALL or (self.schedule.catch_up is CatchUp.LATEST and is_latest)
+        catch_up = self.schedule.catch_up
+        is_too_old = catch_up is CatchUp.ALL and nominal < self.oldest
+        made_up = (catch_up is CatchUp.ALL and not is_too_old) or (catch_up is not CatchUp.NONE and is_latest)
         if nominal in self.there:
             self.start(nominal)
         elif not in_time and not made_up:
             was_paused = pause_over(self.schedule, nominal, self.pauses, self.grid) is not None
-            self.miss(nominal, MissedFor.ALL_PAUSED if was_paused else MissedFor.OUTAGE)
+            too_old = MissedFor.TOO_OLD if is_too_old else MissedFor.OUTAGE
+            self.miss(nominal, MissedFor.ALL_PAUSED if was_paused else too_old)
         elif not self.active or self.schedule.overlap is Overlap.ALLOW:
             self.start(nominal)
         elif self.schedule.overlap is Overlap.BUFFER_ONE and self.buffered is None:
             self.buffered = nominal
         else:
             self.miss(nominal, MissedFor.OVERLAP)
+
+    def pass_over(self, nominal: datetime) -> datetime | None:
+        """Leaves out every occurrence before the oldest that may be made, without deciding on each. Returns the one
+        after them; ``nominal`` itself if none of those is due, since the latest that is due may have to be made.
+
+        What is passed over continues the latest entry of what is missed, and is not counted.
+        """
+        following = _occurrence_after(self.schedule, self.oldest - _JUST_BEFORE)
+        if following is None or not self.is_due(following) or not self.missed or self._apart:
+            return nominal
+        self.missed[-1] = replace(self.missed[-1], last=self.oldest - _JUST_BEFORE)
+        return following
 
     def start(self, nominal: datetime) -> None:
         if nominal == self.schedule.buffered_occurrence_at:

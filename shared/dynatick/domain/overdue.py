@@ -15,6 +15,7 @@ from dynatick.domain.task import Row
 
 _MISSED = {
     MissedFor.OUTAGE: "missed: no tick ran",
+    MissedFor.TOO_OLD: "missed: too old to be made up",
     MissedFor.ALL_PAUSED: "missed: all was paused",  # the pause follows
     MissedFor.OVERLAP: "missed: the occurrence before it had not ended",
     MissedFor.PAUSED: "missed: its schedule was paused",

@@ -67,6 +67,7 @@ class MissedFor(StrEnum):
     OVERLAP = "overlap"
     PAUSED = "paused"
     ALL_PAUSED = "all-paused"  # its tick came, but the whole installation was paused, and catchUp skips it
+    TOO_OLD = "too-old"  # the same, and there are more, or older ones, than catchUp makes up
     ID_TAKEN = "id-taken"  # another task has the occurrence's id
     TOO_LARGE = "too-large"  # the table did not take the occurrence's row
 

@@ -16,7 +16,7 @@ from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import started
-from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, plan_occurrences
+from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, oldest_made_up, plan_occurrences
 from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
 from dynatick.domain.overdue import Overdue, settle
 from dynatick.domain.row import RowView, is_terminal
@@ -78,6 +78,7 @@ class Recurring:
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
     report_overdue: ReportOverdue = lambda overdue: None
+    _oldest: dict[tuple[str, int], datetime] = field(default_factory=dict)  # made up, by schedule and closed watermark
 
     def make_occurrences(
         self, entries: Sequence[tuple[Bucket, str]], *, closed_through: int, lease_until: datetime
@@ -158,6 +159,7 @@ class Recurring:
                 limit=max(1, MAX_AT_ONCE // len(cases)),
                 max_decided=max(MAX_AT_ONCE, MAX_DECIDED // len(cases)),
                 pauses=self.placer.settings.pauses,
+                oldest=self._oldest_made_up(schedule, closed_through),
                 there={
                     run: not is_terminal(row)
                     for run in case.plan.decided
@@ -177,6 +179,12 @@ class Recurring:
             )
         for case in leaving_out:
             case.plan = plan(case)
+
+    def _oldest_made_up(self, schedule: Schedule, closed_through: int) -> datetime:
+        key = (schedule.schedule_id, closed_through)
+        if key not in self._oldest:  # a long backlog is made in many rounds, and counting it takes time
+            self._oldest[key] = oldest_made_up(schedule, closed_through)
+        return self._oldest[key]
 
     def _make(self, cases: Sequence[_Case], closed_through: int, lease_until: datetime) -> None:
         """Creates the occurrences, and finds out which exist already."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +12,14 @@ from tests.builders import NOON, defaults
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is
-from dynatick.domain.occurrence_plan import Plan, plan_occurrences
+from dynatick.domain.occurrence_plan import (
+    MAX_CATCH_UP,
+    MAX_CATCH_UP_AGE,
+    MAX_DECIDED,
+    Plan,
+    oldest_made_up,
+    plan_occurrences,
+)
 from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
 from dynatick.domain.recurrence import edited, ready
 from dynatick.domain.schedule import CatchUp, MissedFor, Overlap, Schedule, is_schedule
@@ -341,6 +348,51 @@ OUTAGE = [
     ("all", "rate(20 minutes)", "allow", [1, 21, 41], 0), ("all", "rate(20 minutes)", "skip", [1], 2),
     ("none", "rate(20 minutes)", "allow", [], 3), ("none", "rate(1 minute)", "allow", [59, 60], 58),
 ]  # fmt: skip
+
+
+def long_ago(expression: str, next_at: str, catch_up: str = "all") -> Fields:
+    """A schedule with a backlog: by hand, or since no tick came for years."""
+    row = begun(
+        now=NOON - timedelta(days=3650), scheduleExpression=expression, catchUp=catch_up, overlap="allow",
+        startDate="1970-01-01T00:00:00Z",
+    )  # fmt: skip
+    return row | {"nextOccurrenceAt": next_at, "definedAt": "1970-01-01T00:00:00Z"}
+
+
+def test_a_backlog_of_decades_is_made_up_for_a_week_and_passed_over_at_once() -> None:
+    row = long_ago("rate(1 minute)", "1970-01-01T00:00:00Z")
+    plan = plan_of(row, 0)
+    assert (list(plan.make), plan.more, plan.next_occurrence_at) == ([], True, at(-MAX_CATCH_UP))
+    (missed,) = plan.missed
+    assert (missed.reason, missed.occurrences) == (MissedFor.TOO_OLD, MAX_DECIDED), "the others are not counted"
+    assert at(-MAX_CATCH_UP) - missed.last < timedelta(seconds=1)
+    following = plan_of(row | {"nextOccurrenceAt": "2026-12-24T13:20:00Z"}, 0)
+    assert at(-MAX_CATCH_UP) == following.make[0], "the rest is made, oldest first"
+    assert not following.missed
+
+
+def test_an_outage_of_months_leaves_out_nothing_that_is_seldom() -> None:
+    schedule = Schedule.from_row(long_ago("cron(0 12 * * ? *)", "2026-11-01T12:00:00Z"))
+    assert oldest_made_up(schedule, C) <= schedule.next_occurrence_at
+    plan = plan_of(long_ago("cron(0 12 * * ? *)", "2026-11-01T12:00:00Z"), 0, limit=100)
+    assert (len(plan.make), list(plan.missed)) == (61, [])
+
+
+def test_what_is_made_up_is_bounded_by_number_and_by_age() -> None:
+    for minutes, expression in ((1, "rate(1 minute)"), (7, "rate(7 minutes)"), (60, "rate(1 hour)")):
+        oldest = oldest_made_up(Schedule.from_row(long_ago(expression, "1970-01-01T00:00:00Z")), C)
+        assert MAX_CATCH_UP / 3 < (NOON - oldest) // timedelta(minutes=minutes) <= MAX_CATCH_UP
+    daily = Schedule.from_row(long_ago("cron(0 12 * * ? *)", "1970-01-01T12:00:00Z"))
+    assert oldest_made_up(daily, C) == NOON - MAX_CATCH_UP_AGE
+
+
+@pytest.mark.parametrize(("catch_up", "makes"), [("latest", True), ("all", True), ("none", False)])
+def test_the_latest_is_made_however_old_it_is(catch_up: str, makes: bool) -> None:
+    row = long_ago("cron(0 12 31 12 ? 2020-2021)", "2020-12-31T12:00:00Z", catch_up)
+    plan = plan_of(row, 0)
+    assert list(plan.make) == [datetime(2021, 12, 31, 12, tzinfo=UTC)] * makes
+    assert [one.reason for one in plan.missed] == [MissedFor.TOO_OLD if catch_up == "all" else MissedFor.OUTAGE]
+    assert sum(one.occurrences for one in plan.missed) == 2 - makes
 
 
 @pytest.mark.parametrize(("catch_up", "expression", "overlap", "made", "missed"), OUTAGE)

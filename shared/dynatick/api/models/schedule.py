@@ -176,7 +176,7 @@ class Occurrence(OpenForm):
     finishedAt: str | None = None
     error: str | None = None
     reason: str | None = Field(
-        None, description="Why it was not made: outage, overlap, paused, all-paused, id-taken or too-large."
+        None, description="Why it was not made: outage, too-old, overlap, paused, all-paused, id-taken or too-large."
     )
     runNow: bool | None = Field(None, description="An extra occurrence, made by run-now.")
     inTime: bool | None = Field(
