@@ -1,7 +1,8 @@
 """Rate limits of actions and of webhooks' hosts: ``webhook:api.example.com=10/s,sns=100/s,webhook=300/m``.
 
-A limit holds within one process, and one process at a time serves a shard: an installation's limit is that of a
-process times its shards. A task that comes too fast learns when it may start; until then it occupies no thread.
+A limit holds within one process. One process at a time serves a shard, but for one recovery of each limited action
+beside it: an installation's limit is that of a process times its shards. A task that comes too fast learns when it may
+start; until then it occupies no thread.
 """
 
 from __future__ import annotations

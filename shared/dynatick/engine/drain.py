@@ -13,7 +13,7 @@ from functools import partial
 from itertools import chain
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Plus
 from dynatick.engine.budget import Budget
 from dynatick.engine.claiming import Claiming
@@ -117,7 +117,10 @@ class _Pass:
         self.services, self.window, self.report, self.budget = services, window, report, budget
         self.clock, self.send_continuation = services.clock, send_continuation
         self.shard = ShardLease(services.store, services.clock, window, token)
-        self.expired = ExpiredLeases(report, start_recovery)
+        next_tick = instant_of(services.rules.grid.tick_after(minute_of(services.clock())))
+        self.expired = ExpiredLeases(
+            report, start_recovery, min(next_tick, budget.stop_claiming), services.rules.limited_actions
+        )
         self.claiming = Claiming(
             services, window, report, budget, self.shard, self.expired, after_events=self._after_events
         )

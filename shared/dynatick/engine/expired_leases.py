@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.execution import Execution
-from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, RecoveryOrder, orders_for
+from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, RecoveryOrder, in_one_chain, orders_for
 from dynatick.engine.report import PassReport, Resume
 
 
 @dataclass(slots=True)
 class ExpiredLeases:
-    """Each task gets a recovery once in a pass. ``start_recovery`` starts one and returns whether it could."""
+    """Each task gets a recovery once in a pass. ``start_recovery`` starts one and returns whether it could.
+
+    Of each action with a rate limit, ``limited``, one recovery runs at a time, through ``until``: the next pass may
+    start another then.
+    """
 
     report: PassReport
     start_recovery: Callable[[RecoveryOrder], bool]
+    until: datetime
+    limited: Collection[str] = ()
     _seen: set[tuple[Bucket, str]] = field(default_factory=set)
     _waiting: list[tuple[Bucket, LeaseExpired]] = field(default_factory=list)  # for a recovery to be started
     _not_started: list[tuple[Bucket, str]] = field(default_factory=list)  # no recovery could be started for them
     _started: int = 0
+    _begun: set[str] = field(default_factory=set)  # limited actions whose recoveries were started
 
     def add(self, bucket: Bucket, task: LeaseExpired) -> None:
         """Keeps a task for a recovery."""
@@ -31,20 +39,29 @@ class ExpiredLeases:
             self._waiting.append((bucket, task))
 
     def start_full_recovery(self) -> None:
-        """Starts recoveries if there are enough tasks for a full one."""
-        if len(self._waiting) >= MAX_TOGETHER:
-            self.start_recoveries()
+        """Starts recoveries if there are enough tasks for a full one. Those of limited actions wait for more: they get
+        one order in all."""
+        free = [task for task in self._waiting if task[1].action not in self.limited]
+        if len(free) >= MAX_TOGETHER:
+            self._waiting = [task for task in self._waiting if task[1].action in self.limited]
+            self._start(orders_for(free))
 
     def start_recoveries(self) -> None:
         """Starts recoveries for all tasks; those beyond the share of a pass are left to the next tick."""
-        for order in orders_for(self._waiting):
+        waiting, self._waiting = self._waiting, []
+        self._start(orders_for([task for task in waiting if task[1].action not in self.limited]))
+        for action in sorted({task.action for _, task in waiting if task.action in self.limited} - self._begun):
+            self._begun.add(action)
+            self._start([in_one_chain([task for task in waiting if task[1].action == action], self.until)])
+
+    def _start(self, orders: Iterable[RecoveryOrder]) -> None:
+        for order in orders:
             if self._started == MAX_RECOVERIES:
                 break
             if not self._not_started and self.start_recovery(order):
                 self._started += 1
             else:
-                self._not_started += [(order.bucket, task_id) for task_id in order.task_ids]
-        self._waiting = []
+                self._not_started += [(one.bucket, task_id) for one in (order, *order.then) for task_id in one.task_ids]
 
     def reclaim_rest(self, execution: Execution) -> None:
         """Runs the tasks for which no recovery could be started, each with nothing else in flight (10). If a slow task

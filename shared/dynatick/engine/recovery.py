@@ -14,6 +14,7 @@ from itertools import groupby
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
+from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import claim, defer, reclaim
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
@@ -38,29 +39,61 @@ MAX_ORDER_BYTES = 100_000  # of ids: an asynchronous invocation takes 256 KB
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveryOrder:
-    """A recovery as data: reclaim these tasks of one bucket."""
+    """A recovery as data: reclaim these tasks of one bucket.
+
+    Those of an action with a rate limit run one after another: each starts the next of ``then``, and claims nothing
+    after ``until``, when another may be started.
+    """
 
     bucket: Bucket
     task_ids: tuple[str, ...]
     continuation: int = 0
+    until: datetime | None = None
+    then: tuple[RecoveryOrder, ...] = ()
 
     def to_event(self) -> dict[str, object]:
-        recover = {"bucket": str(self.bucket), "taskIds": list(self.task_ids)}
+        recover: dict[str, object] = {"bucket": str(self.bucket), "taskIds": list(self.task_ids)}
+        if self.until is not None:
+            recover["until"] = format_instant(self.until)
+        if self.then:
+            recover["then"] = [{"bucket": str(order.bucket), "taskIds": list(order.task_ids)} for order in self.then]
         return {ENVELOPE: {"recover": recover, "continuation": self.continuation}}
 
     @classmethod
     def from_event(cls, inner: object, continuation: int) -> RecoveryOrder:
         """Raises InvalidInput. ``inner``: the value of ``recover``."""
-        if not isinstance(inner, Mapping):
-            raise InvalidInput("event.dynatick.recover", inner, "expected a map of bucket and taskIds")
-        ids = inner.get("taskIds")
-        if not isinstance(ids, list) or not all(isinstance(task_id, str) and task_id for task_id in ids):
-            raise InvalidInput("event.dynatick.recover.taskIds", ids, "expected a list of ids")
+        field = "event.dynatick.recover"
+        bucket, task_ids = _tasks_in(inner, field)
+        until, then = (inner.get("until"), inner.get("then", [])) if isinstance(inner, Mapping) else (None, [])
+        if not isinstance(then, list):
+            raise InvalidInput(f"{field}.then", then, "expected a list of maps of bucket and taskIds")
         return cls(
-            bucket=Bucket.parse(inner.get("bucket"), "event.dynatick.recover.bucket"),
-            task_ids=tuple(dict.fromkeys(ids)),
+            bucket=bucket,
+            task_ids=task_ids,
             continuation=continuation,
+            until=None if until is None else parse_instant(until, f"{field}.until"),
+            then=tuple(
+                cls(bucket=bucket, task_ids=ids) for bucket, ids in (_tasks_in(one, f"{field}.then") for one in then)
+            ),
         )
+
+    def next(self, left: Sequence[str]) -> RecoveryOrder | None:
+        """What is to follow if these are left; None: nothing."""
+        if left:
+            return replace(self, task_ids=tuple(left), continuation=self.continuation + 1)
+        if not self.then:
+            return None
+        following, *rest = self.then
+        return replace(following, continuation=self.continuation + 1, until=self.until, then=tuple(rest))
+
+
+def _tasks_in(value: object, field: str) -> tuple[Bucket, tuple[str, ...]]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(field, value, "expected a map of bucket and taskIds")
+    ids = value.get("taskIds")
+    if not isinstance(ids, list) or not all(isinstance(task_id, str) and task_id for task_id in ids):
+        raise InvalidInput(f"{field}.taskIds", ids, "expected a list of ids")
+    return Bucket.parse(value.get("bucket"), f"{field}.bucket"), tuple(dict.fromkeys(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +135,24 @@ def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[Recov
                 yield RecoveryOrder(bucket=bucket, task_ids=ids)
 
 
+def in_one_chain(expired: Sequence[tuple[Bucket, LeaseExpired]], until: datetime) -> RecoveryOrder:
+    """The recoveries for tasks of an action with a rate limit, one after another: a limit holds in one process. What
+    doesn't fit into an event, or comes after ``until``, is left to the next tick. There must be tasks."""
+    first, *others = orders_for(expired)
+    then: list[RecoveryOrder] = []
+    size = _bytes_of(first.task_ids)
+    for order in others:
+        size += _bytes_of(order.task_ids)
+        if size > MAX_ORDER_BYTES:
+            break
+        then.append(order)
+    return replace(first, until=until, then=tuple(then))
+
+
+def _bytes_of(task_ids: Sequence[str]) -> int:
+    return sum(len(task_id.encode("utf-8", "replace")) for task_id in task_ids)
+
+
 def _parts(task_ids: Sequence[str], max_tasks: int) -> Iterator[tuple[str, ...]]:
     part: list[str] = []
     size = 0
@@ -123,8 +174,8 @@ def recover(
     send_continuation: Callable[[RecoveryOrder], object] = lambda order: None,
 ) -> PassReport:
     """Reclaims the tasks of an order and runs them: first those with attempts left, then each last attempt with nothing
-    else in flight. ``hard_end``: when Lambda will kill the process. ``send_continuation`` is called with the tasks that
-    there was no time for, if this recovery made progress.
+    else in flight. ``hard_end``: when Lambda will kill the process. ``send_continuation`` is called with what is
+    to follow: the tasks that there was no time for, if this recovery made progress, or the next order.
 
     The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
@@ -132,15 +183,20 @@ def recover(
     report = PassReport(
         tick=order.bucket.minute, shard=order.bucket.shard, continuation=order.continuation, started_at=started
     )
-    execution = Execution(services, report, Budget.until(hard_end, started))
+    budget = Budget.until(hard_end, started)
+    if order.until is not None:
+        budget = replace(budget, stop_claiming=min(budget.stop_claiming, order.until))
+    execution = Execution(services, report, budget)
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
         report.unfinished = execution.unfinished
         report.moved, report.rejected = services.placer.moved, services.placer.failed
         if execution.fault is not None:
             raise execution.fault
-        if left and report.made_progress and not report.paused:
-            send_continuation(replace(order, task_ids=tuple(left), continuation=order.continuation + 1))
+        following = order.next(left)
+        is_over = order.until is not None and services.clock() >= order.until
+        if following is not None and (report.made_progress or not left) and not report.paused and not is_over:
+            send_continuation(following)
             report.continued = True
     finally:
         execution.close()

@@ -72,7 +72,7 @@ class _Working:
             self.report,
             self.budget,
             _Order(services.clock, self.order.until),
-            ExpiredLeases(self.report, lambda order: False),
+            ExpiredLeases(self.report, lambda order: False, self.order.until),
             in_pass=False,
         )
         self.execution = claiming.execution

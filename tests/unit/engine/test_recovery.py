@@ -19,9 +19,19 @@ from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import parse_event
-from dynatick.engine.recovery import MAX_ALONE, MAX_RECOVERIES, MAX_TOGETHER, RecoveryOrder, orders_for, plan_recovery
+from dynatick.engine.recovery import (
+    MAX_ALONE,
+    MAX_ORDER_BYTES,
+    MAX_RECOVERIES,
+    MAX_TOGETHER,
+    RecoveryOrder,
+    in_one_chain,
+    orders_for,
+    plan_recovery,
+)
 from dynatick.errors import PermanentError, StoreError
 from dynatick.store.codec import item_bytes
 
@@ -70,6 +80,74 @@ def test_orders_are_of_one_action_apart_from_last_attempts_and_bounded_in_number
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
     assert [len(one) for one in ordered(long)] == [97, 3]
     assert [task_id for one in ordered(long) for task_id in one] == [one.task_id for _, one in long]
+
+
+def test_orders_of_an_action_with_a_rate_limit_follow_each_other_as_far_as_an_event_holds_them() -> None:
+    order = in_one_chain([*expired(MAX_TOGETHER + 1), *expired(1, "a-last", is_last=True)], NOON)  # type: ignore[list-item]
+    assert [len(one.task_ids) for one in (order, *order.then)] == [MAX_TOGETHER, 1, 1]
+    long = [(bucket_at(n), LeaseExpired(f"{n:04d}" * 250, "a")) for n in range(200)]
+    order = in_one_chain(long, NOON)
+    assert len(order.then) == MAX_ORDER_BYTES // 1000 - 1
+    following = order.next(())
+    assert following is not None
+    assert (following.task_ids, following.until, following.continuation) == (order.then[0].task_ids, NOON, 1)
+    assert following.then == order.then[1:]
+
+
+LIMITED = frozenset({"slow"})
+
+
+def test_of_an_action_with_a_rate_limit_one_recovery_runs_at_a_time() -> None:
+    """A limit holds in one process: as many recoveries as for other actions would multiply it."""
+    w = world(rules=rules(limited_actions=LIMITED))
+    crashed(w, *ids(MAX_TOGETHER + 20, "s"), action="slow")
+    crashed(w, *ids(3, "z"), action="slow", minute=2)
+    crashed(w, *ids(MAX_TOGETHER + 20, "t"))
+    w.first_pass(2)
+    assert len([order for order in recoveries(w) if order.until is None]) > 1, "of the others, several"
+    (limited,) = [order for order in recoveries(w) if order.until is not None]
+    assert [len(order.task_ids) for order in (limited, *limited.then)] == [MAX_TOGETHER, 20, 3]
+    at_once: list[int] = []
+    while w.started:
+        at_once.append(sum("until" in event["dynatick"]["recover"] for event in w.started))  # type: ignore[index]
+        w.handle(w.started.pop(0))
+    assert max(at_once) == 1
+    assert len(w.ran) == len(set(w.ran)) == 2 * (MAX_TOGETHER + 20) + 3
+
+
+def test_such_a_recovery_ends_when_the_next_tick_may_start_another() -> None:
+    w = world(clock=PacedClock(), rules=rules(limited_actions=LIMITED, threads=1))
+    crashed(w, *ids(3, "z"), action="slow")
+    crashed(w, *ids(10, "s"), action="slow", minute=2)
+    w.first_pass(2)
+    w.behave(takes(w, seconds=40), *ids(3, "z"))
+    (order,) = recoveries(w)
+    w.started.clear()
+    report = w.handle(order.to_event()).recovered
+    assert report is not None
+    assert (report.completed, report.released, report.continued, w.started) == (2, 1, False, [])
+    w.actions.behaviour = {}
+    w.next_tick()
+    assert sorted(w.ran) == sorted([*ids(10, "s"), *ids(3, "z")])
+
+
+def test_if_it_cannot_be_started_the_pass_runs_all_that_was_to_follow_too() -> None:
+    w = world(rules=rules(limited_actions=LIMITED))
+    crashed(w, "s", action="slow")
+    crashed(w, "z", action="slow", minute=2)
+    w.refused = lambda order: "recover" in order
+    w.first_pass(2)
+    assert sorted(w.ran) == ["s", "z"]
+
+
+def test_what_is_found_expired_later_in_a_pass_waits_for_the_next_one(w: World) -> None:
+    started: list[RecoveryOrder] = []
+    found = ExpiredLeases(w.first_pass(), lambda order: not started.append(order), NOON, LIMITED)
+    for task_id in ("a", "b"):
+        found.add(bucket_at(1), LeaseExpired(task_id, "slow"))
+        found.add(bucket_at(1), LeaseExpired(f"other-{task_id}", "quick"))
+        found.start_recoveries()
+    assert [order.task_ids for order in started] == [("other-a",), ("a",), ("other-b",)]
 
 
 # -- handing out -----------------------------------------------------------------------------------------------------

@@ -151,7 +151,8 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
 
 
 def test_ranges_of_earlier_ticks_count_against_max_workers(w: WorldWithWorkers) -> None:
-    hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1 + 2 / 60), bucket=bucket_at(0)) for n in range(2)))
+    hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1.5), bucket=bucket_at(0)) for n in range(2)))
+    w.behave(lambda task, context: str(w.clock.forward(seconds=31)), ids(500)[-1])  # then those are over
     w.first_pass()
     w.run_started()
     listed = [
