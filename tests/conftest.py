@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from moto.core.botocore_stubber import BotocoreStubber
+from moto.core.serialize import JSONSerializer
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -54,6 +55,22 @@ def _answer_alone(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
 
 
 BotocoreStubber.__call__ = _answer_alone  # type: ignore[method-assign]
+
+# It looks for each of the ten members of each value in an answer, under several names: a value of DynamoDB has one.
+_structure = JSONSerializer._serialize_type_structure
+
+
+def _structure_of_what_is_there(self: JSONSerializer, serialized: Any, value: Any, shape: Any, key: str) -> None:
+    if shape.name == "AttributeValue" and type(value) is dict and value.keys() <= shape.members.keys():
+        members: dict[str, Any] = {}
+        for name, member in value.items():
+            self._serialize(members, member, shape.members[name], name)
+        self._default_serialize(serialized, members, shape, key)
+    else:
+        _structure(self, serialized, value, shape, key)
+
+
+JSONSerializer._serialize_type_structure = _structure_of_what_is_there  # type: ignore[method-assign]
 
 # Every session of botocore reads the services' descriptions anew, some milliseconds for each client: once is enough.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
