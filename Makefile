@@ -27,15 +27,18 @@ BYTES ?=
 WARM ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
+# Without byte code each process would compile all modules anew, and the tests start hundreds.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
-TESTS := $(wildcard tests/unit tests/contract tests/costs tests/integration tests/model tests/simulate)
+# What lasts longest comes first, so that no process is left with it at the end.
+TESTS := $(wildcard tests/simulate tests/model tests/costs tests/integration tests/contract tests/unit)
 # Tests of the deployed system share one stack and mostly wait, so they share a process, and so do the faults
 # (`xdist_group`); there is a process more than most machines have CPUs.
-run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long" tests/e2e tests/faults $(TESTS) $(ARGS)
+run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long and not night" tests/e2e tests/faults $(TESTS) $(ARGS)
 run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
@@ -54,7 +57,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long check sam up down api e2e faults search soak simulate bench bench-burst bench-lateness bench-memory bench-quick lock mutations words site
+.PHONY: help demo test test-long night check sam up down api e2e faults search soak simulate bench bench-burst bench-lateness bench-memory bench-quick lock mutations words site
 .PHONY: conformance
 .PHONY: docs clean lines setup wheel newcomer test-ui bench-ui screenshots
 
@@ -67,7 +70,7 @@ setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
 demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, show how it ended
 	@$(BIN)/python -m dynatick_stack.demo
 
-test: $(VENV)/.ready ## Run the tests of every layer, in ten minutes
+test: $(VENV)/.ready ## Run the tests of every layer, in five minutes
 	$(run_test)
 	@echo 'The pages of dynatick ui were left out: make test-ui drives them in a browser.'
 
@@ -80,12 +83,18 @@ bench-ui: $(VENV)/.ui-test ## Measure how long the pages take with 100,000 tasks
 screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ shows
 	@$(BIN)/python -m tests.ui.screenshots
 
-test-long: $(VENV)/.ready ## Run those that wait for minutes or repeat thousands of times, every part even when one fails
-	@trap 'exit 130' INT; failed=0; set -x; \
-	$(run_tests) -m long || failed=1; \
-	$(run_faults) -m long || failed=1; \
-	$(run_e2e) -m long || failed=1; \
+# Every part runs even when one fails.
+run_marked = @trap 'exit 130' INT; failed=0; set -x; \
+	$(run_tests) -m "$(1)" || failed=1; \
+	$(run_faults) -m "$(1)" || failed=1; \
+	$(run_e2e) -m "$(1)" || failed=1; \
 	exit $$failed
+
+test-long: $(VENV)/.ready ## Run those that wait for minutes or have much to compute, in a quarter of an hour
+	$(call run_marked,long and not night)
+
+night: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
+	$(call run_marked,night)
 
 faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) --precision $(PRECISION) $(ARGS) -p tests.faults.table $(if $(WRITE),--write-table)

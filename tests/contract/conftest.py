@@ -23,7 +23,8 @@ from dynatick_stack.counting.counts import counting
 from dynatick_stack.template import table_definition
 
 KINDS = ["memory", "moto", "counting-batched"]
-ON_THE_EMULATOR = ["emulator-single", "emulator-batched"]  # which starts in half a minute, and is slow
+# The emulator starts in half a minute, and is slow. Single writes go to moto in every run.
+ON_THE_EMULATOR = {"emulator-batched": pytest.mark.long, "emulator-single": pytest.mark.night}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -32,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kinds = [*KINDS] + (["endpoint-single", "endpoint-batched"] if given else [])
         if metafunc.definition.get_closest_marker("atomic_writes"):
             kinds.remove("moto")
-        slow = [pytest.param(kind, marks=pytest.mark.long) for kind in ON_THE_EMULATOR]
+        slow = [pytest.param(kind, marks=mark) for kind, mark in ON_THE_EMULATOR.items()]
         metafunc.parametrize("store", [*kinds, *slow], indirect=True)
 
 

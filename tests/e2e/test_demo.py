@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import signal
 from pathlib import Path
@@ -43,8 +44,18 @@ def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
     assert left(folder) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("until", ["start", "Deploying", "Running on", "Inserted", "scheduled"])
+MOMENTS = ("start", "Deploying", "Running on", "Inserted", "scheduled")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+EACH_ONCE = [(moment, SIGNALS[n % len(SIGNALS)]) for n, moment in enumerate(MOMENTS)]
+
+
+@pytest.mark.parametrize(
+    ("until", "number"),
+    [
+        pytest.param(*each, marks=[] if each in EACH_ONCE else [pytest.mark.night])
+        for each in itertools.product(MOMENTS, SIGNALS)
+    ],
+)
 def test_an_interruption_leaves_nothing(folder: Path, number: signal.Signals, until: str) -> None:
     demo = start(folder, DEMO)
     assert demo.stdout is not None

@@ -114,8 +114,15 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev.shows(r"^[\d:]{8}  tick       \d{4}-\d\d-\d\d#\d\d:\d\d ", within=90)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("until", ["Deploying ", "Handlers: "])
+@pytest.mark.parametrize(
+    ("until", "number"),
+    [
+        ("Deploying ", signal.SIGINT),
+        ("Handlers: ", signal.SIGTERM),
+        pytest.param("Deploying ", signal.SIGTERM, marks=pytest.mark.night),
+        pytest.param("Handlers: ", signal.SIGINT, marks=pytest.mark.night),
+    ],
+)
 def test_it_ends_at_once_and_leaves_nothing_running(dev: Dev, folder: Path, number: signal.Signals, until: str) -> None:
     dev.shows(f"^{until}", within=180)
     assert dev.end(number) == 0

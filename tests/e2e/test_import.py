@@ -138,7 +138,10 @@ def test_a_large_file_takes_several_invocations(importing: DeployedStack) -> Non
 
 @pytest.mark.parametrize(
     ("number", "start"),
-    [(signal.SIGINT, datetime(2030, 2, 1, tzinfo=UTC)), (signal.SIGKILL, datetime(2030, 2, 2, tzinfo=UTC))],
+    [
+        pytest.param(signal.SIGINT, datetime(2030, 2, 1, tzinfo=UTC), marks=pytest.mark.night),
+        (signal.SIGKILL, datetime(2030, 2, 2, tzinfo=UTC)),
+    ],
     ids=["SIGINT", "SIGKILL"],
 )
 def test_an_import_that_is_interrupted_goes_on(

@@ -134,8 +134,17 @@ def test_of_those_that_start_at_the_same_moment_one_has_the_usual_port(
             emulator.stop(state_dir=at)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("until", ["emulator", "deployment"])
+@pytest.mark.parametrize(
+    ("until", "number"),
+    [
+        ("emulator", signal.SIGINT),
+        ("deployment", signal.SIGTERM),
+        ("deployment", signal.SIGKILL),
+        pytest.param("emulator", signal.SIGTERM, marks=pytest.mark.night),
+        pytest.param("emulator", signal.SIGKILL, marks=pytest.mark.night),
+        pytest.param("deployment", signal.SIGINT, marks=pytest.mark.night),
+    ],
+)
 def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: str) -> None:
     port = emulator.free_port()
     child = subprocess.Popen([*COMMAND, "up", "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -52,15 +52,17 @@ def number_of(name: str) -> int | None:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`make test` runs one test of each fault, and a few others, with their first parameters, in a process of their
-    own. The others are long."""
+    own. The other tests are long, with their first parameters; those with others are for the night."""
     seen: set[object] = {None}
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("faults"))
             of = item.originalname if item.originalname in IN_EVERY_RUN else number_of(item.name)
-            if of in seen:
+            if item.originalname in seen:
+                item.add_marker(pytest.mark.night)
+            elif of in seen:
                 item.add_marker(pytest.mark.long)
-            seen.add(of)
+            seen |= {of, item.originalname}
 
 
 @pytest.fixture

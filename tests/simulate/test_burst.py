@@ -52,15 +52,18 @@ def test_a_quota_of_executions_delays_shards_and_loses_nothing() -> None:
     ("tasks", "seconds", "fleet"),
     [
         (2400, 0.2, Fleet(shards=1, workers=0, threads=16, memory_mb=1024, warm=4000)),
-        (8000, 0.2, Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000)),
-        (16_000, 0.2, Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000)),
         (5000, 0.5, Fleet(shards=1, workers=3, threads=32, memory_mb=1024, warm=4000)),
-        (6000, 3.0, Fleet(shards=1, workers=7, threads=64, memory_mb=1024, warm=4000)),
         pytest.param(
-            60_000,
-            0.2,
-            Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000),
-            marks=[pytest.mark.long, pytest.mark.timeout(900)],
+            16_000, 0.2, Fleet(shards=4, workers=0, threads=16, memory_mb=1024, warm=4000), marks=pytest.mark.long
+        ),
+        pytest.param(
+            8000, 0.2, Fleet(shards=1, workers=7, threads=16, memory_mb=1024, warm=4000), marks=pytest.mark.night
+        ),
+        pytest.param(
+            6000, 3.0, Fleet(shards=1, workers=7, threads=64, memory_mb=1024, warm=4000), marks=pytest.mark.night
+        ),
+        pytest.param(
+            60_000, 0.2, Fleet(shards=4, workers=7, threads=16, memory_mb=1024, warm=8000), marks=pytest.mark.night
         ),
     ],
 )
@@ -73,8 +76,7 @@ def test_the_plan_names_the_same_last_start(tasks: int, seconds: float, fleet: F
     assert burst.last_start == pytest.approx(timing(planned.load, fleet).last_start, rel=0.1)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.night
 def test_a_hundred_thousand_tasks_start_within_a_minute_as_planned() -> None:
     planned = plan_burst(100_000, 60)
     scenario = Scenario.of(planned)
