@@ -16,6 +16,7 @@ from tests.model.steps import Counterexample, Step
 from tests.model.stream import StreamMode
 
 ONCE = {"maximumRetryAttempts": 0}
+AT_ONCE = {"maximumRetryAttempts": 2, "minBackoffSeconds": 0, "maxBackoffSeconds": 0}
 MINUTES_LATER = {"maximumRetryAttempts": 2, "minBackoffSeconds": 60, "maxBackoffSeconds": 120}
 HOURS_LATER = {"minBackoffSeconds": 400, "maxBackoffSeconds": 400}
 MODE, PLAN, MISSED = StreamMode(), Plan(), Tick(events=0)
@@ -32,8 +33,8 @@ def begin(
     return Step("begin", mode=mode, lag=lag, seed=seed, grid=grid, **more)
 
 
-def conditions(*, lag: float = 0.0, mode: StreamMode = MODE, dead_letters_refused: bool = False) -> Step:
-    return Step("conditions", mode=mode, lag=lag, seed=0, dead_letters_refused=dead_letters_refused)
+def conditions(*, lag: float = 0.0, seed: int = 0, mode: StreamMode = MODE, dead_letters_refused: bool = False) -> Step:
+    return Step("conditions", mode=mode, lag=lag, seed=seed, dead_letters_refused=dead_letters_refused)
 
 
 def put(row: RawRow | When | ScheduleRow = When(), *script: str, task_id: str = "", policy: object = None) -> Step:  # noqa: B008
@@ -241,6 +242,19 @@ BY_MUTATION: Mapping[str, Counterexample] = {
             Step("plan", plans=[frozen(7, 50.0)]),  # the scheduler, before it moves the row
             put(RawRow(When(seconds=-120.0), status="running", attempt=0)),  # of which the stream is silent then
             tick(Tick(), Tick(), Tick()),
+            wait(2.0),
+        ],
+    ),
+    "a pass does not check what it has moved": Counterexample(
+        "a: no tick will poll it",
+        # It has released the shard lease when it writes the retry, after the tick of the retry's bucket. The index
+        # shows that after the final poll, and the stream shows nothing.
+        [
+            begin(mode=StreamMode(held=True)),
+            tick(),
+            put(known(1.0), "error", "ok", policy=AT_ONCE),
+            conditions(lag=INDEX_LAG, seed=2, mode=StreamMode(held=True)),
+            tick(by(frozen(7, 100.0)), *[Tick()] * 4),
             wait(2.0),
         ],
     ),

@@ -51,10 +51,7 @@ class Right(Protocol):
 
 
 class Claiming:
-    """Claims entries and starts their tasks. The coordinator's thread calls everything but ``_…_now``.
-
-    ``in_pass`` False: for a worker, which has no cursor.
-    """
+    """Claims entries and starts their tasks. The coordinator's thread calls everything but ``_…_now``."""
 
     def __init__(
         self,
@@ -66,7 +63,6 @@ class Claiming:
         expired: ExpiredLeases,
         *,
         after_events: Callable[[], None] = lambda: None,
-        in_pass: bool = True,
     ) -> None:
         self.window, self.report, self.budget, self.right, self.expired = window, report, budget, right, expired
         self.clock = services.clock
@@ -83,8 +79,6 @@ class Claiming:
             services,
             report,
             budget,
-            closed_through=(lambda: window.cursor.closed_through) if in_pass else None,
-            shard=window.cursor.shard if in_pass else None,
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,
@@ -171,19 +165,23 @@ class Claiming:
             made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=lease_until)
         except Exception as error:
             return partial(self._claim_failed, entries, error, of_schedules=True)
-        return partial(self._occurrences_made, entries, position, made, closed_through)
+        moves = {task_id: one.next for (_, task_id), one in zip(entries, made, strict=True) if one.next is not None}
+        fault: Exception | None = None
+        try:
+            moves |= self.execution.services.placer.check_moves(moves)[0]
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            fault = error
+        return partial(self._occurrences_made, entries, position, made, moves.values(), closed_through, fault)
 
-    def _wake_next(self, made: Sequence[Made], closed_through: int) -> None:
+    def _wake_next(self, buckets: Iterable[Bucket], closed_through: int) -> None:
         """Lets passes begin on time for the next runs of schedules, in buckets that were planned without them (19)."""
         services = self.execution.services
         if services.wake_ups is None:
             return
         new = {
-            one.next
-            for one in made
-            if one.next is not None
-            and one.next.minute > closed_through
-            and services.rules.is_planned(one.next.minute, closed_through)
+            bucket
+            for bucket in buckets
+            if bucket.minute > closed_through and services.rules.is_planned(bucket.minute, closed_through)
         } - self.on_time
         if new:
             self.on_time |= new
@@ -201,14 +199,24 @@ class Claiming:
                 self.left_behind[bucket, task_id] = None
         self.expired.start_full_recovery()
 
-    def _occurrences_made(self, entries: Entries, position: Resume, made: Sequence[Made], closed_through: int) -> None:
+    def _occurrences_made(
+        self,
+        entries: Entries,
+        position: Resume,
+        made: Sequence[Made],
+        moved_to: Iterable[Bucket],
+        closed_through: int,
+        fault: Exception | None,
+    ) -> None:
+        if fault is not None:
+            self.execution.keep_fault(fault)
         self.execution.claiming -= len(entries)
         self.window.writing -= 1
         may_begin = self.execution.may_begin()
         for (bucket, schedule_id), of_schedule in zip(entries, made, strict=True):
             self._follow(bucket, schedule_id, of_schedule.verdict, position, may_begin)
             self._start_occurrences(bucket, of_schedule)
-        self._wake_next(made, closed_through)
+        self._wake_next(moved_to, closed_through)
 
     def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
         self.execution.claiming -= len(entries)

@@ -103,8 +103,7 @@ class _Failing:
 class Execution:
     """The tasks in flight of one invocation.
 
-    ``closed_through``: the closed watermark of the ``shard`` whose lease the pass has; None: outside of a pass. The
-    coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
+    The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
     ``after_events`` after each round of events.
     """
 
@@ -114,8 +113,6 @@ class Execution:
         report: PassReport,
         budget: Budget,
         *,
-        closed_through: Callable[[], int] | None = None,
-        shard: int | None = None,
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
@@ -129,8 +126,6 @@ class Execution:
             services.settings,
             services.clock,
             placer=services.placer,
-            closed_through=closed_through,
-            shard=shard,
             jitter=services.jitter,
             send_wake_ups=None if services.wake_ups is None else self._send_later,
         )

@@ -5,7 +5,7 @@ One function does it for the stream, for passes and for reconcile. What a row ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -148,15 +148,35 @@ class Placer:
             raise unsent
         return self._after(row, result)
 
+    def check_moves(self, moves: Mapping[str, Bucket]) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
+        """Places again the tasks that this process moved into buckets that are closed by now (7, 17).
+
+        A pass checks what it moves in its own shard, too: another tick closes buckets although the pass has the shard
+        lease, and it may have lost or released that. ``moves``: every bucket that was written, or may have been.
+        Returns the buckets of those that were placed again, and the closed watermarks by shard. Each is read once,
+        after the writes. Raises StoreError, or Undelivered, as ``place`` does.
+        """
+        placed: dict[str, Bucket] = {}
+        closed: dict[int, int] = {}
+        for task_id, bucket in moves.items():
+            if not self._is_open(bucket, closed):
+                row = self.place(task_id)
+                present = None if row is None else RowView(row).bucket
+                if present is not None:
+                    placed[task_id] = present
+        return placed, closed
+
     def is_ahead(self, row: Row, closed: dict[int, int] | None = None) -> bool:
         """Whether the row's bucket is canonical, in a shard in use, and not yet closed.
 
         ``closed``: closed watermarks by shard, read after ``row``; those that are missing are read and added.
         """
         bucket = RowView(row).bucket
-        if bucket is None or bucket.shard >= self.settings.shards_ever:
+        return bucket is not None and self._is_open(bucket, {} if closed is None else closed)
+
+    def _is_open(self, bucket: Bucket, closed: dict[int, int]) -> bool:
+        if bucket.shard >= self.settings.shards_ever:
             return False
-        closed = {} if closed is None else closed
         if bucket.shard not in closed:
             closed[bucket.shard] = read_cursor(self.store, bucket.shard, self.clock()).closed_through
         return bucket.minute > closed[bucket.shard]

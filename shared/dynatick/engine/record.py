@@ -7,7 +7,7 @@ wait for the dead-letter queue: ``record`` returns it as a Failure, and ``fail``
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -150,8 +150,6 @@ class Recorder:
     settings: InstallationSettings
     clock: Callable[[], datetime]
     placer: Placer
-    closed_through: Callable[[], int] | None  # of the shard whose lease its pass has; None: it runs outside of a pass
-    shard: int | None = None  # that shard
     jitter: Callable[[], float] = random.random
     send_wake_ups: Callable[[Sequence[AnyWakeUp]], None] | None = None  # of retries and further turns
 
@@ -180,8 +178,7 @@ class Recorder:
         written = self._carry_out([_Record(*planned[n], attempts[n].row, attempts[n].task.lease) for n in recorded])
         for n, found in zip(recorded, written, strict=True):
             results[n] = found
-        placed, closed = self._check_moves([change for (change, _), result in zip(planned, results, strict=True)
-                                            if result in _MOVED])  # fmt: skip
+        placed, closed = self._check_moves(planned)
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
              if result in _WOKEN and attempt.task.action not in self.rules.limited_actions],
@@ -207,8 +204,7 @@ class Recorder:
         for n, failure in enumerate(failures):
             if failure.is_rejection and taken[n]:
                 results[n] = _unread(self.placer.write(failure.row, failure.change), RecordResult.FAILED)
-        self._check_moves([record.change for record, result in zip(planned, results, strict=True)
-                           if result in _MOVED])  # fmt: skip
+        self._check_moves((record.change, record.wanted) for record in planned)
         return results
 
     def failure_of(self, row: Row, error: str, *, attempt: int = 0) -> Failure:
@@ -238,7 +234,7 @@ class Recorder:
         if isinstance(attempt.outcome, Deferred):
             # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
             at = now + timedelta(seconds=attempt.outcome.seconds)
-            bucket = self._open_bucket(task, at - timedelta(minutes=self.settings.grid.tick_minutes))
+            bucket = self._open_bucket(task.task_id, at - timedelta(minutes=self.settings.grid.tick_minutes))
             return defer_claimed(task, at=at, bucket=bucket), RecordResult.RELEASED
         if isinstance(attempt.outcome, Rescheduled):
             return self._plan_turn(attempt, attempt.outcome.seconds, now)
@@ -254,7 +250,7 @@ class Recorder:
         )
         if isinstance(decision, GiveUp):
             return fail(task, now=now, retention_days=days, error=error, trace=trace), RecordResult.FAILED
-        bucket = self._open_bucket(task, decision.at)
+        bucket = self._open_bucket(task.task_id, decision.at)
         return retry(task, now=now, at=decision.at, bucket=bucket, error=error, trace=trace), RecordResult.RETRIED
 
     def _with_lateness(self, change: ConditionalUpdate, attempt: Attempted) -> ConditionalUpdate:
@@ -278,65 +274,47 @@ class Recorder:
         if isinstance(decision, GiveUp):
             failure = fail(task, now=now, retention_days=self.rules.retention_days, error=decision.reason)
             return failure, RecordResult.FAILED
-        bucket = self._open_bucket(task, decision.at)
+        bucket = self._open_bucket(task.task_id, decision.at)
         change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
         return change, RecordResult.RESCHEDULED
 
-    def _check_moves(self, moves: Sequence[ConditionalUpdate]) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
-        """Places again what was put into a bucket that was closed meanwhile (7, 17). In its own shard a pass closes the
-        buckets itself; in another, where a row goes after a change of the shard count, it sees no watermark.
-
-        Returns their buckets since then, by task, and the closed watermarks of the shards by which that was decided:
-        each is read once, after the writes.
-        """
-        placed: dict[str, Bucket] = {}
-        closed: dict[int, int] = {}
-        for change in moves:
-            if Bucket.parse(change.set[attr.TASK_DATE_TIME]).shard == self.shard:
-                continue
-            if not self.placer.is_ahead(change.set, closed):
-                row = self.placer.place(change.task_id)
-                bucket = None if row is None else RowView(row).bucket
-                if bucket is not None:
-                    placed[change.task_id] = bucket
-        return placed, closed
+    def _check_moves(
+        self, planned: Iterable[tuple[ConditionalUpdate, RecordResult]]
+    ) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
+        """``Placer.check_moves``, once they are written. One whose answer was lost may have taken effect, too."""
+        return self.placer.check_moves(
+            {change.task_id: Bucket.parse(change.set[attr.TASK_DATE_TIME])
+             for change, result in planned if result in _MOVED}
+        )  # fmt: skip
 
     def _wake(
         self, changes: Sequence[ConditionalUpdate], placed: Mapping[str, Bucket], closed: Mapping[int, int]
     ) -> None:
         """Sends the wake-ups of retries and further turns, if their buckets were planned before (19).
 
-        ``placed``: the buckets of those that were placed again. ``closed``: the closed watermarks that are known.
+        ``placed``: the buckets of those that were placed again. ``closed``: the closed watermarks of their shards.
         """
         if self.send_wake_ups is None or not changes:
             return
-        known, tasks = self._known_closed_through(), list[tuple[Bucket, Due]]()
+        passed, tasks = minute_of(self.clock()), list[tuple[Bucket, Due]]()
         for change in changes:
             due = due_of(change.task_id, None, change.set[attr.NEXT_ATTEMPT_AT])
             bucket = placed.get(change.task_id) or Bucket.parse(change.set[attr.TASK_DATE_TIME])
-            if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, known)):
+            if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, passed)):
                 tasks.append((bucket, due))
         self.send_wake_ups(list(wake_ups_of(tasks, threads=self.rules.threads)))
 
-    def _known_closed_through(self) -> int:
-        """A bucket after it is open, as far as this process knows. Outside of a pass that is by the clock: no tick is
-        later than now. Moves are checked once they are written."""
-        return minute_of(self.clock()) if self.closed_through is None else self.closed_through()
-
-    def _open_bucket(self, task: Task, at: datetime) -> Bucket:
-        """The bucket of an instant, or the first one after it that is not closed."""
+    def _open_bucket(self, task_id: str, at: datetime) -> Bucket:
+        """The bucket of an instant, or the next tick's by this clock: those before it are closed. Whether that one
+        is too is checked once it is written."""
         grid = self.settings.grid
-        bucket = grid.bucket_of(task.task_id, at)
-        return bucket._replace(minute=max(bucket.minute, grid.tick_after(self._known_closed_through())))
+        bucket = grid.bucket_of(task_id, at)
+        return bucket._replace(minute=max(bucket.minute, grid.tick_after(minute_of(self.clock()))))
 
     def _deferral(self, failure: Failure, now: datetime) -> ConditionalUpdate:
         """Defers a failure whose message the queue did not take, each time longer: it may refuse for days."""
-        grid, view = self.settings.grid, RowView(failure.row)
-        at = now + deferral(view.deferrals)
-        bucket = Bucket(
-            max(grid.tick_at_or_after(at), grid.tick_after(self._known_closed_through())),
-            grid.shard_of(view.task_id),
-        )
+        view = RowView(failure.row)
+        bucket = self._open_bucket(view.task_id, now + deferral(view.deferrals))
         change = defer_failure(failure.row, bucket, now=now, error=failure.error)
         late = {name: value for name, value in failure.change.set.items() if name == attr.LATE_MILLISECONDS}
         return replace(change, set={**change.set, **late})

@@ -290,8 +290,9 @@ class Recovery:
         services = self.execution.services
         view = RowView(row)
         at = services.clock() + deferral(view.deferrals)
-        later = defer(row, services.settings.grid.bucket_of(view.task_id, at))
-        self.execution.report.deferred += isinstance(services.store.write(later), Written)
+        later = services.settings.grid.bucket_of(view.task_id, at)
+        self.execution.report.deferred += isinstance(services.store.write(defer(row, later)), Written)
+        services.placer.check_moves({view.task_id: later})
 
     def _fail(self, row: Row, reason: str, *, attempt: int = 0) -> None:
         self.execution.fail(self.execution.recorder.failure_of(row, reason, attempt=attempt), self.bucket.minute)

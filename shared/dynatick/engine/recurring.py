@@ -14,7 +14,7 @@ from datetime import datetime
 from dynatick.domain import attributes as attr
 from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import Lost, Result, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.lifecycle import started
 from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, oldest_made_up, plan_occurrences
 from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
@@ -43,7 +43,7 @@ class Made:
     written: Sequence[int] = ()  # buckets of the occurrences that this pass made
     missed: int = 0
     more: bool = False  # further runs are due: poll again
-    next: Bucket | None = None  # that the schedule was moved to
+    next: Bucket | None = None  # that the schedule was moved to, or may have been
 
 
 @dataclass(slots=True)
@@ -98,9 +98,9 @@ class Recurring:
                 cases[n] = _Case(bucket, row, schedule, _NOTHING)
         self._plan(list(cases.values()), closed_through)
         self._make(list(cases.values()), closed_through, lease_until)
-        results = self._move_on(list(cases.values()), closed_through)
-        for (n, case), result in zip(cases.items(), results, strict=True):
-            made[n] = _made(case, result)
+        writes = self._move_on(list(cases.values()), closed_through)
+        for (n, case), write in zip(cases.items(), writes, strict=True):
+            made[n] = _made(case, write)
         return [made[n] for n in range(len(entries))]
 
     def _schedule_of(self, row: Row | None, bucket: Bucket, lease_until: datetime) -> Made | tuple[Row, Schedule]:
@@ -265,8 +265,10 @@ class Recurring:
         if overdue:
             self.report_overdue(overdue)
 
-    def _move_on(self, cases: Sequence[_Case], closed_through: int) -> Sequence[Result | None]:
-        """Moves the schedules to their next runs. One result for each case; None: it stays in its bucket."""
+    def _move_on(
+        self, cases: Sequence[_Case], closed_through: int
+    ) -> Sequence[tuple[ConditionalUpdate, Result] | None]:
+        """Moves the schedules to their next runs. One write for each case; None: it stays in its bucket."""
         going = [case for case in cases if not case.failed]
         try:
             self._report_overdue(going)
@@ -287,18 +289,20 @@ class Recurring:
             for case in going
         ]
         try:
-            results = iter(self.store.write_many(changes) if changes else ())
+            results = self.store.write_many(changes) if changes else ()
         except DynatickError as error:  # the occurrences that were made still run
-            results = iter([Unknown(str(error))] * len(changes))
-        return [None if case.failed else next(results) for case in cases]
+            results = [Unknown(str(error))] * len(changes)
+        writes = iter(zip(changes, results, strict=True))
+        return [None if case.failed else next(writes) for case in cases]
 
 
 _NOTHING = Plan(make=(), missed=(), buffered=None, next_occurrence_at=None, more=False)
 
 
-def _made(case: _Case, result: Result | None) -> Made:
+def _made(case: _Case, write: tuple[ConditionalUpdate, Result] | None) -> Made:
+    change, result = write or (None, None)
     moved = isinstance(result, Written)
-    row = result.row if isinstance(result, Written) else None
+    bucket = None if change is None or isinstance(result, Lost) else change.set.get(attr.TASK_DATE_TIME)
     return Made(
         verdict=Ineligible() if moved and not case.plan.more else Contended(),
         claimed=case.claimed,
@@ -306,5 +310,5 @@ def _made(case: _Case, result: Result | None) -> Made:
         written=[claimed.task.bucket.minute for claimed in case.claimed],
         missed=sum(entry.occurrences for entry in case.plan.missed) if moved else 0,
         more=case.plan.more if moved else isinstance(result, Lost),
-        next=None if row is None or is_terminal(row) else RowView(row).bucket,
+        next=Bucket.canonical(bucket),
     )

@@ -39,10 +39,8 @@ def _is_deferred(services: Services, bucket: Bucket, task_id: str, report: PassR
     if not is_stuck(row, bucket, placer, now):
         return False
     at = max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)
-    result = services.store.write(defer(row, services.settings.grid.bucket_of(task_id, at)))
-    if not isinstance(result, Written) or result.row is None:
-        return False
-    report.deferred += 1
-    if not placer.is_ahead(result.row):  # the cursor is read after the move: this process may have been frozen (7, 17)
-        placer.place(task_id)
-    return True
+    later = services.settings.grid.bucket_of(task_id, at)
+    result = services.store.write(defer(row, later))
+    placer.check_moves({task_id: later})
+    report.deferred += isinstance(result, Written)
+    return isinstance(result, Written)

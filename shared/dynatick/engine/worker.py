@@ -73,7 +73,6 @@ class _Working:
             self.budget,
             _Order(services.clock, self.order.until),
             ExpiredLeases(self.report, lambda order: False, self.order.until),
-            in_pass=False,
         )
         self.execution = claiming.execution
         self.polling = Polling(claiming, None)

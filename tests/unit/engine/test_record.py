@@ -36,10 +36,14 @@ def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: flo
     grid = grid or Grid()
     rules, settings = Rules(grid=grid), InstallationSettings(grid=grid, shards_ever=grid.shard_count)
     placer = Placer(w.store, rules, settings, w.clock, lambda row, error: True)
-    return Recorder(
-        w.store, rules, settings, w.clock, placer=placer,
-        closed_through=lambda: NOON_MINUTE + closed, shard=HERE.shard, jitter=lambda: jitter,
-    )  # fmt: skip
+    close(w, HERE.shard, closed)
+    return Recorder(w.store, rules, settings, w.clock, placer=placer, jitter=lambda: jitter)
+
+
+def close(w: World, shard: int, closed: int) -> None:
+    """Ticks close the buckets of a shard."""
+    there = {"shard": shard, "checkpoint_at": NOON, "polled_through": 0, "checkpoint": 0, "drained_through": 0}
+    w.rigged.put({"taskId": cursor_id(shard), **Cursor(closed_through=NOON_MINUTE + closed, **there).to_row()})
 
 
 def recorded(w: World, attempts: Sequence[Attempted], made: Recorder | None = None) -> list[RecordResult]:
@@ -113,10 +117,38 @@ def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w
 def test_a_retry_goes_to_the_tasks_own_shard_even_if_that_is_further(w: World, closed: int | None, bucket: str) -> None:
     """Once the shard count has changed, a pass sees no watermark of the shard to which a row goes (7)."""
     if closed is not None:
-        there = {"shard": 3, "checkpoint_at": NOON, "polled_through": 0, "checkpoint": 0, "drained_through": 0}
-        w.rigged.put({"taskId": cursor_id(3), **Cursor(closed_through=NOON_MINUTE + closed, **there).to_row()})
+        close(w, 3, closed)
     recorder(w, grid=Grid(shard_count=4)).record([attempt(w, "task-1", FAILED)])
     assert w.row("task-1")["taskDateTime"] == bucket
+
+
+MOVES = {"a retry": FAILED, "a further turn": Rescheduled(20.0), "for its rate limit": Deferred(90.25)}
+
+
+@pytest.mark.parametrize("name", [*MOVES, "its failure is deferred"])
+def test_what_a_pass_moves_into_a_bucket_that_closed_meanwhile_goes_to_the_next_open_one(w: World, name: str) -> None:
+    """Another tick closes buckets though a pass has the shard lease, and a pass may have released it (7)."""
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    made = recorder(w)
+    with w.rigged.meanwhile(lambda change: "taskDateTime" in change.set, lambda: close(w, HERE.shard, 30)):
+        recorded(w, [attempt(w, "t", MOVES.get(name, PERMANENT))], made)
+    assert w.row("t")["taskDateTime"] == "2026-12-31#12:31"
+
+
+def test_a_failure_that_is_deferred_unexecuted_into_a_closed_bucket_goes_to_the_next_open_one(w: World) -> None:
+    w.dead_letters = MemoryDeadLetters(refuse=lambda letter: True)
+    made, row = recorder(w), attempt(w, "t", PERMANENT).row
+    with w.rigged.meanwhile(lambda change: "taskDateTime" in change.set, lambda: close(w, HERE.shard, 30)):
+        failed(w, made.failure_of(row, "its attempts are used up", attempt=1), made)
+    assert w.row("t")["taskDateTime"] == "2026-12-31#12:31"
+
+
+def test_the_moves_of_a_batch_are_checked_by_one_read(w: World) -> None:
+    made, attempts = recorder(w), [attempt(w, f"t{n}", FAILED) for n in range(20)]
+    reads: list[str] = []
+    w.rigged.before_read = reads.append
+    made.record(attempts)
+    assert reads == [cursor_id(HERE.shard)]
 
 
 def test_the_age_of_a_task_counts_from_the_first_start_of_its_run(w: World) -> None:

@@ -366,6 +366,22 @@ def test_a_row_with_a_value_that_no_condition_can_compare_is_deferred() -> None:
     assert (w.row("t")["deferrals"], w.ran) == (1, [])
 
 
+def test_a_row_that_a_recovery_defers_into_a_bucket_that_has_closed_goes_to_the_next_open_one() -> None:
+    w, order = world_with_recovery("t")
+    write = w.rigged.write_many
+    w.rigged.write_many = lambda changes: [  # type: ignore[method-assign]
+        Lost() if "attempt" in change.set else write([change])[0] for change in changes
+    ]
+
+    def freezes() -> None:
+        w.clock.forward(minutes=10)
+        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()).cursor is not None
+
+    with w.rigged.meanwhile(lambda change: "deferrals" in change.set, freezes):
+        w.handle(order.to_event())
+    assert Bucket.parse(w.row("t")["taskDateTime"]).minute > w.cursor().closed_through
+
+
 def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() -> None:
     """Before that it could be frozen with the move, which then comes into a bucket that has been drained."""
     w = world_with_an_endless_lease(life=timedelta(minutes=15))

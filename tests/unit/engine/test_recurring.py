@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, is_claim, is_record, of, passed, raises, world
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    World,
+    bucket_at,
+    is_claim,
+    is_record,
+    of,
+    passed,
+    raises,
+    raises_for,
+    world,
+)
 
 from dynatick import TaskClient
 from dynatick.domain import awaited_occurrence, overdue
@@ -21,12 +32,12 @@ from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine import recurring as recurring_module
 from dynatick.engine.claims import Claimer, Contended, Ineligible
-from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.cursor import acquire_shard, cursor_id
 from dynatick.engine.installation_settings import pause, resume
 from dynatick.engine.poll_window import Window
 from dynatick.engine.recurring import Recurring
 from dynatick.engine.shard_lease import ShardLease
-from dynatick.errors import PermanentError, RetryableError
+from dynatick.errors import PermanentError, RetryableError, StoreError
 
 
 def is_advance(change: ConditionalUpdate) -> bool:
@@ -199,6 +210,33 @@ def test_of_a_schedule_only_that_of_its_own_bucket_and_in_form_is_made() -> None
     w.rigged.throttled = lambda change: change.task_id == "s"
     (made,) = recurring(w).make_occurrences([(here, "s")], closed_through=here.minute, lease_until=w.clock())
     assert made.verdict == Contended()
+
+
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_a_schedule_that_is_moved_into_a_bucket_that_has_closed_goes_to_the_next_open_one(unanswered: bool) -> None:
+    """Another tick closes it meanwhile, and the answer of the move may be lost (7)."""
+    w = with_a_schedule()
+    if unanswered:
+        w.rigged.unanswered = is_advance
+
+    def is_closed() -> None:
+        acquire_shard(w.store, 0, NOON_MINUTE + 5, token="another's", now=w.clock())
+
+    with w.rigged.meanwhile(is_advance, is_closed):
+        w.next_tick()
+    assert w.ran == [FIRST]
+    assert Bucket.parse(w.row("s")["taskDateTime"]).minute > w.cursor().closed_through == NOON_MINUTE + 5
+
+
+def test_a_schedules_occurrences_run_though_its_move_can_not_be_checked() -> None:
+    w = with_a_schedule()
+
+    def is_unreadable() -> None:
+        w.rigged.before_read = raises_for(cursor_id(0))
+
+    with w.rigged.meanwhile(is_advance, is_unreadable), pytest.raises(StoreError):
+        w.next_tick()
+    assert w.outcome(FIRST) == "completed"
 
 
 def test_a_pass_that_loses_its_shard_before_it_writes_occurrences_writes_none() -> None:
