@@ -11,6 +11,7 @@
     ├── WaitTimedOut          what was waited for has not ended in time
     ├── StoreError            the table could not be reached, or refused a request
     │   ├── ItemTooLarge      the row is, or would become, larger than the table allows
+    │   ├── NoAnswer          another service did not answer in time
     │   └── QueueError        the dead-letter queue could not be reached, or refused a request
     └── ActionError           an action failed
         ├── PermanentError    a retry would fail too: the task fails now
@@ -168,6 +169,10 @@ class StoreError(DynatickError):
 
 class ItemTooLarge(StoreError):
     """The row or its index key would be larger than the table allows."""
+
+
+class NoAnswer(StoreError):
+    """Another service could not be reached, or did not answer in time."""
 
 
 class QueueError(StoreError):

@@ -19,6 +19,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dynatick.actions.aws_client import create_client
 from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.normalise import Assign, Defaults, next_tick
@@ -27,7 +28,7 @@ from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import DeadLetters, ReportOverdue, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
-from dynatick.errors import ConfigurationError, DynatickError, StoreError
+from dynatick.errors import ConfigurationError, DynatickError, NoAnswer, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
@@ -64,13 +65,15 @@ class LambdaInvoker:
     def invoke(self, event: Mapping[str, object]) -> None:
         with self._lock:
             if self._client is None:  # needed by few invocations
-                self._client = boto3.client("lambda", config=Config(connect_timeout=3, read_timeout=10))
+                self._client = create_client("lambda", connect_seconds=1, read_seconds=3, tries=2)
         try:
             self._client.invoke(
                 FunctionName=self._function_name, InvocationType="Event", Payload=json.dumps(event).encode()
             )
-        except (ClientError, BotoCoreError) as error:
+        except ClientError as error:
             raise StoreError(f"cannot invoke {self._function_name}: {error}") from error
+        except BotoCoreError as error:
+            raise NoAnswer(f"cannot invoke {self._function_name}: {error}") from error
 
 
 def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda overdue: None) -> Processor:
@@ -203,10 +206,8 @@ def _wake_ups(settings: Settings) -> WakeUps | None:
         raise ConfigurationError(
             "DYNATICK_WAKE_UP_QUEUE_URL", "it is not set; with precision second, the template sets it"
         )
-    config = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
-    return QueueWakeUps(
-        boto3.client("sqs", config=config), settings.action_settings.wake_up_queue_url, clock=utc_now, lead=WAKE_UP_LEAD
-    )
+    client = create_client("sqs", connect_seconds=1, read_seconds=1, tries=1)
+    return QueueWakeUps(client, settings.action_settings.wake_up_queue_url, clock=utc_now, lead=WAKE_UP_LEAD)
 
 
 def _dead_letter_queue(settings: Settings) -> DeadLetterQueue | None:
@@ -223,7 +224,5 @@ def _dead_letters(settings: Settings) -> DeadLetters:
     """One short try: what the queue does not take, a later tick sends."""
     if settings.dead_letter_queue_url is None:
         return NoDeadLetters()
-    return QueueDeadLetters(
-        boto3.client("sqs", config=Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 1})),
-        settings.dead_letter_queue_url,
-    )
+    client = create_client("sqs", connect_seconds=1, read_seconds=2, tries=1)
+    return QueueDeadLetters(client, settings.dead_letter_queue_url)

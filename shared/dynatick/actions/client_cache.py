@@ -6,6 +6,8 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from dynatick.actions.aws_client import create_client
+
 _CONNECT_SECONDS = 2
 _TRIES = 2
 _WAITS = (2, 5, 10, 30, 60, 120, 300, 600, 900)  # seconds for an answer; few values, because each needs a client
@@ -44,14 +46,6 @@ class ClientCache:
 
 
 def _create(service: str, region: str | None, wait: int, tries: int) -> Any:
-    import boto3
-    from botocore.config import Config
-
-    config = Config(
-        connect_timeout=_CONNECT_SECONDS,
-        read_timeout=wait,
-        retries={"total_max_attempts": tries, "mode": "standard"},
-        max_pool_connections=64,
-        parameter_validation=True,
+    return create_client(
+        service, connect_seconds=_CONNECT_SECONDS, read_seconds=wait, tries=tries, region=region, connections=64
     )
-    return boto3.client(service, region_name=region, config=config)  # type: ignore[call-overload]

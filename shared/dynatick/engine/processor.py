@@ -43,7 +43,7 @@ from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
 from dynatick.engine.work_order import WorkOrder
 from dynatick.engine.worker import work
-from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, StoreError
+from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, NoAnswer, StoreError
 from dynatick.json_reader import parse
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)
@@ -188,6 +188,7 @@ class Invoked:
     paused: bool = False  # so is this invocation
     shards: int = 1  # that it is to serve, together with the invocations that it starts
     not_started: list[NotStarted] = field(default_factory=list)
+    starts_unanswered: bool = False  # a call that starts an invocation had no answer
     fault: Exception | None = None  # of an idle shard; to be raised once this is logged, so that Lambda tries again
     schemas_not_published: str | None = None  # why the payload schemas are not in the settings row
 
@@ -452,10 +453,15 @@ class Processor:
 
     def _start(self, order: Order, done: Invoked, shards: range = range(0)) -> bool:
         """Starts another invocation, which is to serve these shards. If that fails, it is reported, and this one or the
-        next tick does the work."""
+        next tick does the work. After a call without an answer, no other is tried."""
+        if done.starts_unanswered:
+            done.not_started.append(NotStarted("an earlier call had no answer", shards))
+            return False
         try:
             self.invoker.invoke(order.to_event())
         except DynatickError as error:
+            if isinstance(error, NoAnswer):
+                done.starts_unanswered = True
             done.not_started.append(NotStarted(str(error), shards))
             return False
         return True
