@@ -201,7 +201,7 @@ MUTATIONS = (
     Mutation(15, "reconcile passes by what was drained without", f"{ENGINE}/diagnosis.py",
              "if bucket.minute <= drained.get(bucket.shard, -1):", "if False:", RECONCILE),
     Mutation(16, "a cursor is written whatever it is by then", f"{ENGINE}/cursor.py",
-             "conditions = (Is(attr.VERSION, old.version),)", "conditions = ()", WATERMARK),
+             "conditions=(Is(attr.VERSION, old.version),),", "conditions=(),", WATERMARK),
     Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
              "drained_through=max(old.drained_through, new.drained_through)",
              "drained_through=new.drained_through", WATERMARK,

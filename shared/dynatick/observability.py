@@ -87,6 +87,9 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
         _log_wake_up(invoked.woken, logger, metrics)
     if invoked.worked is not None:
         _log_worker(invoked.worked, logger, metrics)
+    if invoked.released is not None:
+        logger.info("releases written", extra={"action": "releases_written", "released": invoked.released})
+        metrics.add_metric(name="Released", unit=MetricUnit.Count, value=invoked.released)
     _count(metrics, "WakeUpsStale", int(invoked.stale_wake_up))
     if invoked.malformed_wake_up is not None:
         logger.error(

@@ -15,6 +15,7 @@ from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.row import RowView
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
+from dynatick.engine.conditional_write import create_many
 from dynatick.engine.ports import Store, StoreFailure
 
 RUN_NOW = "#now"
@@ -42,7 +43,7 @@ def insert_occurrences(store: Store, rows: Iterable[Row], dry_run: bool) -> Iter
         existing = store.get_many(ids, only=(attr.STATUS,))
         answers = [task_id not in existing for task_id in ids]
     else:
-        answers = store.create_many(rows)
+        answers = create_many(store, rows)
     for position, (task_id, answer) in enumerate(zip(ids, answers, strict=True)):
         yield result_of(position, task_id, answer)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from dynatick.client.new_task import Composed
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
+from dynatick.engine.conditional_write import create, create_many
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import DynatickError, InvalidInput, ItemTooLarge, StoreError
 
@@ -197,7 +198,7 @@ def _write(store: Store, chunk: _Chunk) -> Sequence[InsertResult]:
     """Writes a batch, in a thread of the pool."""
     results: list[InsertResult] = list(chunk.refused)
     complete = [ready for ready in chunk.ready if ready.composed.complete]
-    answers = _create_many(store, complete)
+    answers = create_many(store, [ready.composed.row for ready in complete])
     results += [
         result_of(ready.position, ready.task_id, answer) for ready, answer in zip(complete, answers, strict=True)
     ]
@@ -210,18 +211,9 @@ def _write(store: Store, chunk: _Chunk) -> Sequence[InsertResult]:
     return sorted(results, key=lambda result: result.position)
 
 
-def _create_many(store: Store, many: Sequence[_Ready]) -> Sequence[bool | StoreFailure]:
-    if not many:
-        return ()
-    try:
-        return store.create_many([ready.composed.row for ready in many])
-    except StoreError as error:
-        return [StoreFailure(str(error))] * len(many)
-
-
 def _create(store: Store, ready: _Ready) -> bool | StoreFailure:
     try:
-        return store.create(ready.composed.row)
+        return create(store, ready.composed.row)
     except StoreError as error:
         return StoreFailure(str(error), too_large=isinstance(error, ItemTooLarge))
 

@@ -45,6 +45,7 @@ from dynatick.domain.schedule import (
     is_or_was_schedule,
 )
 from dynatick.domain.task import Row
+from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import (
     InvalidInput,
@@ -142,7 +143,7 @@ class Schedules:
         }
         now = self._clock()
         row = self._checks.compose(template, recurrence, now).row
-        if not self._store.create(row):
+        if not create(self._store, row):
             raise TaskExists(schedule_id)
         return self._view(row, now)
 
@@ -245,7 +246,7 @@ class Schedules:
         note_run_now(
             self._store, schedule_id, nominal, version
         )  # first, so that the history finds every such occurrence
-        if not self._store.create(task):
+        if not create(self._store, task):
             raise TaskExists(RowView(task).task_id)
         return TaskView.from_row(task)
 

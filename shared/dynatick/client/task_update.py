@@ -23,6 +23,7 @@ from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
+from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 
@@ -56,16 +57,20 @@ def known_id(task_id: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A change that was tried once. ``row``: as written, or without an answer, as it was read afterwards."""
+    """A change that was tried once."""
 
     change: ConditionalUpdate
     result: Result
-    row: Row | None
+
+    @property
+    def row(self) -> Row | None:
+        """As written; or as it is instead."""
+        return self.result.row if isinstance(self.result, Written) else self.result.present
 
     def written(self) -> Row | None:
         """The row if it was changed; None if another request changed it first. Raises StoreError if that is unknown."""
-        if self.row is not None and (isinstance(self.result, Written) or _shows(self.row, self.change)):
-            return self.row  # without an answer: only the answer was lost, or another request made the same change
+        if isinstance(self.result, Written):
+            return self.result.row
         if isinstance(self.result, Unknown):
             kind = ItemTooLarge if self.result.too_large else StoreError
             raise kind(f"cannot change {self.change.task_id!r}: {self.result.error}")
@@ -73,27 +78,8 @@ class Tried:
 
 
 def try_many(store: Store, changes: Sequence[ConditionalUpdate]) -> list[Tried]:
-    """Tries each change once, in one batch, and reads the rows that were not written. Ids must be unique."""
-    results: Sequence[Result]
-    try:
-        results = store.write_many(changes) if changes else ()
-    except StoreError as error:
-        results = [Unknown(str(error))] * len(changes)
-    rows: dict[str, Row] = {}
-    missed: dict[str, Result] = {}
-    for change, result in zip(changes, results, strict=True):
-        if isinstance(result, Written) and result.row is not None:
-            rows[change.task_id] = result.row
-        else:
-            missed[change.task_id] = result
-    try:
-        rows |= store.get_many(missed) if missed else {}
-    except StoreError as error:
-        missed = dict.fromkeys(missed, Unknown(str(error)))
-    return [
-        Tried(change, missed.get(change.task_id, result), rows.get(change.task_id))
-        for change, result in zip(changes, results, strict=True)
-    ]
+    """Tries each change once, in one batch. Ids must be unique; each change asks for the row as written."""
+    return [Tried(change, result) for change, result in zip(changes, write_many(store, changes), strict=True)]
 
 
 def carry_out(
@@ -108,7 +94,8 @@ def carry_out(
         if tried is None:
             if row is None:
                 raise TaskNotFound(task_id)
-            tried = _try(store, decide(row))
+            change = decide(row)
+            tried = Tried(change, write(store, change))
         if (written := tried.written()) is not None:
             return written
         row, tried = tried.row, None
@@ -239,15 +226,3 @@ def _is_long_key(task_id: object) -> bool:
         return isinstance(task_id, str) and MAX_TASK_ID_BYTES < len(task_id.encode("utf-8")) <= MAX_KEY_BYTES
     except UnicodeEncodeError:
         return False
-
-
-def _try(store: Store, change: ConditionalUpdate) -> Tried:
-    result = store.write(change)
-    row = result.row if isinstance(result, Written) else None
-    return Tried(change, result, row or store.get(change.task_id))
-
-
-def _shows(row: Row, change: ConditionalUpdate) -> bool:
-    return all(row.get(name) == value for name, value in change.set.items()) and not any(
-        n in row for n in change.remove
-    )

@@ -25,6 +25,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row
+from dynatick.engine.conditional_write import create
 from dynatick.errors import ConfigurationError, InvalidInput, InvalidInputs, TaskExists, TaskNotFound, shown
 from dynatick.store.codec import check_size
 
@@ -121,7 +122,7 @@ class TaskClient(BulkTasks):
         row = compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions).row
         if idempotency_digest is not None:
             row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
-        if not self.store.create(row):
+        if not create(self.store, row):
             raise TaskExists(task.task_id)
         return TaskView.from_row(row)
 

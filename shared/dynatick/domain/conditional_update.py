@@ -6,8 +6,9 @@ because engines differ in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from dynatick.domain.task import Row
 
@@ -54,6 +55,24 @@ class ConditionalUpdate:
     remove: tuple[str, ...] = ()
     conditions: tuple[Condition, ...] = ()
     returning: bool = False  # whether the result should contain the row as written
+    mark: tuple[Condition, ...] = ()
+    """What holds of a row that this very write has changed, and stays so while others change it further: its token, or
+    what no other write would leave. Empty: everything that it sets, removes, or made a condition."""
+
+    def is_shown_by(self, row: Row) -> bool:
+        """Whether a row shows the effect of this write, whose answer was lost or says otherwise: the SDK sends a
+        request again if the connection breaks, and then its conditions no longer hold."""
+        return all(_holds(row, part) for part in self.mark or self._left)
+
+    @property
+    def _left(self) -> Iterator[Condition]:
+        """What the write leaves behind, as far as that does not depend on what was there."""
+        for name, value in self.set.items():
+            if not isinstance(value, Plus):
+                yield Is(name, value)
+        yield from map(Absent, self.remove)
+        changed = {*self.set, *self.remove}
+        yield from (part for part in self.conditions if part.attribute not in changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +96,14 @@ class Lost:
 class Unknown:
     """The store failed: whether the update took effect is unknown.
 
-    ``too_large``: it was refused because the row or its index key would be too large.
+    ``too_large``: it was refused because the row or its index key would be too large. ``was_read``: the row was read
+    afterwards and does not show the update, which may still take effect; ``present``: that row, if it exists.
     """
 
     error: str
     too_large: bool = False
+    was_read: bool = False
+    present: Row | None = None
 
 
 Result = Written | Lost | Unknown
@@ -90,6 +112,18 @@ Result = Written | Lost | Unknown
 def as_read(row: Row, *attributes: str) -> tuple[Condition, ...]:
     """Conditions that these attributes are unchanged since ``row`` was read."""
     return tuple(Is(name, row[name]) if name in row else Absent(name) for name in attributes)
+
+
+def _holds(row: Row, part: Condition) -> bool:
+    match part:
+        case Is(name, value):
+            present = row.get(name)
+            return present == value and isinstance(present, bool) is isinstance(value, bool)  # True is 1 to Python
+        case Absent(name):
+            return name not in row
+        case AtLeast(name, value):
+            present = row.get(name)
+            return isinstance(present, (int, Decimal)) and not isinstance(present, bool) and present >= value
 
 
 def merge_updates(
@@ -104,4 +138,5 @@ def merge_updates(
         remove=tuple(dict.fromkeys(name for change in changes for name in change.remove)),
         conditions=tuple({(type(one), one.attribute): one for one in all_of_them}.values()),
         returning=any(change.returning for change in changes),
+        mark=tuple(part for one in changes for part in one.mark) if all(one.mark for one in changes) else (),
     )

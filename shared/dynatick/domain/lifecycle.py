@@ -130,6 +130,7 @@ def claim(
         },
         conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORMALISED_AND_OPEN, *due),
         returning=True,
+        mark=_claimed(token),
     )
 
 
@@ -159,6 +160,7 @@ def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: d
         },
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
         returning=True,
+        mark=_claimed(token),
     )
 
 
@@ -168,7 +170,11 @@ def complete(task: Task, *, now: datetime, retention_days: int, result: object =
     if result is not None:
         values[attr.RESULT] = result
     return ConditionalUpdate(
-        task_id=task.task_id, set=values, remove=_next_attempt(task), conditions=_by_holder(task, "complete")
+        task_id=task.task_id,
+        set=values,
+        remove=_next_attempt(task),
+        conditions=_by_holder(task, "complete"),
+        mark=_ended_by((Is(attr.LEASE, task.lease),), values),
     )
 
 
@@ -178,7 +184,11 @@ def fail(task: Task, *, now: datetime, retention_days: int, error: str, trace: s
     if task.attempt:
         values[attr.ATTEMPTS] = _bounded(task.attempts, _ended(task, now, error, trace))
     return ConditionalUpdate(
-        task_id=task.task_id, set=values, remove=_next_attempt(task), conditions=_by_holder(task, "fail")
+        task_id=task.task_id,
+        set=values,
+        remove=_next_attempt(task),
+        conditions=_by_holder(task, "fail"),
+        mark=_ended_by((Is(attr.LEASE, task.lease),), values),
     )
 
 
@@ -196,6 +206,7 @@ def retry(
             attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error, trace)),
         },
         conditions=_by_holder(task, "retry"),
+        mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.SCHEDULED))),
     )
 
 
@@ -216,6 +227,7 @@ def reschedule_claimed(task: Task, *, at: datetime, bucket: Bucket, first_starte
         },
         remove=(attr.ATTEMPTS,) if task.attempts else (),
         conditions=_by_holder(task, "retry"),
+        mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.SCHEDULED))),
     )
 
 
@@ -233,6 +245,7 @@ def defer_claimed(task: Task, *, at: datetime, bucket: Bucket) -> ConditionalUpd
             attr.ATTEMPT: task.attempt - 1,
         },
         conditions=_by_holder(task, "retry"),
+        mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.SCHEDULED))),
     )
 
 
@@ -241,23 +254,36 @@ def release(task: Task) -> ConditionalUpdate:
 
     If it were scheduled, the scheduler function would move it to the next tick. So a continuation can claim it at once.
     """
+    return _release(task.task_id, task.lease, task.attempt)
+
+
+def release_claim(row: Row, token: str) -> ConditionalUpdate | None:
+    """``release`` for a row that was claimed with this token and not begun; None if it has another one, or was released
+    already."""
+    view = RowView(row)
+    if not view.is_running or view.lease != token or view.is_released or not view.attempt:
+        return None
+    return _release(view.task_id, token, view.attempt)
+
+
+def _release(task_id: str, token: str | None, attempt: int) -> ConditionalUpdate:
     return ConditionalUpdate(
-        task_id=task.task_id,
-        set={attr.ATTEMPT: task.attempt - 1, attr.LEASE_UNTIL: RELEASED},
-        conditions=_by_holder(task, "release"),
+        task_id=task_id,
+        set={attr.ATTEMPT: attempt - 1, attr.LEASE_UNTIL: RELEASED},
+        conditions=(Is(attr.LEASE, token), _CLAIMED["release"]),
+        mark=(Is(attr.LEASE, token), Is(attr.LEASE_UNTIL, RELEASED)),
     )
 
 
 def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
     """running → failed without executing: the lease of the last attempt expired (10), or the row is malformed."""
     lost = {**_attempt_entry(row, now), attr.ERROR: short(error)}
+    values = terminal(Status.FAILED, now, retention_days, error)
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
-        set={
-            **terminal(Status.FAILED, now, retention_days, error),
-            attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost),
-        },
+        set={**values, attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost)},
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
+        mark=_ended_by(as_read(row, attr.LEASE), values),
     )
 
 
@@ -286,16 +312,18 @@ def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Con
     Its lease ends now, and the row keeps the error: the tick of that bucket fails it without executing it. Conditional
     on the lease in ``row`` (12), not on its bucket: it may have been moved (6).
     """
+    until, number = format_instant(now), RowView(row).deferrals + 1
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={
             attr.TASK_DATE_TIME: str(bucket),
             attr.MOVED_TO: str(bucket),
-            attr.DEFERRALS: RowView(row).deferrals + 1,
-            attr.LEASE_UNTIL: format_instant(now),
+            attr.DEFERRALS: number,
+            attr.LEASE_UNTIL: until,
             attr.ERROR: short(error),
         },
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
+        mark=(*as_read(row, attr.LEASE), Is(attr.LEASE_UNTIL, until), Is(attr.DEFERRALS, number)),
     )
 
 
@@ -330,6 +358,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
         remove=tuple(n for n in (attr.DELAY_SECONDS, attr.OUTCOME, attr.NEXT_ATTEMPT_AT, *by_hand) if n in row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, *attr.TIME_INPUTS),
         returning=True,
+        mark=_new_value(row, attr.DUE_AT, _due(due_at)),
     )
 
 
@@ -340,6 +369,7 @@ def revise(row: Row, *, payload: object) -> ConditionalUpdate:
         set={attr.PAYLOAD: payload},
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PAYLOAD),
         returning=True,
+        mark=_new_value(row, attr.PAYLOAD, payload),
     )
 
 
@@ -381,6 +411,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
         ),
         conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN),
         returning=True,
+        mark=(Is(attr.RUN, run), Is(attr.DUE_AT, _due(due_at))),
     )
 
 
@@ -406,9 +437,25 @@ def ended_by_hand(row: Row, *, now: datetime, retention_days: int) -> Conditiona
     )
 
 
+def _claimed(token: str) -> tuple[Condition, ...]:
+    """The mark of a claim: no other has its token. Whatever moves a running row leaves both."""
+    return Is(attr.LEASE, token), Is(attr.STATUS, str(Status.RUNNING))
+
+
+def _ended_by(lease: tuple[Condition, ...], values: Mapping[str, object]) -> tuple[Condition, ...]:
+    """The mark of a task's end. A recovery may end a task with the same lease, at another instant."""
+    return (*lease, *(Is(name, values[name]) for name in (attr.OUTCOME, attr.FINISHED_AT)))
+
+
 def _by_holder(task: Task, by: str) -> tuple[Is, ...]:
     """The conditions that the claim's token is still in the row, and that the table has the transition."""
     return (Is(attr.LEASE, task.lease), _CLAIMED[by])
+
+
+def _new_value(row: Row, name: str, value: object) -> tuple[Condition, ...]:
+    """The mark of a write that gives a waiting task another value: it shows also if the task was claimed since. Empty
+    if the row had that value before."""
+    return () if row.get(name) == value else (Is(name, value),)
 
 
 def _due(instant: datetime) -> str:

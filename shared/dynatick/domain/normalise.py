@@ -7,7 +7,7 @@ from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -232,9 +232,7 @@ def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpda
             freed += len(repr(row[name]))
     kept = {name: value for name, value in change.set.items() if name not in dropped}
     remove = tuple(sorted(name for name in dropped.union(change.remove) if name in row))
-    return ConditionalUpdate(
-        task_id=change.task_id, set=kept, remove=remove, conditions=change.conditions, returning=change.returning
-    )
+    return replace(change, set=kept, remove=remove)
 
 
 def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:

@@ -8,13 +8,14 @@ from datetime import datetime
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.normalise import needs_normalising, rederive, unchanged_inputs
 from dynatick.domain.numbers import is_count
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule, is_schedule
 from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.conditional_write import write_many
 from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.readiness import is_rejection
 from dynatick.engine.rules import Precision
@@ -183,7 +184,7 @@ def _write_at_once(
             rejections[task_id] = change
         else:
             due.append(change)
-    results: Sequence[Result] = placer.store.write_many(due) if due else ()
+    results = write_many(placer.store, due)
     for change, result in zip(due, results, strict=True):
         placer.count(change, result)
         images[change.task_id] = (

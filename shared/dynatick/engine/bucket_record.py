@@ -1,8 +1,8 @@
 """The bucket record: how many tasks ran in a bucket and have gone elsewhere since.
 
 The index lists a task in one bucket only. So each process that moves tasks out of a past bucket counts them here, after
-the move was written: once for each bucket, not for each task. If it dies between the two, the record is too low; it is
-never too high.
+the move was written: once for each bucket, not for each task. If it dies between the two, the record is too low. It is
+too high only if the answer to its write was lost, and another process had changed it before it was read again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Final
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Written, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
 from dynatick.domain.task import SYSTEM_PREFIX, Row
+from dynatick.engine.conditional_write import create_many, write_many
 from dynatick.engine.ports import Store
 from dynatick.errors import StoreError
 
@@ -59,11 +60,17 @@ def count_departures(
         values = {key: _added(rows.get(key, {}), numbers, token, expires) for key, numbers in left.items()}
         new = [key for key in left if key not in rows]
         old = [key for key in left if key in rows]
-        made = store.create_many([{attr.TASK_ID: key, **values[key]} for key in new]) if new else ()
+        made = create_many(store, [{attr.TASK_ID: key, **values[key]} for key in new])
         changes = [
-            ConditionalUpdate(task_id=key, set=values[key], conditions=as_read(rows[key], attr.VERSION)) for key in old
+            ConditionalUpdate(
+                task_id=key,
+                set=values[key],
+                conditions=as_read(rows[key], attr.VERSION),
+                mark=(Is(attr.WRITTEN_BY, token),),
+            )
+            for key in old
         ]
-        written = store.write_many(changes) if changes else ()
+        written = write_many(store, changes)
         done = {key for key, result in zip(new, made, strict=True) if result is True}
         done |= {key for key, result in zip(old, written, strict=True) if isinstance(result, Written)}
         left = {key: numbers for key, numbers in left.items() if key not in done}

@@ -66,7 +66,9 @@ class Claiming:
     ) -> None:
         self.window, self.report, self.budget, self.right, self.expired = window, report, budget, right, expired
         self.clock = services.clock
-        self.claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
+        self.claimer = Claimer(
+            services.store, services.placer, services.clock, services.new_token, self._add_unreleased
+        )
         self.recurring = Recurring(
             services.store,
             services.placer,
@@ -87,6 +89,9 @@ class Claiming:
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
         self.on_time: set[Bucket] = set()  # for whose ticks this pass has sent a wake-up
+
+    def _add_unreleased(self, task_id: str, token: str) -> None:
+        self.execution.add_unreleased(task_id, token)
 
     def end_unclaimed(self, entries: Iterable[tuple[Bucket, str]]) -> None:
         for bucket, _ in entries:

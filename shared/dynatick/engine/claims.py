@@ -13,10 +13,11 @@ from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import LargeRow, Row, Task, size_of
+from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
-from dynatick.errors import DynatickError, InvalidInput
+from dynatick.errors import DynatickError, InvalidInput, StoreError
 
 Entries = Sequence[tuple[Bucket, str]]
 """Entries of the index: the bucket that lists a task, and the task's id."""
@@ -92,13 +93,11 @@ class _Again:
     released: bool
 
 
-def judge(row: Row | None, bucket: Bucket, *, token: str, now: datetime) -> Verdict | _Again | None:
-    """Why a row could not be claimed in ``bucket`` with ``token``. None: it must be made ready first."""
+def judge(row: Row | None, bucket: Bucket, *, now: datetime) -> Verdict | _Again | None:
+    """Why a row could not be claimed in ``bucket``. None: it must be made ready first."""
     if row is None or is_terminal(row):
         return Ineligible()
     view = RowView(row)
-    if view.is_running and view.lease == token:
-        return understand(row)  # claimed: only the answer was lost
     if not view.is_open_in(bucket):
         return Ineligible()
     if not view.is_running:
@@ -146,6 +145,9 @@ class Claimer:
     placer: Placer
     clock: Callable[[], datetime]
     new_token: Callable[[], str]
+    add_unclear: Callable[[str, str], None] = lambda task_id, token: None
+    """Gets the task and the token of a claim that may have taken effect, and will not be begun: the table has answered
+    neither the claim nor the read after it."""
 
     def claim(self, entries: Sequence[tuple[Bucket, str]], *, lease_until: datetime) -> Sequence[Verdict]:
         """One verdict for each entry, in order; ids must differ.
@@ -155,21 +157,23 @@ class Claimer:
         """
         now = self.clock()
         tokens = [self.new_token() for _ in entries]
-        results = self.store.write_many(
+        results = write_many(
+            self.store,
             [
                 claim(task_id, bucket, token=token, lease_until=lease_until, now=now)
                 for (bucket, task_id), token in zip(entries, tokens, strict=True)
-            ]
+            ],
         )
         verdicts: list[Verdict] = [
             understand(result.row) if isinstance(result, Written) and result.row is not None else Contended()
             for result in results
         ]
+        for (_, task_id), token, result in zip(entries, tokens, results, strict=True):
+            self._note_unclear(task_id, token, result)
         try:
-            rows = self._unclaimed_rows(entries, results)
             for n, ((bucket, task_id), token, result) in enumerate(zip(entries, tokens, results, strict=True)):
                 if not isinstance(result, Written):
-                    verdicts[n] = self._classify(rows.get(task_id), bucket, token, result, lease_until)
+                    verdicts[n] = self._classify(task_id, bucket, token, result, lease_until)
         except DynatickError:
             if not any(isinstance(verdict, Claimed) for verdict in verdicts):
                 raise
@@ -183,44 +187,31 @@ class Claimer:
         """
         now = self.clock()
         tokens = [self.new_token() for _ in due]
-        results = self.store.write_many(
+        results = write_many(
+            self.store,
             [
                 claim(one.task_id, bucket, token=token, lease_until=lease_until, now=now, due=one.conditions)
                 for one, token in zip(due, tokens, strict=True)
-            ]
+            ],
         )
-        unclear = [one.task_id for one, result in zip(due, results, strict=True) if isinstance(result, Unknown)]
-        rows = self.store.get_many(unclear) if unclear else {}
-        found: list[Claimed | Malformed] = []
         for one, token, result in zip(due, tokens, results, strict=True):
-            row = result.row if isinstance(result, Written) else rows.get(one.task_id)
-            if row is not None and RowView(row).lease == token:
-                found.append(understand(row))
-        return found
+            self._note_unclear(one.task_id, token, result)
+        claimed = [
+            understand(result.row) for result in results if isinstance(result, Written) and result.row is not None
+        ]
+        if not claimed:
+            for result in results:
+                _require_read(result)
+        return claimed
 
-    def _unclaimed_rows(self, entries: Sequence[tuple[Bucket, str]], results: Sequence[Result]) -> dict[str, Row]:
-        """The rows that could not be claimed, by id: from the answer, or read consistently."""
-        rows: dict[str, Row] = {}
-        unread: list[str] = []
-        for (_, task_id), result in zip(entries, results, strict=True):
-            if isinstance(result, Written):
-                continue
-            present = None if isinstance(result, Unknown) else result.present
-            if present is None:
-                unread.append(task_id)
-            else:
-                rows[task_id] = present
-        if unread:
-            rows.update(self.store.get_many(unread))
-        return rows
-
-    def _classify(self, row: Row | None, bucket: Bucket, token: str, result: Result, lease_until: datetime) -> Verdict:
-        now = self.clock()
-        verdict = judge(row, bucket, token=token, now=now)
-        if isinstance(result, Unknown) and result.too_large and row is not None and not isinstance(verdict, Ineligible):
-            return Malformed(row, f"the row is too large to be claimed ({result.error})")
+    def _classify(self, task_id: str, bucket: Bucket, token: str, result: Result, lease_until: datetime) -> Verdict:
+        too_large = result.error if isinstance(result, Unknown) and result.too_large else None
+        row = self._present(task_id, result)
+        verdict = judge(row, bucket, now=self.clock())
+        if too_large is not None and row is not None and not isinstance(verdict, Ineligible):
+            return Malformed(row, f"the row is too large to be claimed ({too_large})")
         if isinstance(verdict, _Again):
-            return self._claim_one(bucket, RowView(row or {}).task_id, token, lease_until, released=verdict.released)
+            return self._claim_one(bucket, task_id, token, lease_until, released=verdict.released)
         if verdict is not None:
             return verdict
         if row is None:
@@ -252,13 +243,31 @@ class Claimer:
     def _claim_one(
         self, bucket: Bucket, task_id: str, token: str, lease_until: datetime, *, released: bool = False
     ) -> Verdict:
-        result = self.store.write(
-            claim(task_id, bucket, token=token, lease_until=lease_until, now=self.clock(), released=released)
+        result = write(
+            self.store,
+            claim(task_id, bucket, token=token, lease_until=lease_until, now=self.clock(), released=released),
         )
+        self._note_unclear(task_id, token, result)
         if isinstance(result, Written) and result.row is not None:
             return understand(result.row)
-        row = self.store.get(task_id)
-        verdict = judge(row, bucket, token=token, now=self.clock())
+        verdict = judge(self._present(task_id, result), bucket, now=self.clock())
         if isinstance(verdict, _Again):  # released, but malformed: a recovery reclaims it
             return LeaseExpired(task_id)
         return verdict or Contended()
+
+    def _note_unclear(self, task_id: str, token: str, result: Result) -> None:
+        if isinstance(result, Unknown) and not (result.was_read or result.too_large):
+            self.add_unclear(task_id, token)
+
+    def _present(self, task_id: str, result: Result) -> Row | None:
+        """The row of a claim that did not succeed. Raises StoreError if it could not be read."""
+        if isinstance(result, Unknown) and result.too_large:
+            return self.store.get(task_id)
+        _require_read(result)
+        return None if isinstance(result, Written) else result.present
+
+
+def _require_read(result: Result) -> None:
+    """Raises StoreError if the table has answered neither a claim nor the read after it."""
+    if isinstance(result, Unknown) and not (result.was_read or result.too_large):
+        raise StoreError(result.error)

@@ -15,6 +15,7 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.engine.conditional_write import create, write
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN
 from dynatick.engine.work_order import WorkOrder
@@ -116,7 +117,7 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
             shard=shard, closed_through=last, drained_through=last, polled_through=last, checkpoint=last,
             checkpoint_at=now,
         )  # fmt: skip
-        if store.create({attr.TASK_ID: cursor_id(shard), **fresh.to_row()}):
+        if create(store, {attr.TASK_ID: cursor_id(shard), **fresh.to_row()}):
             return fresh
         row = store.get(cursor_id(shard))
         if row is None:
@@ -124,17 +125,21 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
     return Cursor.from_row(shard, row)
 
 
-def save(store: Store, old: Cursor, new: Cursor) -> Cursor | None:
-    """Writes ``new`` over ``old``; None: another writer was first. The watermarks never go back."""
-    new, change = update(old, new)
-    result = store.write(change)
+def save(store: Store, old: Cursor, new: Cursor, *, writer: str) -> Cursor | None:
+    """Writes ``new`` over ``old``; None: another writer was first. The watermarks never go back. ``writer``: the
+    token of this process."""
+    new, change = update(old, new, writer=writer)
+    result = write(store, change)
     if isinstance(result, Unknown):
         raise StoreError(f"cannot write the cursor of shard {old.shard}: {result.error}")
     return new if isinstance(result, Written) else None
 
 
-def update(old: Cursor, new: Cursor) -> tuple[Cursor, ConditionalUpdate]:
-    """The cursor as it will be, and the change that writes it. The watermarks never go back."""
+def update(old: Cursor, new: Cursor, *, writer: str) -> tuple[Cursor, ConditionalUpdate]:
+    """The cursor as it will be, and the change that writes it. The watermarks never go back.
+
+    The row names its ``writer``: two processes may write the same values, and each must know which one it was.
+    """
     new = replace(
         new,
         closed_through=max(old.closed_through, new.closed_through),
@@ -145,8 +150,12 @@ def update(old: Cursor, new: Cursor) -> tuple[Cursor, ConditionalUpdate]:
         ),
         version=old.version + 1,
     )
-    conditions = (Is(attr.VERSION, old.version),)
-    return new, ConditionalUpdate(task_id=cursor_id(old.shard), set=new.to_row(), conditions=conditions)
+    return new, ConditionalUpdate(
+        task_id=cursor_id(old.shard),
+        set={**new.to_row(), attr.WRITTEN_BY: writer},
+        conditions=(Is(attr.VERSION, old.version),),
+        mark=(Is(attr.VERSION, new.version), Is(attr.WRITTEN_BY, writer)),
+    )
 
 
 def close(cursor: Cursor, tick: int, plan_ahead: int) -> tuple[Cursor, range]:
@@ -176,16 +185,17 @@ def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datet
     If another process has the lease, the buckets are closed all the same, and its end write finds that they are (4).
     ``plan_ahead``: minutes after the tick whose wake-ups are to be planned, by this process alone (19).
     """
+    to_plan = range(0)
     for _ in range(_TRIES):
         cursor = read_cursor(store, shard, now)
         if cursor.lease == token:
-            return Acquired(cursor)  # acquired: only the answer was lost, or the request was sent twice
+            return Acquired(cursor, to_plan)  # acquired, and others have closed more since: only the answer was lost
         closed, to_plan = close(cursor, tick, plan_ahead)
         if cursor.is_leased(now):
-            if closed == cursor or save(store, cursor, closed) is not None:
+            if closed == cursor or save(store, cursor, closed, writer=token) is not None:
                 return Acquired(None, to_plan)
             continue
-        acquired = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE))
+        acquired = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE), writer=token)
         if acquired is not None:
             return Acquired(acquired, to_plan)
     raise StoreError(f"cannot acquire shard {shard}: its cursor was changed by others {_TRIES} times")

@@ -14,10 +14,11 @@ from itertools import chain
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Plus
+from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Plus, as_read
 from dynatick.engine.budget import Budget
 from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import Entries
+from dynatick.engine.conditional_write import create, write
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
@@ -85,19 +86,29 @@ def drain(
         running.close()
     report.finished_at = services.clock()
     if not report.is_idle:
-        _save_report(services, report)
+        _save_report(services, report, token)
     return report
 
 
-def _save_report(services: Services, report: PassReport) -> None:
+def _save_report(services: Services, report: PassReport, token: str) -> None:
     """Writes the tick record."""
     expires = int((services.clock() + timedelta(days=TICK_RECORD_DAYS)).timestamp())
     record = tick_record_id(report.tick, report.shard, report.continuation)
-    if not services.store.create({attr.TASK_ID: record, **report.to_row(), attr.EXPIRES_AT: expires}):
-        # EventBridge has sent the tick twice, and both passes had something to do.
-        counts = {name: Plus(value) for name, value in report.counts().items() if value}
-        exists = tuple(AtLeast(name, 0) for name in counts)
-        services.store.write(ConditionalUpdate(task_id=record, set={**counts, **report.ending()}, conditions=exists))
+    row = {attr.TASK_ID: record, **report.to_row(), attr.WRITTEN_BY: token, attr.EXPIRES_AT: expires}
+    if create(services.store, row) or (earlier := services.store.get(record)) is None:
+        return
+    # EventBridge has sent the tick twice, and both passes had something to do. Sent again, this adds nothing.
+    counts = {name: Plus(value) for name, value in report.counts().items() if value}
+    exists = tuple(AtLeast(name, 0) for name in counts)
+    write(
+        services.store,
+        ConditionalUpdate(
+            task_id=record,
+            set={**counts, **report.ending(), attr.WRITTEN_BY: token},
+            conditions=(*exists, *as_read(earlier, attr.WRITTEN_BY)),
+            mark=(Is(attr.WRITTEN_BY, token),),
+        ),
+    )
 
 
 class _Pass:

@@ -27,6 +27,7 @@ from dynatick.domain.task import Task, size_of
 from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
+from dynatick.engine.conditional_write import write_many
 from dynatick.engine.division import measured_rate
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.io_pool import IoPool, Job
@@ -149,6 +150,7 @@ class Execution:
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones, by the same tokens; else by id
+        self.unreleased: dict[str, str] = {}  # ids of tasks, by the tokens of claims that another invocation releases
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
         self.hinting = 0  # jobs under way that send wake-ups
@@ -284,18 +286,26 @@ class Execution:
         self.after_events()
 
     def release_unbegun(self) -> Sequence[str]:
-        """Releases the tasks that were claimed and not begun (12). Returns their ids."""
+        """Releases the tasks that were claimed and not begun (12). Returns their ids. What the table doesn't take stays
+        in ``unreleased``."""
         unbegun = [*self.task_pool.take_unbegun(), *self.too_late]
         self.too_late.clear()
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
-            results = self.services.store.write_many([release(claimed.task) for claimed in unbegun]) if unbegun else ()
+            results = write_many(self.services.store, [release(claimed.task) for claimed in unbegun])
         except Exception as error:  # what runs is still recorded
             self.keep_fault(error)
         for claimed, result in zip(unbegun, results, strict=True):
             self.report.released += isinstance(result, Written)
+            if isinstance(result, Unknown):
+                self.add_unreleased(claimed.task.task_id, str(claimed.task.lease))
             self.released(self._remove(claimed.task))
         return [claimed.task.task_id for claimed in unbegun]
+
+    def add_unreleased(self, task_id: str, token: str) -> None:
+        """Notes a claim that this process won't begin, if it has it at all: there was no answer to its claim, or none
+        to its release. Any thread may call this."""
+        self.unreleased[token] = task_id
 
     def finish(self) -> None:
         """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""

@@ -14,6 +14,7 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.task import SYSTEM_PREFIX, Row
+from dynatick.engine.conditional_write import create, write
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.fan_out import group_of
 from dynatick.engine.ports import Store
@@ -125,12 +126,12 @@ def save_tick(store: Store, record: IdleRecord, tick: int, not_idle: Iterable[in
         if new.served == record.served:
             return
         if record.version == 0:
-            if store.create({attr.TASK_ID: idle_record_id(record.group), **new.to_row()}):
+            if create(store, {attr.TASK_ID: idle_record_id(record.group), **new.to_row()}):
                 return
         else:
             conditions = (Is(attr.VERSION, record.version),)
             change = ConditionalUpdate(task_id=idle_record_id(record.group), set=new.to_row(), conditions=conditions)
-            result = store.write(change)
+            result = write(store, change)
             if isinstance(result, Unknown):
                 raise StoreError(f"cannot write the idle record of group {record.group}: {result.error}")
             if isinstance(result, Written):

@@ -16,6 +16,7 @@ from functools import partial
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Unknown, Written
 from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.conditional_write import write_many
 from dynatick.engine.cursor import Cursor, close, cursor_id, update
 from dynatick.engine.execution import Services
 from dynatick.engine.fan_out import group_of
@@ -192,14 +193,11 @@ class _Group:
     def _write(self, shards: Sequence[_Shard], record: IdleRecord) -> list[tuple[Cursor, range]]:
         """Writes their cursors. Another process that has changed one meanwhile serves its shard."""
         wanted = [(one.window.cursor, *idle_cursor(one.window, record, self.tick, self.plan_ahead)) for one in shards]
-        updates = [(*update(old, new), to_plan) for old, new, to_plan in wanted]
-        if not updates:
+        if not wanted:
             return []
-        try:
-            results = self.services.store.write_many([change for _, change, _ in updates])
-        except DynatickError as error:
-            self._keep_fault(error)
-            return []
+        writer = self.services.new_token()
+        updates = [(*update(old, new, writer=writer), to_plan) for old, new, to_plan in wanted]
+        results = write_many(self.services.store, [change for _, change, _ in updates])
         written: list[tuple[Cursor, range]] = []
         for (new, _, to_plan), result in zip(updates, results, strict=True):
             if isinstance(result, Written):

@@ -17,6 +17,7 @@ from dynatick.domain.instants import format_instant, parse_instant, up_to_millis
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.engine.conditional_write import create, write
 from dynatick.engine.ports import Store
 from dynatick.errors import ConfigurationError, InvalidInput, StoreError
 
@@ -128,7 +129,7 @@ def publish_settings(
             return wanted
         values = _row(wanted, now)
         if row is None:
-            if store.create({attr.TASK_ID: SETTINGS_ID, **values}):
+            if create(store, {attr.TASK_ID: SETTINGS_ID, **values}):
                 return wanted
         else:
             change = ConditionalUpdate(
@@ -137,7 +138,7 @@ def publish_settings(
                 remove=tuple(name for name in attr.PUBLISHED if name in row and name not in values),
                 conditions=as_read(row, *attr.PUBLISHED),
             )
-            if isinstance(store.write(change), Written):
+            if isinstance(write(store, change), Written):
                 return wanted
     raise StoreError(f"cannot publish the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
 
@@ -176,11 +177,13 @@ def resume(store: Store, *, now: datetime) -> Pause | None:
         if (paused := _pause_of(row)) is None:
             return None
         ended = replace(paused, until=up_to_millisecond(now))
+        pauses = [one.to_row() for one in (*_pauses_of(row), ended)][-MAX_PAUSES_KEPT:]
         change = ConditionalUpdate(
             task_id=SETTINGS_ID,
-            set={attr.PAUSES: [one.to_row() for one in (*_pauses_of(row), ended)][-MAX_PAUSES_KEPT:]},
+            set={attr.PAUSES: pauses},
             remove=(attr.PAUSED,),
             conditions=as_read(row, attr.PAUSED, attr.PAUSES),
+            mark=(Is(attr.PAUSES, pauses),),  # another pause may have begun since
         )
         if _is_written(store, change):
             return ended
@@ -196,7 +199,7 @@ def _published_row(store: Store) -> Row:
 
 
 def _is_written(store: Store, change: ConditionalUpdate) -> bool:
-    result = store.write(change)
+    result = write(store, change)
     if isinstance(result, Unknown):
         raise StoreError(f"it is not known whether {SETTINGS_ID} was changed: {result.error}")
     return isinstance(result, Written)

@@ -17,6 +17,7 @@ from dynatick.domain.normalise import defer_rejection, reject, rejection_reason,
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.conditional_write import write
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter, DeadLetters, Store
@@ -74,7 +75,7 @@ class Placer:
 
     def write(self, row: Row, change: ConditionalUpdate) -> Result:
         """``carry_out`` for a change that needs no letter, or whose letter was sent."""
-        result = self.store.write(change)
+        result = write(self.store, change)
         if isinstance(result, Unknown) and result.too_large:
             result = self._mark_too_large(row, change, result.error)
         self.count(change, result)
@@ -131,7 +132,7 @@ class Placer:
                 row, fresh = self.store.get(task_id), True
                 continue
             moving = move(row, self._bucket_for(row))
-            result = self.store.write(moving)
+            result = write(self.store, moving)
             self.moved += isinstance(result, Written)
             if isinstance(result, Unknown) and result.too_large:
                 result = self._mark_too_large(row, moving, result.error)
@@ -143,7 +144,7 @@ class Placer:
         if self.is_ahead(row) and (rejection_reason(row) is not None or attr.ERROR not in rejection.set):
             raise unsent
         soon = self._bucket_for({attr.TASK_ID: rejection.task_id})
-        result = self.store.write(defer_rejection(row, rejection, soon))
+        result = write(self.store, defer_rejection(row, rejection, soon))
         if isinstance(result, Unknown) and result.too_large:
             raise unsent
         return self._after(row, result)
@@ -197,6 +198,8 @@ class Placer:
         """The row after a write. Raises StoreError if it is not known whether that took effect."""
         if isinstance(result, Written) and result.row is not None:
             return result.row
+        if isinstance(result, Lost):
+            return result.present
         if isinstance(result, Unknown) and not result.too_large:
             raise StoreError(result.error)
         return self.store.get(RowView(row).task_id)
@@ -209,7 +212,7 @@ class Placer:
             )
             if not self.send_letter(row, reason):
                 raise Undelivered(row, change)
-        result = self.store.write(without_large_values(change, row))
+        result = write(self.store, without_large_values(change, row))
         self.count(change, result)
         return result
 

@@ -6,7 +6,8 @@ included); one shard's pass, also as its own continuation
 (``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
 starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); a wake-up, as its
 queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); a worker, for a range of ids that a pass
-handed out (``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``); the daily reconcile
+handed out (``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``); releases that a table did
+not take (``{"dynatick": {"release": [["order-7", "its token"]]}}``); the daily reconcile
 (``{"dynatick": {"reconcile": true}}``).
 """
 
@@ -36,6 +37,7 @@ from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker
 from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
+from dynatick.engine.releasing import ReleaseOrder, release_orders, write_releases
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.until_refused import LettersUntilRefused, WakeUpsUntilRefused
@@ -98,7 +100,7 @@ class ReconcileOrder:
         return {ENVELOPE: {"reconcile": True, "continuing": continuing}}
 
 
-Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReconcileOrder | AnyWakeUp
+Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReleaseOrder | ReconcileOrder | AnyWakeUp
 
 
 def parse_event(event: object, now: datetime) -> Order:
@@ -118,6 +120,8 @@ def parse_event(event: object, now: datetime) -> Order:
     continuation = check_count(inner.get("continuation", 0), "event.dynatick.continuation")
     if "wakeUp" in inner:
         return parse_wake_up(inner["wakeUp"])
+    if "release" in inner:
+        return ReleaseOrder.from_event(inner["release"])
     if "recover" in inner:
         return RecoveryOrder.from_event(inner["recover"], continuation)
     if "work" in inner:
@@ -181,6 +185,7 @@ class Invoked:
     recovered: PassReport | None = None
     woken: PassReport | None = None
     worked: PassReport | None = None
+    released: int | None = None  # tasks that another invocation had claimed and could not release
     stale_wake_up: bool = False  # it came so late that ticks have polled its bucket: it was dropped
     malformed_wake_up: str | None = None  # why a message of the queue is no wake-up; it was dropped
     reconciled: Reconciled | None = None
@@ -238,12 +243,24 @@ class Processor:
             if not _is_message(event):
                 raise
             return Invoked(malformed_wake_up=str(error))  # if this raised, the queue would deliver it again and again
+        try:
+            done = self._carry_out(order, hard_end)
+        except Exception:
+            self._start_releases(Invoked())
+            raise
+        self._start_releases(done)
+        return done
+
+    def _carry_out(self, order: Order, hard_end: datetime) -> Invoked:
         if isinstance(order, ReconcileOrder):
             return self._reconcile(order, hard_end)
         if isinstance(order, RecoveryOrder):
             return self._recover(order, hard_end)
         if isinstance(order, WorkOrder):
             return self._work(order, hard_end)
+        if isinstance(order, ReleaseOrder):
+            end = Budget.until(hard_end, self.clock()).stop_waiting
+            return Invoked(released=write_releases(self.store, order, clock=self.clock, end=end, pause=self.pause))
         if isinstance(order, WakeUp):
             return self._wake(order, hard_end)
         if isinstance(order, TickOnTime):
@@ -465,6 +482,12 @@ class Processor:
             done.not_started.append(NotStarted(str(error), shards))
             return False
         return True
+
+    def _start_releases(self, done: Invoked) -> None:
+        """Leaves to another invocation what this one has claimed and could neither begin nor release."""
+        for execution in self.executions:
+            for order in release_orders(execution.unreleased):
+                self._start(order, done)
 
 
 def _is_message(event: object) -> bool:

@@ -21,6 +21,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Unknown
 from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
+from dynatick.engine.conditional_write import write
 from dynatick.engine.cursor import Cursor, read_cursor
 from dynatick.engine.diagnosis import Finding, Kind, judge_installation, what_is_wrong
 from dynatick.engine.idle_record import read_cursors
@@ -206,7 +207,7 @@ class _Scan:
 
     def _write(self, change: ConditionalUpdate) -> None:
         """Another writer may have been first; but there must be an answer."""
-        result = self.placer.store.write(change)
+        result = write(self.placer.store, change)
         if isinstance(result, Unknown):
             raise StoreError(result.error)
 

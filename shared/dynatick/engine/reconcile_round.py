@@ -14,6 +14,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.engine.conditional_write import create, write
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import InvalidInput, StoreError
@@ -109,8 +110,6 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
     for _ in range(_TRIES):
         row = store.get(RECONCILE_ID)
         known = None if row is None else _from_row(row)
-        if known is not None and known.lease == token:
-            return known  # acquired: only the answer was lost
         if known is not None and known.is_leased(now):
             return None
         unfinished = None if known is None or known.is_done else known
@@ -123,13 +122,13 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
             version=1 if known is None else known.version + 1,
         )
         if row is None:
-            if store.create({attr.TASK_ID: RECONCILE_ID, **acquired.to_row()}):
+            if create(store, {attr.TASK_ID: RECONCILE_ID, **acquired.to_row()}):
                 return acquired
             continue
         change = ConditionalUpdate(
             task_id=RECONCILE_ID, set=acquired.to_row(), conditions=as_read(row, attr.LEASE, attr.VERSION)
         )
-        result = store.write(change)
+        result = write(store, change)
         if isinstance(result, Unknown):
             raise StoreError(f"cannot acquire the reconcile: {result.error}")
         if isinstance(result, Written):
@@ -145,16 +144,15 @@ def save(store: Store, changed: Round) -> Round | None:
     for _ in range(_TRIES):
         new = replace(changed, version=changed.version + 1)
         held = (Is(attr.LEASE, changed.lease), Is(attr.VERSION, changed.version))
-        result = store.write(ConditionalUpdate(task_id=RECONCILE_ID, set=new.to_row(), conditions=held))
+        result = write(store, ConditionalUpdate(task_id=RECONCILE_ID, set=new.to_row(), conditions=held))
         if isinstance(result, Written):
             return new
-        present = read_round(store)
-        if present is None or present.lease != changed.lease:
-            return None
-        if present.to_row() == new.to_row():
-            return present  # only the answer was lost
-        if isinstance(result, Unknown):
+        present = None if result.present is None else _from_row(result.present)
+        is_ours = present is not None and present.lease == changed.lease
+        if isinstance(result, Unknown) and (is_ours or not result.was_read):
             raise StoreError(f"cannot save how far the reconcile has read: {result.error}")
+        if present is None or not is_ours:
+            return None
         changed = replace(changed, version=present.version)  # an earlier save took effect after all
     raise StoreError(f"cannot save how far the reconcile has read: {RECONCILE_ID} was changed {_TRIES} times")
 

@@ -29,6 +29,7 @@ from dynatick.domain.normalise import without_large_values
 from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Task
+from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.lateness import lateness_of
 from dynatick.engine.placement import Placer, rejection_text
@@ -105,15 +106,14 @@ class RecordResult(Enum):
 class Failure:
     """A row that is to be marked failed as soon as the dead-letter queue has taken its letter.
 
-    ``attempt``: the last one; 0 if there was none. ``token``: of the claim, if it was executed. ``is_rejection``: the
-    row was not claimed, since it is no task in its bucket. Until the queue takes its letter, it stays as it is.
+    ``attempt``: the last one; 0 if there was none. ``is_rejection``: the row was not claimed, since it is no task in
+    its bucket. Until the queue takes its letter, it stays as it is.
     """
 
     row: Row  # as it was claimed or read
     attempt: int
     error: str
     change: ConditionalUpdate
-    token: str | None = None
     is_rejection: bool = False
 
     @classmethod
@@ -127,18 +127,16 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """A write, and the result that it leads to. ``row``: as it was claimed, with this token; None: it was not."""
+    """A write, and the result that it leads to. ``row``: as it was claimed."""
 
     change: ConditionalUpdate
     wanted: RecordResult
     row: Row
-    token: str | None
 
 
 _WOKEN = (RecordResult.RETRIED, RecordResult.RESCHEDULED)
 _WAITING = (*_WOKEN, RecordResult.RELEASED)
 _MOVED = (*_WAITING, RecordResult.DEFERRED)
-_OF_RESULTS = (attr.RUN, attr.STATUS, attr.OUTCOME, attr.LEASE)  # the attributes that show the result of an attempt
 
 
 @dataclass(slots=True)
@@ -168,14 +166,13 @@ class Recorder:
                 attempt=attempt.task.attempt,
                 error=str(change.set[attr.ERROR]),
                 change=change,
-                token=attempt.task.lease,
             )
             if result is RecordResult.FAILED
             else result
             for attempt, (change, result) in zip(attempts, planned, strict=True)
         ]
         recorded = [n for n, result in enumerate(results) if not isinstance(result, Failure)]
-        written = self._carry_out([_Record(*planned[n], attempts[n].row, attempts[n].task.lease) for n in recorded])
+        written = self._carry_out([_Record(*planned[n], attempts[n].row) for n in recorded])
         for n, found in zip(recorded, written, strict=True):
             results[n] = found
         placed, closed = self._check_moves(planned)
@@ -192,9 +189,9 @@ class Recorder:
         result for each, in order."""
         now = self.clock()
         planned = [
-            _Record(failure.change, RecordResult.FAILED, failure.row, failure.token)
+            _Record(failure.change, RecordResult.FAILED, failure.row)
             if is_taken
-            else _Record(self._deferral(failure, now), RecordResult.DEFERRED, failure.row, failure.token)
+            else _Record(self._deferral(failure, now), RecordResult.DEFERRED, failure.row)
             for failure, is_taken in zip(failures, taken, strict=True)
         ]
         results = [RecordResult.UNRECORDED] * len(failures)
@@ -215,17 +212,7 @@ class Recorder:
     def _carry_out(self, planned: Sequence[_Record]) -> Sequence[RecordResult]:
         """Writes records. Returns their results."""
         writes = self._write([(record.change, record.row) for record in planned])
-        results = [_unread(write, record.wanted) for write, record in zip(writes, planned, strict=True)]
-        unclear = [
-            n
-            for n, (write, record) in enumerate(zip(writes, planned, strict=True))
-            if record.token is not None and not isinstance(write, Written)
-        ]
-        if unclear:
-            rows = self.store.get_many([planned[n].change.task_id for n in unclear], only=_OF_RESULTS)
-            for n in unclear:
-                results[n] = self._result_of(rows.get(planned[n].change.task_id), planned[n])
-        return results
+        return [_result_of(written, record) for written, record in zip(writes, planned, strict=True)]
 
     def _plan(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
         task, days = attempt.task, self.rules.retention_days
@@ -320,27 +307,31 @@ class Recorder:
         return replace(change, set={**change.set, **late})
 
     def _write(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
-        """Writes changes, each given with its row as claimed. One without an answer is written again; one that is too
-        large, without its payload or result."""
-        results = list(self.store.write_many([change for change, _ in records])) if records else []
+        """Writes changes, each given with its row as claimed. One that did not take effect for want of an answer is
+        written again; one that is too large, without its payload or result."""
+        results = list(write_many(self.store, [change for change, _ in records]))
         for n, result in enumerate(results):
             if isinstance(result, Unknown):
                 change, row = records[n]
                 change = _shrunk(change) if result.too_large else change
-                results[n] = self.store.write(change)
+                results[n] = write(self.store, change)
                 if isinstance(again := results[n], Unknown) and again.too_large and attr.OUTCOME in change.set:
-                    results[n] = self.store.write(without_large_values(change, row))
+                    results[n] = write(self.store, without_large_values(change, row))
         return results
 
-    def _result_of(self, row: Row | None, record: _Record) -> RecordResult:
-        if row is None:
-            return RecordResult.SUPERSEDED
-        view = RowView(row)
-        is_ours = view.lease == record.token
-        if is_terminal(row) or (view.is_scheduled and record.wanted in _WAITING):
-            return record.wanted if is_ours else RecordResult.SUPERSEDED  # ours: only the answer was lost
-        # Another process runs it, so the drained watermark must wait; or another task has taken its place.
-        return RecordResult.UNRECORDED if is_ours or view.is_running else RecordResult.SUPERSEDED
+
+def _result_of(result: Result, record: _Record) -> RecordResult:
+    """The result of a record, by that of its write."""
+    if isinstance(result, Written):
+        return record.wanted
+    if isinstance(result, Unknown) and not result.was_read:
+        return RecordResult.UNRECORDED
+    if result.present is None or is_terminal(result.present):
+        return RecordResult.SUPERSEDED
+    view = RowView(result.present)
+    # Another process runs it, so the drained watermark must wait; or another task has taken its place.
+    is_open = view.is_running or view.lease == RowView(record.row).lease
+    return RecordResult.UNRECORDED if is_open else RecordResult.SUPERSEDED
 
 
 def _unread(write: Result, wanted: RecordResult) -> RecordResult:

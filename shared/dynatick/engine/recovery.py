@@ -26,6 +26,7 @@ from dynatick.engine.claims import (
     lease_is_over,
     understand,
 )
+from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.execution import BATCH, Execution, Place, Services
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.report import PassReport, Resume
@@ -260,13 +261,15 @@ class Recovery:
                 left.append(plan.task_id)
             elif plan is not None:
                 changes.append((row, plan))
-        results = services.store.write_many([change for _, change in changes]) if changes else ()
-        for (row, _), result in zip(changes, results, strict=True):
+        results = write_many(services.store, [change for _, change in changes])
+        for (row, change), result in zip(changes, results, strict=True):
             if isinstance(result, Unknown) and result.too_large:
                 self._fail(row, f"the row is too large to be claimed ({result.error})")
+            elif isinstance(result, Unknown) and not result.was_read:
+                self.execution.add_unreleased(change.task_id, str(change.set[attr.LEASE]))
             elif isinstance(result, Written) and result.row is not None:
                 self._start(result.row)
-            elif isinstance(result, Lost) and services.store.get(RowView(row).task_id) == row:
+            elif isinstance(result, Lost) and result.present == row:
                 self._defer(row)  # it has a value that no condition can compare
         return left
 
@@ -291,7 +294,7 @@ class Recovery:
         view = RowView(row)
         at = services.clock() + deferral(view.deferrals)
         later = services.settings.grid.bucket_of(view.task_id, at)
-        self.execution.report.deferred += isinstance(services.store.write(defer(row, later)), Written)
+        self.execution.report.deferred += isinstance(write(services.store, defer(row, later)), Written)
         services.placer.check_moves({view.task_id: later})
 
     def _fail(self, row: Row, reason: str, *, attempt: int = 0) -> None:

@@ -14,7 +14,7 @@ from datetime import datetime
 from dynatick.domain import attributes as attr
 from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
 from dynatick.domain.lifecycle import started
 from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, oldest_made_up, plan_occurrences
 from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
@@ -23,6 +23,7 @@ from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Rejected, Verdict, understand
+from dynatick.engine.conditional_write import create_many, write_many
 from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.ports import ReportOverdue, Store, StoreFailure
 from dynatick.errors import DynatickError
@@ -197,7 +198,7 @@ class Recurring:
         rows = [row for case in cases for row in case.rows]
         if not rows:
             return
-        answers = self.store.create_many(rows)
+        answers = create_many(self.store, rows)
         there: Mapping[str, Row] = {}
         # The id is taken; or there was no answer, and the occurrence may exist and wait for the end of our own lease.
         unclear = [
@@ -223,6 +224,7 @@ class Recurring:
                     missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.TOO_LARGE))
                 elif unreadable or (isinstance(answer, StoreFailure) and task_id not in there):
                     case.failed = True
+                    self.claimer.add_unclear(task_id, str(row[attr.LEASE]))
                 else:
                     self._add_existing(case, row, there.get(task_id), run, missed)
             if missed:
@@ -288,11 +290,7 @@ class Recurring:
             )
             for case in going
         ]
-        try:
-            results = self.store.write_many(changes) if changes else ()
-        except DynatickError as error:  # the occurrences that were made still run
-            results = [Unknown(str(error))] * len(changes)
-        writes = iter(zip(changes, results, strict=True))
+        writes = iter(zip(changes, write_many(self.store, changes), strict=True))
         return [None if case.failed else next(writes) for case in cases]
 
 

@@ -65,7 +65,7 @@ class ShardLease:
     def _save(self, change: Callable[[Cursor], Cursor]) -> bool:
         """Writes the cursor. False: it had changed; the window has its present state now, or the lease is lost."""
         try:
-            saved = save(self.store, self.window.cursor, change(self.window.cursor))
+            saved = save(self.store, self.window.cursor, change(self.window.cursor), writer=self.token)
             if saved is not None:
                 self.window.cursor = saved
                 return True

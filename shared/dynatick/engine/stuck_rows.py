@@ -10,6 +10,7 @@ from dynatick.domain.lifecycle import defer
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
 from dynatick.engine.claims import is_stuck
+from dynatick.engine.conditional_write import write
 from dynatick.engine.execution import Services
 from dynatick.engine.poll_window import Window
 from dynatick.engine.report import PassReport
@@ -40,7 +41,7 @@ def _is_deferred(services: Services, bucket: Bucket, task_id: str, report: PassR
         return False
     at = max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)
     later = services.settings.grid.bucket_of(task_id, at)
-    result = services.store.write(defer(row, later))
+    result = write(services.store, defer(row, later))
     placer.check_moves({task_id: later})
     report.deferred += isinstance(result, Written)
     return isinstance(result, Written)

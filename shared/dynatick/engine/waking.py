@@ -89,7 +89,7 @@ class _Waking:
         """Claims tasks. If the table doesn't answer, the coordinator raises that once everything in flight is
         recorded."""
         execution, services = self.execution, self.execution.services
-        claimer = Claimer(services.store, services.placer, services.clock, services.new_token)
+        claimer = Claimer(services.store, services.placer, services.clock, services.new_token, execution.add_unreleased)
         execution.report.due += len(batch)
         try:
             claimed = claimer.claim_due(batch, self.bucket, lease_until=execution.budget.hard_end)

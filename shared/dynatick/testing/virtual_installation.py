@@ -327,6 +327,7 @@ class VirtualInstallation:
                     last_tick=str(Bucket(last)),
                     planned_through=last + ahead if ahead else None,
                 ),
+                writer="skipped ticks",
             )
 
 

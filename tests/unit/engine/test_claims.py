@@ -12,8 +12,8 @@ from tests.unit.engine.support import Once, World, bucket_at, is_claim, raises_f
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import RELEASED
-from dynatick.domain.task import Row, Task
-from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, LeaseExpired, Malformed, Verdict, judge
+from dynatick.domain.task import Row
+from dynatick.engine.claims import Claimer, Contended, Ineligible, LeaseExpired, Malformed, Verdict, judge
 from dynatick.errors import StoreError
 
 HERE, ELSEWHERE = bucket_at(0), bucket_at(5)
@@ -21,8 +21,6 @@ HERE, ELSEWHERE = bucket_at(0), bucket_at(5)
 RUNNING = scheduled_row(
     "t", HERE, status="running", lease="another's", leaseUntil="2026-12-31T12:02:00Z", attempt=Decimal(1)
 )
-
-MINE, THERE = {**RUNNING, "lease": "mine"}, {"taskDateTime": str(ELSEWHERE)}
 
 JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("there is none", None, Ineligible()),
@@ -47,8 +45,6 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
     ("no process can hold its lease", {**RUNNING, "leaseUntil": "2027-01-01T00:00:00Z"}, Contended(stuck=True)),
     ("it has ended here", {**RUNNING, "status": "completed", "outcome": "completed"}, Ineligible()),
     ("it ended, with our token", {**RUNNING, "lease": "mine", "status": "failed", "outcome": "failed"}, Ineligible()),
-    ("it runs with our token: only the answer was lost", MINE, Claimed(Task.from_row(MINE), MINE)),
-    ("it was moved since", {**MINE, **THERE}, Claimed(Task.from_row({**MINE, **THERE}), {**MINE, **THERE})),
     ("its status is from hand", {**scheduled_row("t", HERE), "status": "completed"}, None),
     ("its status is garbage", {**scheduled_row("t", HERE), "status": ["x"]}, None),
 ]  # fmt: skip
@@ -56,7 +52,7 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 
 @pytest.mark.parametrize(("name", "row", "verdict"), JUDGED, ids=[name for name, *_ in JUDGED])
 def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
-    found = judge(row, HERE, token="mine", now=NOON + timedelta(seconds=10))
+    found = judge(row, HERE, now=NOON + timedelta(seconds=10))
     assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
 
 

@@ -278,11 +278,14 @@ def test_an_idle_tick_that_fires_twice_is_counted_once_and_writes_no_record(w: W
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-FAULTS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "poll": ("before_poll", raises_for(bucket_at(4))),
-    "bug": ("before_poll", raises_for(bucket_at(4), error=KeyError("a bug"))),
-    "claim": ("batch_fails", lambda changes: any(is_claim(one) and one.task_id > "t0060" for one in changes)),
-    "end write": ("throttled", lambda change: is_cursor(change) and change.set["lease"] is None),
+FAULTS: dict[str, dict[str, Callable[[Any], object]]] = {
+    "poll": {"before_poll": raises_for(bucket_at(4))},
+    "bug": {"before_poll": raises_for(bucket_at(4), error=KeyError("a bug"))},
+    "claim": {
+        "batch_fails": lambda changes: any(is_claim(one) and one.task_id > "t0060" for one in changes),
+        "before_read": raises_for(*ids(120)),
+    },
+    "end write": {"throttled": lambda change: is_cursor(change) and change.set["lease"] is None},
 }
 
 
@@ -290,21 +293,22 @@ FAULTS: dict[str, tuple[str, Callable[[Any], object]]] = {
 def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(w: World, fault: str) -> None:
     for n, task_id in enumerate(ids(120)):
         w.insert(task_id, at=bucket_at(1 + n // 30))
-    setattr(w.rigged, *FAULTS[fault])
+    for name, goes_wrong in FAULTS[fault].items():
+        setattr(w.rigged, name, goes_wrong)
     with pytest.raises((StoreError, KeyError)):
         w.next_tick(6)
+    w.rigged.clear_faults()
     executed = {*w.ran}
     assert {task_id for task_id in ids(120) if w.outcome(task_id) == "completed"} == executed
     assert executed or fault == "claim"  # what was claimed and not begun when a claim fails may have been released
-    w.rigged.clear_faults()
     w.clock.forward(seconds=40)
     w.ticks(8)
     w.assert_each_ran_once(*ids(120))
 
 
-def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> None:
+def test_a_release_that_cannot_be_written_costs_no_attempt_and_does_not_forget_what_is_running() -> None:
     w = world(rules=rules(threads=2))
-    w.insert(*ids(60))
+    w.insert(*ids(60), retryPolicy={"maximumRetryAttempts": 0})
     begun = threading.Event()
 
     def is_release(changes: Sequence[ConditionalUpdate]) -> bool:
@@ -319,18 +323,37 @@ def test_a_release_that_cannot_be_written_does_not_forget_what_is_running() -> N
 
     w.behave(until_released, *ids(60))
     w.rigged.batch_fails = is_release
-    with pytest.raises(StoreError, match="cannot write"):
-        w.next_tick()
+    report = w.first_pass()
     executed = {*w.ran}
     assert executed
     assert {task_id for task_id in ids(60) if w.outcome(task_id) == "completed"} == executed
+    assert report.released == 0
+    w.rigged.clear_faults()
+    assert sum(done.released or 0 for done in w.run_started()) == 60 - len(executed), "by an invocation of its own"
+    w.ticks(2)
+    w.assert_each_ran_once(*ids(60))
 
 
-def test_one_batch_of_records_that_fails_costs_no_other(w: World) -> None:
+def test_a_batch_of_records_that_fails_is_written_one_by_one(w: World) -> None:
     w.insert(*ids(100))
     broken = Once(is_record)
     w.rigged.batch_fails = lambda changes: any(broken(change) for change in changes)
-    with pytest.raises(StoreError, match="cannot write"):
+    w.next_tick()
+    assert broken.done
+    w.assert_each_ran_once(*ids(100))
+
+
+def test_a_bug_in_one_batch_of_records_costs_no_other(w: World) -> None:
+    w.insert(*ids(100))
+    broken = Once(is_record)
+
+    def fails(changes: Sequence[ConditionalUpdate]) -> bool:
+        if any(broken(change) for change in changes):
+            raise KeyError("a bug")
+        return False
+
+    w.rigged.batch_fails = fails
+    with pytest.raises(KeyError, match="a bug"):
         w.next_tick()
     unrecorded = len(w.actions.ran) - sum(1 for task_id in ids(100) if w.outcome(task_id))
     assert 0 < unrecorded <= 25

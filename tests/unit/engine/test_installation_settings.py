@@ -228,13 +228,13 @@ def test_a_pause_is_not_undone_by_functions_that_publish_their_settings(w: World
     assert of(read_settings(w.store)).pause is not None
 
 
-def test_a_pause_before_the_first_tick_or_without_an_answer_is_no_success() -> None:
+def test_a_pause_before_the_first_tick_or_that_is_refused_is_no_success() -> None:
     store = RiggedStore()
     for fails in (lambda: pause(store, now=NOON, by=None, reason=None), lambda: resume(store, now=NOON)):
         with pytest.raises(ConfigurationError, match="no tick has come yet"):
             fails()
     publish_settings(store, Grid(), now=NOON)
-    store.unanswered = lambda change: True
+    store.throttled = lambda change: True
     with pytest.raises(StoreError, match="not known"):
         pause(store, now=NOON, by=None, reason=None)
 

@@ -119,13 +119,15 @@ def test_rule_14_a_cursor_is_put_only_if_there_is_none() -> None:
 def test_rule_16_a_save_loses_to_an_earlier_one_and_sets_no_watermark_back() -> None:
     """Without the version in its condition, a process that was frozen would set both watermarks back."""
     store = stored(FULL)
-    saved = save(store, FULL, replace(FULL, lease=None, closed_through=0, drained_through=0, polled_through=0))
+    saved = save(
+        store, FULL, replace(FULL, lease=None, closed_through=0, drained_through=0, polled_through=0), writer="w"
+    )
     assert saved == replace(FULL, lease=None, version=8)
-    assert save(store, FULL, replace(FULL, closed_through=NOON_MINUTE + 9)) is None
+    assert save(store, FULL, replace(FULL, closed_through=NOON_MINUTE + 9), writer="v") is None
     assert read_cursor(store, 3, NOON) == saved
     store.throttled = is_cursor
     with pytest.raises(StoreError, match="cannot write the cursor of shard 3: ThrottlingError"):
-        save(store, saved, saved)
+        save(store, saved, saved, writer="w")
 
 
 def acquire(store: RiggedStore, tick: int = NOON_MINUTE + 1, *, seconds: float = 0) -> Cursor | None:
@@ -301,7 +303,7 @@ def window_of(w: World, **changes: Any) -> Window:
     taken = acquire_shard(w.store, 0, minute_of(w.clock()), token="mine", now=w.clock()).cursor
     assert taken is not None
     if changes:
-        taken = save(w.store, taken, replace(taken, **changes))
+        taken = save(w.store, taken, replace(taken, **changes), writer="mine")
         assert taken is not None
     return Window(taken, w.rules, closed_at=w.clock())
 

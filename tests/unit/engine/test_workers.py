@@ -94,7 +94,7 @@ def an_order(after: str | None = None, through: str = "t9", *, minutes: float = 
 def hand_to(w: WorldWithWorkers, *orders: WorkOrder) -> None:
     """Hands a range to a worker as a pass that died has left it on the cursor row."""
     before = w.cursor()
-    assert save(w.store, before, replace(before, handed_out=orders)) is not None
+    assert save(w.store, before, replace(before, handed_out=orders), writer="w") is not None
 
 
 def test_a_pass_that_finds_more_than_it_can_run_soon_shares_it_with_workers(w: WorldWithWorkers) -> None:

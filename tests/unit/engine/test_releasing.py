@@ -1,0 +1,124 @@
+"""What was claimed and not begun is released in another invocation, if the table does not take it in this one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, FakeClock, scheduled_row
+from tests.unit.engine.support import RiggedStore, bucket_at, is_claim, raises_for, rules, world
+
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.lifecycle import RELEASED
+from dynatick.engine.releasing import MAX_TASKS, PAUSES, ReleaseOrder, release_orders, write_releases
+from dynatick.errors import InvalidInput, StoreError
+from dynatick.json_reader import parse
+
+ONCE = {"maximumRetryAttempts": 0}
+
+
+def running(store: RiggedStore, task_id: str, token: str, **more: object) -> None:
+    row = {"status": "running", "lease": token, "leaseUntil": "2026-12-31T12:02:00Z", "attempt": 2}
+    store.put(scheduled_row(task_id, bucket_at(0), **(row | more)))
+
+
+def releases(store: RiggedStore, *claims: tuple[str, str], pauses: list[float] | None = None) -> int:
+    clock = FakeClock()
+    wait = [] if pauses is None else pauses
+    return write_releases(store, ReleaseOrder(claims), clock=clock, end=NOON + timedelta(hours=1), pause=wait.append)
+
+
+def test_only_what_has_the_token_and_runs_is_released() -> None:
+    store = RiggedStore()
+    running(store, "a", "mine")
+    running(store, "b", "another's")
+    running(store, "c", "mine", status="completed", outcome="completed")
+    running(store, "d", "mine", leaseUntil=RELEASED, attempt=0)
+    untouched = {task_id: store.peek(task_id) for task_id in "bcd"}
+    assert releases(store, *((task_id, "mine") for task_id in "abcde")) == 1
+    row = store.peek("a") or {}
+    assert (row["attempt"], row["leaseUntil"], row["status"]) == (1, RELEASED, "running")
+    assert {task_id: store.peek(task_id) for task_id in "bcd"} == untouched
+    assert releases(store, ("a", "mine")) == 0, "a repetition gives no further attempt back"
+
+
+def test_a_table_that_refuses_is_asked_again_and_at_last_the_order_fails_for_lambda_to_repeat() -> None:
+    store = RiggedStore()
+    running(store, "a", "mine")
+    running(store, "b", "mine")
+    store.throttled = lambda change: change.task_id == "b"
+    pauses: list[float] = []
+    with pytest.raises(StoreError, match="1 tasks that were claimed and not begun can't be released: ThrottlingError"):
+        releases(store, ("a", "mine"), ("b", "mine"), pauses=pauses)
+    assert pauses == [*PAUSES]
+    assert (store.peek("a") or {})["leaseUntil"] == RELEASED
+    store.clear_faults()
+    store.before_read = raises_for("b")
+    with pytest.raises(StoreError, match="cannot read"):
+        releases(store, ("b", "mine"))
+    store.clear_faults()
+    assert releases(store, ("a", "mine"), ("b", "mine")) == 1
+
+
+def test_it_stops_at_its_end() -> None:
+    store = RiggedStore()
+    running(store, "a", "mine")
+    store.throttled = lambda change: True
+    with pytest.raises(StoreError):
+        write_releases(store, ReleaseOrder((("a", "mine"),)), clock=FakeClock(), end=NOON, pause=pytest.fail)
+
+
+def test_orders_are_bounded_in_number_and_bytes_and_survive_json() -> None:
+    many = {f"token-{n}": f"t{n}" for n in range(MAX_TASKS + 1)}
+    assert [len(order.claims) for order in release_orders(many)] == [MAX_TASKS, 1]
+    long = {f"token-{n}": "🦆" * 256 for n in range(100)}
+    orders = list(release_orders(long))
+    assert sum(len(order.claims) for order in orders) == 100
+    assert max(len(ascii(order.to_event())) for order in orders) < 200_000
+    assert list(release_orders({})) == []
+    (order,) = release_orders({"mine": "a"})
+    event = parse('{"dynatick": {"release": [["a", "mine"]]}}')
+    assert order.to_event() == event
+    assert ReleaseOrder.from_event([["a", "mine"]]) == order
+
+
+@pytest.mark.parametrize("value", [None, "a", [["a"]], [["a", 1]], [["a", "b", "c"]], ["ab"]])
+def test_an_order_that_is_malformed_is_refused(value: object) -> None:
+    with pytest.raises(InvalidInput, match=r"event\.dynatick\.release"):
+        ReleaseOrder.from_event(value)
+
+
+# -- in the processor ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["a pass", "a wake-up", "a recovery"])
+def test_a_claim_of_which_nothing_is_known_is_released(kind: str) -> None:
+    """It took effect, and the table answers neither it nor the read after it."""
+    w = world(rules=rules(precision="second") if kind == "a wake-up" else rules())
+    w.insert("t", retryPolicy=ONCE if kind != "a recovery" else {"maximumRetryAttempts": 1})
+    w.clock.to(NOON + timedelta(minutes=1, milliseconds=200))
+    event: dict[str, object] = {"time": "2026-12-31T12:01:00Z"}
+    if kind == "a wake-up":
+        due = str(w.row("t")["dueAt"])
+        event = {"dynatick": {"wakeUp": {"bucket": str(bucket_at(1)), "tasks": [["t", due, "due"]]}}}
+    elif kind == "a recovery":
+        w.claim("t", until=NOON)
+        event = {"dynatick": {"recover": {"bucket": str(bucket_at(1)), "taskIds": ["t"]}}}
+
+    def goes_silent(change: ConditionalUpdate) -> bool:
+        found = change.task_id == "t" and (is_claim(change) or "lease" in change.set)
+        if found:
+            w.rigged.before_read = raises_for("t")
+        return found
+
+    w.rigged.unanswered = goes_silent
+    with suppress(StoreError):
+        w.handle(event)
+    w.rigged.clear_faults()
+    assert w.row("t")["status"] == "running"
+    (done,) = w.run_started()
+    assert done.released == 1
+    w.ticks(3)
+    assert w.ran == ["t"]
+    assert w.outcome("t") == "completed"
