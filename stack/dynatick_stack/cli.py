@@ -69,7 +69,7 @@ ShardCount = Annotated[int | None, typer.Option(help="Index partitions that shar
 @app.command()
 def up(
     context: typer.Context,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the local AWS endpoint.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the local AWS endpoint; 0: a free one.")] = PORT,
     tick_minutes: TickMinutes = None,
     shard_count: ShardCount = None,
     parameter: Parameter = None,

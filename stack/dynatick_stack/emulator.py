@@ -25,6 +25,7 @@ HOST = loopback.HOST
 PORT = 4566
 STACK = "dynatick"
 LIBRARIES, HANDLERS_LIBRARIES = "libraries", "handlers-libraries"  # folders that the functions import from
+TRIES = 5  # of ports, before the last one
 READY_SECONDS = 120.0  # It takes some; on a busy machine many.
 PROGRAM = Path(__file__).with_name("emulator_program.py")
 
@@ -41,13 +42,16 @@ class Emulator:
 
 
 def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = STACK) -> Emulator:
-    """Start afresh on this port; returns when the emulator answers. None: on the usual one, or on a free one if another
-    program has that, or takes it meanwhile."""
-    if port is None:
-        try:
-            return start(PORT, state_dir=state_dir, say=say, stack=stack)
-        except BusyError:
-            return start(free_port(), state_dir=state_dir, say=say, stack=stack)
+    """Start afresh on this port; returns when the emulator answers. 0: on a free one, and on another if a program takes
+    that meanwhile. None: on the usual one, or on a free one if another program has that, or takes it meanwhile."""
+    if not port:
+        chosen = PORT if port is None else _free_port()
+        for _ in range(TRIES):
+            try:
+                return start(chosen, state_dir=state_dir, say=say, stack=stack)
+            except BusyError:
+                chosen = _free_port()
+        return start(chosen, state_dir=state_dir, say=say, stack=stack)
     python = emulator_python(say)
     # Before anything is stopped: what runs shall go on if there's no port for the new one.
     check_port(port, state_dir=state_dir)
@@ -116,7 +120,8 @@ def current(*, state_dir: Path = STATE) -> Emulator:
     return recorded
 
 
-def free_port() -> int:
+def _free_port() -> int:
+    """A port that is free now; another program may take it before ours does."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -181,7 +186,10 @@ def _wait_until_ready(process: subprocess.Popen[bytes], emulator: Emulator, log:
             raise StackError(f"The emulator isn't ready after {READY_SECONDS:.0f} s.\n{_tail(log)}")
         time.sleep(0.05)
     refuse_busy_port(emulator.port)
-    raise StackError(f"The emulator ended at once. Its log:\n{_tail(log)}")
+    ended = _tail(log)
+    if "already in use" in ended:  # for a moment, as by a connection
+        raise BusyError(f"Port {emulator.port} was in use by another program. Try again, or choose another")
+    raise StackError(f"The emulator ended at once. Its log:\n{ended}")
 
 
 def _answers(port: int) -> bool:

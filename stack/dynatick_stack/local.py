@@ -145,7 +145,8 @@ def up(
 ) -> LocalStack:
     """Start an emulator afresh and deploy to it. If anything fails, nothing is left running.
 
-    ``port``: None is the usual one, or a free one. ``prepare``: is called between, and returns more parameters.
+    ``port``: 0 is a free one, None the usual one or a free one. ``prepare``: is called between, and returns more
+    parameters.
     """
     wanted = {"Architecture": architecture(), **LOCAL, **(parameters or {})}
     template.check_parameters(wanted, template.load(root / template.TEMPLATE.name))

@@ -32,7 +32,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The deployed system. A test that redeploys it with other parameters puts them back."""
     state_dir = tmp_path_factory.mktemp("stack") / "local"
     try:
-        yield local.up(emulator.free_port(), state_dir=state_dir)
+        yield local.up(0, state_dir=state_dir)
     finally:
         local.down(state_dir=state_dir)
 
@@ -48,7 +48,7 @@ def world(stack: LocalStack) -> Iterator[DeployedStack]:
 def aws(tmp_path: Path) -> Iterator[Emulator]:
     """An emulator with nothing in it."""
     state_dir = tmp_path / "aws" / "local"
-    yield emulator.start(emulator.free_port(), state_dir=state_dir, say=lambda text: None)
+    yield emulator.start(0, state_dir=state_dir, say=lambda text: None)
     emulator.stop(state_dir=state_dir)
 
 

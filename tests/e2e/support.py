@@ -15,7 +15,7 @@ from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick_stack import emulator, local, template
+from dynatick_stack import local, template
 from dynatick_stack.demo.observe import DeadLetters
 from dynatick_stack.demo.receiver import Answer, Call, Receiver, answer
 from dynatick_stack.local import LocalStack
@@ -220,7 +220,7 @@ def deployed(
     given = {name: str(value) for name, value in parameters.items()}
     try:
         with Receiver(answers) as receiver:
-            stack = local.up(emulator.free_port(), given, state_dir=state_dir, root=root)
+            stack = local.up(0, given, state_dir=state_dir, root=root)
             yield DeployedStack(stack=stack, receiver=receiver)
     finally:
         local.down(state_dir=state_dir)

@@ -19,9 +19,9 @@ from urllib.parse import quote
 import pytest
 import urllib3
 from tests.e2e.support import DeployedStack, bucket, eventually, now
+from tests.ports import reserved_port
 
 from dynatick.domain.instants import format_instant
-from dynatick_stack import emulator
 
 # Signed: on AWS a caller signs each request; the emulator only looks whether one is.
 SIGNED = {
@@ -170,7 +170,11 @@ def test_the_log_has_requests_and_no_payload(world: DeployedStack, api: HttpApi,
 
 def test_it_is_served_from_the_checkout_too(world: DeployedStack) -> None:
     """`make api`: the same over the same table, without a gateway."""
-    port = emulator.free_port()
+    with reserved_port() as port:
+        _check_that_it_is_served(world, port)
+
+
+def _check_that_it_is_served(world: DeployedStack, port: int) -> None:
     program = [sys.executable, "-m", "dynatick_stack", "--state-dir", str(world.stack.state_dir)]
     command = [*program, "api", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:

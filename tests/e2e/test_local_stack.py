@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import reserved_port
 
 from dynatick_stack import deploy, emulator, local, processes
 from dynatick_stack.errors import BuildError
@@ -43,11 +44,9 @@ def listening(pid: int) -> set[str]:
 
 
 def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
-    port = emulator.free_port()
-    up = run("up", "--port", str(port), "--tick-minutes", "5")
+    up = run("up", "--port", "0", "--tick-minutes", "5")
     assert up.returncode == 0, up.stderr
     stack = local.attach(state_dir=own_state)
-    assert stack.endpoint == f"http://127.0.0.1:{port}"
     assert f"aws --endpoint-url {stack.endpoint} dynamodb put-item" in up.stdout
     assert stack.table in up.stdout
 
@@ -85,28 +84,27 @@ def test_up_says_how_to_use_it_and_down_leaves_nothing(own_state: Path) -> None:
 
 def test_each_start_is_fresh_and_says_so(own_state: Path) -> None:
     """This holds for the remains of a killed emulator, too."""
-    port = emulator.free_port()
-    first = local.up(port, state_dir=own_state)
+    first = local.up(0, state_dir=own_state)
+    port = first.endpoint.rpartition(":")[2]
     key = {"taskId": {"S": "from-before"}}
     first.client("dynamodb").put_item(TableName=first.table, Item=key)
     said: list[str] = []
-    second = local.up(port, state_dir=own_state, say=said.append)
-    assert any("each start is fresh" in line and str(port) in line for line in said)
+    second = local.up(0, state_dir=own_state, say=said.append)
+    assert any("each start is fresh" in line and port in line for line in said)
     assert "Item" not in second.client("dynamodb").get_item(TableName=second.table, Key=key)
 
     pid = processes.emulator(own_state)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    assert processes.wait_until(lambda: processes.emulator(own_state) is None, 5)
+    assert processes.wait_until(lambda: processes.emulator(own_state) is None, 60)
     assert run("status").returncode == 6
     said.clear()
-    assert local.up(port, state_dir=own_state, say=said.append).outputs
+    assert local.up(0, state_dir=own_state, say=said.append).outputs
     assert any("left behind" in line or "each start is fresh" in line for line in said)
 
 
 def test_a_busy_port_leaves_what_runs_alone(own_state: Path) -> None:
-    port = emulator.free_port()
-    local.up(port, state_dir=own_state)
+    local.up(0, state_dir=own_state)
     running = processes.emulator(own_state)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -120,10 +118,10 @@ def test_a_busy_port_leaves_what_runs_alone(own_state: Path) -> None:
 def test_of_those_that_start_at_the_same_moment_one_has_the_usual_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(emulator, "PORT", emulator.free_port())
     folders = [tmp_path / name / "local" for name in ("a", "b", "c")]
     try:
-        with ThreadPoolExecutor() as threads:
+        with reserved_port() as usual, ThreadPoolExecutor() as threads:
+            monkeypatch.setattr(emulator, "PORT", usual)
             started = list(threads.map(lambda at: emulator.start(None, state_dir=at, say=print), folders))
         assert [processes.emulator(at) for at in folders] == [one.pid for one in started]
         ports = {one.port for one in started}
@@ -146,20 +144,20 @@ def test_of_those_that_start_at_the_same_moment_one_has_the_usual_port(
     ],
 )
 def test_an_interrupted_start(own_state: Path, number: signal.Signals, until: str) -> None:
-    port = emulator.free_port()
-    child = subprocess.Popen([*COMMAND, "up", "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen([*COMMAND, "up", "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert processes.wait_until(lambda: processes.emulator(own_state) is not None, 60, every=0.005)
     if until == "deployment":
-        endpoint = f"http://127.0.0.1:{port}"
-        assert processes.wait_until(lambda: emulator._answers(port), 60, every=0.005)
-        assert processes.wait_until(lambda: bool(deploy.stack_at(endpoint).parameters()), 60, every=0.005)
+        assert processes.wait_until(lambda: emulator._recorded(own_state) is not None, 60, every=0.005)
+        starting = emulator.current(state_dir=own_state)
+        assert processes.wait_until(lambda: emulator._answers(starting.port), 60, every=0.005)
+        assert processes.wait_until(lambda: bool(deploy.stack_at(starting.endpoint).parameters()), 60, every=0.005)
     child.send_signal(number)
     # People are impatient.
     child.send_signal(number)
     _, errors = child.communicate(timeout=300)
     if number == signal.SIGKILL:
         # Nobody could clean up: the next start does.
-        assert local.up(port, state_dir=own_state).outputs
+        assert local.up(0, state_dir=own_state).outputs
         assert len([line for line in processes.running(own_state).values() if processes.marker(own_state) in line]) == 1
     else:
         assert child.returncode == 130
@@ -182,14 +180,14 @@ def test_an_interruption_at_the_worst_moment(own_state: Path, monkeypatch: pytes
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            local.up(emulator.free_port(), state_dir=own_state)
+            local.up(0, state_dir=own_state)
     finally:
         signal.signal(signal.SIGINT, before)
     assert processes.running(own_state) == {}
 
 
 def test_a_start_that_fails_early_leaves_what_runs_alone(own_state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    local.up(emulator.free_port(), state_dir=own_state)
+    local.up(0, state_dir=own_state)
     running = processes.emulator(own_state)
 
     def no_emulator(_say: object) -> Path:
@@ -197,15 +195,12 @@ def test_a_start_that_fails_early_leaves_what_runs_alone(own_state: Path, monkey
 
     monkeypatch.setattr(emulator, "emulator_python", no_emulator)
     with pytest.raises(BuildError):
-        local.up(emulator.free_port(), state_dir=own_state)
+        local.up(0, state_dir=own_state)
     assert processes.emulator(own_state) == running is not None
 
 
 def test_two_starts_at_once(own_state: Path) -> None:
-    children = [
-        subprocess.Popen([*COMMAND, "up", "--port", str(emulator.free_port())], stderr=subprocess.PIPE)
-        for _ in range(2)
-    ]
+    children = [subprocess.Popen([*COMMAND, "up", "--port", "0"], stderr=subprocess.PIPE) for _ in range(2)]
     errors = [child.communicate(timeout=300)[1].decode() for child in children]
     codes = sorted(child.returncode for child in children)
     # The later one is reported, or came late enough to start afresh.
@@ -226,7 +221,7 @@ def test_a_refused_deployment_is_explained_and_cleaned_up(own_state: Path, tmp_p
     assert simple in text
     (root / "template.yaml").write_text(text.replace(simple, math))
     with pytest.raises(deploy.DeployError, match="NoTickAlarm"):
-        local.up(emulator.free_port(), state_dir=own_state, root=root)
+        local.up(0, state_dir=own_state, root=root)
     assert processes.running(own_state) == {}
 
 

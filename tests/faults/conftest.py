@@ -76,7 +76,7 @@ def scale(pytestconfig: pytest.Config) -> int:
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of an emulator: DynamoDB with its streams, and SQS."""
     state: Path = tmp_path_factory.mktemp("engine")
-    running = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+    running = emulator.start(0, state_dir=state, say=lambda text: None)
     yield running.endpoint
     emulator.stop(state_dir=state)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 import uuid
 from collections import Counter
@@ -14,6 +13,7 @@ import boto3
 import pytest
 from tests.builders import key_of
 from tests.faults.conftest import NewWorld
+from tests.ports import reserved_port
 from tests.sandbox.seam import Fault
 from tests.unit.actions.support import a_rude_server
 
@@ -118,10 +118,9 @@ def test_fault_14_targets_that_fail(new_world: NewWorld) -> None:
             return 200  # too late to be heard
         return status
 
-    closed = socket.create_server(("127.0.0.1", 0))
-    nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/"
-    closed.close()
-    with Receiver(answer) as receiver, a_rude_server(lambda connection: None) as rude:  # which closes at once
+    # The rude one closes at once; at the port nobody listens.
+    with Receiver(answer) as receiver, a_rude_server(lambda connection: None) as rude, reserved_port() as port:
+        nobody = f"http://127.0.0.1:{port}/"
         world = new_world(DYNATICK_WEBHOOK_PRIVATE_HOSTS="127.0.0.1")
         urls = {name: f"{receiver.url}/{name}" for name in ANSWERS} | {"rude": rude, "nobody": nobody}
         for name, url in urls.items():

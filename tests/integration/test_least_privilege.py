@@ -195,7 +195,7 @@ class Calls:
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
-    running = emulator.start(emulator.free_port(), state_dir=tmp_path, say=lambda text: None)
+    running = emulator.start(0, state_dir=tmp_path, say=lambda text: None)
     yield running.endpoint
     emulator.stop(state_dir=tmp_path)
 

@@ -53,7 +53,7 @@ def new_world(plan: Plan, folder: Path, say: Say) -> Iterator[World]:
         "DYNATICK_SHARD_COUNT": str(plan.shards),
         FENCED: "1",
     }
-    endpoint = emulator.start(emulator.free_port(), state_dir=state, say=say).endpoint
+    endpoint = emulator.start(0, state_dir=state, say=say).endpoint
     try:
         with World(endpoint, shared, start=datetime.now(UTC), speed=plan.speed, **settings) as world:
             yield world

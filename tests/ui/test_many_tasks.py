@@ -59,7 +59,7 @@ def test_failures_that_differ_in_a_number_only_are_one_group(large: Served, open
 @pytest.fixture(scope="module")
 def on_the_emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     state: Path = tmp_path_factory.mktemp("emulator")
-    running = emulator.start(emulator.free_port(), state_dir=state, say=lambda text: None)
+    running = emulator.start(0, state_dir=state, say=lambda text: None)
     try:
         with served(running.endpoint, seed.large(TASKS)) as pages:
             yield pages

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from dynatick.domain.instants import format_instant, parse_instant
-from dynatick_stack import emulator, local
+from dynatick_stack import local
 from dynatick_stack.checkout import MODULE, with_handlers
 from dynatick_stack.local import LocalStack
 from dynatick_stack.scratch import run_in_scratch
@@ -62,7 +62,7 @@ def lateness(tasks: int = 10_000) -> int:
 def _run(folder: Path, number: int) -> int:
     parameters = {"TickMinutes": "1", "Precision": "second", "HandlersModule": MODULE, "DefaultAction": "clock"}
     root = with_handlers(folder / "checkout", HANDLERS)
-    stack = local.up(emulator.free_port(), parameters, state_dir=folder / "local", root=root)
+    stack = local.up(0, parameters, state_dir=folder / "local", root=root)
     return _report(list(_measure(stack, number)), number)
 
 

@@ -14,11 +14,11 @@ from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 from dynatick.store.codec import encode
-from dynatick_stack import emulator, local, processes
+from dynatick_stack import local, processes
 from dynatick_stack.demo.batch import FAILED, INSERT, MANY, PUT, Planned, batch, unmet
 from dynatick_stack.demo.observe import Observer
 from dynatick_stack.demo.receiver import Receiver
-from dynatick_stack.errors import BusyError, StackError
+from dynatick_stack.errors import StackError
 from dynatick_stack.local import LocalStack
 
 DEADLINE_SECONDS = 300.0
@@ -26,14 +26,13 @@ POLL_SECONDS = 0.4
 FIRST = "first"
 PARAMETERS = {"TickMinutes": "1", "Precision": "second"}
 LINGER_SECONDS = 5.0  # for what comes a moment after the last task: dead letters, tick records
-PORTS = 3
 
 
 def demo(state_dir: Path) -> list[str]:
     """Runs it; what was not as expected. The stack is left running in ``state_dir``, for the caller to stop."""
     began = time.monotonic()
     with Receiver() as receiver:
-        stack = start(state_dir)
+        stack = local.up(0, PARAMETERS, say=say, state_dir=state_dir)
         client = stack.task_client()
         say(f"Running on {stack.endpoint}, a tick a minute; webhooks go to {receiver.url}")
         show_first(stack, client)
@@ -59,16 +58,6 @@ def demo(state_dir: Path) -> list[str]:
 
 def say(text: str) -> None:
     print(text, flush=True)
-
-
-def start(state_dir: Path) -> LocalStack:
-    """A fresh stack on a free port."""
-    for _ in range(PORTS - 1):
-        try:
-            return local.up(emulator.free_port(), PARAMETERS, say=say, state_dir=state_dir)
-        except BusyError:
-            pass  # another program took it meanwhile
-    return local.up(emulator.free_port(), PARAMETERS, say=say, state_dir=state_dir)
 
 
 def show_first(stack: LocalStack, client: TaskClient) -> None:

@@ -11,6 +11,7 @@ from decimal import Decimal
 from ipaddress import ip_address
 
 import pytest
+from tests.ports import reserved_port
 from tests.unit.actions.support import NOW, a_context, a_rude_server, a_server, a_task, a_webhook
 from tests.unit.certificate import self_signed
 
@@ -128,9 +129,8 @@ def test_only_the_status_counts_and_not_the_body(webhook, behave):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_a_refused_connection_is_retryable(clock, host):
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        port = gone.getsockname()[1]
-    with pytest.raises(RetryableError, match=r"^the target could not be connected to$"):
+    refused = pytest.raises(RetryableError, match=r"^the target could not be connected to$")
+    with reserved_port() as port, refused:
         call(a_webhook(clock=clock, hosts=Hosts(private=[host])), f"http://{host}:{port}/{SECRET}")
 
 

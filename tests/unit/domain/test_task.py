@@ -159,8 +159,9 @@ def test_each_turn_of_a_run_has_an_idempotency_key_of_its_own_and_the_runs_first
 # -- views of rows that may hold anything -----------------------------------------------------------------------------
 
 PROPERTIES = [name for name, value in vars(RowView).items() if isinstance(value, property)]
+# A table holds no NaN, and one that signals can't even be compared.
 NONSENSE = st.one_of(
-    st.none(), st.booleans(), st.text(max_size=5), st.decimals(allow_nan=True), st.integers(), st.binary(max_size=3),
+    st.none(), st.booleans(), st.text(max_size=5), st.decimals(allow_nan=False), st.integers(), st.binary(max_size=3),
     st.lists(st.text(max_size=2), max_size=2), st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
     st.sets(st.text(max_size=2), max_size=2),
 )  # fmt: skip

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.ports import reserved_port
 
 from dynatick_stack import emulator, processes
 from dynatick_stack.errors import NotRunningError
@@ -75,3 +77,24 @@ def test_the_functions_get_none_of_our_environment(tmp_path: Path, monkeypatch: 
     assert "AWS_PROFILE" not in environment
     assert environment["BIND_HOST"] == "127.0.0.1"
     assert environment["GATEWAY_PORT"] == "4566"
+
+
+def test_a_free_port_that_another_program_takes_meanwhile_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    def start_process(command: list[object], *, env: dict[str, str], **options: object) -> None:
+        started.append(int(env["GATEWAY_PORT"]))
+        raise NotRunningError("no emulator in this test")
+
+    monkeypatch.setattr(emulator, "emulator_python", lambda say: sys.executable)
+    monkeypatch.setattr(emulator.subprocess, "Popen", start_process)
+    with socket.create_server(("127.0.0.1", 0)) as taken, reserved_port() as free:
+        for port in (0, None):
+            ports = iter([taken.getsockname()[1], free] if port == 0 else [free])
+            monkeypatch.setattr(emulator, "PORT", taken.getsockname()[1])
+            monkeypatch.setattr(emulator, "_free_port", lambda ports=ports: next(ports))
+            with pytest.raises(NotRunningError):
+                emulator.start(port, state_dir=tmp_path / "local", say=print)
+    assert started == [free, free]

