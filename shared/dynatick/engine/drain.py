@@ -24,6 +24,7 @@ from dynatick.engine.execution import Services
 from dynatick.engine.expired_leases import ExpiredLeases
 from dynatick.engine.hand_out import HandOut
 from dynatick.engine.idle_record import count_idle_ticks
+from dynatick.engine.lease_sweep import LeaseSweep
 from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.recovery import RecoveryOrder
@@ -50,16 +51,18 @@ def drain(
     continuation: int = 0,
     resume: Resume | None = None,
     left_behind: Entries = (),
-    send_continuation: Callable[[Resume | None, Entries], None] | None = None,
+    swept: Resume | None = None,
+    send_continuation: Callable[[Resume | None, Entries, Resume | None], None] | None = None,
     start_recovery: Callable[[RecoveryOrder], bool] = lambda order: False,
     start_worker: Callable[[WorkOrder], bool] = lambda order: False,
 ) -> PassReport:
     """Closes the shard's buckets through ``tick`` and runs what is due in them.
 
     ``hard_end``: when Lambda will kill the process. ``resume``: where an earlier invocation of this pass stopped;
-    ``left_behind``: entries before that place that it could not end. ``send_continuation`` is called with the same two,
-    at most once: if this pass leaves something for want of time, and has made progress. ``start_recovery`` starts a
-    recovery and returns whether it could; so does ``start_worker``.
+    ``left_behind``: entries before that place that it could not end; ``swept``: through where it has searched for
+    expired leases. ``send_continuation`` is called with the same three, at most once: if this pass leaves something for
+    want of time, and has made progress. ``start_recovery`` starts a recovery and returns whether it could; so does
+    ``start_worker``.
     Raises StoreError if the table can't be reached; what was claimed is reclaimed when its lease has expired.
     """
     started = services.clock()
@@ -77,7 +80,7 @@ def drain(
         return report
     window = Window(cursor, services.rules, closed_at=services.clock())
     budget = Budget.until(hard_end, started)
-    running = _Pass(services, window, report, token, budget, send_continuation, start_recovery, start_worker)
+    running = _Pass(services, window, report, token, budget, swept, send_continuation, start_recovery, start_worker)
     try:
         if is_to_plan:
             running.execution.submit_hints(plan)
@@ -121,7 +124,8 @@ class _Pass:
         report: PassReport,
         token: str,
         budget: Budget,
-        send_continuation: Callable[[Resume | None, Entries], None] | None,
+        swept: Resume | None,
+        send_continuation: Callable[[Resume | None, Entries, Resume | None], None] | None,
         start_recovery: Callable[[RecoveryOrder], bool],
         start_worker: Callable[[WorkOrder], bool],
     ) -> None:
@@ -136,6 +140,8 @@ class _Pass:
             services, window, report, budget, self.shard, self.expired, after_events=self._after_events
         )
         self.execution = self.claiming.execution
+        self.sweep = LeaseSweep(self.execution, window, self.expired, swept)
+        self.is_polling = False
         self.hand_out = HandOut(self.execution, window, self.shard, start_worker)
         self.polling = Polling(self.claiming, self.hand_out)
 
@@ -179,7 +185,9 @@ class _Pass:
         while True:
             minutes = window.minutes_to_poll(self.clock()) if again is None else again
             ranges = map(Segment.of, left)
+            self.is_polling = True
             resume = self.polling.poll_and_claim(chain(ranges, window.segments(minutes, resume)))
+            self.is_polling = False
             self.expired.start_recoveries()
             if self.report.resume is not None or not self.shard.is_held or execution.fault is not None:
                 return polled_through
@@ -221,6 +229,8 @@ class _Pass:
     def _after_events(self) -> None:
         if self.shard.must_renew:
             self.expired.start_recoveries()
+        if self.is_polling:
+            self.sweep.read_on()
         try:
             self.shard.renew()
         except DynatickError as error:  # what is in flight is still recorded
@@ -234,9 +244,9 @@ class _Pass:
         if report.resume and gets_further and self.send_continuation is not None and not report.continued:
             left = list(self.claiming.left_behind)
             if len(left) > MAX_LEFT_BEHIND:
-                self.send_continuation(None, ())
+                self.send_continuation(None, (), self.sweep.position)
             else:
-                self.send_continuation(report.resume, left)
+                self.send_continuation(report.resume, left, self.sweep.position)
             report.continued = True
 
     def _end(self) -> bool:

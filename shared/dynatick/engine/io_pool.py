@@ -45,6 +45,14 @@ def executor(max_threads: int, name: str, *, in_one_thread: bool) -> Executor:
     return CallingThread() if in_one_thread else ThreadPoolExecutor(max_threads, thread_name_prefix=name)
 
 
+def begin(job: Callable[[], object], *, name: str, in_one_thread: bool) -> None:
+    """Runs a job in a thread of its own, for which the end of the process doesn't wait; or in the calling thread."""
+    if in_one_thread:
+        job()
+    else:
+        threading.Thread(target=job, name=name, daemon=True).start()
+
+
 def run_all(
     jobs: Sequence[Callable[[], T]], *, max_threads: int, name: str, in_one_thread: bool
 ) -> list[T | Exception]:

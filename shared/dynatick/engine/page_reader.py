@@ -90,13 +90,13 @@ class PageReader:
         began, page, error = services.clock(), None, None
         try:
             bucket = Bucket(read.segment.minute, self._shard)
-            page = _cut(services.store.query_bucket(bucket, after=after, limit=PAGE), read.segment.through)
+            page = cut(services.store.query_bucket(bucket, after=after, limit=PAGE), read.segment.through)
         except Exception as raised:  # the coordinator raises it once everything in flight is recorded
             error = raised
         self._execution.events.put(partial(read.finish, began, page, error))
 
 
-def _cut(page: Page, through: str | None) -> Page:
+def cut(page: Page, through: str | None) -> Page:
     """The page without what comes after an id."""
     if through is None:
         return page

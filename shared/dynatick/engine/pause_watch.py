@@ -6,6 +6,7 @@ import threading
 from datetime import datetime, timedelta
 
 from dynatick.engine.installation_settings import read_pause
+from dynatick.engine.io_pool import begin
 from dynatick.engine.ports import Clock, Store
 
 PAUSE_CHECK = timedelta(seconds=5)
@@ -30,10 +31,7 @@ class PauseWatch:
         """Whether it is, as known from the last read. Begins another read if that is older than ``PAUSE_CHECK``."""
         if not self._is_paused and self._clock() >= self._read_at and self._reading.acquire(blocking=False):
             self._read_at = self._clock() + PAUSE_CHECK
-            if self._in_one_thread:
-                self._read()
-            else:
-                threading.Thread(target=self._read, name="dynatick-pause", daemon=True).start()
+            begin(self._read, name="dynatick-pause", in_one_thread=self._in_one_thread)
         return self._is_paused
 
     def _read(self) -> None:

@@ -95,6 +95,11 @@ class Window:
             if is_final or minute > skip_through:
                 yield minute
 
+    def open_minutes(self) -> list[int]:
+        """The minutes of the buckets in which a task may be open, as far as full polls tell."""
+        minutes = range(self.new_polled_through() + 1, self.cursor.closed_through + 1)
+        return [minute for minute in minutes if (poll := self.polls.get(minute)) is None or poll.is_open]
+
     def segments(self, minutes: Iterable[int], resume: Resume | None = None) -> Iterator[Segment]:
         """What to poll of these buckets, in order: all but the ranges that are left to workers. A bucket that has one
         is not polled whole, so it is not drained. ``resume``: leave out what is before it."""

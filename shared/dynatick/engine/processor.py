@@ -61,6 +61,7 @@ class PassOrder:
     continuation: int = 0
     resume: Resume | None = None
     left: tuple[tuple[Bucket, str], ...] = ()  # entries before ``resume`` that could not be ended
+    swept: Resume | None = None  # through where the waiting tasks were searched for expired leases
 
     def to_event(self) -> dict[str, object]:
         inner: dict[str, object] = {
@@ -68,8 +69,9 @@ class PassOrder:
             "shard": self.shard,
             "continuation": self.continuation,
         }
-        if self.resume is not None:
-            inner["resume"] = {"bucket": str(Bucket(self.resume.minute)), "after": self.resume.after}
+        for name, position in (("resume", self.resume), ("swept", self.swept)):
+            if position is not None:
+                inner[name] = {"bucket": str(Bucket(position.minute)), "after": position.after}
         if self.left:
             inner["left"] = [[str(bucket), task_id] for bucket, task_id in self.left]
         return {ENVELOPE: inner}
@@ -132,21 +134,23 @@ def parse_event(event: object, now: datetime) -> Order:
     if "shards" in inner:
         return ShardsOrder(_not_ahead(tick, inner.get("tick"), now), _shards(inner["shards"]))
     shard = inner.get("shard")
-    resume = inner.get("resume")
-    if resume is not None and not isinstance(resume, Mapping):
-        raise InvalidInput("event.dynatick.resume", resume, "expected a map of bucket and after")
     return PassOrder(
         tick=_not_ahead(tick, inner.get("tick"), now),
         shard=None if shard is None else check_count(shard, "event.dynatick.shard"),
         continuation=continuation,
-        resume=None
-        if resume is None
-        else Resume(
-            Bucket.parse(resume.get("bucket"), "event.dynatick.resume.bucket").minute,
-            None if resume.get("after") is None else str(resume["after"]),
-        ),
+        resume=_position(inner.get("resume"), "event.dynatick.resume"),
         left=_entries(inner.get("left")),
+        swept=_position(inner.get("swept"), "event.dynatick.swept"),
     )
+
+
+def _position(value: object, field: str) -> Resume | None:
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidInput(field, value, "expected a map of bucket and after")
+    after = value.get("after")
+    return Resume(Bucket.parse(value.get("bucket"), f"{field}.bucket").minute, None if after is None else str(after))
 
 
 def _shards(value: object) -> range:
@@ -335,10 +339,15 @@ class Processor:
     def _drain(self, services: Services, order: PassOrder, done: Invoked, hard_end: datetime) -> PassReport:
         shard = order.shard or 0
 
-        def send_continuation(resume: Resume | None, left: Entries) -> None:
+        def send_continuation(resume: Resume | None, left: Entries, swept: Resume | None) -> None:
             if order.continuation < self.rules.max_continuations:
                 following = PassOrder(
-                    tick=order.tick, shard=shard, continuation=order.continuation + 1, resume=resume, left=tuple(left)
+                    tick=order.tick,
+                    shard=shard,
+                    continuation=order.continuation + 1,
+                    resume=resume,
+                    left=tuple(left),
+                    swept=swept,
                 )
                 self._start(following, done, range(shard, shard + 1))
 
@@ -350,6 +359,7 @@ class Processor:
             continuation=order.continuation,
             resume=order.resume,
             left_behind=order.left,
+            swept=order.swept,
             send_continuation=send_continuation,
             start_recovery=lambda recovery: self._start(recovery, done, range(shard, shard + 1)),
             start_worker=lambda worker: self._start(worker, done, range(shard, shard + 1)),

@@ -30,8 +30,10 @@ EVENTS = [
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": 0}}, PassOrder(tick=NOON_MINUTE - 60, shard=0)),
     # its own continuation
     ({"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "continuation": 4,
-        "resume": {"bucket": "2026-12-31#11:30", "after": "task-7"}}},
-        PassOrder(tick=NOON_MINUTE, shard=1, continuation=4, resume=Resume(NOON_MINUTE - 30, "task-7"))),
+        "resume": {"bucket": "2026-12-31#11:30", "after": "task-7"},
+        "swept": {"bucket": "2026-12-31#11:40", "after": "task-9"}}},
+        PassOrder(tick=NOON_MINUTE, shard=1, continuation=4, resume=Resume(NOON_MINUTE - 30, "task-7"),
+                  swept=Resume(NOON_MINUTE - 20, "task-9"))),
     ({"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "resume": {"bucket": "2026-12-31#11:30", "after": None}}},
         PassOrder(tick=NOON_MINUTE, shard=1, resume=Resume(NOON_MINUTE - 30))),
     # reconcile

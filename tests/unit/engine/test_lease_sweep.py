@@ -1,0 +1,133 @@
+"""Expired leases are found within a tick, however deep they lie in a backlog (protocol 10)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    PacedClock,
+    World,
+    bucket_at,
+    cannot,
+    ids,
+    passed,
+    rules,
+    takes,
+    world,
+)
+
+from dynatick.engine.cursor import save
+from dynatick.engine.lease_sweep import MAX_SWEPT
+from dynatick.engine.processor import PassOrder, parse_event
+from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.report import Resume
+from dynatick.engine.work_order import WorkOrder
+from dynatick.errors import StoreError
+
+BACKLOG = ids(300)
+LAST = "z-dead"
+
+
+def behind(seconds: float = 3, **settings: object) -> World:
+    """A world with more tasks in a bucket than a pass can run, and one after them whose process died."""
+    w = world(clock=PacedClock(), rules=rules(threads=1, **settings))
+    w.insert(*BACKLOG, LAST, at=bucket_at(1))
+    w.claim(LAST, until=NOON + timedelta(seconds=10))
+    w.behave(takes(w, seconds=seconds), *BACKLOG)
+    return w
+
+
+def recovered(w: World) -> list[str]:
+    """The tasks that recoveries were started for."""
+    orders = [parse_event(event, w.clock()) for event in w.started]
+    return [task_id for order in orders if isinstance(order, RecoveryOrder) for task_id in order.task_ids]
+
+
+@pytest.mark.parametrize("in_one_thread", [False, True])
+def test_a_pass_that_is_behind_finds_an_expired_lease_at_the_end_of_its_bucket(in_one_thread: bool) -> None:
+    w = behind(in_one_thread=in_one_thread)
+    if in_one_thread:
+        w.behave(lambda task, context: str(w.clock.forward(seconds=1)), *BACKLOG)
+    report = w.first_pass()
+    assert report.resume is not None and report.completed < 200
+    assert recovered(w) == [LAST]
+
+
+def test_a_task_that_runs_elsewhere_is_left_alone() -> None:
+    w = behind()
+    w.insert("z-alive", at=bucket_at(1))
+    w.claim("z-alive", until=NOON + timedelta(minutes=14))
+    w.first_pass()
+    assert recovered(w) == [LAST]
+
+
+def test_a_continuation_finds_one_that_lies_before_its_position() -> None:
+    """The invocation before has died after it started the continuation."""
+    w = behind()
+    w.insert("a-dead", at=bucket_at(1))
+    w.claim("a-dead", until=NOON + timedelta(seconds=10))
+    w.clock.to(NOON + timedelta(minutes=2))
+    order = PassOrder(tick=NOON_MINUTE + 1, shard=0, continuation=1, resume=Resume(NOON_MINUTE + 1, BACKLOG[100]))
+    w.handle(order.to_event())
+    assert sorted(recovered(w)) == ["a-dead", LAST]
+
+
+def test_what_is_not_reached_in_one_invocation_the_next_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynatick.engine.lease_sweep.MAX_SWEPT", 20)
+    monkeypatch.setattr("dynatick.engine.lease_sweep.PAGE", 20)
+    monkeypatch.setattr("dynatick.engine.lease_sweep._MIN_OF_A_PAGE", 1)
+    w = behind(seconds=12)
+    w.first_pass()
+    (event,) = w.started
+    order = parse_event(event, w.clock())
+    assert isinstance(order, PassOrder) and order.swept is not None
+    assert order.swept.after is not None and order.swept.after < BACKLOG[-1], "20 rows each time"
+    w.started.clear()
+    w.handle(replace(order, swept=Resume(NOON_MINUTE + 1, BACKLOG[290])).to_event())
+    assert LAST in recovered(w)
+
+
+def test_rows_are_read_only_by_a_pass_that_is_behind_for_ten_seconds_and_each_once() -> None:
+    assert len(BACKLOG) < MAX_SWEPT
+    w = behind(seconds=0.02)
+    w.rigged.forget()
+    quick = w.first_pass()
+    assert quick.completed == len(BACKLOG)
+    assert set(w.rigged.reads) & set(BACKLOG) == set()
+    w = behind()
+    w.rigged.forget()
+    w.first_pass()
+    read = [task_id for task_id in w.rigged.reads if task_id in BACKLOG]
+    assert 100 < len(read) == len(set(read)) <= 300 - 4, "what this pass has in flight is not read"
+
+
+def test_ranges_of_workers_are_left_to_them() -> None:
+    w = behind(max_workers=1)
+    before = w.cursor()
+    handed_out = WorkOrder(bucket=bucket_at(1), after=BACKLOG[200], through="zz", until=NOON + timedelta(minutes=14))
+    assert save(w.store, before, replace(before, handed_out=(handed_out,)), writer="dead") is not None
+    w.rigged.forget()
+    w.first_pass()
+    assert recovered(w) == []
+    assert not set(w.rigged.reads) & set(BACKLOG[201:])
+
+
+def test_a_row_that_cannot_be_read_is_raised_once_what_runs_is_recorded() -> None:
+    w = behind()
+
+    def fails(task_id: str) -> None:
+        if task_id == LAST:
+            raise cannot("read")
+
+    w.rigged.before_read = fails
+    w.clock.to(NOON + timedelta(minutes=1))
+    with pytest.raises(StoreError, match="cannot read"):
+        w.handle({"time": "2026-12-31T12:01:00Z"})
+    assert {w.outcome(task_id) for task_id in w.ran} == {"completed"}
+    w.rigged.before_read = None
+    w.clock.to(NOON + timedelta(minutes=3))
+    assert passed([w.handle({"time": "2026-12-31T12:03:00Z"})]).expired == 1
