@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
 from urllib3 import HTTPConnectionPool, PoolManager, Timeout
@@ -45,6 +46,9 @@ MAX_BODY_BYTES = 65_536
 IDLE_SECONDS = 15.0
 """A connection that was idle for longer is opened anew: a function that was frozen meanwhile does not notice that the
 host, or a NAT gateway, has dropped it."""
+
+MAX_LOOKUPS = 64
+"""So many names are resolved at once, each in a thread of its own: names that hang must not use up all threads."""
 
 _MAX_HOSTS = 64  # hosts with open connections; the least recently used is dropped first
 
@@ -88,7 +92,6 @@ class Connections:
         Only the status line counts: the body may be long, slow or cut off. Raises PermanentError if the host has an
         address that is not allowed, RetryableError if the target can't be reached or does not answer in time.
         """
-        ends = time.monotonic() + timeout
         pool = self._pools.connection_from_host(target.host, target.port, target.scheme)
         try:
             response = pool.urlopen(
@@ -106,7 +109,7 @@ class Connections:
         except HTTPError as error:
             raise RetryableError(_message_of(error, timeout)) from None  # the original text contains addresses
         answer = Answer(response.status, response.headers.get("Retry-After"))
-        _read_rest(response, ends)
+        _read_rest(response)
         return answer
 
 
@@ -114,7 +117,7 @@ class _Lookups:
     """Resolves names with a timeout: the system's resolver can hang for half a minute.
 
     Each name is resolved in a thread of its own. Other requests for the same name wait for that thread, so a name that
-    hangs occupies one thread.
+    hangs occupies one thread, and there are MAX_LOOKUPS of them.
     """
 
     def __init__(self, resolve: Resolve) -> None:
@@ -123,10 +126,15 @@ class _Lookups:
         self._under_way: dict[tuple[str, int], Future[Sequence[str]]] = {}
 
     def addresses(self, host: str, port: int, timeout: float) -> Sequence[str]:
-        """The addresses. Raises OSError if the name has no address, or its look-up times out."""
+        """The addresses. Raises OSError if the name has no address, or its look-up times out; RetryableError if too
+        many other names are being resolved."""
+        with suppress(ValueError):  # an address waits for no names
+            return [str(ip_address(host))]
         with self._lock:
             lookup = self._under_way.get((host, port))
             if lookup is None:
+                if len(self._under_way) >= MAX_LOOKUPS:
+                    raise RetryableError(f"{MAX_LOOKUPS} other names of hosts are being resolved")
                 lookup = Future()
                 threading.Thread(target=self._look_up, args=(host, port, lookup), daemon=True).start()
                 self._under_way[host, port] = lookup  # only after the thread has started, which removes it again
@@ -164,6 +172,42 @@ class _AddressCheck:
         )
 
 
+class _Deadline:
+    """Shuts a connection's socket down when the time of its request is over, unless it is lifted before.
+
+    urllib3 applies the timeout to each read and write, so an answer that comes byte by byte would never end: in its
+    headers, its body, or the lines between the parts of a chunked one.
+    """
+
+    def __init__(self, connection: HTTPConnection, seconds: float) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._lifted = False
+        self.has_passed = False
+        self.sock: socket.socket | None = None
+        """The socket of the answer: the connection forgets one that is to be closed after it."""
+        self._timer = threading.Timer(seconds, self._pass)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def lift(self) -> None:
+        """After this the socket is left alone: the connection may serve another request."""
+        with self._lock:
+            self._lifted = True
+        self._timer.cancel()
+
+    def _pass(self) -> None:
+        with self._lock:
+            if self._lifted:
+                return
+            self.has_passed = True
+            sock = self.sock or self._connection.sock
+            if sock is not None:
+                with suppress(OSError):
+                    # Not the TLS socket's own method, which would break the read that is under way.
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+
 class _CheckedConnection(HTTPConnection):
     """urllib3's connection with an address check, a timeout for slow answers, and a limit on idle time."""
 
@@ -172,8 +216,8 @@ class _CheckedConnection(HTTPConnection):
         self._address_check = address_check
         self._used_at: datetime | None = None
         self._ends: float | None = None  # of the request that opened the connection; time.monotonic()
-        self._late = threading.Event()
-        self._timer: threading.Timer | None = None
+        self.deadline: _Deadline | None = None
+        """That of the latest request."""
 
     def _new_conn(self) -> socket.socket:
         # urllib3 calls this for the bare socket of each connection, with or without TLS.
@@ -199,35 +243,33 @@ class _CheckedConnection(HTTPConnection):
         raise NewConnectionError(self, "failed") from failure
 
     def request(self, *args: Any, **options: Any) -> None:
-        # urllib3 applies the timeout to each read and write, so an answer that comes byte by byte would never end.
-        # The timer shuts the socket down.
         left = (self.timeout or 0.0) if self._ends is None else self._ends - time.monotonic()
-        self._late.clear()
-        self._timer = threading.Timer(max(left, 0.0), self._shut_down)
-        self._timer.daemon = True
-        self._timer.start()
+        if self.deadline is not None:
+            self.deadline.lift()
+        self.deadline = _Deadline(self, max(left, 0.0))
         try:
             super().request(*args, **options)
+        except BaseException:
+            self.deadline.lift()
+            raise
         finally:
             self._ends = None
 
     def getresponse(self) -> Any:
+        deadline = self.deadline
+        assert deadline is not None  # a request goes before
+        deadline.sock = self.sock
         try:
-            response = super().getresponse()
+            response = None if deadline.has_passed else super().getresponse()
         except Exception:
-            if self._late.is_set():
+            deadline.lift()
+            if deadline.has_passed:
                 raise TimeoutError from None
             raise
-        finally:
-            self._stop_timer()
-        if self._late.is_set():  # the headers were cut short, which http.client takes for their end
+        if deadline.has_passed:  # the headers may be cut short, which http.client takes for their end
             raise TimeoutError
         self._used_at = self._address_check.clock()
         return response
-
-    def close(self) -> None:
-        self._stop_timer()
-        super().close()
 
     @property
     def is_connected(self) -> bool:
@@ -236,19 +278,6 @@ class _CheckedConnection(HTTPConnection):
             if idle.total_seconds() > IDLE_SECONDS:
                 return False
         return super().is_connected
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _shut_down(self) -> None:
-        self._late.set()
-        sock = self.sock
-        if sock is not None:
-            with suppress(OSError):
-                # Not the TLS socket's own method, which would break the read that is under way.
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 class _CheckedTlsConnection(_CheckedConnection, HTTPSConnection):
@@ -275,11 +304,12 @@ class _Pools(PoolManager):
         return pool
 
 
-def _read_rest(response: BaseHTTPResponse, ends: float) -> None:
-    """Reads the rest of an answer if it is short and quick; otherwise closes the connection."""
-    left = MAX_BODY_BYTES
+def _read_rest(response: BaseHTTPResponse) -> None:
+    """Reads the rest of an answer if it is short and comes within the request's time; otherwise closes the
+    connection."""
+    left, deadline = MAX_BODY_BYTES, response.connection.deadline  # type: ignore[union-attr]
     try:
-        while left > 0 and time.monotonic() < ends:
+        while left > 0:
             part = response.read1(left)
             if not part:
                 response.release_conn()
@@ -287,6 +317,8 @@ def _read_rest(response: BaseHTTPResponse, ends: float) -> None:
             left -= len(part)
     except (HTTPError, OSError):
         pass
+    finally:
+        deadline.lift()
     response.close()
     response.release_conn()
 

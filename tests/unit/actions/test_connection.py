@@ -6,6 +6,7 @@ import ssl
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from decimal import Decimal
 from ipaddress import ip_address
@@ -127,6 +128,72 @@ def test_only_the_status_counts_and_not_the_body(webhook, behave):
         assert time.monotonic() - began < 5
 
 
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+WITHOUT_END = {
+    "a body": (OK + b"Content-Length: 60000\r\n\r\n", b"x"),
+    "a body that ends with the connection": (OK + b"Connection: close\r\n\r\n", b"x"),
+    "the size of a chunk": (CHUNKED, b"0"),
+    "an extension of a chunk": (CHUNKED + b"1;", b"x"),
+    "small chunks": (CHUNKED, b"1\r\nx\r\n"),
+    "trailers": (CHUNKED + b"0\r\n", b"X-A: b\r\n"),
+    "silence": (OK + b"Content-Length: 1\r\n\r\n", b""),
+}
+
+
+@pytest.mark.parametrize(("head", "drip"), WITHOUT_END.values(), ids=WITHOUT_END)
+def test_a_target_whose_answer_does_not_end_is_hung_up_on(webhook, head, drip):
+    """It would hold a thread for ever."""
+    hung_up = threading.Event()
+
+    def behave(connection):
+        connection.recv(65536)
+        connection.sendall(head)
+        connection.settimeout(0.02)
+        for _ in range(1000):
+            with suppress(TimeoutError):
+                if connection.recv(1) == b"":
+                    break
+            try:
+                connection.sendall(drip)
+            except OSError:
+                break
+        else:
+            return
+        hung_up.set()
+
+    with a_rude_server(behave) as url:
+        assert call(webhook, url, 0.3) == {"status": 200}
+        assert hung_up.wait(60), "it could have gone on"
+
+
+def test_a_chunked_answer_keeps_its_connection(webhook, server):
+    server.headers, server.body = {"Transfer-Encoding": "chunked"}, b"2\r\nok\r\n0\r\n\r\n"
+    for _ in range(2):
+        assert call(webhook, server.url) == {"status": 200}
+    assert len(server.connections) == 1
+
+
+def test_the_end_of_a_requests_time_does_not_meet_the_next_request_of_the_connection(webhook, server, monkeypatch):
+    passed = []
+
+    class Late:
+        """A timer whose function runs after it was cancelled, as one that has just begun does."""
+
+        def __init__(self, seconds, function):
+            passed.append(function)
+
+        def start(self):
+            pass
+
+        cancel = start
+
+    monkeypatch.setattr(connection.threading, "Timer", Late)
+    for _ in range(3):
+        assert call(webhook, server.url) == {"status": 200}
+        passed[-1]()
+    assert len(server.connections) == 1
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
 def test_a_refused_connection_is_retryable(clock, host):
     refused = pytest.raises(RetryableError, match=r"^the target could not be connected to$")
@@ -163,6 +230,37 @@ def test_a_hanging_resolver_counts_towards_the_timeout(clock):
         assert asked == ["hooks.example"], "one thread hangs, not one for each try"
     finally:
         answers.set()
+
+
+def test_names_that_hang_do_not_use_up_the_threads():
+    answers = threading.Event()
+
+    def resolve(host, port):
+        if host != "good.example":
+            answers.wait(60)
+        return [host]
+
+    lookups, before = connection._Lookups(resolve), threading.active_count()
+
+    def look_up(host):
+        return lookups.addresses(host, 443, 0.0 if host.startswith("n") else 30)
+
+    assert look_up("good.example") == ["good.example"]
+    for number in range(connection.MAX_LOOKUPS):
+        with pytest.raises(TimeoutError):
+            look_up(f"n{number}.example")
+    for host in ("n64.example", "good.example"):
+        with pytest.raises(RetryableError, match=r"^64 other names of hosts are being resolved$"):
+            look_up(host)
+    assert look_up("192.0.2.7") == ["192.0.2.7"], "an address needs no thread"
+    with pytest.raises(TimeoutError):
+        look_up("n7.example")  # it waits for the look-up that is under way
+    assert threading.active_count() <= before + connection.MAX_LOOKUPS
+    under_way = list(lookups._under_way.values())
+    answers.set()
+    for lookup in under_way:
+        lookup.result(30)
+    assert look_up("good.example") == ["good.example"]
 
 
 def test_the_deadline_limits_the_timeout(webhook, server):
