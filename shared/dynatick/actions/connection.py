@@ -48,7 +48,7 @@ IDLE_SECONDS = 15.0
 host, or a NAT gateway, has dropped it."""
 
 MAX_LOOKUPS = 64
-"""So many names are resolved at once, each in a thread of its own: names that hang must not use up all threads."""
+"""How many names are resolved at once, each in a thread of its own: names that hang must not use up all threads."""
 
 _MAX_HOSTS = 64  # hosts with open connections; the least recently used is dropped first
 
