@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.model.faulty_store import FREEZE_BEFORE, LOSE, REFUSE, REPEAT, Fault, Plan
+from tests.model.faulty_store import FREEZE_BEFORE, KILL_MEANWHILE, LOSE, REFUSE, REPEAT, Fault, Plan
 from tests.model.installation import INDEX_LAG, Tick
 from tests.model.rows import DUE, IN_SHARD, RawRow, When
 from tests.model.schedule_machine import ScheduleRow
@@ -306,6 +306,18 @@ BY_MUTATION: Mapping[str, Counterexample] = {
     ),
     "a redriven task keeps its run": Counterexample(
         "a: run 1 again", [put(), tick(), wait(2.0), change("run_now"), wait(2.0)]
+    ),
+    "a new shard has no cursor until a tick needs it": Counterexample(
+        "c: no tick will poll it",
+        # The first process dies once it has published the shards, and the next tick comes after the task's.
+        [
+            begin(lag=1.0, seed=898, mode=StreamMode(held=True)),
+            tick(by(faulty(3, KILL_MEANWHILE)), MISSED),
+            insert("c", When()),
+            wait(400.0),
+            tick(),
+            wait(400.0),
+        ],
     ),
     "shards that were in use once are forgotten": Counterexample(
         "_dynatick#settings: shardsEver went back from 3 to 1",

@@ -419,7 +419,8 @@ class Installation:
         assert isinstance(by, Actor)
         old, new = effect.old, effect.new
         if new is not None and (old is None or _place_in_index(old) != _place_in_index(new)):
-            self._entered[effect.task_id] = by, self._is_ahead(new, "closedThrough")
+            is_installed = self.table.get("_dynatick#settings") is not None  # clients insert nothing before that
+            self._entered[effect.task_id] = by, is_installed and self._is_ahead(new, "closedThrough")
 
     def _needs_stream(self, task_id: str) -> bool:
         """Returns whether the ticks alone need not find a row. They find what was written into an open bucket; and what

@@ -112,17 +112,22 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
     """The cursor, read consistently. A missing one is created with the last minute closed and drained (14)."""
     row = store.get(cursor_id(shard))
     if row is None:
-        last = minute_of(now - _SKEW)
-        fresh = Cursor(
-            shard=shard, closed_through=last, drained_through=last, polled_through=last, checkpoint=last,
-            checkpoint_at=now,
-        )  # fmt: skip
-        if create(store, {attr.TASK_ID: cursor_id(shard), **fresh.to_row()}):
+        if (fresh := create_cursor(store, shard, now)) is not None:
             return fresh
         row = store.get(cursor_id(shard))
         if row is None:
             raise StoreError(f"the cursor of shard {shard} appeared and vanished")
     return Cursor.from_row(shard, row)
+
+
+def create_cursor(store: Store, shard: int, now: datetime) -> Cursor | None:
+    """Creates a cursor with the last minute closed and drained, and returns it; None: there is one."""
+    last = minute_of(now - _SKEW)
+    fresh = Cursor(
+        shard=shard, closed_through=last, drained_through=last, polled_through=last, checkpoint=last,
+        checkpoint_at=now,
+    )  # fmt: skip
+    return fresh if create(store, {attr.TASK_ID: cursor_id(shard), **fresh.to_row()}) else None
 
 
 def save(store: Store, old: Cursor, new: Cursor, *, writer: str) -> Cursor | None:

@@ -18,6 +18,7 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.conditional_write import create, write
+from dynatick.engine.cursor import create_cursor
 from dynatick.engine.ports import Store
 from dynatick.errors import ConfigurationError, InvalidInput, StoreError
 
@@ -100,7 +101,8 @@ def publish_settings(
     payload_schemas: Mapping[str, str] | None = None,
     processor_problem: str | None = None,
 ) -> InstallationSettings:
-    """Publishes the deployed settings, and returns what is published then. Writes only if something differs.
+    """Publishes the deployed settings, and returns what is published then. Writes only if something differs: first the
+    cursors of new shards, then the settings, by which clients learn of the shards.
 
     None for ``actions``, ``defaults``, ``max_timeout_seconds``, ``payload_schemas`` or ``processor_problem``: what is
     published stays; an empty ``processor_problem``: there is none any more. Raises the version of the rows to that of
@@ -127,6 +129,9 @@ def publish_settings(
         )
         if wanted == known:
             return wanted
+        # First: one that a tick created later would lie beyond what clients have inserted into the shard by then (14).
+        for shard in range(known.shards_ever if known else 0, wanted.shards_ever):
+            create_cursor(store, shard, now)
         values = _row(wanted, now)
         if row is None:
             if create(store, {attr.TASK_ID: SETTINGS_ID, **values}):

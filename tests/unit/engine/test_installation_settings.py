@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builders import NOON
+from tests.builders import NOON, scheduled_row
 from tests.unit.domain.support import refusal
 from tests.unit.engine.support import (
     NOON_MINUTE,
@@ -22,6 +22,7 @@ from tests.unit.engine.support import (
     is_claim,
     of,
     passed,
+    rules,
     takes,
     world,
 )
@@ -33,6 +34,7 @@ from dynatick.domain.due import Due
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.engine import installation_settings
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.installation_settings import (
     MAX_PAUSES_KEPT,
     SETTINGS_ID,
@@ -64,6 +66,33 @@ def test_the_number_of_shards_ever_used_only_grows(counts: list[int]) -> None:
         found = publish_settings(store, Grid(shard_count=count), now=NOON)
         assert (found.grid.shard_count, found.shards_ever) == (count, max(counts[:number]))
         assert read_settings(store) == found
+
+
+def test_cursors_of_new_shards_are_there_before_the_settings_name_the_shards() -> None:
+    """Between the two a process may die."""
+
+    def cursors() -> list[bool]:
+        return [store.peek(cursor_id(shard)) is not None for shard in range(4)]
+
+    store, met = RiggedStore(), list[list[bool]]()
+    for count in (1, 3, 2):
+        with store.meanwhile(lambda change: change.task_id == SETTINGS_ID, lambda: met.append(cursors())):
+            publish_settings(store, Grid(shard_count=count), now=NOON)
+    assert met == [[True, False, False, False], [True, True, True, False], [True, True, True, False]]
+    store.forget()
+    publish_settings(store, Grid(shard_count=2), now=NOON)
+    assert store.reads == [SETTINGS_ID], "what is published costs one read"
+
+
+def test_what_is_inserted_into_new_shards_is_found_by_the_ticks_alone_however_late_the_first_comes() -> None:
+    """The process that published the shards has died, and the stream is silent."""
+    grid = Grid(shard_count=3)
+    w = World(rules=rules(grid=grid))
+    publish_settings(w.store, grid, now=w.clock())
+    for shard in range(3):
+        assert w.store.create(scheduled_row(f"t{shard}", bucket_at(2, shard)))
+    w.next_tick(9)
+    assert {w.outcome(f"t{shard}") for shard in range(3)} == {"completed"}
 
 
 SCHEMAS = {"mail": '{"type":"object","properties":{"to":{"type":"string"}},"required":["to"]}'}
