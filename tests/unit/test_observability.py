@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
+from dynatick.domain.plan_figures import SCHEDULER_LOG_BYTES
+
 # Each program runs in a process of its own: loggers are the process's, and so is their configuration.
 BEGINNING = """
 import logging
@@ -163,6 +165,30 @@ def test_dead_letters_of_all_functions_are_one_metric_which_an_alarm_can_watch()
         *[([3.0], "tasks-of-a-stack")] * 4, ([1.0], "tasks-of-a-stack"),
     ]  # fmt: skip
     assert {str(one["_aws"]["CloudWatchMetrics"][0]["Dimensions"]) for one in metrics} == {"[['service']]"}
+
+
+LOGGED = """
+context = types.SimpleNamespace(
+    function_name="tasks-SchedulerFunction-0123456789ab", memory_limit_in_mb=512, aws_request_id="8" * 36,
+    invoked_function_arn="arn:aws:lambda:eu-central-1:123456789012:function:tasks-SchedulerFunction-0123456789ab",
+)
+seen = Assigned(seen=1, normalised=0, moved=0, rejected=0, wake_ups=(), undelivered=0, failed=())
+
+@logger.inject_lambda_context(clear_state=True)
+@metrics.log_metrics
+def scheduler(event, context):
+    observability.log_assigned(seen, logger, metrics)
+
+scheduler({}, context)
+"""
+
+
+def test_the_log_of_the_scheduler_is_as_long_as_its_price_reckons() -> None:
+    """docs/cost.md. Lambda's own three lines, and what CloudWatch adds to each event, are not in it."""
+    lines = output(LOGGED)
+    size = sum(len(json.dumps(line, separators=(",", ":"))) for line in lines)
+    of_aws = 260 + 26 * (len(lines) + 3)
+    assert 0.9 * SCHEDULER_LOG_BYTES < size + of_aws < 1.1 * SCHEDULER_LOG_BYTES
 
 
 RECONCILED = """

@@ -20,6 +20,9 @@ READ_UNIT = 0.125e-6
 STORAGE_GB_MONTH = 0.25
 GB_SECOND = 0.0000133334  # Lambda, arm64
 LAMBDA_REQUEST = 0.20e-6
+LOG_GB = 0.50  # CloudWatch Logs, taken in
+STREAM_BATCH = 100  # records that Lambda gives an invocation of the scheduler, by the template
+STREAM_POLL_SECONDS = 0.25  # Lambda polls each shard of a stream so often
 WARM_WRITE_UNIT = 0.00065  # once, for each write unit a second above what the table or index is warm for
 
 # -- the template's parameters -----------------------------------------------------------------------------------------
@@ -51,13 +54,17 @@ READ_UNITS_OF_OCCURRENCE = 1.1  # measured: its schedule is read
 ROW_GROWTH = 200  # bytes; measured: 191 from insert to outcome, without a result
 ENTRY_BYTES = 350  # assumed: the entry of the index, with what DynamoDB adds to row and entry
 INSERTS_PER_CLIENT = 8_000  # a second; measured: 10,797 on a CPU of its own, and 8 calls at a time on AWS
-SCHEDULER_PRICE = 0.003e-6  # of an insert; docs/cost.md
+SCHEDULER_RECORD_SECONDS = 43e-6  # measured: of a record of the stream, at a whole CPU
+SCHEDULER_READS = 1  # measured: of an invocation of the scheduler, whatever it gets
+SCHEDULER_LOG_BYTES = 1_100  # of an invocation: measured 713 of its own; START, END and REPORT, and 26 an event, by AWS
+SCHEDULER_SECONDS, SCHEDULER_GB = 0.01, 0.5  # assumed: of an invocation, beside the CPU of its records
 
 IDLE_WRITES, IDLE_READS, IDLE_SECONDS = 2, 3.7, 0.005  # measured, the time assumed: of shard 0's tick, if it is idle
 FURTHER_WRITES, FURTHER_WRITES_TO_THE_SECOND = 0.25, 1.0  # measured: of another idle shard, which is closed seldom
 FURTHER_READS, FURTHER_SECONDS = 2.4, 0.0024  # the same: its polls, many at a time, and its part of their invocation
 IDLE_GB = 1.0
-TICKS_A_MONTH = 365 * 24 * 60 / 12
+MONTH_SECONDS = 365 * 86_400 / 12
+TICKS_A_MONTH = MONTH_SECONDS / 60
 
 # -- assumed of AWS ----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dynatick_stack.bench import cpu, plans, units, wake_up_price
+from dynatick_stack.bench import cpu, plans, scheduler_price, units, wake_up_price
 from dynatick_stack.counting.counts import Engine, counting
 from dynatick_stack.markdown import Table, figures, write_parts
 from dynatick_stack.template import ROOT
@@ -134,5 +134,5 @@ TABLES: Mapping[str, Mapping[str, Callable[[Figures], Table]]] = {
         "schedules": lambda _: plans.schedules(),
         "steady": lambda _: plans.steady_loads(),
     },
-    "cost.md": {"second": lambda _: wake_up_price.table()},
+    "cost.md": {"inserted": scheduler_price.table, "second": lambda _: wake_up_price.table()},
 }

@@ -113,13 +113,32 @@ def test_idle_shards_cost_less_than_the_first() -> None:
     assert prices.idle_month(256) < prices.idle_month(256, to_the_second=True) < 256 * prices.idle_month(1)
 
 
+def test_the_scheduler_costs_by_the_rows_that_an_invocation_gets() -> None:
+    """docs/cost.md: about a dollar a million if each comes by itself."""
+    assert 1e6 * prices.scheduler_price(1) == pytest.approx(0.94, abs=0.01)
+    assert 1e6 * prices.scheduler_price(100) == pytest.approx(0.01, abs=0.001)
+    # Lambda polls each shard of the stream four times a second, and gives an invocation 100 records at most.
+    assert [prices.records_together(rate, 4) for rate in (0, 1, 16, 160, 10_000)] == [1, 1, 1, 10, 100]
+    assert [prices.records_together(2, 4, seconds) for seconds in (0, 1, 10, 60)] == [1, 1, 5, 30]
+    batch = template.load()["Resources"]["SchedulerFunction"]["Properties"]["Events"]["TaskWritten"]["Properties"]
+    assert batch["BatchSize"] == figures.STREAM_BATCH
+    # A burst is inserted many at a time; of a steady load each task comes by itself, unless there are many a second.
+    few, many = (plan_steady(per_day, 1) for per_day in (1_000_000, 100_000_000))
+    assert few.prices.load / 1_000_000 - many.prices.load / 100_000_000 > 25 * 1e-6
+    # The peak decides the parameters, the mean the price of an invocation.
+    calm, peaky = (plan_steady(1_000_000, peak).prices.load for peak in (1, 10))
+    assert calm == pytest.approx(peaky, rel=0.03)
+
+
 def test_a_steady_load_is_priced_by_the_month() -> None:
     found = plan_steady(100_000_000, 10)
     assert found.is_feasible
     assert found.load.tasks == math.ceil(100_000_000 / 86_400 * 10 * 60)
-    # docs/cost.md: $331 a day on demand, storage for 30 days among it
+    # docs/cost.md: $331 a day on demand, storage for 30 days among it; and what is more if tasks come one by one
     month = found.prices.load + found.prices.storage_month
-    assert month == pytest.approx(331 * 365 / 12, rel=0.1)
+    records = prices.records_together(100_000_000 / 86_400, found.fleet.partitions)
+    one_by_one = 100_000_000 * (prices.scheduler_price(records) - prices.scheduler_price(100))
+    assert month == pytest.approx((331 + one_by_one) * 365 / 12, rel=0.1)
 
 
 def test_a_hundred_thousand_schedules_each_minute() -> None:
