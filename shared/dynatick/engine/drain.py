@@ -27,6 +27,7 @@ from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.lease_sweep import LeaseSweep
 from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
+from dynatick.engine.ports import size_in_event
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.report import PassReport, Resume, tick_record_id
 from dynatick.engine.rules import TICKS_PLANNED
@@ -37,6 +38,7 @@ from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import DynatickError
 
 MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it polls from the oldest bucket on
+MAX_LEFT_BYTES = 100_000  # of their ids, as JSON: an asynchronous invocation takes 256 KB
 ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is polled again
 LEASE_CHECK = timedelta(seconds=2)  # while a pass waits for workers: another tick may have closed more buckets
 TICK_RECORD_DAYS = 7
@@ -243,7 +245,7 @@ class _Pass:
         gets_further = report.made_progress and not is_stopped
         if report.resume and gets_further and self.send_continuation is not None and not report.continued:
             left = list(self.claiming.left_behind)
-            if len(left) > MAX_LEFT_BEHIND:
+            if len(left) > MAX_LEFT_BEHIND or sum(size_in_event(task_id) for _, task_id in left) > MAX_LEFT_BYTES:
                 self.send_continuation(None, (), self.sweep.position)
             else:
                 self.send_continuation(report.resume, left, self.sweep.position)

@@ -135,8 +135,12 @@ class HandOut:
             except DynatickError as error:
                 self._execution.keep_fault(error)
                 return
-            if all(entry.task_id > one.order.through for entry in page.entries):
+            if any(entry.task_id <= one.order.through for entry in page.entries):
+                continue
+            if page.after is None or page.after >= one.order.through:
                 self._remove([one.order])
+            else:  # all that was read has ended; what lies behind it has not been read
+                one.probe = page.after
 
     def _remove(self, orders: Sequence[WorkOrder]) -> None:
         self._window.handed_out = [order for order in self._window.handed_out if order not in orders]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -173,6 +174,11 @@ ReportOverdue = Callable[[Sequence[Overdue]], None]
 
 ENVELOPE = "dynatick"
 """The attribute of an event that holds an order."""
+
+
+def size_in_event(text: str) -> int:
+    """Bytes of a text as JSON in an event: up to six for one that UTF-8 has in one."""
+    return len(json.dumps(text))
 
 
 class Invoker(Protocol):

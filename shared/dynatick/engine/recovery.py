@@ -28,14 +28,14 @@ from dynatick.engine.claims import (
 )
 from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.execution import BATCH, Execution, Place, Services
-from dynatick.engine.ports import ENVELOPE
+from dynatick.engine.ports import ENVELOPE, size_in_event
 from dynatick.engine.report import PassReport, Resume
 from dynatick.errors import DynatickError, InvalidInput
 
 MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left
 MAX_ALONE = 10  # tasks of one recovery at their last attempt, which it runs one after another
 MAX_RECOVERIES = 20  # of one pass
-MAX_ORDER_BYTES = 100_000  # of ids: an asynchronous invocation takes 256 KB
+MAX_ORDER_BYTES = 100_000  # of ids, as JSON: an asynchronous invocation takes 256 KB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,28 +141,29 @@ def in_one_chain(expired: Sequence[tuple[Bucket, LeaseExpired]], until: datetime
     doesn't fit into an event, or comes after ``until``, is left to the next tick. There must be tasks."""
     first, *others = orders_for(expired)
     then: list[RecoveryOrder] = []
-    size = _bytes_of(first.task_ids)
+    size = _size_of(first.task_ids)
     for order in others:
-        size += _bytes_of(order.task_ids)
+        size += _size_of(order.task_ids)
         if size > MAX_ORDER_BYTES:
             break
         then.append(order)
     return replace(first, until=until, then=tuple(then))
 
 
-def _bytes_of(task_ids: Sequence[str]) -> int:
-    return sum(len(task_id.encode("utf-8", "replace")) for task_id in task_ids)
+def _size_of(task_ids: Sequence[str]) -> int:
+    return sum(map(size_in_event, task_ids))
 
 
 def _parts(task_ids: Sequence[str], max_tasks: int) -> Iterator[tuple[str, ...]]:
     part: list[str] = []
     size = 0
     for task_id in task_ids:
-        size += len(task_id.encode("utf-8", "replace"))
-        if part and (len(part) == max_tasks or size > MAX_ORDER_BYTES):
+        more = size_in_event(task_id)
+        if part and (len(part) == max_tasks or size + more > MAX_ORDER_BYTES):
             yield tuple(part)
-            part, size = [], len(task_id)
+            part, size = [], 0
         part.append(task_id)
+        size += more
     if part:
         yield tuple(part)
 

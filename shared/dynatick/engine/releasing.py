@@ -15,11 +15,11 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import Unknown
 from dynatick.domain.lifecycle import release_claim
 from dynatick.engine.conditional_write import write_many
-from dynatick.engine.ports import ENVELOPE, Clock, Store
+from dynatick.engine.ports import ENVELOPE, Clock, Store, size_in_event
 from dynatick.errors import InvalidInput, StoreError
 
 MAX_TASKS = 200  # of one order
-MAX_ORDER_BYTES = 100_000  # of ids and tokens: an asynchronous invocation takes 256 KB
+MAX_ORDER_BYTES = 100_000  # of ids and tokens, as JSON: an asynchronous invocation takes 256 KB
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds between two tries."""
 
@@ -52,7 +52,7 @@ def release_orders(claims: Mapping[str, str]) -> Iterator[ReleaseOrder]:
     part: list[tuple[str, str]] = []
     size = 0
     for token, task_id in claims.items():
-        more = len(ascii(task_id)) + len(ascii(token))  # about as JSON has them
+        more = size_in_event(task_id) + size_in_event(token)
         if part and (len(part) == MAX_TASKS or size + more > MAX_ORDER_BYTES):
             yield ReleaseOrder(tuple(part))
             part, size = [], 0

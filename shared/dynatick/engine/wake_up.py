@@ -15,7 +15,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.due import Due
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.task import check_count
-from dynatick.engine.ports import ENVELOPE, WakeUps
+from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
 from dynatick.errors import InvalidInput
 
 MAX_TASKS = 100
@@ -123,7 +123,7 @@ def wake_ups_of(tasks: Iterable[tuple[Bucket, Due | None]], *, threads: int) -> 
         else:
             timed.append((of, one))
     for of, due in sorted(timed):
-        length = len(due.task_id.encode("utf-8", "replace"))
+        length = size_in_event(due.task_id)
         if (
             group
             and bucket is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -42,6 +43,20 @@ def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
     w.claim(*task_ids, until=NOON + timedelta(seconds=10))
 
 
+def test_a_continuation_polls_anew_if_its_event_could_not_hold_the_ids_that_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
+    w = world(clock=PacedClock(), rules=rules(threads=1))
+    leased = [f" {n:03d}" + "\x01" * 1000 for n in range(25)]
+    w.insert(*leased, *ids(300), at=bucket_at(1))
+    w.claim(*leased, until=NOON + timedelta(minutes=5))
+    w.behave(takes(w, seconds=3), *ids(300))
+    w.first_pass()
+    (continuation,) = w.started
+    assert len(json.dumps(continuation)) < 1000
+
+
 def world_with_recovery(*task_ids: str, **settings: object) -> tuple[World, RecoveryOrder]:
     """A world whose pass has found crashed tasks; the order of the recovery that it started, which has not begun."""
     w = world(**settings)
@@ -80,6 +95,10 @@ def test_orders_are_of_one_action_apart_from_last_attempts_and_bounded_in_number
     long = [(bucket_at(1), LeaseExpired(f"{n:04d}" * 256, "a")) for n in range(100)]
     assert [len(one) for one in ordered(long)] == [97, 3]
     assert [task_id for one in ordered(long) for task_id in one] == [one.task_id for _, one in long]
+    for letters in ("\x01" * 1020, "😀" * 255):  # of which an event's JSON has more bytes than UTF-8
+        unusual = [(bucket_at(1), LeaseExpired(f"{n:04d}{letters}", "a")) for n in range(100)]
+        assert all(len(json.dumps(order.to_event())) <= 1.1 * MAX_ORDER_BYTES for order in orders_for(unusual))
+        assert sorted(task_id for one in ordered(unusual) for task_id in one) == [one.task_id for _, one in unusual]
 
 
 def test_orders_of_an_action_with_a_rate_limit_follow_each_other_as_far_as_an_event_holds_them() -> None:
@@ -87,7 +106,7 @@ def test_orders_of_an_action_with_a_rate_limit_follow_each_other_as_far_as_an_ev
     assert [len(one.task_ids) for one in (order, *order.then)] == [MAX_TOGETHER, 1, 1]
     long = [(bucket_at(n), LeaseExpired(f"{n:04d}" * 250, "a")) for n in range(200)]
     order = in_one_chain(long, NOON)
-    assert len(order.then) == MAX_ORDER_BYTES // 1000 - 1
+    assert len(order.then) == MAX_ORDER_BYTES // 1002 - 1
     following = order.next(())
     assert following is not None
     assert (following.task_ids, following.until, following.continuation) == (order.then[0].task_ids, NOON, 1)

@@ -8,18 +8,43 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from tests.builders import NOON
-from tests.unit.engine.support import World, bucket_at, cannot, ids, is_claim, is_cursor, passed, rules
+from tests.builders import NOON, FakeClock, scheduled_row
+from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot, ids, is_claim, is_cursor, passed, rules
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
 from dynatick.engine.cursor import acquire_shard, save
+from dynatick.engine.hand_out import HandOut
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.report import PassReport
 from dynatick.engine.work_order import WorkOrder
+
+
+def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> None:
+    """An earlier pass, or wake-ups, may have run those at its end that are read first."""
+    store, clock, names = RiggedStore(), FakeClock(), ids(200)
+    for n, task_id in enumerate(names):
+        ended = {"status": "completed", "outcome": "completed"} if 20 <= n < 120 else {}
+        store.put(scheduled_row(task_id, bucket_at(1), **ended))
+    order = WorkOrder(bucket=bucket_at(1), after=names[10], through=names[150], until=NOON + timedelta(minutes=1))
+    execution: Any = SimpleNamespace(services=SimpleNamespace(store=store, clock=clock, rules=rules(max_workers=1)))
+    window: Any = SimpleNamespace(handed_out=[order])
+    handed_out = HandOut(execution, window, Any, lambda order: True)
+    handed_out._started = [hand_out._Started(order, probe=names[19], probe_at=NOON)]
+    for _ in range(5):
+        handed_out.take_back()
+        assert window.handed_out == [order]
+        clock.forward(seconds=3)
+    for task_id in names[120:151]:
+        store.put(scheduled_row(task_id, bucket_at(1), status="completed", outcome="completed"))
+    handed_out.take_back()
+    assert window.handed_out == []
+
 
 # -- a pass that hands out -------------------------------------------------------------------------------------------
 
