@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from tests.e2e.support import DeployedStack, Row, bucket, deployed, eventually, instant, now
 
-from dynatick.client import IdleTicks, TickView
+from dynatick.client import TickView
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick_stack.demo.observe import served_through
 
 pytestmark = pytest.mark.long
 
@@ -31,17 +32,6 @@ def _in_batches(world: DeployedStack, requests: Sequence[Any]) -> None:
 def _passes(world: DeployedStack, since: str) -> list[TickView]:
     ticks = world.client.ticks(start=since, end=bucket(1))
     return [tick for tick in ticks if isinstance(tick, TickView) and tick.occurrences]
-
-
-def _served_through(world: DeployedStack, since: str) -> str:
-    """The latest tick that has done its work."""
-    ends = [since]
-    for tick in world.client.ticks(start=since, end=bucket(1)):
-        if isinstance(tick, TickView) and tick.finished_at is not None:
-            ends.append(tick.tick)
-        elif isinstance(tick, IdleTicks):
-            ends.append(tick.until)
-    return max(ends)
 
 
 @pytest.mark.timeout(480)
@@ -74,7 +64,7 @@ def test_each_of_two_thousand_runs_each_minute_once(
         _in_batches(world, [{"DeleteRequest": {"Key": {"taskId": {"S": one}}}} for one in ids])
         ended = now()
         # A tick that read a schedule before it was deleted may still make its run; the next finds none.
-        eventually(lambda: _served_through(world, since) >= str(Bucket(minute_of(ended) + 1)), within=120)
+        eventually(lambda: served_through(world.client, since) >= str(Bucket(minute_of(ended) + 1)), within=120)
         eventually(lambda: all("outcome" in row for row in world.rows()), within=60)
 
         made: dict[str, list[datetime]] = defaultdict(list)

@@ -33,7 +33,7 @@ class Planned:
 
 
 def batch(now: datetime, receiver: str) -> list[Planned]:
-    """``receiver``: the address that webhooks go to."""
+    """``receiver``: the address that webhooks go to. All is due before the tick after the next."""
 
     def tick(number: int) -> str:
         return str(Bucket(minute_of(now) + number))
@@ -64,13 +64,11 @@ def batch(now: datetime, receiver: str) -> list[Planned]:
         task("bare"),
         task("untimed", action="log", payload={"leadSourceId": "20"}),
         task("tick-1", taskDateTime=tick(1), action="log"),
-        task("tick-2", taskDateTime=tick(2), action="log"),
-        task("tick-3", taskDateTime=tick(3), action="log"),
-        task("off-iso", dueAt=format_instant(at(45))),
-        task("off-plus", taskDateTime=at(50).astimezone(east).isoformat()),
-        task("off-berlin", dueAt=at(20).astimezone(berlin).isoformat()),
-        task("off-epoch", dueAt=int(at(45).timestamp())),
-        task("off-delay", delaySeconds=30),
+        task("off-iso", dueAt=format_instant(at(8))),
+        task("off-plus", taskDateTime=at(9).astimezone(east).isoformat()),
+        task("off-berlin", dueAt=at(5).astimezone(berlin).isoformat()),
+        task("off-epoch", dueAt=int(at(8).timestamp())),
+        task("off-delay", delaySeconds=7),
         # In the past.
         task("past-bucket", taskDateTime=tick(-5)),
         task("past-instant", dueAt=format_instant(at(-86_400))),
@@ -99,11 +97,11 @@ def batch(now: datetime, receiver: str) -> list[Planned]:
         mail("mail-nowhere", FAILED, "expected a mail address", to="nowhere", text="Lost."),
         task("rehearsal", taskDateTime=tick(1), action="rehearse", payload=rehearsal),
         # By the Python client.
-        task("client-tick", by=INSERT, task_date_time=tick(2), action="log"),
+        task("client-tick", by=INSERT, task_date_time=tick(1), action="log"),
         task("client-untimed", by=INSERT, action="send-reminder", payload={"to": "bob@example.com", "text": "Call."}),
         task("refused-tomorrow", REFUSED, "dueAt: 'tomorrow'", by=INSERT, due_at="tomorrow"),
         task("_dynatick#mine", REFUSED, "reserved", by=INSERT),
-        task("many-delay", by=MANY, delaySeconds=75),
+        task("many-delay", by=MANY, delaySeconds=2),
         task("many-past", by=MANY, taskDateTime=tick(-10)),
         task("many-untimed", by=MANY),
         task("refused-action", REFUSED, "no-such-action", by=MANY, action="no-such-action"),

@@ -6,14 +6,27 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
-from dynatick.client import TaskClient, TaskView
+from dynatick.client import IdleTicks, TaskClient, TaskView, TickView
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick_stack.demo.receiver import Call, Receiver
 from dynatick_stack.local import LocalStack
 from dynatick_stack.logs import LogLine, LogReader
 
 ENDED = frozenset({"completed", "failed", "cancelled"})
+
+
+def served_through(client: TaskClient, since: str) -> str:
+    """The latest tick after ``since`` that has done its work; ``since`` if none has."""
+    ends = [since]
+    for tick in client.ticks(start=since, end=str(Bucket(minute_of(datetime.now(UTC)) + 1))):
+        if isinstance(tick, TickView) and tick.finished_at is not None:
+            ends.append(tick.tick)
+        elif isinstance(tick, IdleTicks):
+            ends.append(tick.until)
+    return max(ends)
 
 
 class DeadLetters:

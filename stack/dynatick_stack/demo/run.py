@@ -10,13 +10,13 @@ from typing import Any
 
 from dynatick import cli
 from dynatick.client import Inserted, Refused, TaskClient
-from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 from dynatick.store.codec import encode
 from dynatick_stack import local, processes
 from dynatick_stack.demo.batch import FAILED, INSERT, MANY, PUT, Planned, batch, unmet
-from dynatick_stack.demo.observe import Observer
+from dynatick_stack.demo.observe import Observer, served_through
 from dynatick_stack.demo.receiver import Receiver
 from dynatick_stack.errors import StackError
 from dynatick_stack.local import LocalStack
@@ -25,7 +25,7 @@ DEADLINE_SECONDS = 300.0
 POLL_SECONDS = 0.4
 FIRST = "first"
 PARAMETERS = {"TickMinutes": "1", "Precision": "second"}
-LINGER_SECONDS = 5.0  # for what comes a moment after the last task: dead letters, tick records
+LINGER_SECONDS = 5.0  # for dead letters and webhooks that have not come with the last task
 
 
 def demo(state_dir: Path) -> list[str]:
@@ -42,14 +42,17 @@ def demo(state_dir: Path) -> list[str]:
         refused = insert(planned, stack.client("dynamodb"), stack.table, client)
         say(f"Inserted {len(planned) - len(refused)} tasks; {len(refused)} were refused by the client")
         watch(observer, planned)
-    time.sleep(LINGER_SECONDS)  # the tick records come a moment after the tasks
-    since = format_instant(instant_of(minute_of(first)))
+    since, tick = (str(Bucket(minute_of(first) + minutes)) for minutes in (0, 1))
+    # The wake-ups may have run its tasks before it came, and its record comes a moment after them.
+    ticked = processes.wait_until(lambda: served_through(client, since) >= tick, DEADLINE_SECONDS, every=POLL_SECONDS)
     until = format_instant(datetime.now(UTC) + timedelta(minutes=2))
     for command in ("task list --limit 200 --attempts", "tick list"):
-        run_command(stack, f"{command} --from {since} --to {until}")
+        run_command(stack, f"{command} --from {format_instant(instant_of(minute_of(first)))} --to {until}")
     called = [call.task_id for call in observer.calls]
     letters = [str(letter.get("taskId")) for letter in observer.letters]
     problems = list(unmet(planned, refused, observer.tasks, called, letters))
+    if not ticked:
+        problems.append(f"the tick {tick} has not come")
     say(f"\n{observer}")
     if not problems:
         say(f"All {len(planned)} expectations are met; {time.monotonic() - began:.0f} s")
