@@ -21,6 +21,8 @@ from dynatick_stack.bench.installation import Installation
 from dynatick_stack.bench.units import Meter
 from dynatick_stack.counting.counts import Counts, counting
 
+pytestmark = pytest.mark.xdist_group("costs of pages")  # one process makes the tasks
+
 MINUTES = 2 * 1440
 TASKS = 2 * MINUTES
 ENTRY_BYTES = 170  # of a task in the index
