@@ -21,10 +21,10 @@ from dynatick_stack import emulator
 # What is tried on a table of which kind, how many sequences each time, and from which seed they are made up. A search
 # goes on with other seeds, in memory.
 FIXED = [
-    *((TaskMachine, "memory", 60, part) for part in range(1, 5)),
+    *((TaskMachine, "memory", examples, part) for part, examples in enumerate((20, 60, 60, 60), 1)),
     *((TaskMachine, "moto", 2, part) for part in range(1, 3)),
     *((TaskMachine, "emulator-batched", 2, part) for part in range(1, 3)),
-    *((ScheduleMachine, "memory", 50, part) for part in range(1, 5)),
+    *((ScheduleMachine, "memory", examples, part) for part, examples in enumerate((15, 50, 50, 50), 1)),
     *((ScheduleMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
 ]
 AT_ENDPOINT = [
@@ -33,7 +33,7 @@ AT_ENDPOINT = [
     for how in ("single", "batched")
     for part in range(1, 3)
 ]
-VARIATIONS = 5  # of each situation
+VARIATIONS = 2  # of each situation
 SEEDS = 100  # of each round of a search, at most
 
 
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     cases = []
     for machine, kind, examples, part in [*FIXED, *(AT_ENDPOINT if given else [])]:
         marks = [pytest.mark.draws] if kind == "memory" else []
-        marks += [] if (kind, part) == ("memory", 1) else [pytest.mark.long]
+        marks += [pytest.mark.night] if part > 1 else [] if kind == "memory" else [pytest.mark.long]
         cases.append(pytest.param(machine, kind, examples, part, marks=marks, id=f"{machine.of}-{kind}-{part}"))
     metafunc.parametrize(("machine", "fresh_table", "examples", "part"), cases, indirect=["fresh_table"])
 
