@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -62,6 +63,12 @@ def root(
     """
 
 
+@cache
+def _commands() -> Any:
+    """All commands; making them takes longer than most of them do."""
+    return typer.main.get_command(app)
+
+
 def _closed() -> ExitCode:
     """The reader closed the output. What is still buffered must not raise again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
@@ -71,7 +78,7 @@ def _closed() -> ExitCode:
 def invoke(arguments: Sequence[str]) -> int:
     """Runs one command line. Never raises; returns the exit code."""
     try:
-        answer = typer.main.get_command(app).main(args=list(arguments), prog_name="dynatick", standalone_mode=False)
+        answer = _commands().main(args=list(arguments), prog_name="dynatick", standalone_mode=False)
         sys.stdout.flush()
         code = answer if isinstance(answer, int) else ExitCode.OK
         if code == ExitCode.INTERRUPTED:  # what typer makes of Ctrl-C
