@@ -15,7 +15,7 @@ from typing import Annotated, Any, Generic, Literal, NotRequired, TypeVar
 
 import pytest
 from boto3.dynamodb.types import Binary
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 from pydantic import (
@@ -191,7 +191,6 @@ def handler_of(kind: Any) -> Handler:
 HANDLERS = {kind: handler_of(kind) for kind in KINDS}
 
 
-@settings(max_examples=600)
 @given(st.sampled_from(KINDS), payloads)
 @example(Wide, {"code": "\u0661\u0661"})
 @example(Wide, {"says": "text", "shouted": [], "lenient": 7})

@@ -93,7 +93,7 @@ SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", application(), headers=
 
 
 @SCHEMA.parametrize()
-@hypothesis.settings(max_examples=40)
+@hypothesis.settings(max_examples=20)
 def test_whatever_is_sent_is_answered_as_the_document_says(case: Case) -> None:
     # Left out: that whatever fits its form is accepted. A form can't say that one of three times may be given, that an
     # instant needs its offset, or that an action must be known.

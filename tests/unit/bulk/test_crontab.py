@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 from cronsim import CronSim, CronSimError
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.unit.bulk.support import row_of
 
@@ -185,14 +185,12 @@ def both(line: str, zone: str, after: datetime, number: int) -> tuple[list[datet
 
 
 @given(LINES, MOMENTS, st.sampled_from(["UTC", "Asia/Kolkata"]))
-@settings(max_examples=300, deadline=None)
 def test_a_schedule_runs_when_the_line_would(line: str, after: datetime, zone: str) -> None:
     theirs, ours = both(line, zone, after, 10)
     assert theirs == ours
 
 
 @given(LINES, CHANGES)
-@settings(max_examples=300, deadline=None)
 def test_where_the_clock_changes_a_schedule_runs_at_no_time_that_cron_would_not(line: str, after: datetime) -> None:
     theirs, ours = both(line, "Europe/Berlin", after, 60)
     assume(theirs)
@@ -201,7 +199,6 @@ def test_where_the_clock_changes_a_schedule_runs_at_no_time_that_cron_would_not(
 
 
 @given(LINES, st.one_of(MOMENTS, CHANGES), st.sampled_from(["UTC", "Europe/Berlin"]))
-@settings(max_examples=300, deadline=None)
 def test_brute_force_runs_a_line_when_cronsim_does(line: str, after: datetime, zone: str) -> None:
     assume(not re.search(r"\b(\w+)-\1/", line))  # which cronsim takes for a range to the end of the field
     with suppress(CronSimError):  # a day that never comes

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builders import InProcess
 
@@ -57,7 +57,6 @@ LIKELY_ROWS = st.builds(
 )
 
 
-@settings(max_examples=400)
 @given(row=st.one_of(ROWS, LIKELY_ROWS), tick_minutes=st.sampled_from([1, 5, 1440]), known=st.booleans())
 def test_what_an_interface_takes_is_a_task_never_early(row: dict[str, object], tick_minutes: int, known: bool) -> None:
     store = MemoryStore()
@@ -86,7 +85,6 @@ def test_what_an_interface_takes_is_a_task_never_early(row: dict[str, object], t
     assert stored.keys() <= OWN_ATTRIBUTES | {*row}
 
 
-@settings(max_examples=200)
 @given(row=st.dictionaries(st.sampled_from([*sorted(OWN_ATTRIBUTES - {"taskId"}), "tenant"]), VALUES, max_size=5))
 def test_whatever_lies_in_the_table_can_be_shown(row: dict[str, object]) -> None:
     try:
@@ -142,7 +140,6 @@ def do(world: InProcess, operation: str, value: Any) -> None:
             list(schedules.backfill("s", start=now - timedelta(minutes=value), end=now))
 
 
-@settings(max_examples=200)
 @example("rate(1 minute)", [("outage", 3)] * 6, None)  # each is two notes
 @given(st.sampled_from(EXPRESSIONS), st.lists(OPERATIONS, max_size=9), st.sampled_from([None, None, 30, 150, 3600]))
 def test_each_run_is_told_once(expression: str, operations: list[tuple[str, Any]], expected: int | None) -> None:

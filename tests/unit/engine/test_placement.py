@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.types import Binary
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builders import key_of, scheduled_row
 from tests.unit.engine.support import World, bucket_at, is_move, raises_for, rules, world
@@ -462,7 +462,6 @@ rows = st.builds(
 )
 
 
-@settings(max_examples=250)
 @given(rows, st.none() | rows, st.booleans())
 @example({"taskId": "hostile", "status": "running", "outcome": None, "expiresAt": 1}, None, False)
 def test_every_row_is_placed_or_ended_by_its_record(row: Row, old: Row | None, refuses: bool) -> None:
