@@ -74,6 +74,8 @@ class Settings:
                 event_buses=_names(environ, "DYNATICK_ALLOWED_EVENT_BUS_ARNS"),
                 functions=_names(environ, "DYNATICK_ALLOWED_FUNCTION_ARNS"),
                 state_machines=_names(environ, "DYNATICK_ALLOWED_STATE_MACHINE_ARNS"),
+                own_targets=_names(environ, "DYNATICK_OWN_TARGETS")
+                + _names(environ, "AWS_LAMBDA_FUNCTION_NAME"),  # its own name can't stand in a function's environment,
                 wake_up_queue_url=environ.get("DYNATICK_WAKE_UP_QUEUE_URL") or None,
             ),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,

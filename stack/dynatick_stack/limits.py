@@ -14,7 +14,7 @@ MAX_ENVIRONMENT_BYTES = 4096
 
 _RANDOM = "-0123456789ABC"  # what CloudFormation appends to the names that it makes
 _QUEUES = "https://sqs.ap-southeast-1.amazonaws.com/123456789012/"
-_MAX_NAME = {"AWS::SQS::Queue": 80}  # longer names that CloudFormation makes are cut
+_MAX_NAME = {"AWS::SQS::Queue": 80, template.FUNCTION: 64}  # longer names that CloudFormation makes are cut
 _MAX_NAMED = 3
 
 
@@ -60,10 +60,15 @@ def _text(value: Any, parameters: Mapping[str, str], body: Mapping[str, Any], st
     if isinstance(value, dict):
         if "Fn::Sub" in value:
             return str(value["Fn::Sub"]).replace("${AWS::StackName}", stack)
-        name = value["Ref"]
+        if "Fn::Join" in value:
+            separator, parts = value["Fn::Join"]
+            return str(separator).join(_text(part, parameters, body, stack) for part in parts)
+        if "Fn::If" in value:
+            return max((_text(part, parameters, body, stack) for part in value["Fn::If"][1:]), key=len)
+        name = value["Fn::GetAtt"][0] if "Fn::GetAtt" in value else value["Ref"]
         if name in parameters:
             return parameters[name]
         kind = body["Resources"][name]["Type"]
         made = f"{stack}-{name}{_RANDOM}"[: _MAX_NAME.get(kind)]
-        return _QUEUES + made if kind == "AWS::SQS::Queue" else made
+        return _QUEUES + made if "Ref" in value and kind == "AWS::SQS::Queue" else made
     return str(value)

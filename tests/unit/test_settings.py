@@ -42,6 +42,7 @@ EVERY = [
     ("ALLOWED_EVENT_BUS_ARNS", "arn:bus", "action_settings.event_buses", ("arn:bus",)),
     ("ALLOWED_FUNCTION_ARNS", "arn:function", "action_settings.functions", ("arn:function",)),
     ("ALLOWED_STATE_MACHINE_ARNS", "arn:machine", "action_settings.state_machines", ("arn:machine",)),
+    ("OWN_TARGETS", "api-1,,letters", "action_settings.own_targets", ("api-1", "letters")),
     ("ASSIGNMENT_POLICY", "assignment:in_daytime", "assignment_policy", "assignment:in_daytime"),
     ("API_WAIT_SECONDS", "0", "api_wait_seconds", 0),
     ("BATCHED", "0", "batched", False),

@@ -247,13 +247,14 @@ def test_the_environment_leaves_room_for_lists() -> None:
         **TEMPLATE["Globals"]["Function"]["Environment"]["Variables"],
         **properties("ProcessorFunction")["Environment"]["Variables"],
     }
-    longest = {"Ref": 64, "Fn::Sub": 128 + len("-processor")}  # the table's name, the queue's URL, a stack's name
+    # The table's name, the queue's URL; a stack's name; the names of three functions and three queues.
+    longest = {"Ref": 64, "Fn::Sub": 128 + len("-processor"), "Fn::Join": 3 * 64 + 3 * 80 + 5}
     lists = {f"DYNATICK_{name}" for name in ("WEBHOOK_PRIVATE_HOSTS", "ACTION_RATE_LIMITS", "HANDLERS_ENVIRONMENT")}
     size = sum(map(len, variables))
     for name, value in variables.items():
         if not name.startswith("DYNATICK_ALLOWED_") and name not in lists:
             size += len(value) if isinstance(value, str) else max(longest[kind] for kind in value)
-    assert size + 200 < 2_000  # 200: the queue's URL and the table's name can be longer
+    assert size + 200 < 2_500  # 200: the queue's URL and the table's name can be longer
 
 
 def test_the_processor_is_in_a_vpc_exactly_when_it_has_subnets() -> None:
@@ -269,6 +270,8 @@ def test_the_processor_is_in_a_vpc_exactly_when_it_has_subnets() -> None:
     # EC2 knows no resource for these, so the function itself is denied them.
     allowed, denied = in_vpc[1]["PolicyDocument"]["Statement"]
     assert (allowed["Effect"], denied["Effect"], allowed["Resource"]) == ("Allow", "Deny", "*")
+    source = denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"]["Fn::Sub"]
+    assert source.endswith(":function:*"), "the name of a function has only the beginning of a long stack's name"
     assert allowed["Action"] == denied["Action"] == [
         f"ec2:{name}"
         for name in (
@@ -294,9 +297,33 @@ def test_a_parameter_of_arns_gives_rights_to_those_only(policy: str, parameter: 
     assert TEMPLATE["Parameters"][parameter]["Default"] == ""
     condition = TEMPLATE["Conditions"][RESOURCES[policy]["Condition"]]
     assert condition == {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
-    (statement,) = properties(policy)["PolicyDocument"]["Statement"]
+    statement, *denied = properties(policy)["PolicyDocument"]["Statement"]
+    assert [one["Effect"] for one in (statement, *denied)] == ["Allow", *("Deny" for _ in denied)]
     assert statement["Resource"] == {"Fn::Split": [",", {"Ref": parameter}]}
     assert properties(policy)["Roles"] == [{"Ref": "ProcessorRole"}]
+
+
+def own(kind: str) -> list[str]:
+    return [name for name, resource in RESOURCES.items() if resource["Type"] == kind]
+
+
+def test_no_task_reaches_a_function_or_a_queue_of_the_stack() -> None:
+    """IAM can't deny what the processor does itself: invoke itself, send to the queues. It refuses these."""
+    functions = [name for name in own("AWS::Serverless::Function") if name != "ProcessorFunction"]
+    separator, parts = properties("ProcessorFunction")["Environment"]["Variables"]["DYNATICK_OWN_TARGETS"]["Fn::Join"]
+    assert separator == ","
+    named = [part.get("Fn::If", [None, part])[1] for part in parts]
+    wanted = [
+        *({"Ref": name} for name in functions),
+        *({"Fn::GetAtt": [q, "QueueName"]} for q in own("AWS::SQS::Queue")),
+    ]
+    assert sorted(map(str, named)) == sorted(map(str, wanted))
+    _, denied = properties("TasksInvokeFunctions")["PolicyDocument"]["Statement"]
+    assert (denied["Effect"], denied["Action"]) == ("Deny", "lambda:InvokeFunction")
+    resources = [resource.get("Fn::If", [None, resource])[1] for resource in denied["Resource"]]
+    assert sorted(map(str, resources)) == sorted(
+        str(arn) for name in functions for arn in ({"Fn::GetAtt": [name, "Arn"]}, {"Fn::Sub": f"${{{name}.Arn}}:*"})
+    )
 
 
 def arn_for(parameter: str) -> str:

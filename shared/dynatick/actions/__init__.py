@@ -91,7 +91,7 @@ def build_actions(
         ),
     }.items():
         if arns:
-            allowed = AllowedArns(parameter, arns, own_queue_url=settings.wake_up_queue_url if name == "sqs" else None)
+            allowed = AllowedArns(parameter, arns, own=settings.own_targets)
             service = partial(_service, name, aws_name, allowed, clients, clock, limits)
             registry.add(
                 name, LazyAction(partial(_aws_action, implementation, service))

@@ -25,7 +25,8 @@ class ActionSettings:
     event_buses: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
     state_machines: tuple[str, ...] = ()
-    wake_up_queue_url: str | None = None  # Dynatick's own, which no pattern reaches
+    own_targets: tuple[str, ...] = ()  # names of Dynatick's own functions and queues, which no pattern reaches
+    wake_up_queue_url: str | None = None
 
 
 class AllowedArns:
@@ -35,9 +36,9 @@ class AllowedArns:
     any character. Raises ConfigurationError for a text that is not an ARN.
     """
 
-    def __init__(self, parameter: str, arns: Iterable[str] = (), *, own_queue_url: str | None = None) -> None:
-        """``own_queue_url``: of a queue that is never among them."""
-        self._own = None if own_queue_url is None else ":".join(("", *own_queue_url.rsplit("/", 2)[1:]))
+    def __init__(self, parameter: str, arns: Iterable[str] = (), *, own: Iterable[str] = ()) -> None:
+        """``own``: names of functions, of any version, and queues that are never among them."""
+        self._own = frozenset(own)
         self.parameter = parameter
         self.arns = tuple(arns)
         for arn in self.arns:
@@ -51,7 +52,7 @@ class AllowedArns:
         return bool(self.arns)
 
     def __contains__(self, arn: object) -> bool:
-        if not isinstance(arn, str) or (self._own is not None and arn.endswith(self._own)):
+        if not isinstance(arn, str) or not self._own.isdisjoint(arn.split(":")[5:7]):
             return False
         return any(pattern.fullmatch(arn) for pattern in self._patterns)
 

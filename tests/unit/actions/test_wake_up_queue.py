@@ -8,7 +8,6 @@ import pytest
 from tests.builders import NOON
 from tests.unit.actions.support import SDK_ERRORS, Sqs
 
-from dynatick.actions.allow_list import AllowedArns
 from dynatick.actions.wake_up_queue import QueueWakeUps
 
 
@@ -48,10 +47,3 @@ def test_a_queue_that_refuses_is_not_asked_twice_and_after_silence_not_at_all(
     assert len(sqs.calls) == calls
     logged = [(record.__dict__["action"], record.__dict__["count"]) for record in caplog.records]
     assert logged == [("wake_ups_unsent", number) for number in unsent]
-
-
-def test_no_pattern_of_allowed_queues_reaches_the_own_one() -> None:
-    allowed = AllowedArns("AllowedQueueArns", ["arn:aws:sqs:*:*:*"], own_queue_url="https://sqs.example/123/wake-ups")
-    assert "arn:aws:sqs:eu-central-1:123:mail" in allowed
-    assert "arn:aws:sqs:eu-central-1:456:wake-ups" in allowed
-    assert "arn:aws:sqs:eu-central-1:123:wake-ups" not in allowed

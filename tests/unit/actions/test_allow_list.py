@@ -1,0 +1,59 @@
+"""What a wildcard in an allow list does not reach: the installation's own functions and queues."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.actions.support import NOW, a_context, a_task
+
+from dynatick.actions import build_actions
+from dynatick.actions.allow_list import ActionSettings, AllowedArns
+from dynatick.errors import PermanentError
+from dynatick.settings import Settings
+
+FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function"
+QUEUE = "arn:aws:sqs:eu-central-1:123456789012"
+ENVIRON = {
+    "DYNATICK_TABLE": "tasks",
+    "AWS_LAMBDA_FUNCTION_NAME": "s-ProcessorFunction-1",
+    "DYNATICK_ALLOWED_FUNCTION_ARNS": "arn:aws:lambda:*:*:function:*",
+    "DYNATICK_ALLOWED_QUEUE_ARNS": "arn:*:sqs:*:*:*",
+    # As the template writes it without an importer.
+    "DYNATICK_OWN_TARGETS": "s-ApiFunction-1,s-SchedulerFunction-1,,s-DeadLetterQueue-1",
+}
+OWN = [
+    f"{FUNCTION}:s-ApiFunction-1", f"{FUNCTION}:s-ApiFunction-1:$LATEST", f"{FUNCTION}:s-ApiFunction-1:live",
+    f"{FUNCTION}:s-SchedulerFunction-1", f"{FUNCTION}:s-ProcessorFunction-1", f"{FUNCTION}:s-ProcessorFunction-1:1",
+    f"{QUEUE}:s-DeadLetterQueue-1", f"{QUEUE}:s-DeadLetterQueue-1".replace("aws", "aws-cn"),
+]  # fmt: skip
+OTHERS = [
+    f"{FUNCTION}:s-ApiFunction-10", f"{FUNCTION}:mine:live", f"{QUEUE}:mail", f"{QUEUE}:s-DeadLetterQueue-1.fifo",
+]  # fmt: skip
+
+
+def settings(**environ: str) -> ActionSettings:
+    return Settings.from_env({**ENVIRON, **environ}).action_settings
+
+
+def test_no_pattern_reaches_the_stacks_own_functions_and_queues() -> None:
+    chosen = settings()
+    allowed = AllowedArns("AllowedArns", (*chosen.functions, *chosen.queues), own=chosen.own_targets)
+    assert [arn for arn in OWN if arn in allowed] == []
+    assert [arn for arn in OTHERS if arn not in allowed] == []
+
+
+@pytest.mark.parametrize("arn", OWN[:7])
+def test_a_task_for_one_of_them_fails_and_calls_nothing(arn: str) -> None:
+    calls: list[str] = []
+
+    def clients(service: str, **options: object) -> object:
+        calls.append(service)
+        raise AssertionError(service)
+
+    actions = build_actions(handlers_module=None, clock=lambda: NOW, settings=settings(), clients=clients)
+    name, payload = ("sqs", {"queueArn": arn, "message": "{}"})
+    if ":function:" in arn:
+        name, payload = "lambda", {"functionArn": arn, "input": {}}
+    task = a_task(payload, action=name)
+    with pytest.raises(PermanentError, match=r"^payload\.(functionArn|queueArn): .* is not among Allowed"):
+        actions.run(task, a_context(task))
+    assert calls == []
