@@ -351,10 +351,10 @@ def test_query_bucket_reads_ids_with_a_prefix_only(store: Store) -> None:
 
 def test_pages_of_a_megabyte_are_all_read(store: Store) -> None:
     """Failure mode 4, with entries of about 1 KB: of a bucket, and of schedules."""
-    rows = [scheduled_row(f"{n:04d}-{'x' * 1000}", BUCKET, scheduleState="ENABLED") for n in range(2100)]
+    rows = [scheduled_row(f"{n:04d}-{'x' * 1000}", BUCKET, scheduleState="ENABLED") for n in range(1100)]
     store.create_many(rows)
     assert store.query_bucket(BUCKET).after is not None
-    assert len(ids_in(store, BUCKET)) == 2100
+    assert len(ids_in(store, BUCKET)) == 1100
     listed = pages_of_schedules(store, "ENABLED", None)
     assert len(listed) > 1
     assert [task_id for page in listed for task_id in page] == [row["taskId"] for row in rows]

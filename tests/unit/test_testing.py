@@ -377,12 +377,15 @@ def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> No
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "testing.md"
 
 
+NOT_OURS = ("cacheprovider", "xdist", "schemathesis")  # plugins of this checkout, which take a second to import
+
+
 def project(folder: Path, **files: str) -> subprocess.CompletedProcess[str]:
     """Runs pytest in a project of a user."""
     for name, text in files.items():
         (folder / name.replace("__", ".")).write_text(text)
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"],
+        [sys.executable, "-m", "pytest", "-q", *(f"-pno:{name}" for name in NOT_OURS)],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
     )  # fmt: skip
 
