@@ -30,6 +30,7 @@ class Plan:
     buffered: datetime | None
     next_occurrence_at: datetime | None  # None: there are no more
     more: bool  # further occurrences are due already, so the schedule stays in its bucket
+    last: datetime | None = None  # of those to make, the one that counts as the previous occurrence from now on
     decided: Sequence[datetime] = field(default=(), compare=False)  # every occurrence that this plan decides on
 
     def skips(self, schedule: Schedule) -> bool:
@@ -77,6 +78,7 @@ def plan_occurrences(
         buffered=deciding.buffered,
         next_occurrence_at=nominal,
         more=nominal is not None and deciding.is_due(nominal),
+        last=deciding.last,
         decided=deciding.decided,
     )
 
@@ -147,6 +149,7 @@ class _Deciding:
         self.make: list[datetime] = []
         self.missed: list[Missed] = []
         self.buffered: datetime | None = None
+        self.last: datetime | None = None
         self._apart = False  # whether one was made since the last that was missed
 
     def tick_of(self, nominal: datetime) -> int:
@@ -190,8 +193,10 @@ class _Deciding:
         if nominal == self.schedule.buffered_occurrence_at:
             self.decided.append(nominal)
         self.make.append(nominal)
-        self.active = self.there.get(nominal, True)
         self._apart = True
+        if nominal not in self.there or not self.active or self.schedule.overlap is Overlap.ALLOW:
+            self.active, self.last = self.there.get(nominal, True), nominal
+        # Else a client has made it, while the previous one has not ended: that one still delays those to come.
 
     def miss(self, nominal: datetime, reason: MissedFor) -> None:
         last = self.missed[-1] if self.missed else None

@@ -38,9 +38,11 @@ def advance(
     """The update that moves a schedule on, once the occurrences of ``plan`` are written. ``awaited``: after that."""
     values: dict[str, object] = {}
     remove: list[str] = []
-    if plan.make:
-        last = plan.make[-1]
-        values |= {attr.LAST_OCCURRENCE_AT: format_instant(last), attr.LAST_TASK_ID: schedule.occurrence_id(last)}
+    if plan.last is not None:
+        values |= {
+            attr.LAST_OCCURRENCE_AT: format_instant(plan.last),
+            attr.LAST_TASK_ID: schedule.occurrence_id(plan.last),
+        }
     if plan.missed:
         kept = [*schedule.missed, *plan.missed][-MAX_MISSED_ENTRIES:]
         values[attr.MISSED] = [entry.to_row() for entry in kept]

@@ -331,7 +331,7 @@ def advanced(row: Fields, plan: Plan, closed: int, grid: Grid = EVERY_MINUTE) ->
 def test_at_its_tick_a_run_is_made_and_the_schedule_moves_on() -> None:
     row = begun()
     plan = plan_of(row, 1)
-    assert plan == Plan(make=[at(1)], missed=[], buffered=None, next_occurrence_at=at(2), more=False)
+    assert plan == Plan(make=[at(1)], missed=[], buffered=None, next_occurrence_at=at(2), more=False, last=at(1))
     after = advanced(row, plan, C + 1)
     assert (after["nextOccurrenceAt"], after["taskDateTime"]) == ("2026-12-31T12:02:00Z", "2026-12-31#12:02")
     assert (after["lastOccurrenceAt"], after["lastTaskId"]) == ("2026-12-31T12:01:00Z", "s#1#2026-12-31T12:01:00Z")

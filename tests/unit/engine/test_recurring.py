@@ -212,6 +212,20 @@ def test_of_a_schedule_only_that_of_its_own_bucket_and_in_form_is_made() -> None
     assert made.verdict == Contended()
 
 
+@pytest.mark.parametrize("overlap", ["skip", "bufferOne"])
+def test_what_a_backfill_has_made_does_not_end_the_wait_for_the_occurrence_before_it(overlap: str) -> None:
+    """The first waits for its retry. A client makes the next, of whose time no tick has decided yet."""
+    w = with_a_schedule(overlap=overlap, **RETRIES_IN_AN_HOUR)
+    w.behave(raises(RetryableError("no answer")), FIRST)
+    w.ticks(2)
+    w.clock.to(NOON + timedelta(minutes=3))
+    client = TaskClient(w.store, clock=w.clock, check_actions=False)
+    (made,) = client.schedules.backfill("s", start=NOON + timedelta(minutes=3), end=NOON + timedelta(minutes=3))
+    w.ticks(6)
+    assert w.ran == [FIRST, made.task_id]
+    assert w.row("s")["lastTaskId"] == FIRST
+
+
 @pytest.mark.parametrize("unanswered", [False, True])
 def test_a_schedule_that_is_moved_into_a_bucket_that_has_closed_goes_to_the_next_open_one(unanswered: bool) -> None:
     """Another tick closes it meanwhile, and the answer of the move may be lost (7)."""
