@@ -230,7 +230,7 @@ class Recovery:
         execution.wait(until=execution.nothing_runs, end=end)
         unbegun = execution.release_unbegun()
         execution.wait(until=execution.nothing_runs)
-        while alone and self._may_continue() and not execution.in_flight:
+        while alone and self._may_continue():  # while something runs, nothing more may begin
             deferred += self.reclaim([alone.pop(0)], last_too=True)
             execution.wait(until=execution.nothing_runs)
         execution.finish()

@@ -308,7 +308,7 @@ def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(w
 
 def test_a_release_that_cannot_be_written_costs_no_attempt_and_does_not_forget_what_is_running() -> None:
     w = world(rules=rules(threads=2))
-    w.insert(*ids(60), retryPolicy={"maximumRetryAttempts": 0})
+    w.insert(*ids(20), retryPolicy={"maximumRetryAttempts": 0})
     begun = threading.Event()
 
     def is_release(changes: Sequence[ConditionalUpdate]) -> bool:
@@ -321,17 +321,17 @@ def test_a_release_that_cannot_be_written_costs_no_attempt_and_does_not_forget_w
         w.clock.to(NOON + timedelta(minutes=1, seconds=101))
         assert begun.wait(30)
 
-    w.behave(until_released, *ids(60))
+    w.behave(until_released, *ids(20))
     w.rigged.batch_fails = is_release
     report = w.first_pass()
     executed = {*w.ran}
     assert executed
-    assert {task_id for task_id in ids(60) if w.outcome(task_id) == "completed"} == executed
+    assert {task_id for task_id in ids(20) if w.outcome(task_id) == "completed"} == executed
     assert report.released == 0
     w.rigged.clear_faults()
-    assert sum(done.released or 0 for done in w.run_started()) == 60 - len(executed), "by an invocation of its own"
+    assert sum(done.released or 0 for done in w.run_started()) == 20 - len(executed), "by an invocation of its own"
     w.ticks(2)
-    w.assert_each_ran_once(*ids(60))
+    w.assert_each_ran_once(*ids(20))
 
 
 def test_a_batch_of_records_that_fails_is_written_one_by_one(w: World) -> None:

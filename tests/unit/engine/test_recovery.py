@@ -224,6 +224,15 @@ def test_what_reclaims_and_runs_out_of_time_continues_at_once(can_be_started: bo
 # -- a recovery ------------------------------------------------------------------------------------------------------
 
 
+def test_one_that_was_released_meanwhile_has_not_died(w: World) -> None:
+    """A recovery before this one has claimed it, and ran out of time."""
+    crashed(w, "t")
+    w.rigged.put({**w.row("t"), "attempt": Decimal(0), "leaseUntil": RELEASED})
+    w.handle(RecoveryOrder(bucket=bucket_at(1), task_ids=("t",)).to_event())
+    assert w.actions.ran == [("t", 1, 1)]
+    assert "attempts" not in w.row("t")
+
+
 def test_a_task_that_kills_its_process_costs_those_reclaimed_beside_it_no_last_attempt(w: World) -> None:
     tasks = ["killer", *ids(5)]
     crashed(w, *tasks, retryPolicy={"maximumRetryAttempts": Decimal(2)})
