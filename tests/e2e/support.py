@@ -48,7 +48,7 @@ def eventually(condition: Callable[[], object], *, within: float, what: object =
         if time.monotonic() > end:
             said = what() if callable(what) else what
             raise AssertionError(f"not within {within:.0f} s: {said or condition}")
-        time.sleep(0.1)
+        time.sleep(0.1)  # wait: between two looks at the condition
 
 
 def now() -> datetime:

@@ -196,4 +196,4 @@ def _check_that_it_is_served(world: DeployedStack, port: int) -> None:
             assert (busy.returncode != 0, f"Port {port} is in use" in busy.stderr) == (True, True)
         finally:
             server.send_signal(signal.SIGINT)
-        assert server.wait(20) == 0
+        assert server.wait(60) == 0

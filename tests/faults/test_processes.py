@@ -193,7 +193,7 @@ def test_fault_27_expired_leases_run_before_the_backlog(new_world: NewWorld, sca
             world.invoke(event)
         elif passes < PASSES:
             passes += 1
-            world.invoke(event, timeout=12.0)
+            world.invoke(event, timeout=12.0)  # wait: a time limit of Lambda, by the shared clock; the fault
         events += world.started()
     assert 0 < len(world.executed().intersection(backlog)) < len(backlog), "the backlog is to outlast two passes"
     waiting = {task_id for task_id in world.open() if task_id.startswith("expired-")}

@@ -89,7 +89,7 @@ class Burst:
         while waiting.is_alive():
             for order in self.started():
                 treat(order)
-            waiting.join(0.02)
+            waiting.join(0.02)  # wait: between two looks at what was started
 
     def frozen_holder(self, at: str) -> Sandbox:
         """A pass that has handed out ranges, and is frozen ``before`` or ``after`` it writes them down."""

@@ -53,7 +53,7 @@ def journal(plan: dict[str, Any], context: HandlerContext) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()  # the signal may end this thread a moment later
     if context.attempt <= plan.get("slowAttempts", context.attempt):
-        time.sleep(float(plan.get("seconds", 0)))
+        time.sleep(float(plan.get("seconds", 0)))  # wait: the work of a task
     permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)
     folder.journal.add(Ended(**attempt, done=not permanent and not again, at=folder.now()))
     if permanent:

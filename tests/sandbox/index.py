@@ -109,6 +109,7 @@ class Polls:
     def _count(self) -> None:
         os.write(self._file, b".")
         if self._seconds:
+            # wait: some may have been claimed by another process, which nothing here says
             if not self._changed.wait_for(lambda: not self._in_flight, MAX_WAIT):
                 self._in_flight.clear()  # another process has claimed them
             fcntl.flock(self._file, fcntl.LOCK_EX)  # other processes move it, too

@@ -184,7 +184,7 @@ class Seam:
 
         def faulty(request: AWSPreparedRequest) -> AWSResponse:
             while fault.after and not self.has_begun(fault.after):
-                time.sleep(0.01)
+                time.sleep(0.01)  # wait: between two looks at the condition
             match fault.do:
                 case "kill before":
                     _die()
@@ -208,7 +208,7 @@ class Seam:
                 case "small pages":
                     return send(_changed(request, call.body | {"Limit": int(fault.amount)}))
                 case "wait":
-                    time.sleep(fault.amount)
+                    time.sleep(fault.amount)  # wait: the fault
                 case unknown:
                     raise ValueError(unknown)
             return send(request)

@@ -171,7 +171,7 @@ class World:
     @staticmethod
     def wait_a_moment(seconds: float) -> None:
         """Real time, for what goes on in other processes."""
-        time.sleep(seconds)
+        time.sleep(seconds)  # wait: each caller says for what
 
     # -- the rule, and what the functions start --------------------------------------------------------------------
 

@@ -70,13 +70,13 @@ def run(application: Any) -> Iterator[str]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not server.started:
             if not thread.is_alive() or time.monotonic() > deadline:
                 raise RuntimeError("the pages' server did not start")
-            time.sleep(0.01)
+            time.sleep(0.01)  # wait: between two looks at the condition
         yield f"http://{HOST}:{listening.getsockname()[1]}"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         listening.close()

@@ -31,6 +31,6 @@ def test_the_command_says_where_its_pages_are_and_ctrl_c_ends_it(
         assert person.problems() == []
         person.context.close()
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(timeout=20)
+        rest, _ = process.communicate(timeout=60)
         assert "Traceback" not in rest
         assert process.returncode in (0, 130)

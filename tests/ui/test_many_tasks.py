@@ -49,7 +49,7 @@ def test_the_tasks_of_a_full_bucket_come_page_by_page(large: Served, open_tab: O
 
 def test_failures_that_differ_in_a_number_only_are_one_group(large: Served, open_tab: OpenTab) -> None:
     person = open_tab(large, "/failures?last=24h")
-    expect(person.by("failure-group").first).to_be_visible(timeout=20_000)
+    expect(person.by("failure-group").first).to_be_visible(timeout=60_000)
     assert person.by("failure-group").count() <= 100
 
 

@@ -25,7 +25,7 @@ class Target:
 
     def send(self, entries: Sequence[Any]) -> list[object]:
         self.calls.append(list(entries))
-        time.sleep(self.seconds)
+        time.sleep(self.seconds)  # wait: calls overlap, as with a real target; nothing depends on how long
         return [FailedEntry(self.refused[one]) if one in self.refused else f"sent {one}" for one in entries]
 
 

@@ -20,6 +20,7 @@ from dynatick.actions import connection
 from dynatick.actions.connection import IDLE_SECONDS, Connections
 from dynatick.actions.webhook_url import Hosts, PrivateHosts
 from dynatick.errors import PermanentError, RetryableError
+from dynatick_stack.processes import wait_until
 
 SECRET = "hunter2"
 
@@ -50,7 +51,7 @@ def answering(*parts, every=0.0):
         connection.recv(65536)
         for part in parts:
             connection.sendall(part)
-            time.sleep(every)
+            time.sleep(every)  # wait: the target drips
 
     return behave
 
@@ -82,7 +83,7 @@ def test_a_connection_that_breaks_is_retryable(webhook, behave):
 
 
 def stay_silent(connection):
-    time.sleep(1)
+    time.sleep(1)  # wait: the target is silent for longer than its task allows
 
 
 DRIPPED_STATUS = [bytes([byte]) for byte in OK * 100]
@@ -95,13 +96,12 @@ SLOW = {
 
 @pytest.mark.parametrize("behave", SLOW.values(), ids=SLOW)
 def test_a_timeout_is_retryable(webhook, behave):
-    began = time.monotonic()
+    # Had each read a limit of its own, what drips would come to its end, and break off.
     with (
         a_rude_server(behave) as url,
         pytest.raises(RetryableError, match=r"^the target did not answer within 0\.3 s$"),
     ):
         call(webhook, url, 0.3)
-    assert time.monotonic() - began < 5
 
 
 def flood(connection):
@@ -120,12 +120,18 @@ BODIES = {
 }
 
 
+def soon_answered(webhook, url):
+    """The answer to a request that has 0.3 s; to another if the machine is too busy for that."""
+    for _ in range(100):
+        with suppress(RetryableError):
+            return call(webhook, url, 0.3)
+    raise AssertionError("no answer came within 0.3 s, in a hundred tries")
+
+
 @pytest.mark.parametrize("behave", BODIES.values(), ids=BODIES)
 def test_only_the_status_counts_and_not_the_body(webhook, behave):
-    began = time.monotonic()
     with a_rude_server(behave) as url:
-        assert call(webhook, url, 0.3) == {"status": 200}
-        assert time.monotonic() - began < 5
+        assert soon_answered(webhook, url) == {"status": 200}
 
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -328,7 +334,7 @@ def test_a_name_is_resolved_anew_by_who_asks_after_an_answer():
 
         def __enter__(self):
             if threading.current_thread() is not threading.main_thread():
-                time.sleep(0.1)
+                time.sleep(0.1)  # wait: the thread that resolved comes later than who asks, on purpose
             self.lock.acquire()
 
         def __exit__(self, *_):
@@ -428,10 +434,11 @@ def test_an_idle_connection_is_opened_anew(webhook, server, clock):
 
 
 def test_a_second_request_on_a_connection_has_its_whole_timeout(webhook, server):
-    call(webhook, server.url, 0.3)
-    time.sleep(0.5)
-    assert call(webhook, server.url, 0.3) == {"status": 200}
-    assert len(server.connections) == 1
+    assert soon_answered(webhook, server.url) == {"status": 200}
+    connections = len(server.connections)
+    time.sleep(0.5)  # wait: for longer than the first request was allowed
+    assert call(webhook, server.url, 30) == {"status": 200}
+    assert len(server.connections) == connections
 
 
 def test_no_timer_is_left_behind(webhook, server):
@@ -439,5 +446,5 @@ def test_no_timer_is_left_behind(webhook, server):
     call(webhook, server.url)
     with a_rude_server(answering()) as url, pytest.raises(RetryableError):
         call(webhook, url)
-    time.sleep(0.1)
-    assert threading.active_count() <= before + 1  # the server's thread of the open connection
+    # But for the server's thread of the open connection. Those of closed ones end a moment later.
+    assert wait_until(lambda: threading.active_count() <= before + 1, 60)

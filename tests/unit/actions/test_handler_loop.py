@@ -41,7 +41,7 @@ async def cancels_itself(payload: object) -> object:
     current = asyncio.current_task()
     assert current is not None
     current.cancel()
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(SECONDS)  # wait: it is cancelled at once
     return None
 
 

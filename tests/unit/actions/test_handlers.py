@@ -137,7 +137,7 @@ def test_coroutines_are_awaited_in_one_event_loop_beside_each_other():
     async def meet(payload, context):
         both.append(asyncio.get_running_loop())
         while len(both) < 2:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001)  # wait: between two looks at the condition
         return context.task_id, id(both[0]), id(both[1])
 
     with ThreadPoolExecutor(2) as threads:

@@ -343,9 +343,9 @@ def takes(w: World, **delta: float) -> Callable[[Task, ActionContext], None]:
 
     def run(task: Task, context: ActionContext) -> None:
         clock.forward(**delta)
-        seen, max_wait = clock.reads, time.monotonic() + 5
+        seen, max_wait = clock.reads, time.monotonic() + 60
         while clock.reads < seen + 4 and time.monotonic() < max_wait:
-            time.sleep(0.0005)
+            time.sleep(0.0005)  # wait: between two looks at the condition
 
     return run
 

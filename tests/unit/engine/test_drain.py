@@ -211,7 +211,7 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> N
             replaced_begun.set()
         else:
             begun.set()
-            met.append(replaced_begun.wait(10))
+            met.append(replaced_begun.wait(60))
 
     def changes(bucket: Bucket) -> None:
         if bucket == bucket_at(9) and not replaced_begun.is_set():

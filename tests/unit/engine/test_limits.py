@@ -162,7 +162,7 @@ def test_an_attempt_that_still_runs_at_the_end_is_logged_once_if_it_takes_longer
     assert (report.unfinished, report.overran) == (1, overran)
     assert [vars(record)["task_id"] for record in logged] == ["hangs"] * overran
     go.set()
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 # -- rate limits -----------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
             enough.set()
 
     def waits(task: Task, context: ActionContext) -> None:
-        assert enough.wait(20)
+        assert enough.wait(60)
 
     w.behave(waits, *ids(150))
     w.rigged.before_write = count

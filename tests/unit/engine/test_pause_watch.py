@@ -35,7 +35,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
     for _ in range(SECONDS * 1000):
         if condition():
             return
-        threading.Event().wait(0.001)
+        threading.Event().wait(0.001)  # wait: between two looks at the condition
     raise AssertionError("it did not come to that")
 
 

@@ -278,11 +278,11 @@ def test_a_fault_in_the_middle_is_raised_once_what_is_in_flight_is_recorded() ->
 
     def waits(task: Task, context: ActionContext) -> None:
         begun.set()
-        time.sleep(0.05)
+        time.sleep(0.05)  # wait: the task is in flight while a read fails
 
     def unreadable(task_id: str) -> None:
         if task_id == order.task_ids[-1]:
-            assert begun.wait(10)
+            assert begun.wait(60)
             raise cannot("read")
 
     w.behave(waits, *together)

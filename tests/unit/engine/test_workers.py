@@ -93,7 +93,7 @@ class WorldWithWorkers(World):
 
 
 def slow(task: Task, context: ActionContext) -> None:
-    time.sleep(0.004)
+    time.sleep(0.004)  # wait: the work of a task, so that workers are worth starting
 
 
 def world_with(number: int = 500, **more: object) -> WorldWithWorkers:

@@ -27,7 +27,7 @@ def url() -> Iterator[str]:
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     server.should_exit = True
-    thread.join(20)
+    thread.join(60)
 
 
 @pytest.fixture

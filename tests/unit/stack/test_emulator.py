@@ -56,7 +56,7 @@ def test_stops_what_will_not_end_by_itself(tmp_path: Path, run: Run) -> None:
     assert stubborn.stdout is not None
     stubborn.stdout.readline()
     assert processes.stop(tmp_path)
-    assert stubborn.wait(5) == -signal.SIGKILL
+    assert stubborn.wait(60) == -signal.SIGKILL
     assert not processes.stop(tmp_path)
 
 

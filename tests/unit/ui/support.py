@@ -45,7 +45,7 @@ class Browser:
         """The page that a change leads to, once its job, if it has one, is over."""
         assert answer.status_code == 303, answer.text
         while 'data-testid="job" data-state="running"' in (page := self.get(answer.headers["location"])).text:
-            time.sleep(0.05)
+            time.sleep(0.05)  # wait: between two looks at the condition
         return page
 
 

@@ -43,12 +43,12 @@ def test_it_listens_on_loopback_and_opens_its_address(monkeypatch: pytest.Monkey
     options = {"opens": True, "say": lines.append}
     thread = threading.Thread(target=server.serve, args=(site("first"), 0), kwargs=options)
     thread.start()
-    assert up.wait(20)
+    assert up.wait(60)
     (url,) = opened
     assert url.startswith(f"http://{HOST}:") and url in lines[0]
     shown, listening = page(url), {one.getsockname()[0] for one in servers[0].servers[0].sockets}
     servers[0].should_exit = True
-    thread.join(20)
+    thread.join(60)
     assert not thread.is_alive()
     assert ">first<" in shown and 'data-state="none"' in shown, "no tick has come yet"
     assert listening == {HOST}
