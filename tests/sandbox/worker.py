@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
 import signal
 import sys
 import traceback
@@ -31,7 +32,7 @@ from dynatick.engine.cursor import Cursor
 from dynatick_stack.template import ROOT
 
 # Settings, by environment variables.
-SEED = "DYNATICK_SANDBOX_SEED"  # of its faults
+SEED = "DYNATICK_SANDBOX_SEED"  # of its faults, and of the jitter of its retries
 SKEW = "DYNATICK_SANDBOX_SKEW"  # seconds by which this host's clock is off
 FENCED = "DYNATICK_SANDBOX_FENCED"  # it is killed at the end of an invocation's time
 LAG = "DYNATICK_SANDBOX_LAG"  # minimum and maximum seconds that the index lags, if it does
@@ -77,7 +78,8 @@ class Worker:
         self._clock = SharedFolder.from_env(environ).clock
         self._skew = timedelta(seconds=float(environ.get(SKEW, 0)))
         self._is_fenced = FENCED in environ
-        seed = int(environ.get(SEED, os.getpid()))
+        seed = int(environ[SEED])
+        random.seed(seed)
         self._seam = Seam(seed=seed, on_freeze=lambda kind: self._respond(frozen=kind))
         self._watch(SharedFolder.from_env(environ), environ)
 

@@ -30,6 +30,7 @@ from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, Stream, not_done
 from tests.sandbox.verdict import Evidence, Verdict, judge
+from tests.sandbox.worker import SEED
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -96,6 +97,7 @@ class World:
         self.environ = {
             "PATH": os.environ.get("PATH", os.defpath),
             "PYTHONPATH": str(ROOT),
+            "PYTHONHASHSEED": "0",
             **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
             "AWS_ENDPOINT_URL": endpoint,
             "AWS_ENDPOINT_URL_DYNAMODB": tables,
@@ -125,7 +127,9 @@ class World:
 
     def sandbox(self, function: str = "processor", **environ: str) -> Sandbox:
         """A new process of a function; it starts, and is not waited for."""
-        own = {"DYNATICK_ASSIGNMENT_POLICY": "assignment:next_tick"} if function == "scheduler" else {}
+        own = {SEED: str(len(self.sandboxes))}
+        if function == "scheduler":
+            own["DYNATICK_ASSIGNMENT_POLICY"] = "assignment:next_tick"
         made = Sandbox(function, environ=self.environ | own | environ, log=self.log)
         self.sandboxes.append(made)
         return made
