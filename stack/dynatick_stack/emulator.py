@@ -11,12 +11,13 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynatick.ui import loopback
 from dynatick_stack import processes
-from dynatick_stack.errors import BusyError, NotRunningError, StackError
+from dynatick_stack.errors import BusyError, NotRunningError, RefusedError, StackError
 from dynatick_stack.folders import STATE
 from dynatick_stack.interruptions import begin_to_clean_up, uninterrupted
 from dynatick_stack.venv import Say, emulator_python
@@ -24,6 +25,7 @@ from dynatick_stack.venv import Say, emulator_python
 HOST = loopback.HOST
 PORT = 4566
 STACK = "dynatick"
+MARKER = "dynatick-local-stack"  # a file that says whose the folder is
 LIBRARIES, HANDLERS_LIBRARIES = "libraries", "handlers-libraries"  # folders that the functions import from
 TRIES = 5  # of ports, before the last one
 READY_SECONDS = 120.0  # It takes some; on a busy machine many.
@@ -61,12 +63,18 @@ def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = S
         say(f"Stopped the local stack that ran{where}: each start is fresh, what it held is gone")
     elif earlier:
         say("Cleared away what an earlier start left behind")
-    shutil.rmtree(state_dir, ignore_errors=True)
+    _clear(state_dir)
+    if state_dir.is_dir() and any(state_dir.iterdir()):
+        raise RefusedError(
+            f"{state_dir} holds other files. Choose an empty folder, or one that isn't there: --state-dir"
+        )
     refuse_busy_port(port)
 
     process: subprocess.Popen[bytes] | None = None
     try:
-        processes.worker_folder(state_dir).mkdir(parents=True)
+        state_dir.mkdir(parents=True, exist_ok=True)
+        (state_dir / MARKER).touch()
+        processes.worker_folder(state_dir).mkdir()
         log = state_dir / "emulator.log"
         # Interruptions are put off until the process is known: it could not be found to be ended.
         with log.open("wb") as output, uninterrupted():
@@ -108,8 +116,22 @@ def stop(*, state_dir: Path = STATE) -> bool:
     """End the emulator and all that it started; true if anything ran."""
     begin_to_clean_up()
     ran = processes.stop(state_dir)
-    shutil.rmtree(state_dir, ignore_errors=True)
+    _clear(state_dir)
     return ran
+
+
+def _clear(state_dir: Path) -> None:
+    """Deletes what a local stack has made there, and the folder if it is empty then. Without the marker, nothing."""
+    if not (state_dir / MARKER).is_file() and _recorded(state_dir) is None:
+        return
+    shutil.rmtree(processes.worker_folder(state_dir), ignore_errors=True)
+    for name in (LIBRARIES, HANDLERS_LIBRARIES):
+        for link in (state_dir / name, (state_dir / name).with_suffix(".new")):
+            link.unlink(missing_ok=True)
+    for name in ("emulator.log", "state.json", MARKER):
+        (state_dir / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        state_dir.rmdir()
 
 
 def current(*, state_dir: Path = STATE) -> Emulator:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dynatick.cli.output import printable_lines
 from dynatick.domain.instants import format_instant
 from dynatick_stack import deploy
 from dynatick_stack.emulator import STACK
@@ -37,7 +38,7 @@ class LogLine:
         return {**said, "function": self.function, "at": format_instant(self.at)}
 
     def __str__(self) -> str:
-        return f"{self.at:%H:%M:%S} {self.function:<9} {self.said()}"
+        return printable_lines(f"{self.at:%H:%M:%S} {self.function:<9} {self.said()}")
 
     def said(self) -> str:
         """The line for people: without the names of most fields, and without those that say nothing."""
@@ -131,5 +132,5 @@ def _line(timestamp: int, function: str, text: str) -> LogLine | None:
 
 def _brief(value: Any) -> str:
     if isinstance(value, str):
-        return value if value and " " not in value else json.dumps(value)
+        return value if value and " " not in value and value.isprintable() else json.dumps(value)
     return json.dumps(value, separators=(",", ":"))

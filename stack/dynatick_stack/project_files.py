@@ -15,6 +15,8 @@ NEVER = (
     "__pycache__", "node_modules", "build", "dist", "*.egg-info",
     "test", "tests", "test_*.py", "*_test.py", "conftest.py",
     "*.pyc", "*.pyi", "*.whl", "*.log", PROJECT_FILE,
+    # What is secret, or may be.
+    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.env", "*.tfstate*",
 )  # fmt: skip
 """Names of files and folders. Virtual environments and the file of the requirements are left out besides."""
 
@@ -26,6 +28,8 @@ def project_files(project: Project) -> Iterator[Path]:
     """Yields the files in a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all
     that is in it."""
 
+    folder = project.folder.resolve()
+
     def is_part(path: Path) -> bool:
         whole = path.relative_to(project.folder).as_posix()
         return not (
@@ -34,6 +38,7 @@ def project_files(project: Project) -> Iterator[Path]:
             or path == project.requirements
             or whole in (TAKEN, f"{TAKEN}.py")
             or (path / "pyvenv.cfg").exists()
+            or not path.resolve().is_relative_to(folder)  # a link to somewhere else
         )
 
     for parent, folders, files in os.walk(project.folder):

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import say
+from dynatick.cli.output import printable_lines, say
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
 from dynatick.errors import InvalidInput, StoreError
@@ -147,11 +147,21 @@ class _Run:
             self.checkpoint.keep(self.place, now=now)
 
 
+class _Terminal:
+    """Writes lines for a person: a cell may hold what a terminal would obey."""
+
+    def write(self, content: bytes) -> None:
+        sys.stdout.buffer.write(printable_lines(content.decode()).encode())
+
+    def flush(self) -> None:
+        sys.stdout.buffer.flush()
+
+
 @contextmanager
 def _opened(name: str, place: _Place | None) -> Iterator[IO[bytes]]:
     if name == "-":
         sys.stdout.flush()
-        yield sys.stdout.buffer
+        yield cast("IO[bytes]", _Terminal()) if sys.stdout.isatty() else sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
     with ExitStack() as opened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,17 @@ def one_line(text: str) -> str:
 def printable(text: str) -> str:
     """The text with control characters escaped: a task's id may hold anything."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def printable_lines(text: str) -> str:
+    """The text with the control characters of each line escaped."""
+    return "\n".join(map(printable, text.expandtabs(4).split("\n")))
+
+
+def suggested(command: str, *arguments: str) -> str:
+    """A command to paste into a shell, with its arguments quoted: a task's id may hold anything."""
+    options_end = ("--",) if any(argument.startswith("-") for argument in arguments) else ()
+    return " ".join([command, *options_end, *(shlex.quote(one_line(argument)) for argument in arguments)])
 
 
 def show_one(row: Mapping[str, object], output: Output) -> None:

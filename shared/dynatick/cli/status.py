@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from dynatick.cli.output import Output, one_line, show_document, show_pairs
+from dynatick.cli.output import Output, one_line, show_document, show_pairs, suggested
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import ago
 
@@ -64,7 +64,7 @@ def _state(found: InstallationStatus) -> str:
 def _group(group: FailureGroup, now: datetime) -> str:
     since = "" if group.first is None else f" since {ago(group.first, now)}"
     text = one_line(str(group.error))
-    return f"{group.count} {group.action}{since}: {text}   (dynatick task explain {one_line(group.task_id)})"
+    return f"{group.count} {group.action}{since}: {text}   ({suggested('dynatick task explain', group.task_id)})"
 
 
 def _hours(span: timedelta) -> str:

@@ -12,6 +12,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from dynatick.cli.output import printable, printable_lines
 from dynatick.client.views import TaskView
 from dynatick.domain.instants import parse_instant
 from dynatick_stack.dev.insertions import NOTHING_INSERTED, Inserted, Insertion
@@ -54,7 +55,7 @@ class Display:
             text = f"{unnamed:,} {'more ' if shown else ''}task{'' if unnamed == 1 else 's'}"
             shown.append((inserted.since, _headed(inserted.since, "inserted", text)))
         shown += [(line.at, text) for line in lines for text in self._one(line, tasks)]
-        return [text for _, text in sorted(shown, key=itemgetter(0))]
+        return [printable_lines(text) for _, text in sorted(shown, key=itemgetter(0))]
 
     def _one(self, line: LogLine, tasks: Mapping[str, TaskView]) -> list[str]:
         record = line.record
@@ -97,7 +98,7 @@ class Display:
         elif task is not None and task.error and result == "failed":
             details.append(task.error)
         word = "failed" if result == "retried" else result
-        text = f"{record['handler'] or '':<16} {_printable(str(record['task_id'])):<16} {'   '.join(details)}"
+        text = f"{record['handler'] or '':<16} {printable(str(record['task_id'])):<16} {'   '.join(details)}"
         return [_headed(at, word, text), *(self._frames(raised) if raised else ())]
 
     def _frames(self, raised: Mapping[str, Any]) -> list[str]:
@@ -129,11 +130,7 @@ def _of_insertion(one: Insertion) -> str:
         when = "due now"
     else:
         when = f"due at {one.due_at:%H:%M:%S}" if one.due_at.date() == one.at.date() else f"due at {one.due_at:%F %T}"
-    return _headed(one.at, "inserted", f"{_printable(one.action):<16} {_printable(one.task_id):<16} {_printable(when)}")
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else ascii(text)[1:-1]
+    return _headed(one.at, "inserted", f"{printable(one.action):<16} {printable(one.task_id):<16} {printable(when)}")
 
 
 def _action(line: LogLine) -> str:

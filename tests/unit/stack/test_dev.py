@@ -67,6 +67,21 @@ def test_a_project_excludes_further_files_by_name_or_path(project: Project, patt
     assert list(project_files(replace(project, exclude=("dat", "texts")))) == list(project_files(project))
 
 
+def test_what_may_be_secret_and_links_to_elsewhere_stay_here(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "passwd.txt").touch()
+    before = [path.name for path in project_files(project)]
+    for name in ("id_rsa", "id_ed25519.pub", "ca.pem", "tls.key", "a.p12", "prod.env", "terraform.tfstate.backup"):
+        (project.folder / name).touch()
+    (project.folder / "link.txt").symlink_to(elsewhere / "passwd.txt")
+    (project.folder / "folder").symlink_to(elsewhere)
+    assert [path.name for path in project_files(project)] == before
+    (project.folder / "own.txt").symlink_to(project.folder / before[0])
+    assert sorted(path.name for path in project_files(project)) == sorted([*before, "own.txt"])
+
+
 def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
     before = sources.snapshot(project)
     assert sources.changed(before, sources.snapshot(project)) == []

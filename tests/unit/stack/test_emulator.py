@@ -13,7 +13,7 @@ import pytest
 from tests.ports import reserved_port
 
 from dynatick_stack import emulator, processes
-from dynatick_stack.errors import NotRunningError
+from dynatick_stack.errors import NotRunningError, RefusedError
 
 SLEEP = "import time; time.sleep(60)"
 # Does as MiniStack's workers may: takes no notice of a polite request to end.
@@ -69,6 +69,34 @@ def test_a_number_written_down_earlier_and_a_file_cut_short_are_not_believed(tmp
         (tmp_path / "state.json").write_text(cut_short)
         with pytest.raises(NotRunningError):
             emulator.current(state_dir=tmp_path)
+
+
+def test_down_deletes_what_a_local_stack_has_made_and_nothing_else(tmp_path: Path) -> None:
+    precious = tmp_path / "tmp" / "thesis.txt"
+    precious.parent.mkdir()
+    precious.write_text("years")
+    assert not emulator.stop(state_dir=tmp_path)
+    assert precious.read_text() == "years"
+    ours = tmp_path / "ours"
+    (processes.worker_folder(ours) / "code").mkdir(parents=True)
+    for name in (emulator.MARKER, "emulator.log", "state.json", "mine.txt"):
+        (ours / name).touch()
+    emulator.provide(tmp_path / "tmp", state_dir=ours)
+    emulator.stop(state_dir=ours)
+    assert [path.name for path in ours.iterdir()] == ["mine.txt"]
+    (ours / "mine.txt").unlink()
+    (ours / emulator.MARKER).touch()
+    emulator.stop(state_dir=ours)
+    assert not ours.exists()
+    assert precious.read_text() == "years", "what a link leads to"
+
+
+def test_a_start_refuses_a_folder_with_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(emulator, "emulator_python", lambda say: Path(sys.executable))
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(RefusedError, match="holds other files"):
+        emulator.start(0, state_dir=tmp_path, say=print)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_the_functions_get_none_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,73 @@
+"""What a task holds does nothing to a terminal, nor to a shell into which a suggested command is pasted."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.builders import NOON
+
+from dynatick.bulk.file_format import FileFormat
+from dynatick.cli.exporting import ExportOptions, export_tasks
+from dynatick.cli.output import suggested
+from dynatick.cli.status import _group
+from dynatick.client import FailureGroup
+from dynatick_stack.dev.display import Display
+from dynatick_stack.logs import LogLine
+
+HOSTILE = ["x; touch pwned #", "$(touch pwned)", "`touch pwned`", "a' b\"c", "-rf", "a\nb", "\x1b[2J", "ä b", "!x", ""]
+ATTACK = "\x1b[2J\x1b]0;owned\x07\x9b2J\r\u202e"
+
+
+@pytest.mark.parametrize("task_id", HOSTILE)
+def test_a_suggested_command_is_one_command_with_the_id_as_its_argument(task_id: str, tmp_path: Path) -> None:
+    group = FailureGroup(count=1, action="a", error="e", task_id=task_id, first=None, last=NOON)
+    command = _group(group, NOON).partition("   (")[2].removesuffix(")")
+    assert command == suggested("dynatick task explain", task_id)
+    assert command.isprintable()
+    argument = shlex.split(command)[-1]
+    if task_id.isprintable():
+        assert argument == " ".join(task_id.split())
+    program = f"dynatick() {{ printf '%s\\n' \"$#\"; }}; {command}"
+    ran = subprocess.run(["sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == ("4\n" if task_id.startswith("-") else "3\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "record"),
+    [
+        (f"printed {ATTACK}", None),
+        (
+            "",
+            {"level": "ERROR", "action": "x", "message": ATTACK, "task_id": ATTACK, "exception": f"Trace\n  {ATTACK}"},
+        ),
+    ],
+)
+def test_log_lines_hold_no_control_characters(text: str, record: dict[str, object] | None, tmp_path: Path) -> None:
+    line = LogLine(at=datetime(2026, 12, 31, tzinfo=UTC), function="processor", text=text, record=record)
+    for shown in (str(line), *Display(folder=tmp_path).show([line], {})):
+        assert all(part.isprintable() for part in shown.split("\n")), repr(shown)
+        assert "owned" in shown
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_an_export_to_a_terminal_holds_no_control_characters_and_to_a_pipe_what_is_there(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Out(io.TextIOWrapper):
+        def isatty(self) -> bool:
+            return is_terminal
+
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", Out(written, encoding="utf-8", write_through=True))
+    row = {"taskId": ATTACK, "taskDateTime": "2026-12-31#12:00"}
+    export_tasks(lambda after: [row], ExportOptions(file="-", form=FileFormat.CSV, arguments={}))
+    shown = written.getvalue().decode()
+    assert ("\x1b" in shown) is not is_terminal
+    assert "owned" in shown
