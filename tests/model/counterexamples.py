@@ -153,10 +153,6 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
         "s: 2 occurrences from 360 to 420 recorded as missed (outage), and 1 of 2 were made",
         [tick(), put_schedule(), tick(*[MISSED] * 4), backfill(3), wait(0.2)],
     ),
-    "a client makes up an occurrence while the one before it runs": Counterexample(
-        "s: the occurrence of 120 is made, and that of 60 has not ended",
-        [put_schedule("poison", catch_up="all", overlap="bufferOne"), wait(2000.0), backfill(3), tick(), UNTIL_IDLE],
-    ),
     "an insert without an answer, and no other attempt": Counterexample(
         "s#1#2026-12-31T23:50:30Z: failed and never executed: its process died, or did not finish in time",
         [
