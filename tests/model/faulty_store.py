@@ -16,6 +16,7 @@ from tests.model.expected_task import ExpectedTask
 from tests.model.simulation import Killed, Process, Simulation
 from tests.model.steps import ShortRepr
 from tests.model.table import Table
+from tests.model.write_kinds import kind_of, kind_of_creation
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown
@@ -134,6 +135,7 @@ class FaultyStore:
     poll_seconds: float = 0.0  # that each page of a bucket takes longer than any other call
     under_way: int = 0  # requests of processes that have died since
     polls: list[tuple[Actor, Bucket, float]] = field(default_factory=list)  # of processors: who, what, when
+    fault_of: Callable[[str], str | None] | None = None  # instead of the plans' faults, of each write by its kind
 
     @property
     def actor(self) -> Actor:
@@ -177,18 +179,28 @@ class FaultyStore:
         )
 
     def create(self, row: Row) -> bool:
-        return self.call(lambda by: self.table.create(by, row), _no_answer, lambda _: _no_answer())
+        return self.call(
+            lambda by: self.table.create(by, row),
+            _no_answer,
+            lambda _: _no_answer(),
+            again=lambda is_created: is_created or _no_answer(),
+            write=kind_of_creation(row),
+        )
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
-        failure, rng = StoreFailure("no answer"), self.actor.rng
+        failure = StoreFailure("no answer")
         return self.call(
             lambda by: self.table.create_many(by, rows),
             lambda: [failure] * len(rows),
-            lambda answers: [failure if rng.random() < 0.6 else answer for answer in answers],
+            lambda answers: [failure if self._is_lost() else answer for answer in answers],
+            again=lambda answers: [failure if answer is False else answer for answer in answers],
+            write=" and ".join(sorted({kind_of_creation(row) for row in rows})),
         )
 
     def write(self, change: ConditionalUpdate) -> Result:
-        return self.call(lambda by: self.table.write(by, change), lambda: UNKNOWN, lambda _: UNKNOWN)
+        return self.call(
+            lambda by: self.table.write(by, change), lambda: UNKNOWN, lambda _: UNKNOWN, write=kind_of(change)
+        )
 
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         """A batch is no transaction: some of it may be refused, and of some the answer lost."""
@@ -203,20 +215,41 @@ class FaultyStore:
         return self.call(
             lambda by: self.table.write_many(by, changes),
             some_refused,
-            lambda results: [UNKNOWN if rng.random() < 0.6 else result for result in results],
+            lambda results: [UNKNOWN if self._is_lost() else result for result in results],
+            write=" and ".join(sorted({kind_of(change) for change in changes})),
         )
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
-        return self.call(lambda by: self.table.delete(by, task_id, conditions), _no_answer, lambda _: _no_answer())
+        return self.call(
+            lambda by: self.table.delete(by, task_id, conditions),
+            _no_answer,
+            lambda _: _no_answer(),
+            write="delete",
+        )
+
+    def _is_lost(self) -> bool:
+        """Whether one answer of a batch is lost with its others."""
+        return self.fault_of is not None or self.actor.rng.random() < 0.6
 
     def _read(self, do: Callable[[], T]) -> T:
         return self.call(lambda _: do(), _no_answer, lambda _: _no_answer())
 
-    def call(self, do: Callable[[Actor], T], refused: Callable[[], T], lost: Callable[[T], T]) -> T:
-        """Carries out one call to something outside of the process."""
+    def call(
+        self,
+        do: Callable[[Actor], T],
+        refused: Callable[[], T],
+        lost: Callable[[T], T],
+        *,
+        again: Callable[[T], T] = lambda answer: answer,
+        write: str = "",
+    ) -> T:
+        """Carries out one call to something outside of the process. ``again``: the answer to a request that was sent
+        twice. ``write``: the kind of a write."""
         actor, simulation = self.actor, self.simulation
         fault = actor.fault()
         kind = None if fault is None else fault.kind
+        if write and self.fault_of is not None:
+            kind = self.fault_of(write)
         if fault is not None and kind == FREEZE_BEFORE:
             simulation.sleep(fault.seconds)
         simulation.sleep(actor.latency())
@@ -233,7 +266,7 @@ class FaultyStore:
             actor.die()
         if kind == REPEAT:
             simulation.sleep(actor.latency())
-            answer = do(actor)
+            answer = again(do(actor))
         if kind == LOSE:
             answer = lost(answer)
         if fault is not None and kind == FREEZE_AFTER:
