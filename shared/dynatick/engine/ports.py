@@ -70,7 +70,8 @@ class Store(Protocol):
         the id; empty: all."""
 
     def create(self, row: Row) -> bool:
-        """Puts a row if its id is free; False if it is not. Raises ItemTooLarge."""
+        """Puts a row if its id is free; False if another row has it. Raises ItemTooLarge, and StoreError if the row may
+        have been put: there was no answer, or the id was taken when the request was sent again."""
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         """``create`` for many, in batches; one result for each row, in order. Ids must differ."""

@@ -8,6 +8,7 @@ Batches of conditional writes, which pynamodb does not support, use PartiQL: 25 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -40,7 +41,7 @@ from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
-from dynatick.store.failures import SDK_ERRORS, failure_code, is_too_large, translated
+from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
 from dynatick.store.wire import Wire, register_large_reader
 
 INDEX = "taskDateTime-index"
@@ -114,6 +115,7 @@ class DynamoStore:
         self._session = session or get_session()
         self._wire: Wire | None = None
         self._prepared_client: Any = None
+        self._sent = threading.local()  # ``times``: how often the insert under way was sent
         self._batch_size = BATCH  # statements in one request; fewer after an answer with large rows
         if session is not None:
             # pynamodb keeps a session for each thread; the client that it creates from this one serves all threads.
@@ -158,6 +160,7 @@ class DynamoStore:
     def create(self, row: Row) -> bool:
         item = encode(row)
         attributes = {name: value for name, value in item.items() if name != attr.TASK_ID}
+        self._sent.times = 0
         try:
             self._requests.put_item(
                 RowView(row).task_id, attributes=attributes, condition=Path(attr.TASK_ID).does_not_exist()
@@ -165,6 +168,8 @@ class DynamoStore:
         except SDK_ERRORS as error:
             failure = failure_code(error)
             if failure == "ConditionalCheckFailedException":
+                if self._sent.times > 1:
+                    raise StoreError(f"cannot insert the row: {SENT_AGAIN}") from error
                 return False
             if is_too_large(failure, str(error)):
                 raise ItemTooLarge(f"cannot insert the row: {error}") from error
@@ -310,8 +315,13 @@ class DynamoStore:
         client = self._connection.connection.client
         if client is not self._prepared_client:  # pynamodb creates another one as long as there are no credentials
             register_large_reader(client)
+            client.meta.events.register("before-send.dynamodb.PutItem", self._count_sent, unique_id="dynatick-sent")
             self._prepared_client = client
         return client
+
+    def _count_sent(self, **_: object) -> None:
+        """Handles botocore's event before each try of a request, in the thread that sends it."""
+        self._sent.times = getattr(self._sent, "times", 0) + 1
 
     def _call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._wire is None:
@@ -342,7 +352,7 @@ class DynamoStore:
             while start < len(waiting):
                 part = waiting[start : start + self._batch_size]
                 for n, answer in zip(part, self._execute_batch([statements[n] for n in part]), strict=True):
-                    answers[n] = answer
+                    answers[n] = partiql.unless_sent_again(answer) if attempt else answer
                     if partiql.error_of(answer)[0] in _RETRIABLE:
                         again.append(n)
                 start += len(part)
@@ -356,6 +366,8 @@ class DynamoStore:
         try:
             answer = self._call("BatchExecuteStatement", {"Statements": statements})
             responses: Sequence[Mapping[str, Any]] = answer["Responses"]
+            if answer.get("ResponseMetadata", {}).get("RetryAttempts"):
+                responses = [partiql.unless_sent_again(response) for response in responses]
         except (ClientError, BotoCoreError) as error:
             code = failure_code(error)
             if code == "ValidationException" and len(statements) > 1:

@@ -34,6 +34,9 @@ def failure_code(error: BaseException) -> str:
     return type(error).__name__
 
 
+SENT_AGAIN = "the id is taken, and the request was sent more than once: it may have taken effect before"
+
+
 def is_too_large(code: str | None, message: str) -> bool:
     """Whether a write was refused because the item or its index key is too large. A retry would fail too."""
     if code not in ("ValidationException", "ValidationError"):

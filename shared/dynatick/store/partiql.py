@@ -13,7 +13,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Lost, Plus, Result, Unknown, Written
 from dynatick.engine.ports import StoreFailure
 from dynatick.store.codec import decode, encode_value
-from dynatick.store.failures import is_too_large
+from dynatick.store.failures import SENT_AGAIN, is_too_large
 
 MAX_BYTES = 8192
 """The limit for a statement's text (DynamoDB's API). A longer one would fail its whole batch."""
@@ -131,6 +131,13 @@ def created_of(answer: Answer) -> bool | StoreFailure:
     if code is None or code == "DuplicateItem":
         return code is None
     return StoreFailure(f"{code}: {message}", is_too_large(code, message))
+
+
+def unless_sent_again(answer: Answer) -> Answer:
+    """The answer to a statement that was sent more than once: "the id is taken" may be said of its own row."""
+    if error_of(answer)[0] != "DuplicateItem":
+        return answer
+    return {"Error": {"Code": "DuplicateItem, perhaps its own", "Message": SENT_AGAIN}}
 
 
 def error_of(answer: Mapping[str, Any]) -> tuple[str | None, str]:

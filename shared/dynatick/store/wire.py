@@ -56,11 +56,18 @@ class Wire:
 
     def call(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Sends one request and returns the answer. Binaries in it are bytes, or base64 as in JSON; large items are
-        LargeItems. Raises as the client does."""
+        LargeItems. Its ``ResponseMetadata`` has how often it was sent again, if it was. Raises as the client does."""
         answer = self._try(operation, request)
-        if answer is None:
-            answer = getattr(self._client, _CLIENT_METHODS[operation])(**request)
-        return answer
+        if answer is not None:
+            return answer
+        answer = getattr(self._client, _CLIENT_METHODS[operation])(**request)
+        metadata = answer.get("ResponseMetadata", {})
+        before = metadata.get("RetryAttempts", 0) + self._can_send
+        return {**answer, "ResponseMetadata": {**metadata, "RetryAttempts": before}}
+
+    @property
+    def _can_send(self) -> bool:
+        return self._credentials is not None and self._is_usable
 
     def _try(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The answer of a successful request, else None."""

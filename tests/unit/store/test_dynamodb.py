@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 
 import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError
+from botocore.httpsession import URLLib3Session
 from botocore.session import Session
 from tests.builders import scheduled_row
 from tests.unit.store.support import response
@@ -163,6 +164,58 @@ def store_with(answer: Answer) -> DynamoStore:
     session.set_credentials("AKID", "secret")
     session.register("before-send.dynamodb", send)
     return DynamoStore("tasks", region="eu-west-1", session=session, pause=lambda seconds: None)
+
+
+TAKEN = {"Error": {"Code": "DuplicateItem", "Message": "Duplicate primary key exists in table"}}
+ROWS = [scheduled_row("t", Bucket.parse("2026-12-31#12:00"))]
+
+
+def test_an_id_that_is_taken_is_so_for_certain_only_if_the_insert_was_sent_once(service: Service) -> None:
+    """The SDK sends a batch again when the connection breaks after it took effect; so does the store, for statements
+    that were throttled."""
+    service.answer = lambda one: TAKEN
+    assert service.store().create_many(ROWS) == [False]
+    answers = iter([{"Error": {"Code": "InternalServerError", "Message": "no"}}, TAKEN])
+    service.answer = lambda one: next(answers)
+    (again,) = service.store().create_many(ROWS)
+    assert isinstance(again, StoreFailure)
+    assert "the request was sent more than once" in again.error
+
+
+def test_a_batch_that_the_sdk_has_sent_again_says_nothing_of_ids_that_are_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered: dict[str, Any] = {"Responses": [TAKEN], "ResponseMetadata": {"RetryAttempts": 1}}
+    monkeypatch.setattr(Wire, "call", lambda wire, *request: answered)
+    store = DynamoStore("tasks", region="us-east-1")
+    (again,) = store.create_many(ROWS)
+    assert isinstance(again, StoreFailure)
+    answered["ResponseMetadata"] = {"RetryAttempts": 0}
+    assert store.create_many(ROWS) == [False]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_single_insert_that_was_sent_twice_is_no_certain_refusal(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """The first answer is lost with its connection."""
+    session = Session()
+    session.set_credentials("key", "secret")
+    store = DynamoStore("tasks", region="us-east-1", session=session)
+    sent: list[str] = []
+
+    def send(sender: object, request: AWSPreparedRequest) -> AWSResponse:
+        sent.append(request.url)
+        if len(sent) < times:
+            raise ConnectionClosedError(endpoint_url=request.url)
+        error = {"__type": "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", "message": "no"}
+        return response(request, json.dumps(error).encode(), 400)
+
+    monkeypatch.setattr(URLLib3Session, "send", send)
+    if times == 1:
+        assert not store.create(ROWS[0])
+    else:
+        with pytest.raises(StoreError, match="sent more than once"):
+            store.create(ROWS[0])
+    assert len(sent) == times
 
 
 def test_rows_are_read_consistently() -> None:
