@@ -48,6 +48,8 @@ WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
 SHARDS = "tests/unit/engine/test_shards.py"
 RECONCILE = "tests/unit/engine/test_reconcile.py"
+WRITES = "tests/unit/engine/test_conditional_write.py"
+RELEASING = "tests/unit/engine/test_releasing.py"
 RECURRING = "tests/unit/engine/test_recurring.py tests/unit/domain/test_recurrence.py"
 OF_SCHEDULES = 0
 ENGINE, DOMAIN, TABLE = "shared/dynatick/engine", "shared/dynatick/domain", "shared/dynatick/store/dynamodb.py"
@@ -205,6 +207,26 @@ MUTATIONS = (
              "if bucket.minute <= drained.get(bucket.shard, -1):", "if False:", RECONCILE),
     Mutation(16, "a cursor is written whatever it is by then", f"{ENGINE}/cursor.py",
              "conditions=(Is(attr.VERSION, old.version),),", "conditions=(),", WATERMARK),
+    Mutation(12, "a write that was sent again does not recognise itself", f"{ENGINE}/conditional_write.py",
+             "if present is not None and change.is_shown_by(present):", "if False:", WRITES),
+    Mutation(12, "a write without an answer is not looked up", f"{ENGINE}/conditional_write.py",
+             "            unread.append(n)", "            pass", WRITES),
+    Mutation(12, "a reclaim is not recognised by its token", f"{DOMAIN}/lifecycle.py",
+             "return Is(attr.LEASE, token), Is(attr.STATUS, str(Status.RUNNING))",
+             "return (Is(attr.STATUS, str(Status.COMPLETED)),)", WRITES),
+    Mutation(12, "the end of a task by a recovery is taken for one's own", f"{DOMAIN}/lifecycle.py",
+             "for name in (attr.OUTCOME, attr.FINISHED_AT)))", "for name in (attr.OUTCOME,)))", WRITES),
+    Mutation(12, "a release that the table refuses is forgotten", f"{ENGINE}/execution.py",
+             "                self.add_unreleased(claimed.task.task_id, str(claimed.task.lease))",
+             "                pass", DRAIN),
+    Mutation(12, "a claim of which nothing is known is not released", f"{ENGINE}/claims.py",
+             "            self.add_unclear(task_id, token)", "            pass", RELEASING),
+    Mutation(12, "a release order gives an attempt back to another's claim", f"{DOMAIN}/lifecycle.py",
+             "if not view.is_running or view.lease != token or view.is_released or not view.attempt:",
+             "if not view.is_running or view.is_released or not view.attempt:", RELEASING),
+    Mutation(19, "a cursor's writer is not named", f"{ENGINE}/cursor.py",
+             "mark=(Is(attr.VERSION, new.version), Is(attr.WRITTEN_BY, writer)),",
+             "mark=(Is(attr.VERSION, new.version),),", SHARDS + " " + WATERMARK),
     Mutation(16, "S may go back", f"{ENGINE}/cursor.py",
              "drained_through=max(old.drained_through, new.drained_through)",
              "drained_through=new.drained_through", WATERMARK,

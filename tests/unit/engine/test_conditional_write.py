@@ -153,6 +153,14 @@ def test_a_write_recognises_itself_in_a_row_that_others_have_changed_further(
     assert change.is_shown_by(store.peek("t") or {})
 
 
+def test_a_late_record_does_not_take_the_end_by_a_recovery_for_its_own() -> None:
+    """Both have the lease of the same claim."""
+    _, late = KINDS["failed"]
+    store = stored(RUNNING)
+    MemoryStore.write(store, fail_unexecuted(RUNNING, now=LATER, retention_days=7, error="its process died"))
+    assert isinstance(write(store, late), Lost)
+
+
 def test_a_reschedule_to_the_time_that_the_task_has_shows_nothing_once_it_was_claimed() -> None:
     same = reschedule(WAITING, bucket=bucket_at(0), due_at=NOON)
     claimed = {**WAITING, "status": "running", "lease": "another's"}
