@@ -116,6 +116,7 @@ def cached_zip(cache: Path, name: str, content: str, build: Callable[[Path], Non
 
 def _cached(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
     path = cache / f"{name}-{content}"
+    cache.chmod(0o700)  # it holds the handlers' code
     if not path.exists():
         _discard_old(cache, name)
         # Under its name only when it is whole: an interrupted one is not taken for ready.
