@@ -143,7 +143,8 @@ api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swag
 simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's limits; WRITE=1: into docs/ too
 	@$(BIN)/python -m tests.simulate --of $(OF) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
-		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(WRITE),--write)
+		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(TICK_DELAY),--tick-delay $(TICK_DELAY)) \
+		$(if $(WRITE),--write)
 
 bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tests.simulate import report
+from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
 from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.schedules import simulate_schedules
@@ -91,7 +92,10 @@ def _plan_options(given: argparse.Namespace) -> PlanOptions:
 def _changes(given: argparse.Namespace) -> Mapping[str, Any]:
     """Returns the settings that differ from the plan's."""
     fleet = {name: getattr(given, name) for name in ("shards", "workers", "threads", "warm")}
-    return {name: value for name, value in fleet.items() if value is not None}
+    changes: dict[str, Any] = {name: value for name, value in fleet.items() if value is not None}
+    if given.tick_delay is not None:
+        changes["assumptions"] = Assumptions(tick_delay=given.tick_delay)
+    return changes
 
 
 _TITLES = {
@@ -125,6 +129,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--task-ms", type=int, default=200, help="that a task waits for others (200)")
     parser.add_argument("--bytes", type=int, dest="row_bytes", default=700, help="of a task's row (700)")
     parser.add_argument("--warm", type=float, help="write units a second that table and index are warm for")
+    parser.add_argument("--tick-delay", type=float, help="seconds from the minute to its tick (1)")
     parser.add_argument("--write", action="store_true", help="writes the tables to docs/simulation.md")
     return parser.parse_args(arguments)
 

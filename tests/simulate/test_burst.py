@@ -15,6 +15,16 @@ from dynatick.domain.plan import plan_burst
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
 
 
+def test_a_tick_that_comes_later_moves_a_burst_by_as_much() -> None:
+    """As `dynatick plan` says, on the same fleet."""
+    late = simulate_burst(replace(SMALL, assumptions=Assumptions(tick_delay=8.0)))
+    assert late.problems == []
+    in_time = simulate_burst(SMALL)
+    assert late.last_start - in_time.last_start == pytest.approx(7.0, abs=0.5)
+    planned = plan_burst(1000, 60)
+    assert planned.with_late_tick.last_start - planned.timing.last_start == pytest.approx(7.0)
+
+
 def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine() -> None:
     outcome = simulate_burst(SMALL)
 

@@ -16,9 +16,11 @@ from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 from dynatick.domain.plan_figures import (
     CONCURRENT_EXECUTIONS,
     CONFIDENCE,
+    LATE_TICK,
     NEW_TABLE_WRITE_UNITS,
     RETENTION_DAYS,
     TABLE_WRITE_UNITS,
+    TICK_DELAY,
     TICK_SECONDS,
 )
 from dynatick.engine.rules import Precision
@@ -46,6 +48,9 @@ def plan(
     bytes_: Annotated[int, typer.Option("--bytes", help="The size of a task's row when it is inserted.")] = 700,
     memory: Annotated[int | None, typer.Option(help="ProcessorMemoryMb. Default: the plan decides.")] = None,
     threads: Annotated[int | None, typer.Option(help="TaskThreads. Default: the plan decides.")] = None,
+    tick_delay: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long after its minute the tick comes; AWS promises the minute.")
+    ] = f"{TICK_DELAY:g}s",
     precision: Annotated[Precision, typer.Option(help="As the parameter of that name.")] = Precision.TICK,
     concurrent_executions: Annotated[
         int, typer.Option(help="What Lambda allows the account at the same time.")
@@ -73,6 +78,7 @@ def plan(
         memory_mb=memory,
         threads=threads,
         to_the_second=precision is Precision.SECOND,
+        tick_delay=_seconds(tick_delay, "tick-delay"),
         quotas=Quotas(concurrent_executions=concurrent_executions, table_write_units=table_write_units),
     )
     soon = _seconds(within, "within")
@@ -114,6 +120,7 @@ def document(found: Plan) -> dict[str, object]:
         "lastStartSeconds": {
             "expected": round(found.expected.last_start, 1),
             "planned": round(found.timing.last_start, 1),
+            "withLateTick": round(found.with_late_tick.last_start, 1),
         },
         "limitedBy": str(found.timing.limited_by),
         "writeUnitsPerSecond": {"table": found.table_peak, "index": found.index_peak},
@@ -184,7 +191,15 @@ def _reasons(found: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _further(found: Plan, *, is_burst: bool) -> Iterator[str]:
-    """Quotas, prices, and what inserting takes."""
+    """What a late tick does; quotas, prices, and what inserting takes."""
+    delay = found.load.options.tick_delay
+    if delay < LATE_TICK:
+        late = found.with_late_tick.last_start
+        verdict = "too late" if late > found.load.within else "in time"
+        yield (
+            f"Tick        planned for {delay:g} s after its minute; if it comes {LATE_TICK:g} s after, the last task "
+            f"begins within {late:.0f} s: {verdict}"
+        )
     for quota in found.quotas:
         verdict = "raise the quota" if quota.must_be_raised else "within the quota"
         yield f"Quota       {quota.name}: {quota.needed:,} of {quota.allowed:,}, {verdict}"

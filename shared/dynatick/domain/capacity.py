@@ -60,6 +60,7 @@ class PlanOptions:
     memory_mb: int | None = None
     threads: int | None = None
     to_the_second: bool = False  # Precision second
+    tick_delay: float = TICK_DELAY  # seconds from the minute to the tick's invocation
     quotas: Quotas = field(default_factory=Quotas)
 
 
@@ -184,10 +185,10 @@ def in_flight(load: Load, fleet: Fleet) -> float:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def first_claim(shards: int) -> float:
+def first_claim(shards: int, tick_delay: float = TICK_DELAY) -> float:
     """When the last shard has begun to claim. The tick's own invocation serves shard 0; it starts others for groups of
     shards, and each of these a pass for each shard in which something is due."""
-    begin = TICK_DELAY + START_SECONDS + POLL_SECONDS
+    begin = tick_delay + START_SECONDS + POLL_SECONDS
     if shards == 1:
         return begin
     to_groups = START_SECONDS + FIND_SECONDS
@@ -197,7 +198,7 @@ def first_claim(shards: int) -> float:
 def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> Timing:
     """When the tasks begin. ``shards_together``: on the fullest index partition; None: for 9 of 10 buckets."""
     together = fullest_partition(fleet.shards, fleet.partitions) if shards_together is None else shards_together
-    begin = first_claim(fleet.shards) + (fleet.processes - 1) // STARTS * STARTS_SECONDS
+    begin = first_claim(fleet.shards, load.options.tick_delay) + (fleet.processes - 1) // STARTS * STARTS_SECONDS
     rate = process_rate(load, fleet.threads, fleet.memory_mb)
     in_shard = fullest_shard(load.tasks, fleet.shards)
     alone = in_shard / rate

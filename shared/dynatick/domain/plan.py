@@ -26,6 +26,7 @@ from dynatick.domain.capacity import (
 from dynatick.domain.executions import Executions
 from dynatick.domain.plan_figures import (
     CPU_SECONDS_OF_OCCURRENCE,
+    LATE_TICK,
     MAX_MEMORY_MB,
     MAX_SHARDS,
     MAX_THREADS,
@@ -87,6 +88,12 @@ class Plan:
     def is_feasible(self) -> bool:
         """Whether the last task begins in time, once the quotas are raised."""
         return self.timing.last_start <= self.load.within
+
+    @property
+    def with_late_tick(self) -> Timing:
+        """The same, if the tick comes ``LATE_TICK`` after its minute."""
+        options = replace(self.load.options, tick_delay=LATE_TICK)
+        return timing(replace(self.load, options=options), self.fleet)
 
     @property
     def parameters(self) -> dict[str, str]:
@@ -171,6 +178,7 @@ def _tasks_due(tasks: int, within: float, options: PlanOptions) -> Load:
 def _checked(options: PlanOptions) -> PlanOptions:
     longest = MAX_TIMEOUT_SECONDS - 30
     _check("task-ms", options.task_seconds * 1000, 0, longest * 1000, f"0 to {longest * 1000:,}: a run of Lambda's")
+    _check("tick-delay", options.tick_delay, 0, TICK_SECONDS, "0s to 60s: AWS promises that a tick comes in its minute")
     _check("bytes", options.row_bytes, 1, 380_000, "the size of a row, 1 to 380,000 bytes")
     if options.memory_mb is not None:
         _check("memory", options.memory_mb, MIN_MEMORY_MB, MAX_MEMORY_MB, f"{MIN_MEMORY_MB} to {MAX_MEMORY_MB:,} MB")
@@ -260,7 +268,7 @@ def _fleets(load: Load) -> Iterator[Fleet]:
     quota = load.options.quotas.table_write_units
     shards = 1
     while shards <= MAX_SHARDS:
-        time = max(1.0, load.target - first_claim(shards))
+        time = max(1.0, load.target - first_claim(shards, load.options.tick_delay))
         peak = load.tasks * load.table_units / time + load.inserts * load.insert_units
         needed = max(NEW_TABLE_WRITE_UNITS, _thousands(peak))
         # More than the tasks need spreads the shards over more index partitions.

@@ -69,6 +69,7 @@ TICKS_A_MONTH = MONTH_SECONDS / 60
 # -- assumed of AWS ----------------------------------------------------------------------------------------------------
 
 TICK_DELAY = 1.0  # from the minute to the tick's invocation; AWS promises no more than the minute
+LATE_TICK = 8.0  # the same, as it was seen on an account: a plan says what it does to the last start
 CALL_SECONDS = 0.01  # of a batch of claims or records
 COLD_START_SECONDS = 0.9  # of the processor, with its imports; those that poll idle shards each minute are warm
 START_SECONDS = 0.05  # from an asynchronous invocation to its beginning

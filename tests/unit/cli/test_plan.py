@@ -25,6 +25,22 @@ def test_a_plan_names_each_parameter_with_its_reason(shell: Shell) -> None:
     assert any(line.startswith("Inserting   2,000,000 write units") for line in ended.lines)
 
 
+def test_a_late_tick_is_said_and_can_be_planned_for(shell: Shell) -> None:
+    """AWS promises that a tick comes in its minute, and no more."""
+    million = ("plan", "--burst", "1000000", "--within", "60s", "--task-ms", "200")
+    said = "planned for 1 s after its minute; if it comes 8 s after, the last task begins within 64 s: too late"
+    assert f"Tick        {said}" in shell(*million).out
+    assert "the last task begins within" in shell("plan", "--burst", "1000").out
+    late = shell(*million, "--tick-delay", "8s", "-o", "json").json
+    assert not late["feasible"], "there are no write units for it"
+    raised = shell(*million, "--tick-delay", "8s", "--table-write-units", "80000", "-o", "json").json
+    assert raised["feasible"] and raised["parameters"]["WarmThroughput"] > 40_000
+    assert raised["lastStartSeconds"]["withLateTick"] == raised["lastStartSeconds"]["planned"] <= 60
+    assert "Tick " not in shell(*million, "--tick-delay", "8s").out
+    refused = shell("plan", "--burst", "1000", "--tick-delay", "2m")
+    assert refused.code == 3 and "tick-delay: " in refused.err
+
+
 def test_what_it_prints_for_a_project_is_accepted_there(shell: Shell, tmp_path: Path) -> None:
     lines = shell("plan", "--burst", "1000000", "--task-ms", "1000", "--precision", "second").lines
     begin = lines.index("[parameters]")
@@ -61,7 +77,7 @@ def test_the_commands_of_the_documents_work(shell: Shell) -> None:
     pages = [template.ROOT / "docs" / name for name in ("performance.md", "how-to/burst.md")]
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     commands = [line for line in lines if line.startswith("dynatick plan")]
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         ended = shell(*command.split()[1:])
         assert ended.code == 0 and "ShardCount" in ended.out, command
