@@ -159,7 +159,8 @@ MUTATIONS = (
              "            deferred += self.reclaim([alone.pop(0)], last_too=True)\n"
              "            execution.in_flight = {}\n", RECOVERY),
     Mutation(10, "expired leases run among the others", f"{ENGINE}/expired_leases.py",
-             "if not self._not_started and self.start_recovery(order):", "if False:", RECOVERY),
+             "        if self._not_started:\n            self._answered",
+             "        if True:\n            self._answered", RECOVERY),
     Mutation(10, "an expired lease is handed out once in a chain", f"{ENGINE}/drain.py",
              "        self.polling.claim_left_behind(left_behind)\n", "", RECOVERY),
     Mutation(10, "a task with an expired lease is tried for ever", f"{ENGINE}/recovery.py",

@@ -62,12 +62,17 @@ class LambdaInvoker:
         self._client: Any = None
         self._lock = threading.Lock()  # several threads start invocations; the SDK makes its clients in one at a time
 
-    def invoke(self, event: Mapping[str, object]) -> None:
+    @property
+    def client(self) -> Any:
+        """The SDK's client, made when it is needed first: few invocations need it."""
         with self._lock:
-            if self._client is None:  # needed by few invocations
+            if self._client is None:
                 self._client = create_client("lambda", connect_seconds=1, read_seconds=3, tries=2)
+            return self._client
+
+    def invoke(self, event: Mapping[str, object]) -> None:
         try:
-            self._client.invoke(
+            self.client.invoke(
                 FunctionName=self._function_name, InvocationType="Event", Payload=json.dumps(event).encode()
             )
         except ClientError as error:

@@ -40,6 +40,7 @@ IN_EVERY_RUN = (
     "test_fault_25_the_dead_letter_queue_is_silent",
     "test_fault_25_later_buckets_do_not_wait_for_it_either",
     "test_fault_28_the_queue_of_wake_ups_is_silent",
+    "test_fault_30_lambda_answers_no_call_that_starts_an_invocation",
 )
 
 

@@ -14,10 +14,11 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 import pytest
-from tests.builders import scheduled_row
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import World, bucket_at, ids, is_record, raises, rules, world
 
 from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
@@ -40,11 +41,13 @@ class Silent:
         self.calls = self.answered = 0
         self._called, self._end = threading.Semaphore(0), threading.Event()
 
-    def block(self) -> None:
+    def block(self) -> bool:
+        """Returns whether the test has ended."""
         self.calls += 1
         self._called.release()
-        assert self._end.wait(LONG)
+        has_ended = self._end.wait(LONG)
         self.answered += 1
+        return has_ended
 
     def was_called(self) -> bool:
         """Waits for a call."""
@@ -207,3 +210,27 @@ def test_fault_28_the_queue_of_wake_ups_is_silent(wake_up_queue: WakeUpQueue, re
     w.ticks(4)  # they run what no wake-up runs
     assert {w.outcome(task_id) for task_id in due + later + failing} == {"completed"}
     survived(w, due + later + failing, record_property)
+
+
+def test_fault_30_lambda_answers_no_call_that_starts_an_invocation(record_property: Report) -> None:
+    """Neither for other shards nor for recoveries: the own shard's work goes on, and then that of the others."""
+    grid, calls = Grid(shard_count=3), Silent()
+    w = world(rules=rules(grid=grid))
+    w.refused = lambda order: calls.block()
+    of_shards: list[list[str]] = [[], [], []]
+    for task_id in ids(90):
+        of_shards[grid.shard_of(task_id)].append(task_id)
+    for shard, task_ids in enumerate(of_shards):
+        w.insert(*task_ids, at=bucket_at(1, shard))
+    expired = of_shards[0][:5]
+    w.claim(*expired, until=NOON)
+    w.clock.to(NOON + timedelta(minutes=1))
+    recorded = Recorded(w)
+    with silence(calls), beside(w.tick):
+        assert recorded.reaches(len(of_shards[0]) - len(expired))
+        assert calls.was_called()
+        assert calls.answered == 0
+        assert calls.calls <= 2, "one for the other shards, and one for the recovery"
+        calls.end()  # with an error
+    assert max(Counter(w.ran).values()) == 1
+    survived(w, [task_id for task_ids in of_shards for task_id in task_ids], record_property)

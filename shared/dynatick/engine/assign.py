@@ -61,7 +61,8 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
     undelivered = 0
     closed: dict[int, int] = {}  # read after every image was taken, as rule 5 wants
     woken: list[tuple[str, Bucket, Due | None]] = []
-    for task_id, image in images.items():
+    # Rejections last: their letters may wait for the dead-letter queue.
+    for task_id, image in sorted(images.items(), key=lambda item: item[0] in rejections):
         record, rejection = latest[task_id], rejections.get(task_id)
         if record.is_in_flight:
             continue

@@ -6,7 +6,7 @@ flight), ``expired_leases`` (recoveries), ``stuck_rows`` and ``shard_lease``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.polling import Polling
 from dynatick.engine.ports import size_in_event
 from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.remote_calls import in_turn
 from dynatick.engine.report import PassReport, Resume, tick_record_id
 from dynatick.engine.rules import TICKS_PLANNED
 from dynatick.engine.shard_lease import ShardLease
@@ -85,7 +86,7 @@ def drain(
     running = _Pass(services, window, report, token, budget, swept, send_continuation, start_recovery, start_worker)
     try:
         if is_to_plan:
-            running.execution.submit_hints(plan)
+            running.execution.plan(plan)
         running.work(resume, left_behind)
     finally:
         running.close()
@@ -132,11 +133,11 @@ class _Pass:
         start_worker: Callable[[WorkOrder], bool],
     ) -> None:
         self.services, self.window, self.report, self.budget = services, window, report, budget
-        self.clock, self.send_continuation = services.clock, send_continuation
+        self.clock, self.send_continuation, self.start_recovery = services.clock, send_continuation, start_recovery
         self.shard = ShardLease(services.store, services.clock, window, token)
         next_tick = instant_of(services.rules.grid.tick_after(minute_of(services.clock())))
         self.expired = ExpiredLeases(
-            report, start_recovery, min(next_tick, budget.stop_claiming), services.rules.limited_actions
+            report, self._start_recoveries, min(next_tick, budget.stop_claiming), services.rules.limited_actions
         )
         self.claiming = Claiming(
             services, window, report, budget, self.shard, self.expired, after_events=self._after_events
@@ -167,9 +168,11 @@ class _Pass:
         execution.release_unbegun()  # a task that begins later might be cut off
         self._continue()
         execution.wait(until=execution.nothing_runs)
+        execution.wait(until=lambda: not execution.starts.under_way)  # it runs what can't be started elsewhere
         self.expired.reclaim_rest(execution)
         execution.finish()
         self._continue()
+        execution.await_starts()
         self.report.unfinished = execution.unfinished
         self.report.moved, self.report.rejected = self.services.placer.moved, self.services.placer.failed
         if execution.fault is not None:
@@ -245,11 +248,17 @@ class _Pass:
         gets_further = report.made_progress and not is_stopped
         if report.resume and gets_further and self.send_continuation is not None and not report.continued:
             left = list(self.claiming.left_behind)
-            if len(left) > MAX_LEFT_BEHIND or sum(size_in_event(task_id) for _, task_id in left) > MAX_LEFT_BYTES:
-                self.send_continuation(None, (), self.sweep.position)
-            else:
-                self.send_continuation(report.resume, left, self.sweep.position)
+            is_too_much = (
+                len(left) > MAX_LEFT_BEHIND or sum(size_in_event(task_id) for _, task_id in left) > MAX_LEFT_BYTES
+            )
+            rest: tuple[Resume | None, Entries] = (None, ()) if is_too_much else (report.resume, left)
+            send = partial(self.send_continuation, *rest, self.sweep.position)
+            self.execution.starts.submit(send, lambda answer: None)
             report.continued = True
+
+    def _start_recoveries(self, orders: Sequence[RecoveryOrder], then: Callable[[int], None]) -> None:
+        """Starts recoveries until one can't be started, and calls ``then`` with how many were."""
+        self.execution.starts.submit(partial(in_turn, self.start_recovery, orders), then, partial(then, 0))
 
     def _end(self) -> bool:
         """The end write. False: another tick has closed more buckets, so there is more to do."""

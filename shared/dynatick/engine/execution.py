@@ -36,6 +36,7 @@ from dynatick.engine.pause_watch import PauseWatch
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
 from dynatick.engine.record import Attempted, Deferred, Failure, Overrun, Recorder, RecordResult
+from dynatick.engine.remote_calls import START_TIMEOUT, RemoteCalls
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.task_pool import TaskPool
@@ -48,6 +49,7 @@ MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
 MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
 MAX_LETTER_THREADS = 4
 MAX_WAKE_UP_THREADS = 2
+MAX_START_THREADS = 2
 WAKE_UP_TIMEOUT = timedelta(seconds=12)  # an invocation doesn't wait longer for wake-ups: a little more than planning
 LETTER_TIMEOUT = timedelta(seconds=10)  # a queue that answers nothing for so long counts as refusing
 MAX_FAILING = 500  # failures that wait for their letters, beyond which nothing more is claimed: they take memory
@@ -132,9 +134,17 @@ class Execution:
         )
         self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them, or all is paused
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self.io_pool = self._pool("io", MIN_IO_THREADS, MAX_IO_THREADS)
-        self.letter_pool = self._pool("letters", 1, MAX_LETTER_THREADS)
-        self.wake_up_pool = self._pool("wake-ups", 1, MAX_WAKE_UP_THREADS)
+        self.io_pool = IoPool(
+            min_threads=MIN_IO_THREADS,
+            max_threads=MAX_IO_THREADS,
+            max_wait_seconds=MAX_IO_WAIT_SECONDS,
+            name="dynatick-io",
+            report=self.events.put,
+            in_one_thread=services.rules.in_one_thread,
+        )
+        self.letters = self._remote_calls("letters", MAX_LETTER_THREADS, LETTER_TIMEOUT)
+        self.wake_ups = self._remote_calls("wake-ups", MAX_WAKE_UP_THREADS, WAKE_UP_TIMEOUT)
+        self.starts = self._remote_calls("starts", MAX_START_THREADS, START_TIMEOUT)
         self.task_pool = TaskPool(
             services.actions,
             threads=services.rules.threads,
@@ -153,14 +163,9 @@ class Execution:
         self.unreleased: dict[str, str] = {}  # ids of tasks, by the tokens of claims that another invocation releases
         self.claiming = 0  # entries in claims under way
         self.recording = 0  # attempts in records under way
-        self.hinting = 0  # jobs under way that send wake-ups
-        self.hinting_since = services.clock()  # the first of them, or since one has ended
         self.ended: list[Attempted] = []  # to be recorded
         self.failing = 0  # failures that are not recorded yet, and no longer in flight
         self.unsent: list[_Failing] = []  # those of them whose letters are to be sent
-        self.sending: dict[int, Sequence[_Failing]] = {}  # those whose letters are being sent
-        self.letters_sent = 0  # batches of letters
-        self.silent_since = services.clock()  # while letters are being sent
         self.ran = 0  # attempts that have ended
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
@@ -244,14 +249,11 @@ class Execution:
         """Sends wake-ups in a thread of their own. ``finish`` waits for them."""
         queue = self.services.wake_ups
         if queue is not None and wake_ups:
-            self.submit_hints(partial(send_wake_ups, queue, wake_ups))
+            self.wake_ups.submit(partial(send_wake_ups, queue, wake_ups), _ignore)
 
-    def submit_hints(self, send: Callable[[], object]) -> None:
-        """Queues a job that sends wake-ups."""
-        if not self.hinting:
-            self.hinting_since = self.services.clock()
-        self.hinting += 1
-        self.wake_up_pool.submit(partial(self._send_hints, send))
+    def plan(self, send: Callable[[], None]) -> None:
+        """Plans wake-ups in a thread of their own. ``finish`` waits for it."""
+        self.wake_ups.submit(send, _ignore)
 
     def wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
         """Handles events until a condition holds, or until ``end`` (None: ``stop_waiting``)."""
@@ -275,10 +277,10 @@ class Execution:
         nothing_else_runs = len(self.ended) + self.recording == len(self.in_flight) and not self.claiming
         waited = not came or time.monotonic() - self.ended_since >= RECORD_DELAY_SECONDS
         self._flush(everything=waited or nothing_else_runs)
-        self._end_silence()
         self.io_pool.grow()
-        self.letter_pool.grow()
-        self.wake_up_pool.grow()
+        self.letters.check(self.budget.hard_end - 2 * self._spare)  # so that their failures are recorded
+        self.wake_ups.check(self.budget.hard_end)
+        self.starts.check(self.budget.hard_end)
         if self.is_paused():
             self.release_unbegun()
         if self.services.pause.fault is not None:
@@ -311,10 +313,15 @@ class Execution:
         """Uses the last of the time: records what ends, releases what was not begun, logs what takes too long."""
         end = self.budget.hard_end - self._spare
         self.wait(until=lambda: self.nothing_runs() and not self.claiming, end=end)
-        self.wait(until=lambda: not self.hinting, end=min(end, self.hinting_since + WAKE_UP_TIMEOUT))
+        self.wait(until=lambda: not self.wake_ups.under_way, end=end)
         self.release_unbegun()
         for overrun in self.task_pool.overrunning():
             self._log_overrun(overrun)
+
+    def await_starts(self) -> None:
+        """Waits for the answers to calls that start other invocations, to the last."""
+        if self.starts.under_way:
+            self.wait(until=lambda: not self.starts.under_way, end=self.budget.hard_end - self._spare / 2)
 
     def count(self, *results: RecordResult) -> None:
         """Counts results in the report."""
@@ -329,8 +336,9 @@ class Execution:
     def close(self) -> None:
         self.task_pool.close()
         self.io_pool.close()
-        self.letter_pool.close()
-        self.wake_up_pool.close()
+        self.letters.close()
+        self.wake_ups.close()
+        self.starts.close()
         self._count_departures()
 
     def _count_departures(self) -> None:
@@ -356,13 +364,14 @@ class Execution:
         """How long before its hard end the invocation waits for nothing more."""
         return min(LAST_RECORDS, (self.budget.hard_end - self.budget.stop_waiting) / 4)
 
-    def _pool(self, name: str, min_threads: int, max_threads: int) -> IoPool:
-        return IoPool(
-            min_threads=min_threads,
+    def _remote_calls(self, name: str, max_threads: int, timeout: timedelta) -> RemoteCalls:
+        return RemoteCalls(
+            name,
             max_threads=max_threads,
-            max_wait_seconds=MAX_IO_WAIT_SECONDS,
-            name=f"dynatick-{name}",
+            timeout=timeout,
+            clock=self.services.clock,
             report=self.events.put,
+            keep_fault=self.keep_fault,
             in_one_thread=self.services.rules.in_one_thread,
         )
 
@@ -455,21 +464,6 @@ class Execution:
         """Sends wake-ups, for an I/O thread, which must not wait for their queue."""
         self.events.put(partial(self.send_wake_ups, wake_ups))
 
-    def _send_hints(self, send: Callable[[], object]) -> Callable[[], None]:
-        """Sends wake-ups, in a thread of their own. Returns what the coordinator does afterwards."""
-        fault: Exception | None = None
-        try:
-            send()
-        except Exception as error:  # the coordinator raises it once everything in flight is recorded
-            fault = error
-        return partial(self._hints_sent, fault)
-
-    def _hints_sent(self, fault: Exception | None) -> None:
-        self.hinting -= 1
-        self.hinting_since = self.services.clock()
-        if fault is not None:
-            self.keep_fault(fault)
-
     # -- failures, whose letters come first ------------------------------------------------------------------------
 
     def _await_letter(self, failing: _Failing) -> None:
@@ -478,41 +472,23 @@ class Execution:
 
     def _send(self, batch: Sequence[_Failing]) -> None:
         """Lets a thread send the letters of failures."""
-        if not self.sending:
-            self.silent_since = self.services.clock()
-        number = self.letters_sent = self.letters_sent + 1
-        self.sending[number] = batch
         if self.services.dead_letters.is_refused:
-            self._letters_answered(number, [False] * len(batch))
+            self._defer(batch)
         else:
-            self.letter_pool.submit(partial(self._send_now, number, batch))
+            send = partial(self._send_letters, batch, self.services.clock())
+            self.letters.submit(send, partial(self._letters_sent, batch), partial(self._defer, batch))
 
-    def _send_now(self, number: int, batch: Sequence[_Failing]) -> Callable[[], None]:
-        """Sends letters, in a thread of their own. Returns what the coordinator does with the answer."""
-        now = self.services.clock()
-        taken: Sequence[bool] = [False] * len(batch)
-        fault: Exception | None = None
-        try:
-            taken = self.services.dead_letters.send([failing.failure.letter(now) for failing in batch])
-        except Exception as error:  # the coordinator raises it once everything in flight is recorded
-            fault = error
-        return partial(self._letters_answered, number, taken, fault)
+    def _send_letters(self, batch: Sequence[_Failing], now: datetime) -> Sequence[bool]:
+        """Sends letters, in a thread of their own. Returns for each whether the queue has taken it."""
+        return self.services.dead_letters.send([failing.failure.letter(now) for failing in batch])
 
-    def _letters_answered(self, number: int, taken: Sequence[bool], fault: Exception | None = None) -> None:
-        if fault is not None:
-            self.keep_fault(fault)
-        self.silent_since = self.services.clock()
-        batch = self.sending.pop(number, None)
-        if batch is not None:  # else the answer came too late
-            self.submit(partial(self._fail_now, batch, taken))
+    def _letters_sent(self, batch: Sequence[_Failing], taken: Sequence[bool]) -> None:
+        self.submit(partial(self._fail_now, batch, taken))
 
-    def _end_silence(self) -> None:
-        """Defers the failures whose letters get no answer, also at the end of the time, so that they are recorded."""
-        end = min(self.silent_since + LETTER_TIMEOUT, self.budget.hard_end - 2 * self._spare)
-        if self.sending and self.services.clock() >= end:
-            self.services.dead_letters.is_refused = True
-            for number, batch in list(self.sending.items()):
-                self._letters_answered(number, [False] * len(batch))
+    def _defer(self, batch: Sequence[_Failing]) -> None:
+        """Defers failures whose letters get no answer, as all that follow in this invocation."""
+        self.services.dead_letters.is_refused = True
+        self._letters_sent(batch, [False] * len(batch))
 
     def _fail_now(self, batch: Sequence[_Failing], taken: Sequence[bool]) -> Callable[[], None]:
         """Records failures, in an I/O thread. Returns what the coordinator does with the results."""
@@ -534,6 +510,10 @@ class Execution:
             self.large.pop(failing.key, None)
             self.ids.discard((RowView(failing.failure.row).task_id, failing.minute))
             failing.then(result)
+
+
+def _ignore(answer: object) -> None:
+    pass
 
 
 def _log_attempt(attempted: Attempted, result: RecordResult) -> None:

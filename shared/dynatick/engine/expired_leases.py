@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+from itertools import islice
 
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.claims import LeaseExpired
@@ -15,14 +17,15 @@ from dynatick.engine.report import PassReport, Resume
 
 @dataclass(slots=True)
 class ExpiredLeases:
-    """Each task gets a recovery once in a pass. ``start_recovery`` starts one and returns whether it could.
+    """Each task gets a recovery once in a pass. ``start`` starts recoveries until one can't be started, and calls its
+    second argument with how many were.
 
     Of each action with a rate limit, ``limited``, one recovery runs at a time, through ``until``: the next pass may
     start another then.
     """
 
     report: PassReport
-    start_recovery: Callable[[RecoveryOrder], bool]
+    start: Callable[[Sequence[RecoveryOrder], Callable[[int], None]], None]
     until: datetime
     limited: Collection[str] = ()
     _seen: set[tuple[Bucket, str]] = field(default_factory=set)
@@ -55,13 +58,20 @@ class ExpiredLeases:
             self._start([in_one_chain([task for task in waiting if task[1].action == action], self.until)])
 
     def _start(self, orders: Iterable[RecoveryOrder]) -> None:
-        for order in orders:
-            if self._started == MAX_RECOVERIES:
-                break
-            if not self._not_started and self.start_recovery(order):
-                self._started += 1
-            else:
-                self._not_started += [(one.bucket, task_id) for one in (order, *order.then) for task_id in one.task_ids]
+        starting = list(islice(orders, MAX_RECOVERIES - self._started))
+        self._started += len(starting)
+        if self._not_started:
+            self._answered(starting, 0)
+        elif starting:
+            self.start(starting, partial(self._answered, starting))
+
+    def _answered(self, orders: Sequence[RecoveryOrder], number: int) -> None:
+        """The first ``number`` of these were started; the pass reclaims the tasks of the others at its end."""
+        left = orders[number:]
+        self._started -= len(left)
+        self._not_started += [
+            (one.bucket, task_id) for order in left for one in (order, *order.then) for task_id in one.task_ids
+        ]
 
     def reclaim_rest(self, execution: Execution) -> None:
         """Runs the tasks for which no recovery could be started, each with nothing else in flight (10). If a slow task

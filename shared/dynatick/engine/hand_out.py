@@ -8,8 +8,9 @@ starts, dies, or ends early, costs nothing but that time: then the holder polls 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.division import (
@@ -24,6 +25,7 @@ from dynatick.engine.division import (
 )
 from dynatick.engine.execution import Execution
 from dynatick.engine.poll_window import Window
+from dynatick.engine.remote_calls import in_turn
 from dynatick.engine.shard_lease import ShardLease
 from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import DynatickError
@@ -40,6 +42,7 @@ class _Started:
     """A worker of this pass. ``probe``: nothing after it is open in the range once the worker has ended."""
 
     order: WorkOrder
+    tasks: int  # in its range
     probe: str
     probe_at: datetime
 
@@ -76,28 +79,44 @@ class HandOut:
         return min(MAX_OUTLINED, int(rate * self._longest().total_seconds() * (self._free_workers() + 1)))
 
     def hand_out(self, bucket: Bucket, outline: Outline) -> Sequence[Part]:
-        """Starts workers for parts of what is waiting, and returns those parts."""
+        """Starts workers for parts of what is waiting, and returns those parts. A part whose worker can't be started
+        is taken back as soon as that is known."""
         rate = self._execution.rate
         if rate is None:
             return ()
         parts = divide(outline, rate=rate, workers=self._free_workers(), longest=self._longest())
-        handed_out: list[Part] = []
+        now = self._clock()
+        starting: list[_Started] = []
         for part in parts:
-            now = self._clock()
             until = min(now + allowed_time(part.tasks, rate), self._execution.budget.stop_claiming)
             order = WorkOrder(bucket=bucket, after=part.after, through=part.through, until=until)
-            if not self._start(order):
-                break
-            handed_out.append(part)
-            self._window.handed_out.append(order)
-            self._started.append(_Started(order, part.probe, now + _FIRST_PROBE))
-            self._execution.report.workers += 1
-            self._execution.report.handed_to_workers += part.tasks
-        if len(handed_out) < len(parts) or not parts:
-            self._not_before = self._clock() + SOON
-        if handed_out:
-            self._shard.renew_at = self._clock()  # the cursor row is to list them
-        return handed_out
+            starting.append(_Started(order, part.tasks, part.probe, now + _FIRST_PROBE))
+        if not starting:
+            self._not_before = now + SOON
+            return ()
+        self._window.handed_out += [one.order for one in starting]
+        self._started += starting
+        self._count(starting, 1)
+        self._shard.renew_at = now  # the cursor row is to list them
+        orders = [one.order for one in starting]
+        then = partial(self._answered, starting)
+        self._execution.starts.submit(partial(in_turn, self._start, orders), then, partial(then, 0))
+        return parts
+
+    def _answered(self, starting: Sequence[_Started], number: int) -> None:
+        """The first ``number`` of these workers were started. The orders of the others are over at once."""
+        now = self._clock()
+        if left := starting[number:]:
+            self._not_before = now + SOON
+            self._count(left, -1)
+        for one in left:
+            if one in self._started:
+                self._remove([one.order])
+                self._window.handed_out.append(replace(one.order, until=now))
+
+    def _count(self, started: Sequence[_Started], sign: int) -> None:
+        self._execution.report.workers += sign * len(started)
+        self._execution.report.handed_to_workers += sign * sum(one.tasks for one in started)
 
     @property
     def is_over(self) -> bool:

@@ -21,9 +21,10 @@ from dynatick.engine.cursor import Cursor, close, cursor_id, update
 from dynatick.engine.execution import Services
 from dynatick.engine.fan_out import group_of
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, save_tick, with_idle_ticks
-from dynatick.engine.io_pool import run_all
+from dynatick.engine.io_pool import Jobs, run_all
 from dynatick.engine.page_reader import PAGE
 from dynatick.engine.poll_window import Window
+from dynatick.engine.remote_calls import START_TIMEOUT
 from dynatick.engine.report import PassReport
 from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.engine.wake_up_plan import send_planned
@@ -117,6 +118,9 @@ class _Group:
     ) -> None:
         self.services, self.tick, self.end, self.start_pass = services, tick, end, start_pass
         self.report = GroupReport(tick=tick, shards=shards, started_at=services.clock())
+        in_one_thread = services.rules.in_one_thread
+        self.starts: Jobs[bool] = Jobs(max_threads=THREADS, name="dynatick-start", in_one_thread=in_one_thread)
+        self.starting: dict[int, int] = {}  # shards whose passes are being started, by the numbers of the jobs
         is_to_plan = services.wake_ups is not None
         self.plan_ahead = TICKS_PLANNED * services.rules.grid.tick_minutes if is_to_plan else 0
 
@@ -143,6 +147,7 @@ class _Group:
         drained = [one.window.cursor.drained_through for one in idle] + [new.drained_through for new, _ in written]
         report.drained_through = min(drained, default=None)
         self._plan(written)
+        self._end_starts()
         report.busy.sort()
         return report
 
@@ -185,10 +190,18 @@ class _Group:
         one.is_idle = True
 
     def _start(self, shard: int) -> None:
-        """Starts the pass of a shard, in a thread."""
+        """Lets a thread of its own start the pass of a shard: those that poll wait for no answer."""
         self.report.busy.append(shard)
-        if not self.start_pass(shard):
-            self.report.waiting.append(shard)
+        self.starting[self.starts.submit(partial(self.start_pass, shard))] = shard
+
+    def _end_starts(self) -> None:
+        """Waits for the answers. What has none by then counts as not started."""
+        end = self.services.clock() + START_TIMEOUT
+        for number, is_started in enumerate(self.starts.results(is_over=lambda: self.services.clock() >= end)):
+            if isinstance(is_started, Exception):
+                self._keep_fault(is_started)
+            if is_started is not True:
+                self.report.waiting.append(self.starting[number])
 
     def _write(self, shards: Sequence[_Shard], record: IdleRecord) -> list[tuple[Cursor, range]]:
         """Writes their cursors. Another process that has changed one meanwhile serves its shard."""

@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from queue import SimpleQueue
-from typing import Protocol, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 Job = Callable[[], Callable[[], None]]
+_CHECK_SECONDS = 0.05
 
 
 class Executor(Protocol):
@@ -53,24 +53,53 @@ def begin(job: Callable[[], object], *, name: str, in_one_thread: bool) -> None:
         threading.Thread(target=job, name=name, daemon=True).start()
 
 
+class Jobs(Generic[T]):
+    """Jobs that run in at most ``max_threads`` threads, while others are submitted. Safe for use by many threads."""
+
+    def __init__(self, *, max_threads: int, name: str, in_one_thread: bool) -> None:
+        self._answers: SimpleQueue[tuple[int, T | Exception]] = SimpleQueue()
+        self._pool = executor(max_threads, name, in_one_thread=in_one_thread)
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def submit(self, job: Callable[[], T]) -> int:
+        """Begins a job, or queues it. Returns its number, from 0."""
+        with self._lock:
+            number = self._number
+            self._number += 1
+        self._pool.submit(self._run, number, job)
+        return number
+
+    def results(self, *, is_over: Callable[[], bool] = lambda: False) -> list[T | Exception | None]:
+        """Waits for all jobs. One result each, by number: what it returned, or the error it raised. None: it had not
+        ended when ``is_over`` held. To be called once, after the last job was submitted."""
+        results: dict[int, T | Exception] = {}
+        while len(results) < self._number:
+            try:
+                number, result = self._answers.get(timeout=_CHECK_SECONDS)
+            except Empty:
+                if is_over():
+                    break
+            else:
+                results[number] = result
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        return [results.get(number) for number in range(self._number)]
+
+    def _run(self, number: int, job: Callable[[], T]) -> None:
+        try:
+            self._answers.put((number, job()))
+        except Exception as error:
+            self._answers.put((number, error))
+
+
 def run_all(
     jobs: Sequence[Callable[[], T]], *, max_threads: int, name: str, in_one_thread: bool
-) -> list[T | Exception]:
+) -> list[T | Exception | None]:
     """Runs jobs in ``max_threads`` threads. One result each, in order: what a job returned, or the error it raised."""
-    answers: SimpleQueue[tuple[int, T | Exception]] = SimpleQueue()
-    pool = executor(max_threads, name, in_one_thread=in_one_thread)
-    for number, job in enumerate(jobs):
-        pool.submit(partial(_answer, answers, number, job))
-    results = dict(answers.get() for _ in jobs)
-    pool.shutdown(wait=False, cancel_futures=True)
-    return [results[number] for number in range(len(jobs))]
-
-
-def _answer(answers: SimpleQueue[tuple[int, T | Exception]], number: int, job: Callable[[], T]) -> None:
-    try:
-        answers.put((number, job()))
-    except Exception as error:
-        answers.put((number, error))
+    running: Jobs[T] = Jobs(max_threads=max_threads, name=name, in_one_thread=in_one_thread)
+    for job in jobs:
+        running.submit(job)
+    return running.results()
 
 
 class IoPool:

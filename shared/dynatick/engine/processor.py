@@ -30,7 +30,7 @@ from dynatick.engine.execution import Execution, Services
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.idle_shards import GroupReport, serve_group
 from dynatick.engine.installation_settings import InstallationSettings, publish_settings, read_pause
-from dynatick.engine.io_pool import run_all
+from dynatick.engine.io_pool import Jobs
 from dynatick.engine.pause_watch import PAUSE_CHECK, PauseWatch
 from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
@@ -38,6 +38,7 @@ from dynatick.engine.reconcile import Reconciled, reconcile_round
 from dynatick.engine.reconcile_round import acquire
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.releasing import ReleaseOrder, release_orders, write_releases
+from dynatick.engine.remote_calls import START_TIMEOUT
 from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.until_refused import LettersUntilRefused, WakeUpsUntilRefused
@@ -280,14 +281,15 @@ class Processor:
             return Invoked(shards=shards, paused=True, paused_tick=order.tick)
         done, end = Invoked(shards=shards), Budget.until(hard_end, self.clock()).stop_claiming
         services = self._services(settings)
-        unserved: list[range] = []
+        others: Sequence[range] = ()
         if order.shard is None:  # a tick: every shard that was ever in use is served (14)
-            unserved = self._start_ranges(order.tick, portions(groups(range(1, settings.shards_ever))), done)
+            others = portions(groups(range(1, settings.shards_ever)))
             order = replace(order, shard=0)
+        starting = self._start_ranges(order.tick, others, done)
         done.passed = self._drain(services, order, done, hard_end)
         if order.shard == 0 and not self.running:
             self._publish_payload_schemas(settings, done)
-        self._serve_here(services, order.tick, unserved, done, hard_end, end)
+        self._serve_here(services, order.tick, self._not_started(starting, others), done, hard_end, end)
         return done
 
     def _serve_shards(self, order: ShardsOrder, hard_end: datetime) -> Invoked:
@@ -297,17 +299,26 @@ class Processor:
             return Invoked(shards=len(shards), paused=True, paused_tick=order.tick)
         done, end = Invoked(shards=len(shards)), Budget.until(hard_end, self.clock()).stop_claiming
         own, others = split(shards)
-        unserved = self._start_ranges(order.tick, others, done)
-        self._serve_here(self._services(settings), order.tick, [own, *unserved], done, hard_end, end)
+        services = self._services(settings)
+        starting = self._start_ranges(order.tick, others, done)
+        self._serve_here(services, order.tick, [own], done, hard_end, end)
+        self._serve_here(services, order.tick, self._not_started(starting, others), done, hard_end, end)
         return done
 
-    def _start_ranges(self, tick: int, ranges: Sequence[range], done: Invoked) -> list[range]:
-        """Starts invocations for these shards. Returns those for which it could not."""
-        orders = [PassOrder(tick=tick, shard=one.start) if len(one) == 1 else ShardsOrder(tick, one) for one in ranges]
-        jobs = [partial(self._start, order, done, one) for order, one in zip(orders, ranges, strict=True)]
-        is_started = run_all(
-            jobs, max_threads=MAX_CHILDREN, name="dynatick-start", in_one_thread=self.rules.in_one_thread
+    def _start_ranges(self, tick: int, ranges: Sequence[range], done: Invoked) -> Jobs[bool]:
+        """Starts invocations for these shards, in threads: the own shards don't wait for the answers."""
+        starting: Jobs[bool] = Jobs(
+            max_threads=MAX_CHILDREN, name="dynatick-start", in_one_thread=self.rules.in_one_thread
         )
+        for one in ranges:
+            order = PassOrder(tick=tick, shard=one.start) if len(one) == 1 else ShardsOrder(tick, one)
+            starting.submit(partial(self._start, order, done, one))
+        return starting
+
+    def _not_started(self, starting: Jobs[bool], ranges: Sequence[range]) -> list[range]:
+        """The ranges whose invocations could not be started, or have no answer yet."""
+        end = self.clock() + START_TIMEOUT
+        is_started = starting.results(is_over=lambda: self.clock() >= end)
         return [one for one, started in zip(ranges, is_started, strict=True) if started is not True]
 
     def _serve_here(

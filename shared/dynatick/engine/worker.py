@@ -72,7 +72,7 @@ class _Working:
             self.report,
             self.budget,
             _Order(services.clock, self.order.until),
-            ExpiredLeases(self.report, lambda order: False, self.order.until),
+            ExpiredLeases(self.report, lambda orders, then: then(0), self.order.until),
         )
         self.execution = claiming.execution
         self.polling = Polling(claiming, None)

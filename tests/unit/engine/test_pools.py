@@ -21,11 +21,12 @@ from tests.unit.engine.support import bucket_at, raises
 from dynatick.domain.task import LargeRow, Task
 from dynatick.engine import io_pool as module
 from dynatick.engine.claims import Claimed
-from dynatick.engine.io_pool import IoPool
+from dynatick.engine.io_pool import IoPool, Jobs
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error, Rescheduled
+from dynatick.engine.remote_calls import RemoteCalls
 from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
-from dynatick.errors import ActionError, PermanentError, RateLimited, Reschedule, RetryableError
+from dynatick.errors import ActionError, PermanentError, RateLimited, Reschedule, RetryableError, StoreError
 
 # -- the task pool ---------------------------------------------------------------------------------------------------
 
@@ -344,3 +345,84 @@ def test_once_closed_running_jobs_end_and_waiting_ones_do_not_begin(pool: IoPool
     jobs[1].may_end.set()
     assert jobs[0].ended.wait(LONG) and jobs[1].ended.wait(LONG)
     assert not jobs[2].begun.wait(0.05)  # wait: it would begin at once; fails only if it begins
+
+
+# -- calls to other services -----------------------------------------------------------------------------------------
+
+
+class Calls:
+    """Calls whose answers a test gives. ``pending``: what the threads report, for the test to handle."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.reported: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.faults: list[Exception] = []
+        self.results: list[object] = []
+        self.remote = RemoteCalls(
+            "test",
+            max_threads=2,
+            timeout=timedelta(minutes=5),
+            clock=self.clock,
+            report=self.reported.put,
+            keep_fault=self.faults.append,
+            in_one_thread=False,
+        )
+
+    def submit(self, call: Callable[[], object]) -> None:
+        self.remote.submit(call, self.results.append, partial(self.results.append, "unanswered"))
+
+    def handle_next(self) -> None:
+        self.reported.get(timeout=60)()
+
+
+def test_calls_count_as_unanswered_after_a_silence_and_those_that_follow_at_once() -> None:
+    calls, end, never = Calls(), threading.Event(), NOON + timedelta(days=1)
+    for number in range(3):
+        calls.submit(lambda number=number: (end.wait(60), number)[1])  # type: ignore[misc]
+    calls.remote.check(never)
+    assert (calls.results, calls.remote.under_way) == ([], True)
+    calls.clock.forward(minutes=5)
+    calls.remote.check(never)
+    assert (calls.results, calls.remote.under_way) == (["unanswered"] * 3, False)
+    calls.submit(lambda: "not called")
+    assert calls.results == ["unanswered"] * 4
+    end.set()
+    calls.handle_next()  # too late
+    assert calls.results == ["unanswered"] * 4
+
+
+def test_an_answer_ends_the_silence() -> None:
+    calls, never = Calls(), NOON + timedelta(days=1)
+    first, second = threading.Event(), threading.Event()
+    for event in (first, second):
+        calls.submit(partial(event.wait, 60))
+    calls.clock.forward(minutes=4)
+    first.set()
+    calls.handle_next()
+    calls.clock.forward(minutes=4)
+    calls.remote.check(never)
+    assert (calls.results, calls.remote.under_way) == ([True], True)
+    calls.clock.forward(minutes=1)
+    calls.remote.check(never)
+    assert (calls.results, calls.remote.under_way) == ([True, "unanswered"], False)
+    second.set()
+
+
+def test_nothing_is_waited_for_beyond_the_end_and_what_a_call_raises_is_kept() -> None:
+    calls, event = Calls(), threading.Event()
+    calls.submit(raises(StoreError("no")))
+    calls.handle_next()
+    assert (calls.results, [str(error) for error in calls.faults]) == (["unanswered"], ["no"])
+    calls.submit(partial(event.wait, 60))
+    calls.remote.check(calls.clock())
+    assert calls.results == ["unanswered"] * 2
+    event.set()
+
+
+def test_jobs_that_have_not_ended_have_no_result() -> None:
+    first, last = threading.Event(), threading.Event()
+    jobs: Jobs[object] = Jobs(max_threads=2, name="test", in_one_thread=False)
+    numbers = [jobs.submit(job) for job in (partial(first.wait, 60), lambda: "answer", last.set)]
+    assert numbers == [0, 1, 2]
+    assert jobs.results(is_over=last.is_set)[:2] == [None, "answer"]
+    first.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
@@ -161,7 +161,12 @@ def test_if_it_cannot_be_started_the_pass_runs_all_that_was_to_follow_too() -> N
 
 def test_what_is_found_expired_later_in_a_pass_waits_for_the_next_one(w: World) -> None:
     started: list[RecoveryOrder] = []
-    found = ExpiredLeases(w.first_pass(), lambda order: not started.append(order), NOON, LIMITED)
+
+    def start(orders: Sequence[RecoveryOrder], then: Callable[[int], None]) -> None:
+        started.extend(orders)
+        then(len(orders))
+
+    found = ExpiredLeases(w.first_pass(), start, NOON, LIMITED)
     for task_id in ("a", "b"):
         found.add(bucket_at(1), LeaseExpired(task_id, "slow"))
         found.add(bucket_at(1), LeaseExpired(f"other-{task_id}", "quick"))

@@ -30,6 +30,7 @@ from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import Page
 from dynatick.engine.processor import Invoked, NotStarted
 from dynatick.engine.work_order import WorkOrder
+from dynatick.errors import NoAnswer
 
 # -- the tree --------------------------------------------------------------------------------------------------------
 
@@ -418,3 +419,21 @@ def test_the_record_keeps_the_latest_ticks_in_order() -> None:
     assert [one.tick - NOON_MINUTE for one in found.served] == [4, 5, 6, 7, 8, 9]
     assert found.served[-1].not_idle == {1, 9}
     assert read_cursor(store, 0, NOON).idle_ticks == 0
+
+
+def test_after_a_call_without_an_answer_no_other_invocation_is_started() -> None:
+    """One silence is enough: each takes seconds. The shards are served here."""
+    w = world(rules=rules(grid=Grid(shard_count=3)))
+    calls: list[object] = []
+
+    def silent(order: object) -> bool:
+        calls.append(order)
+        raise NoAnswer("no answer")
+
+    w.refused = silent
+    for shard in range(3):
+        w.insert(f"t{shard}", at=bucket_at(1, shard))
+    (done,) = w.next_tick()
+    assert len(calls) == 1
+    assert [one.problem for one in done.not_started] == ["no answer", *["an earlier call had no answer"] * 2]
+    w.assert_each_ran_once("t0", "t1", "t2")

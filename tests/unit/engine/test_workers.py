@@ -35,7 +35,7 @@ def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> Non
     execution: Any = SimpleNamespace(services=SimpleNamespace(store=store, clock=clock, rules=rules(max_workers=1)))
     window: Any = SimpleNamespace(handed_out=[order])
     handed_out = HandOut(execution, window, Any, lambda order: True)
-    handed_out._started = [hand_out._Started(order, probe=names[19], probe_at=NOON)]
+    handed_out._started = [hand_out._Started(order, tasks=140, probe=names[19], probe_at=NOON)]
     for _ in range(5):
         handed_out.take_back()
         assert window.handed_out == [order]
