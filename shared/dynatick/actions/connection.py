@@ -33,6 +33,7 @@ from urllib3.exceptions import (
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.connection import create_connection
 
+from dynatick.actions.aws_client import MAX_IDLE_SECONDS
 from dynatick.actions.webhook_url import PrivateHosts, Target, is_public
 from dynatick.engine.ports import Clock
 from dynatick.errors import PermanentError, RetryableError
@@ -42,10 +43,6 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 MAX_BODY_BYTES = 65_536
 """An answer's body is read up to this size and dropped, so that its connection can be reused."""
-
-IDLE_SECONDS = 15.0
-"""A connection that was idle for longer is opened anew: a function that was frozen meanwhile does not notice that the
-host, or a NAT gateway, has dropped it."""
 
 MAX_LOOKUPS = 64
 """How many names are resolved at once, each in a thread of its own: names that hang must not use up all threads."""
@@ -275,7 +272,7 @@ class _CheckedConnection(HTTPConnection):
     def is_connected(self) -> bool:
         if self._used_at is not None:
             idle = self._address_check.clock() - self._used_at
-            if idle.total_seconds() > IDLE_SECONDS:
+            if idle.total_seconds() > MAX_IDLE_SECONDS:
                 return False
         return super().is_connected
 

@@ -17,7 +17,8 @@ from tests.unit.actions.support import NOW, a_context, a_rude_server, a_server, 
 from tests.unit.certificate import self_signed
 
 from dynatick.actions import connection
-from dynatick.actions.connection import IDLE_SECONDS, Connections
+from dynatick.actions.aws_client import MAX_IDLE_SECONDS
+from dynatick.actions.connection import Connections
 from dynatick.actions.webhook_url import Hosts, PrivateHosts
 from dynatick.errors import PermanentError, RetryableError
 from dynatick_stack.processes import wait_until
@@ -319,7 +320,7 @@ def test_the_connection_goes_to_the_checked_address(clock, server, monkeypatch):
     for _ in range(2):  # the open connection is used again
         assert call(webhook, url) == {"status": 200}
     assert server.requests[0].headers["host"] == f"hooks.example:{server.port}"
-    clock.forward(IDLE_SECONDS + 1)
+    clock.forward(MAX_IDLE_SECONDS + 1)
     with pytest.raises(PermanentError, match="not public"):
         call(webhook, url)
 
@@ -427,7 +428,7 @@ def test_a_long_answer_closes_the_connection(webhook, server):
 
 def test_an_idle_connection_is_opened_anew(webhook, server, clock):
     call(webhook, server.url)
-    for seconds, connections in ((IDLE_SECONDS - 1, 1), (IDLE_SECONDS + 1, 2)):
+    for seconds, connections in ((MAX_IDLE_SECONDS - 1, 1), (MAX_IDLE_SECONDS + 1, 2)):
         clock.forward(seconds)
         call(webhook, server.url)
         assert len(server.connections) == connections
