@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,18 +66,36 @@ class ArtifactBucket:
         )
 
     def upload(self, path: Path, say: Say) -> dict[str, str]:
-        """``Bucket`` and ``Key`` of a zip. It is named by its content, so one that is there needs no upload."""
+        """``Bucket`` and ``Key`` of a zip. It is named by its content, so one that is there needs no upload, if S3 says
+        that it has this content."""
+        key, content = f"{_PREFIX}/{path.name}", path.read_bytes()
+        checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
+        if self._checksum(key) != checksum:
+            say(f"Uploading {path.name} ({max(1, len(content) // 1024):,} KB)")
+            self._s3.put_object(
+                Bucket=self.name,
+                Key=key,
+                Body=content,
+                ChecksumAlgorithm="SHA256",
+                ChecksumSHA256=checksum,
+                ExpectedBucketOwner=self.account,
+            )
+        return {"Bucket": self.name, "Key": key}
+
+    def _checksum(self, key: str) -> str | None:
+        """The SHA-256 of an object, as S3 has computed it; None if there is none, or it was put without."""
         from botocore.exceptions import ClientError
 
-        key = f"{_PREFIX}/{path.name}"
         try:
-            self._s3.head_object(Bucket=self.name, Key=key, ExpectedBucketOwner=self.account)
+            found = self._s3.head_object(
+                Bucket=self.name, Key=key, ChecksumMode="ENABLED", ExpectedBucketOwner=self.account
+            )
         except ClientError as error:
             if _http_status(error) not in (403, 404):
                 raise
-            say(f"Uploading {path.name} ({max(1, path.stat().st_size // 1024):,} KB)")
-            self._s3.upload_file(str(path), self.name, key, ExtraArgs={"ExpectedBucketOwner": self.account})
-        return {"Bucket": self.name, "Key": key}
+            return None
+        checksum: str | None = found.get("ChecksumSHA256")
+        return checksum
 
     def put(self, name: str, content: bytes) -> str:
         """Its URL."""

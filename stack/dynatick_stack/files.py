@@ -55,7 +55,7 @@ def copy_sources(folder: Path, to: Path, *, without: str = "") -> None:
 
 def copy(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, to)
+    shutil.copy(path, to)  # with its rights: a program stays one
 
 
 def compile_sources(folder: Path) -> None:
@@ -79,17 +79,22 @@ def digest(*parts: bytes | str) -> str:
 def digest_of_files(folder: Path) -> str:
     parts: list[bytes | str] = []
     for path in sources(folder):
-        parts += [str(path.relative_to(folder)), path.read_bytes()]
+        parts += [str(path.relative_to(folder)), f"{_rights(path):o}", path.read_bytes()]
     return digest(*parts)
 
 
 def write_zip(to: Path | IO[bytes], files: Mapping[str, Path]) -> None:
-    """A zip of files by their names in it, without times and rights: the same for the same content."""
+    """A zip of files by their names in it, without times: the same for the same content, on every machine."""
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(files.items()):
             entry = zipfile.ZipInfo(name, _FIRST_TIME)
-            entry.external_attr = 0o644 << 16
+            entry.external_attr = _rights(path) << 16
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def _rights(path: Path) -> int:
+    """Of a file in a package: everybody may read it, and execute what its owner may."""
+    return 0o755 if path.stat().st_mode & 0o100 else 0o644
 
 
 def cached_folder(cache: Path, name: str, content: str, build: Callable[[Path], None]) -> Path:
@@ -123,6 +128,8 @@ def _cached(cache: Path, name: str, content: str, build: Callable[[Path], None])
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             whole = Path(scratch, "whole")
             build(whole)
+            if whole.is_file():
+                whole.chmod(0o600)
             whole.rename(path)
     os.utime(path)  # other projects, of other releases, discard what has not been used for days
     return path

@@ -64,8 +64,9 @@ def test_nothing_is_built_twice_and_a_change_under_another_name(checkout: Path, 
 def test_the_cache_is_its_owners_alone(checkout: Path, cache: Path) -> None:
     cache.mkdir(exist_ok=True)
     cache.chmod(0o755)
-    build.build(root=checkout, cache=cache)
+    artifacts = build.build(root=checkout, cache=cache)
     assert cache.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in artifacts.values()} == {0o600}
 
 
 def test_old_builds_are_discarded(checkout: Path, cache: Path) -> None:

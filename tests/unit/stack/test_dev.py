@@ -82,6 +82,16 @@ def test_what_may_be_secret_and_links_to_elsewhere_stay_here(
     assert sorted(path.name for path in project_files(project)) == sorted([*before, "own.txt"])
 
 
+def test_a_program_among_the_files_stays_one(project: Project) -> None:
+    program = project.folder / "convert.sh"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    layer = zipfile.ZipFile(io.BytesIO(sources.layer(project.folder, sources.snapshot(project))))
+    rights = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in layer.infolist()}
+    assert rights.pop("python/convert.sh") == 0o755
+    assert set(rights.values()) == {0o644}, "whatever the machine's umask is"
+
+
 def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
     before = sources.snapshot(project)
     assert sources.changed(before, sources.snapshot(project)) == []

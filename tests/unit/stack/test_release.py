@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from moto import mock_aws
 
 from dynatick_stack import change_set, template
 from dynatick_stack.artifact_bucket import ArtifactBucket
@@ -270,3 +271,20 @@ def test_cloudformation_gets_the_plain_address_of_the_template(monkeypatch: pyte
     assert "dualstack" in bucket._s3.meta.endpoint_url
     assert bucket.put("t.json", b"{}") == "https://s3.eu-central-1.amazonaws.com/uploads/dynatick/t.json"
     assert sent[0]["Key"] == "dynatick/t.json"
+
+
+@mock_aws
+def test_an_artifact_that_is_there_is_compared_before_it_is_used(tmp_path: Path) -> None:
+    """An upload that was cut off, or another's under this name, is replaced."""
+    session = boto3.Session("key", "secret", region_name="us-east-1")
+    bucket = ArtifactBucket(session)
+    bucket.create()
+    artifact = tmp_path / "handlers-1.zip"
+    artifact.write_bytes(b"the layer")
+    said: list[str] = []
+    where = bucket.upload(artifact, said.append)
+    assert (bucket.upload(artifact, said.append), len(said)) == (where, 1), "it is there, and needs no second upload"
+    s3 = session.client("s3")
+    s3.put_object(**where, Body=b"another")
+    bucket.upload(artifact, said.append)
+    assert (s3.get_object(**where)["Body"].read(), len(said)) == (b"the layer", 2)
