@@ -90,6 +90,8 @@ def allowed(role: str) -> set[Right]:
 
 def rights_in(statements: list[dict[str, Any]], name: Callable[[Any], str]) -> Iterator[Right]:
     for statement in statements:
+        if statement["Effect"] == "Deny":
+            continue
         yield from product(as_list(statement["Action"]), map(name, as_list(statement["Resource"])))
 
 

@@ -230,7 +230,8 @@ SITUATIONS: Mapping[str, Situation] = {
             tick(PLAIN),
         ],
         lambda model: (
-            len(model.oracle.refused) == 4 and any(row and row.get("deferrals") for _, _, row in model.table.history)
+            bool(model.oracle.refused)
+            and {row["taskId"] for _, _, row in model.table.history if row and row.get("deferrals")} == {*"abcd"}
         ),
     ),
 }
