@@ -11,7 +11,7 @@ from typing import Any
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of
-from dynatick.domain.instants import format_instant, require_aware
+from dynatick.domain.instants import format_instant, parse_instant, require_aware
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, TaskTime, normalise, task_time
 from dynatick.domain.retry import RetryPolicy
@@ -98,6 +98,8 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
         if has_time:
             when = task_time(row, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults())
             settings_cache.check_shard(when.bucket.shard)
+            if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
+                row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
         check_size(row)
         return Composed(row, complete=False)
     grid, defaults = settings.grid, Defaults(action=str(action))

@@ -29,7 +29,7 @@ from dynatick.domain.conditional_update import (
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
-from dynatick.errors import ItemTooLarge
+from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, encoded_bytes, entry_of
 
 PAGE = 1000
@@ -80,8 +80,8 @@ class MemoryStore:
         for row in rows:
             try:
                 answers.append(self.create(row))
-            except ItemTooLarge as error:
-                answers.append(StoreFailure(str(error), too_large=True))
+            except StoreError as error:
+                answers.append(StoreFailure(str(error), too_large=isinstance(error, ItemTooLarge)))
         return answers
 
     def write(self, change: ConditionalUpdate) -> Result:
@@ -101,8 +101,8 @@ class MemoryStore:
                 changed.pop(name, None)
             try:
                 _check(changed)
-            except ItemTooLarge as error:
-                return Unknown(str(error), too_large=True)
+            except StoreError as error:
+                return Unknown(str(error), too_large=isinstance(error, ItemTooLarge))
             self._replace(change.task_id, changed)
             return Written(decode(changed) if change.returning else None)
 
@@ -210,3 +210,7 @@ def _check(item: Item) -> None:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
     if attr.TASK_DATE_TIME in item and len(item[attr.TASK_ID]["S"].encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")
+    for name in (attr.TASK_DATE_TIME, attr.SCHEDULE_STATE):
+        if name in item and not item[name].get("S"):
+            kind = next(iter(item[name]))
+            raise StoreError(f"{name} is the key of an index, which holds only text that is not empty (S): not {kind}")

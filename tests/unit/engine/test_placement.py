@@ -62,7 +62,7 @@ PLACES = [
         scheduled_row("t", AHEAD, taskDateTime="2026-12-31T13:05:00+01:00"), str(AHEAD)),
     ("waiting, its bucket gone",
         {k: v for k, v in scheduled_row("t", AHEAD).items() if k != "taskDateTime"}, str(AHEAD)),
-    ("unscheduled, of nulls", {"taskId": "t", "outcome": None, "taskDateTime": None, "dueAt": None}, NEXT),
+    ("unscheduled, of nulls", {"taskId": "t", "outcome": None, "dueAt": None}, NEXT),
     ("waiting, from hand", {"taskId": "t", "status": "scheduled", "taskDateTime": str(AHEAD)}, str(AHEAD)),
 ]  # fmt: skip
 
