@@ -137,9 +137,12 @@ def _check_cursors(model: Installation) -> None:
 
 
 def _behind(model: Installation) -> list[Row]:
-    """Cursors that many a tick has not moved."""
+    """Cursors that many a tick has not moved: of the shards that the settings name. A process that died before it wrote
+    them may have left cursors of others, which no task is put behind."""
     now, maximum = minute_of(model.simulation.instant), (LAST_TICKS - 1) * model.rules.grid.tick_minutes
-    rows = [row for row in model.table.everything() if str(row["taskId"]).startswith("_dynatick#cursor#")]
+    table = {str(row["taskId"]): row for row in model.table.everything()}
+    shards = int(str(table["_dynatick#settings"]["shardsEver"]))
+    rows = [row for shard in range(shards) if (row := table.get(f"_dynatick#cursor#{shard}")) is not None]
     # An idle shard after the first is closed every few minutes, and drained two such writes later.
     later = {row["taskId"]: 0 if row["taskId"] == cursor_id(0) else 3 * CLOSE_EVERY for row in rows}
     return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > maximum + later[row["taskId"]]]
