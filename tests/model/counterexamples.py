@@ -401,9 +401,6 @@ BY_MUTATION: Mapping[str, Counterexample] = {
         "s: 3 occurrences from 120 to 240 recorded as missed (outage), and 3 of 3 were made",
         [put_schedule(), tick(*[MISSED] * 5), backfill(10), wait(0.2)],
     ),
-    "S does not wait for what is still being claimed": SCHEDULE_REGRESSIONS[
-        "a schedule that is still being served when the pass ends"
-    ],
     "catchUp none makes the latest all the same": Counterexample(
         "s: the occurrence of 1740 is made 300 s late, and none are to be made up",
         [put_schedule(expression=EVERY_SEVEN, catch_up="none"), wait(2000.0)],
