@@ -475,12 +475,13 @@ class Execution:
         if self.services.dead_letters.is_refused:
             self._defer(batch)
         else:
-            send = partial(self._send_letters, batch, self.services.clock())
-            self.letters.submit(send, partial(self._letters_sent, batch), partial(self._defer, batch))
+            self.letters.submit(
+                partial(self._send_letters, batch), partial(self._letters_sent, batch), partial(self._defer, batch)
+            )
 
-    def _send_letters(self, batch: Sequence[_Failing], now: datetime) -> Sequence[bool]:
+    def _send_letters(self, batch: Sequence[_Failing]) -> Sequence[bool]:
         """Sends letters, in a thread of their own. Returns for each whether the queue has taken it."""
-        return self.services.dead_letters.send([failing.failure.letter(now) for failing in batch])
+        return self.services.dead_letters.send([failing.failure.letter() for failing in batch])
 
     def _letters_sent(self, batch: Sequence[_Failing], taken: Sequence[bool]) -> None:
         self.submit(partial(self._fail_now, batch, taken))

@@ -16,6 +16,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.due import Due, due_of
+from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import (
     complete,
     defer_claimed,
@@ -121,8 +122,10 @@ class Failure:
         """The failure of a row that ``change`` rejects."""
         return cls(row=row, attempt=0, error=rejection_text(change), change=change, is_rejection=True)
 
-    def letter(self, now: datetime) -> DeadLetter:
-        return DeadLetter(row=self.row, attempt=self.attempt, error=self.error, failed_at=now)
+    def letter(self) -> DeadLetter:
+        """The letter, which says the same instant as the row will."""
+        failed_at = parse_instant(self.change.set[attr.FINISHED_AT], attr.FINISHED_AT)
+        return DeadLetter(row=self.row, attempt=self.attempt, error=self.error, failed_at=failed_at)
 
 
 @dataclass(frozen=True, slots=True)

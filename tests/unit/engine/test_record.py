@@ -53,7 +53,7 @@ def recorded(w: World, attempts: Sequence[Attempted], made: Recorder | None = No
 
 
 def failed(w: World, failure: Failure, made: Recorder | None = None) -> RecordResult:
-    (result,) = (made or recorder(w)).fail([failure], w.dead_letters.send([failure.letter(w.clock())]))
+    (result,) = (made or recorder(w)).fail([failure], w.dead_letters.send([failure.letter()]))
     return result
 
 
