@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from moto.core.botocore_stubber import BotocoreStubber
 from moto.core.serialize import JSONSerializer
+from tests.search.seed import SEARCH
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -36,10 +37,6 @@ FAKE_AWS = {
 # time, on every machine: what was drawn once must not be the reason that a later run fails, or does not.
 settings.register_profile(
     "repeatable", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-# For ``make search``, and to repeat what it found: ``--hypothesis-seed`` draws others.
-settings.register_profile(
-    "search", derandomize=False, database=None, deadline=None, suppress_health_check=list(HealthCheck)
 )
 # Hypothesis also draws constants that it finds in the modules imported so far, which differ from process to process.
 providers._get_local_constants = lambda: providers._local_constants  # empty
@@ -87,7 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("repeatable" if config.getoption("--hypothesis-seed") is None else "search")
+    settings.load_profile("repeatable" if config.getoption("--hypothesis-seed") is None else SEARCH)
     endpoint: str | None = config.getoption("--dynamodb-endpoint")
     if endpoint is None or _on_this_machine(endpoint):
         os.environ.pop("AWS_PROFILE", None)

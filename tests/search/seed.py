@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import core
+from hypothesis import HealthCheck, core, settings
+
+SEARCH = "search"
+"""The profile of ``make search``, and of a test that repeats what it found: ``--hypothesis-seed`` draws others."""
+
+settings.register_profile(
+    SEARCH, derandomize=False, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 def search_seed() -> int | None:
