@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from tests.e2e.support import eventually
 
 from dynatick_stack import deploy, local, project
+from dynatick_stack.cloudformation import Operation
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
 from dynatick_stack.packaging import Platform, write_folder
@@ -59,13 +59,14 @@ def test_a_transformed_template_is_nested_and_its_tasks_run(
     }
     outputs = {name: {"Value": {"Fn::GetAtt": ["Dynatick", f"Outputs.{name}"]}} for name in ("TasksTableName",)}
     parent = deploy.stack_at(aws.endpoint, "parent")
-    since = time.time()
+    operation = Operation(parent)
     parent.client.create_stack(
         StackName="parent",
         TemplateBody=json.dumps({"Resources": {"Dynatick": nested}, "Outputs": outputs}),
         Capabilities=["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"],
+        ClientRequestToken=operation.token,
     )
-    assert parent.wait(since) == "CREATE_COMPLETE", parent.reasons(since)
+    assert operation.wait() == "CREATE_COMPLETE", operation.reasons
     tasks = local.LocalStack(endpoint=aws.endpoint, name="parent", outputs=parent.outputs()).task_client()
     tasks.insert("one", action="send-reminder", payload={"to": "ada@example.com", "text": "It is time"})
     eventually(lambda: tasks.get("one").status == "completed", within=150, what=lambda: tasks.get("one"))
