@@ -25,7 +25,7 @@ from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.fan_out import GROUP, MAX_CHILDREN, group_of, groups, portions, split
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
-from dynatick.engine.idle_shards import CLOSE_EVERY, idle_cursor, minutes_to_poll
+from dynatick.engine.idle_shards import CLOSE_EVERY, MAX_POLLS, idle_cursor, minutes_to_poll
 from dynatick.engine.poll_window import Window
 from dynatick.engine.ports import Page
 from dynatick.engine.processor import Invoked, NotStarted
@@ -241,6 +241,26 @@ def test_a_shard_of_which_workers_have_a_part_gets_a_pass(w: World) -> None:
     assert save(w.store, cursor, replace(cursor, handed_out=(order,)), writer="w") is not None
     assert group_report(w.next_tick()).groups[0].busy == [4]
     assert w.cursor(4).drained_through < order.bucket.minute
+
+
+def test_a_shard_that_a_killed_pass_left_open_gets_a_pass(w: World) -> None:
+    """It may still write occurrences into closed buckets."""
+    cursor = w.cursor(4)
+    opened = replace(cursor, open_until=w.clock() + timedelta(minutes=9))
+    assert save(w.store, cursor, opened, writer="killed") is not None
+    assert group_report(w.next_tick()).groups[0].busy == [4]
+
+
+def test_a_shard_whose_lease_another_process_has_is_left_to_a_pass(w: World) -> None:
+    cursor = w.cursor(4)
+    leased = replace(cursor, lease="another's", lease_until=w.clock() + timedelta(minutes=9))
+    assert save(w.store, cursor, leased, writer="another's") is not None
+    assert group_report(w.next_tick()).groups[0].busy == [4]
+
+
+def test_idle_shards_with_more_buckets_to_poll_than_one_invocation_polls_get_passes(w: World) -> None:
+    group = group_report(w.next_tick(MAX_POLLS + CLOSE_EVERY + 1)).groups[0]
+    assert (group.idle, group.busy) == (0, list(range(1, SHARDS)))
 
 
 # -- the rules -------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from dynatick.engine.rules import Precision
 from dynatick.engine.scheduler import Scheduler
 from dynatick.engine.wake_up import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
 from dynatick.engine.waking import MAX_EARLY, MAX_LATE
+from dynatick.errors import StoreError
 from dynatick.store.codec import decode, encode
 
 Message = tuple[Mapping[str, object], datetime]
@@ -354,6 +355,55 @@ def test_what_only_a_tick_begins_and_a_backlog_are_not_woken_late() -> None:
     continued = w.handle(order).passed
     assert continued is not None
     assert (continued.completed, continued.woken_late) == (2, 0)
+
+
+def test_a_wake_up_claims_nothing_once_its_time_is_up() -> None:
+    w = world(rules=rules(threads=1, in_one_thread=True))
+    for task_id in ("t0", "t1"):
+        w.insert_due(task_id, 150)
+    w.next_tick()
+    w.behave(lambda task, context: str(w.clock.forward(seconds=101)), "t0")
+    assert w.woken(*w.queue.take()[:1]).claimed == 1
+    assert w.ran == ["t0"]
+    assert w.row("t1")["status"] == "scheduled"
+
+
+def test_a_wake_up_claims_nothing_more_once_the_table_has_not_answered() -> None:
+    w = world(rules=rules(threads=1, in_one_thread=True))
+    for task_id in ("t0", "t1"):
+        w.insert_due(task_id, 150)
+    w.next_tick()
+    (planned,) = w.queue.take()[:1]
+    w.rigged.throttled = lambda change: change.task_id == "t0"
+    w.rigged.before_read = raises_for("t0")
+    with pytest.raises(StoreError):
+        w.deliver(planned)
+    assert w.ran == []
+    assert w.row("t1")["status"] == "scheduled"
+
+
+def test_an_instant_after_its_bucket_is_not_planned(w: Second) -> None:
+    w.rigged.put(scheduled_row("t", bucket_at(3), dueAt="2026-12-31T12:03:30Z"))
+    w.next_tick()
+    assert w.sent_for() == []
+
+
+def test_planning_ends_at_a_number_of_tasks(w: Second, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynatick.engine.wake_up_plan.MAX_PLANNED", 2)
+    monkeypatch.setattr("dynatick.engine.wake_up_plan._PAGE", 1)
+    for task_id in ids(5):
+        w.insert_due(task_id, 150)
+    assert passed(w.next_tick()).planned == 2
+
+
+def test_planning_ends_when_its_time_is_up(w: Second, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynatick.engine.wake_up_plan._PAGE", 1)
+    for task_id in ids(5):
+        w.insert_due(task_id, 150)
+    w.rigged.before_poll = lambda bucket: bucket == bucket_at(3) and w.clock.forward(seconds=11) and None
+    report = passed(w.next_tick())
+    assert (report.planned, w.queue.take()) == (1, [])
+    assert report.unsent == 1
 
 
 # -- on the tick -----------------------------------------------------------------------------------------------------

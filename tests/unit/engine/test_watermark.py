@@ -182,6 +182,18 @@ def test_a_shard_whose_acquisition_got_no_answer_is_acquired() -> None:
         assert acquire(store) == MINE
 
 
+def test_a_save_that_the_sdk_has_sent_again_recognises_its_own_effect_by_the_writer_and_no_other() -> None:
+    """Another that writes the same values at the same version is not taken for it: its pass would go on beside it."""
+    again = stored(FULL)
+    write = again.write
+    ended = replace(FULL, lease=None, lease_until=None)
+    with again.meanwhile(is_cursor, lambda: write(again.writes[-1])):
+        assert save(again, FULL, ended, writer="mine") == replace(ended, version=8)
+    others = stored(FULL)
+    with others.meanwhile(is_cursor, lambda: save(others, FULL, ended, writer="another's")):
+        assert save(others, FULL, ended, writer="mine") is None
+
+
 # -- which buckets are polled ----------------------------------------------------------------------------------------
 
 
