@@ -25,6 +25,7 @@ COPIED = (
     "functions",
     "tests/unit",
     "tests/sandbox",
+    "tests/search",
     "tests/builders.py",
     "tests/conftest.py",
     "template.yaml",
