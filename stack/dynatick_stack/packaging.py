@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from dynatick_stack.files import (
 )
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
-from dynatick_stack.project_files import project_files
+from dynatick_stack.project_files import kept_here, project_files
 from dynatick_stack.transform import transformed
 from dynatick_stack.venv import HASHED, Say, pip_install
 
@@ -121,6 +121,10 @@ def _megabytes(number: int) -> str:
     return f"{number / 2**20:.1f}"
 
 
+def _named(names: Sequence[str]) -> str:
+    return ", ".join([*names[:_MAX_NAMED], *(["…"] if len(names) > _MAX_NAMED else [])])
+
+
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
@@ -136,10 +140,12 @@ def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, c
     files = {path.relative_to(project.folder).as_posix(): path for path in project_files(project)}
     _check_size({name: path.stat().st_size for name, path in files.items()}, "The handlers' files")
     others = sorted(name for name in files if not name.endswith(".py"))
-    named = ", ".join([*others[:_MAX_NAMED], *(["…"] if len(others) > _MAX_NAMED else [])])
     say(
-        f"Handlers: {_counted(len(files), 'file')}" + (f", {len(others)} of them not Python: {named}" if others else "")
+        f"Handlers: {_counted(len(files), 'file')}"
+        + (f", {len(others)} of them not Python: {_named(others)}" if others else "")
     )
+    if kept := sorted(path.relative_to(project.folder).as_posix() for path in kept_here(project)):
+        say(f"Not packaged, since they may be secret: {_named(kept)}. A certificate to trust can end in .crt instead")
     content = [part for name, path in sorted(files.items()) for part in (name, path.read_bytes())]
     needed: Path | None = None
     if project.requirements is not None:

@@ -15,10 +15,13 @@ NEVER = (
     "__pycache__", "node_modules", "build", "dist", "*.egg-info",
     "test", "tests", "test_*.py", "*_test.py", "conftest.py",
     "*.pyc", "*.pyi", "*.whl", "*.log", PROJECT_FILE,
-    # What is secret, or may be.
-    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.env", "*.tfstate*",
 )  # fmt: skip
 """Names of files and folders. Virtual environments and the file of the requirements are left out besides."""
+
+MAYBE_SECRET = (
+    "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.env", "*.tfstate*",
+)  # fmt: skip
+"""Names of what stays here as well. A deployment says so, since handlers may need one, such as a certificate."""
 
 TAKEN = "app"
 """The module that each function begins with. A project's own would take its place, or be hidden by it."""
@@ -27,7 +30,19 @@ TAKEN = "app"
 def project_files(project: Project) -> Iterator[Path]:
     """Yields the files in a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all
     that is in it."""
+    return (path for path in _files(project) if not _may_be_secret(path.relative_to(project.folder)))
 
+
+def kept_here(project: Project) -> Iterator[Path]:
+    """Yields those that would be among the files, but may be secret."""
+    return (path for path in _files(project) if _may_be_secret(path.relative_to(project.folder)))
+
+
+def _may_be_secret(path: Path) -> bool:
+    return any(fnmatchcase(part, pattern) for part in path.parts for pattern in MAYBE_SECRET)
+
+
+def _files(project: Project) -> Iterator[Path]:
     folder = project.folder.resolve()
 
     def is_part(path: Path) -> bool:

@@ -130,6 +130,19 @@ def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Pat
     assert said[-2].endswith("08.txt, 09.txt, …")
 
 
+def test_what_may_be_secret_is_not_packaged_and_is_named(mine: Path, tmp_path: Path) -> None:
+    """Handlers may need one, such as a certificate to trust, and would miss it on AWS only."""
+    (mine / "certs").mkdir()
+    for name in ("certs/ca.pem", "prod.env", "certs/ca.crt"):
+        (mine / name).touch()
+    said: list[str] = []
+    handlers = build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c").handlers
+    assert "python/certs/ca.crt" in names(handlers)
+    assert not {"python/certs/ca.pem", "python/prod.env"} & names(handlers)
+    (line,) = [line for line in said if line.startswith("Not packaged")]
+    assert line.startswith("Not packaged, since they may be secret: certs/ca.pem, prod.env. ")
+
+
 def test_too_large_for_a_function(mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packaging, "MAX_UNPACKED_BYTES", 100_000)
     with pytest.raises(BuildError, match=r"Code and libraries take \d\.\d MB unpacked; Lambda allows a function 250"):
