@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import io
+import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,9 +22,34 @@ from dynatick.cli.status import _group
 from dynatick.client import FailureGroup
 from dynatick_stack.dev.display import Display
 from dynatick_stack.logs import LogLine
+from dynatick_stack.template import ROOT
 
 HOSTILE = ["x; touch pwned #", "$(touch pwned)", "`touch pwned`", "a' b\"c", "-rf", "a\nb", "\x1b[2J", "ä b", "!x", ""]
 ATTACK = "\x1b[2J\x1b]0;owned\x07\x9b2J\r\u202e"
+
+
+OURS = {"past", "port + 1", "project.folder", "stack.endpoint", "stack.table"}
+"""What messages put behind a command without quoting it: durations, ports, and what the user has named."""
+
+
+def test_messages_put_no_text_behind_a_command_but_by_the_function_that_quotes_it() -> None:
+    found = {
+        ast.unparse(value.value)
+        for folder in ("shared", "stack")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.JoinedStr)
+        for value in _behind_a_command(node)
+    }
+    assert found == OURS
+
+
+def _behind_a_command(text: ast.JoinedStr) -> Iterator[ast.FormattedValue]:
+    named = False
+    for part in text.values:
+        if isinstance(part, ast.FormattedValue) and named:
+            yield part
+        named = named or (isinstance(part, ast.Constant) and bool(re.search(r"\bdynatick [a-z]", str(part.value))))
 
 
 @pytest.mark.parametrize("task_id", HOSTILE)
