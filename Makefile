@@ -11,7 +11,7 @@ API_PORT ?= 8080
 # How long a soak or a search lasts (5 or 10), and the seed of what it draws: make search MINUTES=60 SEED=1
 MINUTES ?=
 SEED ?=
-# What the faults and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
+# What faults, simulations and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
 PRECISION ?= tick
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
@@ -144,7 +144,7 @@ simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's l
 	@$(BIN)/python -m tests.simulate --of $(OF) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
 		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(TICK_DELAY),--tick-delay $(TICK_DELAY)) \
-		$(if $(WRITE),--write)
+		--precision $(PRECISION) $(if $(WRITE),--write)
 
 bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)

@@ -18,6 +18,7 @@ from tests.simulate.world import Scenario
 
 from dynatick.domain.capacity import PlanOptions
 from dynatick.domain.plan import plan_burst, plan_schedules, plan_steady
+from dynatick.engine.rules import Precision
 from dynatick_stack.markdown import write_parts
 from dynatick_stack.template import ROOT
 
@@ -86,7 +87,11 @@ _SIMULATIONS: Mapping[str, Callable[[argparse.Namespace], Simulated]] = {
 
 
 def _plan_options(given: argparse.Namespace) -> PlanOptions:
-    return PlanOptions(task_seconds=given.task_ms / 1000, row_bytes=given.row_bytes)
+    return PlanOptions(
+        task_seconds=given.task_ms / 1000,
+        row_bytes=given.row_bytes,
+        to_the_second=given.precision is Precision.SECOND,
+    )
 
 
 def _changes(given: argparse.Namespace) -> Mapping[str, Any]:
@@ -130,6 +135,7 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--bytes", type=int, dest="row_bytes", default=700, help="of a task's row (700)")
     parser.add_argument("--warm", type=float, help="write units a second that table and index are warm for")
     parser.add_argument("--tick-delay", type=float, help="seconds from the minute to its tick (1)")
+    parser.add_argument("--precision", type=Precision, choices=Precision, default=Precision.TICK, help="the template's")
     parser.add_argument("--write", action="store_true", help="writes the tables to docs/simulation.md")
     return parser.parse_args(arguments)
 

@@ -33,6 +33,10 @@ class Assumptions:
     invoke_latency: tuple[float, float] = (0.01, 0.03)  # of the request that starts one
     latency: float = 0.003  # of a request to DynamoDB, at least: AWS says "single-digit milliseconds"
     latency_spread: float = 0.002  # mean of what comes on top, exponentially distributed
+    mapping_burst: int = plan_figures.MAPPING_STARTS  # invocations of a queue that are busy at once
+    mapping_ramp: float = plan_figures.MAPPING_STARTS_A_SECOND  # more while messages wait
+    wake_up_concurrency: int = plan_figures.WAKE_UP_CONCURRENCY  # at most
+    queue_latency: float = 0.01  # of a request that sends ten wake-ups
     statement_latency: float = 0.0002  # of each further statement of a batch
     read_unit_latency: float = 0.0005  # of each read unit of a page
 

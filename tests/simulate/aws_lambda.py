@@ -45,18 +45,20 @@ class Function:
         self._idle: list[Environment] = []
         self._ramp = Allowance(self.assumptions.ramp, self.simulation.now, burst=self.assumptions.ramp_burst)
 
-    def invoke(self, event: Mapping[str, object]) -> None:
-        """Asynchronously, by the event's sender or by the function itself."""
+    def invoke(self, event: Mapping[str, object], *, ended: Callable[[], None] | None = None) -> None:
+        """Asynchronously, by the event's sender or by the function itself. ``ended``: called at its end."""
         delay = self._dice.uniform(*self.assumptions.event_delay)
-        self.simulation.at(self.simulation.now + delay, lambda: self._arrive(event))
+        self.simulation.at(self.simulation.now + delay, lambda: self._arrive(event, ended or (lambda: None)))
 
-    def _arrive(self, event: Mapping[str, object], *, throttled: int = 0, tries: int = 0) -> None:
+    def _arrive(
+        self, event: Mapping[str, object], ended: Callable[[], None], *, throttled: int = 0, tries: int = 0
+    ) -> None:
         now = self.simulation.now
         is_full = self.running >= self.assumptions.concurrency
         if is_full or not (self._idle or self._ramp.has_room(now)):
             self.throttles += 1
             wait = min(MAX_WAIT, 2.0**throttled) * self._dice.uniform(0.5, 1.0)
-            self.simulation.at(now + wait, lambda: self._arrive(event, throttled=throttled + 1, tries=tries))
+            self.simulation.at(now + wait, lambda: self._arrive(event, ended, throttled=throttled + 1, tries=tries))
             return
         self.running += 1
         self.max_running = max(self.max_running, self.running)
@@ -68,9 +70,16 @@ class Function:
             self._ramp.take(1)
             self.cold_starts += 1
             environment, cold = self.make(), self._dice.uniform(*self.assumptions.cold_start)
-        self._begin(environment, event, cold, tries)
+        self._begin(environment, event, ended, cold, tries)
 
-    def _begin(self, environment: Environment, event: Mapping[str, object], cold: float, tries: int) -> None:
+    def _begin(
+        self,
+        environment: Environment,
+        event: Mapping[str, object],
+        ended: Callable[[], None],
+        cold: float,
+        tries: int,
+    ) -> None:
         simulation = self.simulation
         actor = Actor(simulation, f"invocation {self.invocations}", kind="processor", plan=Plan(timeout=self.timeout))
         began = simulation.now
@@ -85,14 +94,18 @@ class Function:
             except Killed:  # its time was up, or it has ended itself
                 self.killed += 1
                 self._finish(actor, began)
+                ended()
                 raise
             actor.finished = True
             self._finish(actor, began)
             self._idle.append(environment)
+            ended()
             if raised:
                 self.errors += 1
                 if tries < len(RETRY_DELAYS):
-                    simulation.at(simulation.now + RETRY_DELAYS[tries], lambda: self._arrive(event, tries=tries + 1))
+                    simulation.at(
+                        simulation.now + RETRY_DELAYS[tries], lambda: self._arrive(event, ended, tries=tries + 1)
+                    )
 
         simulation.spawn(actor, work, delay=cold)
         simulation.at(end, lambda: None if actor.finished else actor.kill())

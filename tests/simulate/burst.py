@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from tests.model.simulation import Simulation
 from tests.model.standins import inside
 from tests.simulate.dynamodb import INDEX
-from tests.simulate.world import Counts, Scenario, World, id_of
+from tests.simulate.world import WARMING_TICKS, Counts, Scenario, World, id_of
 
 from dynatick.domain.buckets import Bucket
+from dynatick.engine.rules import Precision
 
+PLANNED_AHEAD = 2  # ticks before the due one, with wake-ups: they plan them
 TICKS = 7  # from the due one on, until the final poll of the bucket, when the index has had time to settle
 
 
@@ -34,10 +36,11 @@ def simulate_burst(scenario: Scenario) -> Burst:
     """Runs a burst in a simulation of its own."""
     simulation = Simulation()
     with inside(simulation):
-        world = World(scenario, simulation)
+        ahead = PLANNED_AHEAD if scenario.precision is Precision.SECOND else 0
+        world = World(scenario, simulation, due_after=WARMING_TICKS + 1 + ahead)
         world.warm_up()
         world.fill(lambda client: client.insert_task(world.new_task(0)))
-        for n in range(TICKS):
+        for n in range(-ahead, TICKS):
             world.tick(world.due + n)
         simulation.run_until(world.due_at)
         before = world.counts()

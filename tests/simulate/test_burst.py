@@ -9,8 +9,9 @@ from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
 from tests.simulate.world import Scenario
 
-from dynatick.domain.capacity import Fleet, PlanOptions, timing
+from dynatick.domain.capacity import Fleet, PlanOptions, first_claim, timing
 from dynatick.domain.plan import plan_burst
+from dynatick.engine.rules import Precision
 
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
 
@@ -23,6 +24,29 @@ def test_a_tick_that_comes_later_moves_a_burst_by_as_much() -> None:
     assert late.last_start - in_time.last_start == pytest.approx(7.0, abs=0.5)
     planned = plan_burst(1000, 60)
     assert planned.with_late_tick.last_start - planned.timing.last_start == pytest.approx(7.0)
+
+
+def test_with_wake_ups_the_tick_may_be_late() -> None:
+    """They begin the passes of all shards at the minute, and the plan reckons with it."""
+    late = Assumptions(tick_delay=8.0)
+    scenario = replace(SMALL, shards=16, precision=Precision.SECOND)
+    woken = simulate_burst(replace(scenario, assumptions=late))
+    assert woken.problems == []
+    assert woken.last_start == pytest.approx(simulate_burst(scenario).last_start, abs=0.5)
+    options = PlanOptions(to_the_second=True)
+    planned = replace(plan_burst(1000, 60, options), fleet=replace(plan_burst(1000, 60).fleet, shards=16, threads=16))
+    assert planned.with_late_tick.last_start == pytest.approx(woken.last_start, abs=1.0)
+
+
+@pytest.mark.parametrize("shards", [4, 64, pytest.param(256, marks=pytest.mark.long)])
+def test_wake_ups_begin_the_passes_at_the_rate_that_is_planned(shards: int) -> None:
+    """Each pass needs a process, for all are at work: Lambda starts the last ones cold."""
+    late = Assumptions(tick_delay=50.0)
+    busy = Scenario(tasks=12 * shards, shards=shards, task_ms=20_000, precision=Precision.SECOND, assumptions=late)
+    woken = simulate_burst(busy)
+    assert woken.problems == []
+    planned = first_claim(shards, PlanOptions(to_the_second=True, tick_delay=50.0))
+    assert woken.last_start <= planned <= woken.last_start + 2.0
 
 
 def test_every_task_of_a_burst_runs_once_and_the_figures_are_those_of_the_engine() -> None:

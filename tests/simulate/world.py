@@ -22,6 +22,7 @@ from tests.simulate.aws_lambda import Function
 from tests.simulate.capacity import Capacity
 from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
 from tests.simulate.lean_items import LeanItems
+from tests.simulate.wake_up_queue import WakeUpQueue
 
 from dynatick.client import NewTask, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -30,7 +31,7 @@ from dynatick.domain.plan_figures import NEW_TABLE_WRITE_UNITS
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor
-from dynatick.engine.rules import Rules
+from dynatick.engine.rules import Precision, Rules
 
 ACTION = "wait"
 WARMING_TICKS = 2  # of an installation that has nothing to do: its settings, its cursors, its environments
@@ -51,6 +52,7 @@ class Scenario:
     workers: int = 0  # of each shard
     memory_mb: int = 1769
     timeout: float = 120.0
+    precision: Precision = Precision.TICK
     assumptions: Assumptions = field(default_factory=Assumptions)
 
     @classmethod
@@ -67,6 +69,7 @@ class Scenario:
             workers=fleet.workers,
             memory_mb=fleet.memory_mb,
             timeout=plan.timeout_seconds,
+            precision=Precision.SECOND if load.options.to_the_second else Precision.TICK,
         )
 
 
@@ -142,11 +145,15 @@ class World:
         )
         self.cpu_share = self.assumptions.cpu_share(scenario.memory_mb)
         self.rules = Rules(
-            grid=Grid(shard_count=scenario.shards), threads=scenario.threads, max_workers=scenario.workers
+            grid=Grid(shard_count=scenario.shards),
+            threads=scenario.threads,
+            max_workers=scenario.workers,
+            precision=scenario.precision,
         )
         self.function = Function(
             simulation, self.assumptions, self._environment, scenario.timeout, self.dynamodb.forget
         )
+        self.wake_ups = WakeUpQueue(simulation, self.assumptions, self.function)
         self.action = Waiting(scenario, simulation)
         self.invoked: list[Invoked] = []
         self._processes = count(1)
@@ -208,6 +215,7 @@ class World:
             actions=self.action,
             dead_letters=self,
             invoker=self,
+            wake_ups=self.wake_ups if self.scenario.precision is Precision.SECOND else None,
             rules=self.rules,
             clock=self._clock,
             new_token=lambda: f"{process}.{next(numbers)}",

@@ -39,6 +39,7 @@ from dynatick.domain.plan_figures import (
     STARTS_SECONDS,
     TABLE_WRITE_UNITS,
     TICK_DELAY,
+    WAKE_UPS_A_SECOND,
     WRITE_UNIT_BYTES,
 )
 
@@ -185,20 +186,27 @@ def in_flight(load: Load, fleet: Fleet) -> float:
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
-def first_claim(shards: int, tick_delay: float = TICK_DELAY) -> float:
-    """When the last shard has begun to claim. The tick's own invocation serves shard 0; it starts others for groups of
-    shards, and each of these a pass for each shard in which something is due."""
-    begin = tick_delay + START_SECONDS + POLL_SECONDS
-    if shards == 1:
-        return begin
-    to_groups = START_SECONDS + FIND_SECONDS
-    return begin + to_groups + min(shards, GROUP) / POLLING_THREADS * FIND_SECONDS + START_SECONDS + COLD_START_SECONDS
+def first_claim(shards: int, options: PlanOptions) -> float:
+    """When the last shard has begun to claim.
+
+    The tick's own invocation serves shard 0; it starts others for groups of shards, and each of these a pass for each
+    shard in which something is due. With Precision second, wake-ups have begun the passes before, if the tick is late.
+    """
+    begin = START_SECONDS + POLL_SECONDS
+    by_tick = options.tick_delay + begin
+    if shards > 1:
+        to_groups = START_SECONDS + FIND_SECONDS
+        to_shards = min(shards, GROUP) / POLLING_THREADS * FIND_SECONDS + START_SECONDS + COLD_START_SECONDS
+        by_tick += to_groups + to_shards
+    if not options.to_the_second:
+        return by_tick
+    return min(by_tick, begin + COLD_START_SECONDS + shards / WAKE_UPS_A_SECOND)
 
 
 def timing(load: Load, fleet: Fleet, *, shards_together: int | None = None) -> Timing:
     """When the tasks begin. ``shards_together``: on the fullest index partition; None: for 9 of 10 buckets."""
     together = fullest_partition(fleet.shards, fleet.partitions) if shards_together is None else shards_together
-    begin = first_claim(fleet.shards, load.options.tick_delay) + (fleet.processes - 1) // STARTS * STARTS_SECONDS
+    begin = first_claim(fleet.shards, load.options) + (fleet.processes - 1) // STARTS * STARTS_SECONDS
     rate = process_rate(load, fleet.threads, fleet.memory_mb)
     in_shard = fullest_shard(load.tasks, fleet.shards)
     alone = in_shard / rate

@@ -91,7 +91,7 @@ class Plan:
 
     @property
     def with_late_tick(self) -> Timing:
-        """The same, if the tick comes ``LATE_TICK`` after its minute."""
+        """The same, if the tick comes ``LATE_TICK`` after its minute; of few shards, wake-ups begin the passes then."""
         options = replace(self.load.options, tick_delay=LATE_TICK)
         return timing(replace(self.load, options=options), self.fleet)
 
@@ -268,7 +268,7 @@ def _fleets(load: Load) -> Iterator[Fleet]:
     quota = load.options.quotas.table_write_units
     shards = 1
     while shards <= MAX_SHARDS:
-        time = max(1.0, load.target - first_claim(shards, load.options.tick_delay))
+        time = max(1.0, load.target - first_claim(shards, load.options))
         peak = load.tasks * load.table_units / time + load.inserts * load.insert_units
         needed = max(NEW_TABLE_WRITE_UNITS, _thousands(peak))
         # More than the tasks need spreads the shards over more index partitions.

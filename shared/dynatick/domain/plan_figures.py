@@ -12,6 +12,7 @@ NEW_TABLE_WRITE_UNITS = 4_000  # a second, of a new on-demand table, and of each
 TABLE_WRITE_UNITS = 40_000  # a second: the default quota of a table, and of each of its indexes
 CONCURRENT_EXECUTIONS = 1_000  # the default quota of an account and region; some new accounts have 10
 STARTS, STARTS_SECONDS = 1_000, 10  # processes of one function that Lambda starts at once, and in as many seconds again
+MAPPING_STARTS, MAPPING_STARTS_A_SECOND = 5, 5  # invocations of a queue at once, and more a second while it is full
 MB_PER_CPU = 1_769  # of a Lambda function's memory
 WRITE_UNIT_BYTES = 1_024
 
@@ -75,6 +76,7 @@ COLD_START_SECONDS = 0.9  # of the processor, with its imports; those that poll 
 START_SECONDS = 0.05  # from an asynchronous invocation to its beginning
 POLL_SECONDS = 0.1  # settings, cursor and first page, before the first claim
 GROUP, POLLING_THREADS = 64, 8  # shards that one invocation polls, and how many at a time
+WAKE_UPS_A_SECOND = 25  # simulated: passes that wake-ups begin, with the usual WakeUpConcurrency and cold starts
 FIND_SECONDS = 0.03  # of one poll, and the start of that shard's pass
 
 CONFIDENCE = 0.9

@@ -37,6 +37,10 @@ def test_a_late_tick_is_said_and_can_be_planned_for(shell: Shell) -> None:
     assert raised["feasible"] and raised["parameters"]["WarmThroughput"] > 40_000
     assert raised["lastStartSeconds"]["withLateTick"] == raised["lastStartSeconds"]["planned"] <= 60
     assert "Tick " not in shell(*million, "--tick-delay", "8s").out
+    few = ("plan", "--burst", "100000", "--precision", "second", "-o", "json")
+    starts = [shell(*few, "--tick-delay", delay).json["lastStartSeconds"] for delay in ("1s", "8s")]
+    assert starts[0] == starts[1], "wake-ups begin the passes of 16 shards before a late tick comes"
+    assert starts[0]["withLateTick"] == starts[0]["planned"] <= 60
     refused = shell("plan", "--burst", "1000", "--tick-delay", "2m")
     assert refused.code == 3 and "tick-delay: " in refused.err
 
@@ -77,7 +81,7 @@ def test_the_commands_of_the_documents_work(shell: Shell) -> None:
     pages = [template.ROOT / "docs" / name for name in ("performance.md", "how-to/burst.md")]
     lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines()]
     commands = [line for line in lines if line.startswith("dynatick plan")]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         ended = shell(*command.split()[1:])
         assert ended.code == 0 and "ShardCount" in ended.out, command

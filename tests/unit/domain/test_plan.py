@@ -194,7 +194,7 @@ def test_the_fullest_shard_has_some_more_than_the_mean() -> None:
 
 
 def test_a_shard_more_never_starts_sooner() -> None:
-    starts = [capacity.first_claim(shards) for shards in (1, 2, 16, 64, 256)]
+    starts = [capacity.first_claim(shards, PlanOptions()) for shards in (1, 2, 16, 64, 256)]
     assert starts == sorted(starts)
     assert starts[-1] == starts[-2], "each group of 64 is started by an invocation of its own"
 
