@@ -308,7 +308,7 @@ MUTATIONS = (
              "max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)",
              "now + deferral(RowView(row).deferrals)", RECOVERY),
     Mutation(3, "a row is put off although it was repaired", f"{ENGINE}/stuck_rows.py",
-             "    if not is_stuck(row, bucket, placer, now):\n        return False\n", "", RECOVERY),
+             "if row is None or not is_stuck(row, bucket, placer, now):", "if row is None:", RECOVERY),
     Mutation(3, "a released task does not hold its bucket back", f"{ENGINE}/claiming.py",
              "self.window.end_in_flight(place.minute, is_open=True)",
              "self.window.end_in_flight(place.minute, is_open=False)", DRAIN),

@@ -23,25 +23,21 @@ def defer_stuck(services: Services, window: Window, report: PassReport, *, hard_
     """Moves stuck rows out of buckets that had their final poll."""
     left = MAX_DEFERRED
     for minute, poll in list(window.stuck_polls()):
-        for task_id in poll.stuck[:left]:
-            if _is_deferred(services, Bucket(minute, report.shard), task_id, report, hard_end):
-                poll.contended -= 1
-        left -= len(poll.stuck[:left])
-        poll.stuck = poll.stuck if poll.contended else []
+        deferred, poll.stuck = poll.stuck[:left], []
+        for task_id in deferred:
+            _defer(services, Bucket(minute, report.shard), task_id, report, hard_end)
+        left -= len(deferred)
 
 
-def _is_deferred(services: Services, bucket: Bucket, task_id: str, report: PassReport, hard_end: datetime) -> bool:
-    """Whether a row no longer holds its bucket back: it moves to a tick after the end of this process, each time later
-    than the last."""
+def _defer(services: Services, bucket: Bucket, task_id: str, report: PassReport, hard_end: datetime) -> None:
+    """Moves a row to a tick after the end of this process, each time later than the last. The next tick finds that it
+    no longer holds its bucket back."""
     placer, now = services.placer, services.clock()
     row = services.store.get(task_id)
-    if row is None or not RowView(row).is_open_in(bucket):
-        return True
-    if not is_stuck(row, bucket, placer, now):
-        return False
+    if row is None or not is_stuck(row, bucket, placer, now):
+        return
     at = max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)
     later = services.settings.grid.bucket_of(task_id, at)
     result = write(services.store, defer(row, later))
     placer.check_moves({task_id: later})
     report.deferred += isinstance(result, Written)
-    return isinstance(result, Written)

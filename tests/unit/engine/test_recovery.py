@@ -11,7 +11,7 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import PacedClock, World, bucket_at, cannot, ids, raises, rules, takes, world
+from tests.unit.engine.support import PacedClock, World, bucket_at, cannot, ids, passed, raises, rules, takes, world
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -180,6 +180,7 @@ def test_what_is_found_expired_later_in_a_pass_waits_for_the_next_one(w: World) 
 def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
     monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
+    monkeypatch.setattr("dynatick.engine.lease_sweep.SWEEP_INTERVAL", timedelta(hours=1))  # it would find it too, later
     w = world(clock=PacedClock(), rules=rules(threads=1))
     w.insert("a-slow", *ids(300), at=bucket_at(1))  # more than both together can do: neither polls the bucket anew
     w.claim("a-slow", until=NOON + timedelta(minutes=2))  # its process dies
@@ -450,3 +451,15 @@ def test_a_row_that_was_repaired_since_its_poll_is_not_deferred() -> None:
     w.next_tick()
     assert w.outcome("t") == "completed"
     assert "deferrals" not in w.row("t")
+
+
+def test_a_pass_defers_a_bounded_number_of_rows_and_later_ones_the_rest() -> None:
+    """Each costs three calls, just before the pass has to end."""
+    w = world(life=timedelta(seconds=30))
+    w.insert(*ids(450), at=bucket_at(1))
+    w.claim(*ids(450), until=NOON + timedelta(days=400))
+    deferred: list[int] = []
+    while sum(deferred) < 450:
+        deferred.append(passed(w.next_tick()).deferred)
+        assert len(deferred) < 12
+    assert [number for number in deferred if number] == [200, 200, 50]
