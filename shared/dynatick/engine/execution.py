@@ -238,8 +238,10 @@ class Execution:
 
     def is_paused(self) -> bool:
         """Whether everything is paused. Any thread may ask."""
-        self.report.paused = self.report.paused or self.services.pause.is_paused()
-        return self.report.paused
+        is_paused = self.services.pause.is_paused()
+        if is_paused:
+            self.report.paused = True
+        return is_paused
 
     def submit(self, work: Job) -> None:
         """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""

@@ -95,7 +95,7 @@ class LeaseSweep:
             for entry in page.entries
             if not is_own_row(entry.task_id) and (entry.task_id, segment.minute) not in execution.ids
         ]
-        rows = store.get_many(ids, consistent=False, only=_READ) if ids else {}
+        rows = store.get_many(ids, consistent=False, only=_READ)
         now = execution.services.clock()
         verdicts = (judge(row, bucket, now=now) for row in rows.values())
         found += [(bucket, verdict) for verdict in verdicts if isinstance(verdict, LeaseExpired)]

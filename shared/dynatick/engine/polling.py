@@ -94,7 +94,7 @@ class Polling:
                     self._cut_short(position, batch)
                     return None
                 batch = []
-            if not batch and minute not in self.divided:
+            if not batch:
                 last = page.after or segment.through
                 position = Resume(minute, last) if last is not None else Resume(minute + 1)
             if self.hand_out is not None and self.hand_out.is_over:

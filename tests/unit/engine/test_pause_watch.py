@@ -15,8 +15,8 @@ from dynatick.actions.registry import Registry
 from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
-from dynatick.engine.installation_settings import SETTINGS_ID, pause, resume
-from dynatick.engine.pause_watch import PAUSE_CHECK
+from dynatick.engine.installation_settings import SETTINGS_ID, pause, read_pause, resume
+from dynatick.engine.pause_watch import PAUSE_CHECK, PauseWatch
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, Order, PassOrder, Processor
 from dynatick.engine.recovery import RecoveryOrder
@@ -213,3 +213,13 @@ def test_a_read_that_fails_is_raised_once_what_runs_is_recorded() -> None:
     with pytest.raises(StoreError, match="cannot read"):
         run()
     assert w.outcome(TASKS[0]) == "completed"
+
+
+def test_an_invocation_that_was_paused_stays_so_though_the_pause_ends(w: World) -> None:
+    """It has released what it had claimed, and the next tick begins anew."""
+    watch = PauseWatch(w.store, w.clock, known_at=w.clock(), in_one_thread=True)
+    for ends in (pause_now, lambda w: resume(w.store, now=w.clock())):
+        ends(w)
+        w.clock.forward(seconds=PAUSE_CHECK.total_seconds() + 0.1)
+        assert watch.is_paused()
+    assert read_pause(w.store) is None
