@@ -323,6 +323,23 @@ def raises(error: BaseException) -> Callable[..., NoReturn]:
     return run
 
 
+class StillClock(FakeClock):
+    """A clock that stands still until it is put forward, however long the machine takes."""
+
+    def __init__(self) -> None:
+        self._now = NOON
+
+    def __call__(self) -> datetime:
+        return self._now
+
+    def forward(self, **delta: float) -> datetime:
+        self._now += timedelta(**delta)
+        return self._now
+
+    def to(self, instant: datetime) -> None:
+        self._now = max(self._now, instant)
+
+
 class PacedClock(FakeClock):
     """A clock that knows how often the coordinator (the thread that made it) has read it."""
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from queue import SimpleQueue
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from tests.builders import NOON
+from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     PacedClock,
+    RiggedStore,
+    StillClock,
     World,
     bucket_at,
     cannot,
+    cursor_at,
     ids,
     passed,
     rules,
@@ -20,11 +27,14 @@ from tests.unit.engine.support import (
     world,
 )
 
+from dynatick.domain.task import Row
 from dynatick.engine.cursor import save
-from dynatick.engine.lease_sweep import MAX_SWEPT
+from dynatick.engine.expired_leases import ExpiredLeases
+from dynatick.engine.lease_sweep import MAX_SWEPT, LeaseSweep
+from dynatick.engine.poll_window import Window
 from dynatick.engine.processor import PassOrder, parse_event
 from dynatick.engine.recovery import RecoveryOrder
-from dynatick.engine.report import Resume
+from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import StoreError
 
@@ -131,3 +141,82 @@ def test_a_row_that_cannot_be_read_is_raised_once_what_runs_is_recorded() -> Non
     w.rigged.before_read = None
     w.clock.to(NOON + timedelta(minutes=3))
     assert passed([w.handle({"time": "2026-12-31T12:03:00Z"})]).expired == 1
+
+
+def test_a_row_with_the_id_of_our_own_rows_is_no_task() -> None:
+    w = behind()
+    w.rigged.put(w.row(LAST) | {"taskId": "_dynatick#task"})
+    w.first_pass()
+    assert recovered(w) == [LAST]
+
+
+# -- one sweep, step by step -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class Sweep:
+    """A sweep over the buckets of an hour of which none was polled, in one thread."""
+
+    store: RiggedStore = field(default_factory=RiggedStore)
+    clock: StillClock = field(default_factory=StillClock)
+    events: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        services = SimpleNamespace(store=self.store, clock=self.clock, rules=rules(in_one_thread=True))
+        execution: Any = SimpleNamespace(services=services, events=self.events, ids=set())
+        report = PassReport(tick=NOON_MINUTE + 60, shard=0, continuation=0, started_at=NOON)
+        expired = ExpiredLeases(report, lambda orders, then: then(len(orders)), NOON)
+        window = Window(cursor_at(60, 0, polled=0), rules(), closed_at=NOON)
+        self.sweep = LeaseSweep(execution, window, expired, None)
+
+    def read_on(self) -> int:
+        """How many pages it has read, without an answer yet."""
+        before = len(self.store.pages)
+        self.sweep.read_on()
+        return len(self.store.pages) - before
+
+    def answer(self) -> None:
+        self.events.get_nowait()()
+
+
+def test_a_sweep_reads_on_every_ten_seconds_and_a_bounded_number_of_pages() -> None:
+    """A page costs even if nothing in it is open."""
+    s = Sweep()
+    read = []
+    for _ in range(9):
+        read.append(s.read_on())
+        if read[-1]:
+            s.answer()
+        s.clock.forward(seconds=5)
+    assert read == [0, 0, 20, 0, 20, 0, 20, 0, 0], "60 buckets, then it is at the end"
+
+
+def test_a_sweep_that_waits_for_an_answer_does_not_read_the_same_again() -> None:
+    s = Sweep()
+    s.clock.forward(seconds=10)
+    assert s.read_on() == 20
+    s.clock.forward(seconds=10)
+    assert s.read_on() == 0
+    s.answer()
+    assert s.read_on() == 20
+
+
+def test_a_sweep_reads_of_its_rows_only_what_it_judges_and_at_half_the_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = Sweep()
+    for task_id in ids(30):
+        s.store.put(scheduled_row(task_id, bucket_at(1), payload={"text": "x" * 1000}))
+    reads: list[tuple[bool, Mapping[str, Row]]] = []
+    get_many = s.store.get_many
+
+    def noted(task_ids: Iterable[str], *, consistent: bool = True, only: Collection[str] = ()) -> Mapping[str, Row]:
+        rows = get_many(task_ids, consistent=consistent, only=only)
+        reads.append((consistent, rows))
+        return rows
+
+    monkeypatch.setattr(s.store, "get_many", noted)
+    s.clock.forward(seconds=10)
+    s.read_on()
+    assert {consistent for consistent, _ in reads} == {False}
+    rows = [row for _, found in reads for row in found.values()]
+    assert len(rows) == 30
+    assert not [row for row in rows if "payload" in row]

@@ -29,10 +29,12 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Ineligible
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
-from dynatick.engine.poll_window import Window
+from dynatick.engine.poll_window import Segment, Window
 from dynatick.engine.recurring import Made, Recurring
+from dynatick.engine.report import Resume
 from dynatick.engine.rules import SHARD_LEASE
 from dynatick.engine.shard_lease import ShardLease
+from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import StoreError
 
 FULL = Cursor(
@@ -376,3 +378,28 @@ def test_occurrences_that_another_process_runs_hold_the_watermark(w: World, monk
     monkeypatch.setattr(Recurring, "make_occurrences", elsewhere)
     w.ticks(8)
     assert w.cursor().drained_through < minute
+
+
+# -- ranges that are left to workers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ranges", "position", "polled"),
+    [
+        ([("b", "d")], None, [(None, "b"), ("d", None)]),
+        ([("b", "d")], "c", [("d", None)]),
+        ([("b", "d")], "m", [("m", None)]),  # a continuation polls nothing again that lies before its position
+        ([("b", "m"), ("c", "d")], None, [(None, "b"), ("m", None)]),  # a range within another: written by hand
+        ([("p", "q"), (None, "d")], "b", [("d", "p"), ("q", None)]),
+    ],
+)
+def test_a_pass_polls_what_no_worker_has_and_what_lies_behind_its_position(
+    ranges: list[tuple[str | None, str]], position: str | None, polled: list[tuple[str | None, str | None]]
+) -> None:
+    window = Window(cursor_at(1, 0), rules(), closed_at=NOON)
+    minute = NOON_MINUTE + 1
+    window.handed_out = [
+        WorkOrder(bucket=bucket_at(1), after=after, through=through, until=NOON) for after, through in ranges
+    ]
+    resume = None if position is None else Resume(minute, position)
+    assert list(window.segments([minute], resume)) == [Segment(minute, *part) for part in polled]
