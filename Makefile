@@ -15,8 +15,8 @@ SEED ?=
 PRECISION ?= tick
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
-# What is simulated (bursts, inserting or schedules): make simulate OF=inserting
-OF ?= bursts
+# What is simulated (bursts, inserting or schedules) or measured (make help): make simulate OF=inserting
+OF ?=
 # Instead of what the plan names: make simulate TASKS=100000 SHARDS=16 WORKERS=3 THREADS=64 TASK_MS=200 BYTES=700 WARM=20000
 TASKS ?=
 SHARDS ?=
@@ -57,9 +57,9 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long night check sam up down api e2e faults search soak simulate bench bench-burst bench-lateness bench-memory bench-quick lock mutations words site
+.PHONY: help demo test test-long night check sam up down api e2e faults search soak simulate bench lock mutations words site
 .PHONY: conformance
-.PHONY: docs clean lines setup wheel newcomer test-ui bench-ui screenshots
+.PHONY: docs clean lines setup wheel newcomer test-ui screenshots
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -76,9 +76,6 @@ test: $(VENV)/.ready ## Run the tests of every layer, in five minutes
 
 test-ui: $(VENV)/.ui-test ## Drive the pages of `dynatick ui` with the Chromium of this machine
 	$(run_ui) -n 3 --dist loadgroup -m "not long" $(ARGS)
-
-bench-ui: $(VENV)/.ui-test ## Measure how long the pages take with 100,000 tasks on the local stack
-	$(run_ui) -s -m long $(ARGS)
 
 screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ shows
 	@$(BIN)/python -m tests.ui.screenshots
@@ -141,25 +138,14 @@ api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swag
 	@$(BIN)/python -m dynatick_stack api --port $(API_PORT)
 
 simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's limits; WRITE=1: into docs/ too
-	@$(BIN)/python -m tests.simulate --of $(OF) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
+	@$(BIN)/python -m tests.simulate --of $(or $(OF),bursts) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
 		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(TICK_DELAY),--tick-delay $(TICK_DELAY)) \
 		--precision $(PRECISION) $(if $(WRITE),--write)
 
-bench: $(VENV)/.ready ## Measure what a task costs; WRITE=1: into docs/ too
-	@$(BIN)/python -m dynatick_stack.bench $(if $(WRITE),--write)
-
-bench-burst: $(VENV)/.ready ## Measure how much faster workers drain 20,000 tasks of 200 ms, in ten minutes
-	@$(BIN)/python -m dynatick_stack.bench burst $(ARGS)
-
-bench-memory: $(VENV)/.ready ## Measure the memory while a million tasks drain, beside that for a thousand
-	@$(BIN)/python -m dynatick_stack.bench memory $(ARGS)
-
-bench-lateness: $(VENV)/.ready ## Measure how late tasks begin with Precision second, on the local stack, in ten minutes
-	@$(BIN)/python -m dynatick_stack.bench lateness $(ARGS)
-
-bench-quick: $(VENV)/.ready ## The same in less than a minute
-	@$(BIN)/python -m dynatick_stack.bench --quick
+# Refuses what it doesn't know, and names what it does.
+bench: $(VENV)/$(if $(filter ui,$(OF)),.ui-test,.ready) ## Measure OF: costs, quick, burst, memory, lateness, gap or ui; WRITE=1: costs into docs/ too
+	@$(BIN)/python -m dynatick_stack.bench $(or $(OF),costs) $(if $(WRITE),--write) $(ARGS)
 
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml
 	@sh requirements/lock.sh $(BIN)/uv

@@ -1,4 +1,4 @@
-"""make bench-burst and make bench-memory, with few tasks: that they measure, and what they refuse."""
+"""make bench OF=burst and make bench OF=memory, with few tasks: that they measure, and what they refuse."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_a_bucket_drains_in_processes_of_their_own(engine: Engine) -> None:
 
 @pytest.mark.long
 def test_workers_share_a_bucket(engine: Engine) -> None:
-    """How much faster they make it, and what they write, is for `make bench-burst` to say: on a busy machine a worker
-    may begin when its order is over."""
+    """How much faster they make it, and what they write, is for `make bench OF=burst` to say: on a busy machine a
+    worker may begin when its order is over."""
     burst = drain_bucket(engine, tasks=1_000, task_seconds=0.2, threads=4, max_workers=4)
     assert burst.is_exact
     assert 1 < burst.most_at_once <= 5

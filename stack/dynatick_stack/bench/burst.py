@@ -105,8 +105,8 @@ def _completed(installation: Installation, bucket: Bucket) -> tuple[int, datetim
 
 
 def burst(tasks: int = 20_000) -> int:
-    """How much faster workers drain a bucket (`make bench-burst`). Exit code 1: less than six times as fast, or they
-    changed the write units by more than 1 %, or a task was not executed exactly once."""
+    """How much faster workers drain a bucket (`make bench OF=burst`). Exit code 1: less than six times as fast, or
+    they changed the write units by more than 1 %, or a task was not executed exactly once."""
     print(f"{tasks:,} tasks of {TASK_SECONDS * 1000:g} ms in one bucket, TaskThreads 16", flush=True)
     found = []
     with counting() as engine:
@@ -122,8 +122,8 @@ def burst(tasks: int = 20_000) -> int:
 
 
 def memory(tasks: int = 1_000_000) -> int:
-    """The memory while a bucket drains, beside that for a thousand tasks; they do nothing (`make bench-memory`). Exit
-    code 1: it grows by more than a fifth, or a task was not executed exactly once."""
+    """The memory while a bucket drains, beside that for a thousand tasks; they do nothing (`make bench OF=memory`).
+    Exit code 1: it grows by more than a fifth, or a task was not executed exactly once."""
     small, large = peaks(1_000, tasks, max_workers=2)
     for drained in (small, large):
         print(f"{drained.tasks:,} tasks: {drained}")

@@ -1,4 +1,4 @@
-"""How late tasks begin with Precision second, on the local stack: ``make bench-lateness``.
+"""How late tasks begin with Precision second, on the local stack: ``make bench OF=lateness``.
 
 Two times for each task: from its due time to the start of its handler, as users see it, with the emulator's queue in
 it; and from the later of its due time and the start of its invocation, which is Dynatick's own.
