@@ -41,7 +41,7 @@ def config_of(service: str) -> Any:
             client = wiring._dead_letter_queue(SETTINGS)._client  # type: ignore[union-attr]
         case "Queue of wake-ups: passes" | "Queue of wake-ups: scheduler":
             client = wiring._wake_ups(SETTINGS)._client  # type: ignore[union-attr]
-        case "Lambda, to start" | "Lambda, to continue":
+        case "Lambda, to start invocations for" | "Lambda, to start invocations that" | "Lambda, to continue":
             client = wiring.LambdaInvoker("processor").client
         case "SSM":
             client = ClientCache()("ssm")
@@ -58,7 +58,8 @@ def config_of(service: str) -> Any:
         "Dead-letter queue: API",
         "Queue of wake-ups: passes",
         "Queue of wake-ups: scheduler",
-        "Lambda, to start",
+        "Lambda, to start invocations for",
+        "Lambda, to start invocations that",
         "Lambda, to continue",
         "SSM",
         "Targets of `sns`",
@@ -77,7 +78,7 @@ def test_the_table_has_the_bounds_of_the_engine() -> None:
     for service, bound in (
         ("Dead-letter queue: passes", LETTER_TIMEOUT),
         ("Queue of wake-ups: passes", WAKE_UP_TIMEOUT),
-        ("Lambda, to start", START_TIMEOUT),
+        ("Lambda, to start invocations for", START_TIMEOUT),
     ):
         ((_, _, in_all, *_),) = cells(service)
         assert in_all.startswith(f"{bound.total_seconds():.0f} s; "), service

@@ -505,10 +505,13 @@ class Processor:
         return True
 
     def _start_releases(self, done: Invoked) -> None:
-        """Leaves to another invocation what this one has claimed and could neither begin nor release."""
+        """Leaves to another invocation what this one has claimed and could neither begin nor release. This is tried
+        even after a call without an answer: else each of these tasks would lose an attempt that was never made."""
+        tried = Invoked()
         for execution in self.executions:
             for order in release_orders(execution.unreleased):
-                self._start(order, done)
+                self._start(order, tried)
+        done.not_started += tried.not_started
 
 
 def _is_message(event: object) -> bool:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
-from tests.unit.engine.support import RiggedStore, bucket_at, is_claim, raises_for, rules, world
+from tests.unit.engine.support import RiggedStore, bucket_at, ids, is_claim, raises_for, rules, world
 
+from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.task import Task
+from dynatick.engine import releasing
+from dynatick.engine.ports import ActionContext
 from dynatick.engine.releasing import MAX_TASKS, PAUSES, ReleaseOrder, release_orders, write_releases
-from dynatick.errors import InvalidInput, StoreError
+from dynatick.errors import InvalidInput, NoAnswer, StoreError
 from dynatick.json_reader import parse
 
 ONCE = {"maximumRetryAttempts": 0}
@@ -122,3 +128,49 @@ def test_a_claim_of_which_nothing_is_known_is_released(kind: str) -> None:
     w.ticks(3)
     assert w.ran == ["t"]
     assert w.outcome("t") == "completed"
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_releases_are_tried_though_an_earlier_start_had_no_answer(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once more: if Lambda is still silent, the first of them is the last call."""
+    monkeypatch.setattr(releasing, "MAX_TASKS", 5)
+    w = world(rules=rules(threads=1, grid=Grid(shard_count=2)))
+    asked: list[str] = []
+    refused = threading.Event()
+
+    def has_no_answer(order: Mapping[str, object]) -> bool:
+        (kind,) = order.keys() & {"release", "shard"}
+        asked.append(kind)
+        if kind == "release" and answers:
+            return False
+        raise NoAnswer("no answer")
+
+    def is_release(changes: Sequence[ConditionalUpdate]) -> bool:
+        found = any(change.set.get("leaseUntil") == RELEASED for change in changes)
+        if found:
+            refused.set()
+        return found
+
+    def takes_all_the_time(task: Task, context: ActionContext) -> None:
+        w.clock.to(NOON + timedelta(minutes=1, seconds=101))
+        assert refused.wait(30)
+
+    w.refused = has_no_answer
+    w.insert(*ids(12), retryPolicy=ONCE)
+    w.behave(takes_all_the_time, *ids(12))
+    w.rigged.batch_fails = is_release
+    w.clock.to(NOON + timedelta(minutes=1))
+    done = w.handle({"time": "2026-12-31T12:01:00Z"})
+    w.rigged.clear_faults()
+    assert len(w.ran) == 1
+    if answers:
+        assert asked == ["shard", *["release"] * 3]
+        assert sum(later.released or 0 for later in w.run_started()) == 11
+        w.refused = lambda order: False
+        w.ticks(2)
+        w.assert_each_ran_once(*ids(12))
+    else:
+        assert asked == ["shard", "release"]
+        assert [one.problem for one in done.not_started][-3:] == ["no answer", *["an earlier call had no answer"] * 2]
