@@ -32,15 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-# Beside the first test of each fault: these, too, are in every run.
+# Beside the first test of each fault: these, too, are in every run, and all of test_silence.py, which are quick.
 IN_EVERY_RUN = (
     "test_the_process_dies_at_each_step",
     "test_the_stream_loses_a_schedule",
     "test_an_overdue_occurrence_is_reported_whatever_happens_then",
-    "test_fault_25_the_dead_letter_queue_is_silent",
-    "test_fault_25_later_buckets_do_not_wait_for_it_either",
-    "test_fault_28_the_queue_of_wake_ups_is_silent",
-    "test_fault_30_lambda_answers_no_call_that_starts_an_invocation",
 )
 
 
@@ -58,6 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("faults"))
+            if item.path.stem == "test_silence":
+                continue
             of = item.originalname if item.originalname in IN_EVERY_RUN else number_of(item.name)
             if item.originalname in seen:
                 item.add_marker(pytest.mark.night)

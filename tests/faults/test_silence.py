@@ -1,7 +1,9 @@
-"""Services that accept each call and never answer: the dead-letter queue, the queue of wake-ups, Lambda's own API.
+"""Services that accept each call and never answer: the dead-letter queue, the queue of wake-ups, Lambda's own API, the
+table, secrets.
 
 Refusing is quick; silence is what holds up others. Everything here is in memory: a call to a silent service blocks
-until its test ends, and what is asserted in between has happened while it did.
+until its test ends, and what is asserted in between has happened while it did. A silent start of workers has
+tests/unit/engine/test_workers.py, a silent bucket tests/unit/bulk/test_importer.py.
 """
 
 from __future__ import annotations
@@ -9,52 +11,40 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TypeVar
 
 import pytest
+from botocore.exceptions import ReadTimeoutError
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import World, bucket_at, ids, is_record, raises, rules, world
+from tests.silent import LONG, Silent, beside, silence
+from tests.unit.engine.support import (
+    Dies,
+    Recorded,
+    World,
+    bucket_at,
+    ids,
+    is_claim,
+    is_cursor,
+    is_record,
+    raises,
+    rules,
+    world,
+)
 
+from dynatick.actions.payload_field import SsmSecret
+from dynatick.actions.secret import Secrets
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
+from dynatick.engine.polling import CLAIM_DELAY
 from dynatick.engine.ports import ActionContext, DeadLetter
-from dynatick.engine.rules import Precision
+from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN, Precision
 from dynatick.errors import PermanentError, RetryableError
-
-LONG = 60.0  # seconds: to wait for what must come
+from dynatick.store.memory import MemoryStore
 
 Report = Callable[[str, object], None]
-
-
-SilentT = TypeVar("SilentT", bound="Silent")
-
-
-class Silent:
-    """A service that answers nothing until the end of its test."""
-
-    def __init__(self) -> None:
-        self.calls = self.answered = 0
-        self._called, self._end = threading.Semaphore(0), threading.Event()
-
-    def block(self) -> bool:
-        """Returns whether the test has ended."""
-        self.calls += 1
-        self._called.release()
-        has_ended = self._end.wait(LONG)
-        self.answered += 1
-        return has_ended
-
-    def was_called(self) -> bool:
-        """Waits for a call."""
-        return self._called.acquire(timeout=LONG)
-
-    def end(self) -> None:
-        self._end.set()
 
 
 class DeadLetterQueue(Silent):
@@ -69,14 +59,6 @@ class WakeUpQueue(Silent):
         return len(wake_ups)
 
 
-@contextmanager
-def silence(service: SilentT) -> Iterator[SilentT]:
-    try:
-        yield service
-    finally:
-        service.end()
-
-
 @pytest.fixture
 def silent() -> Iterator[DeadLetterQueue]:
     with silence(DeadLetterQueue()) as queue:
@@ -89,47 +71,11 @@ def wake_up_queue() -> Iterator[WakeUpQueue]:
         yield queue
 
 
-@contextmanager
-def beside(run: Callable[[], object]) -> Iterator[None]:
-    """Runs something in a thread, which must end with the block. What it raises is raised there."""
-    raised: list[BaseException] = []
-
-    def target() -> None:
-        try:
-            run()
-        except BaseException as error:  # raised again below
-            raised.append(error)
-
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    yield
-    thread.join(LONG)
-    if raised:
-        raise raised[0]
-    assert not thread.is_alive()
-
-
-class Recorded:
-    """Counts the tasks of a world whose success is recorded."""
-
-    def __init__(self, w: World) -> None:
-        self._recorded = threading.Semaphore(0)
-        w.rigged.before_write = self._note
-
-    def _note(self, change: ConditionalUpdate) -> None:
-        if is_record(change) and change.set["status"] == "completed":
-            self._recorded.release()
-
-    def reaches(self, number: int) -> bool:
-        """Waits until this number more are recorded."""
-        return all(self._recorded.acquire(timeout=LONG) for _ in range(number))
-
-
-def survived(w: World, task_ids: Sequence[str], report: Report) -> None:
-    """Asserts that each has ended, and reports the figures to the table."""
+def survived(w: World, task_ids: Sequence[str], report: Report, *, repeated: int = 0) -> None:
+    """Asserts that each has ended, and reports the figures to the table. ``repeated``: were executed once more."""
     outcomes = Counter(w.outcome(task_id) for task_id in task_ids)
     assert outcomes.keys() <= {"completed", "failed"}, outcomes
-    report("fault", {"inserted": len(task_ids), "executed": outcomes["completed"], "repeated": 0, "lost": 0,
+    report("fault", {"inserted": len(task_ids), "executed": outcomes["completed"], "repeated": repeated, "lost": 0,
                      "waiting": 0, "failed": outcomes["failed"]})  # fmt: skip
 
 
@@ -234,3 +180,205 @@ def test_fault_30_lambda_answers_no_call_that_starts_an_invocation(record_proper
         calls.end()  # with an error
     assert max(Counter(w.ran).values()) == 1
     survived(w, [task_id for task_ids in of_shards for task_id in task_ids], record_property)
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+
+
+class SilentTable(Silent):
+    """A table that does not answer one call of a process, which is killed before it ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._first = threading.Lock()
+
+    def is_called(self, wanted: bool = True) -> bool:
+        """For the faults of a store: blocks the first call that is wanted, and ends its thread."""
+        if not wanted or not self._first.acquire(blocking=False):
+            return False
+        self.block()
+        raise Dies
+
+
+class SilentBatch(SilentTable):
+    """The first batch of a kind of writes has no answer; ``took_effect``: it was carried out."""
+
+    def __init__(self, w: World, kind: Callable[[ConditionalUpdate], bool], *, took_effect: bool) -> None:
+        super().__init__()
+        self.task_ids: list[str] = []
+        self._w, self._kind, self._took_effect = w, kind, took_effect
+        self._is_silent = threading.Lock()
+        w.rigged.batch_fails = self._fails
+
+    def _fails(self, changes: Sequence[ConditionalUpdate]) -> bool:
+        if not self._kind(changes[0]) or not self._is_silent.acquire(blocking=False):
+            return False
+        self.task_ids = [change.task_id for change in changes]
+        if self._took_effect:
+            for change in changes:
+                MemoryStore.write(self._w.rigged, change)
+        return self.is_called()
+
+
+def dies(run: Callable[[], object]) -> None:
+    with pytest.raises(Dies):
+        run()
+
+
+OVER = (SHARD_LEASE + SKEW_MARGIN).total_seconds() + 1  # a shard lease has expired, for every process
+
+
+def to_its_end(w: World) -> None:
+    """The time of an invocation is over, and with it all leases of its tasks."""
+    w.clock.to(w.clock() + w.life)
+
+
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_fault_19_claims_have_no_answer(took_effect: bool, record_property: Report) -> None:
+    """The others are executed and recorded; another process executes these, after their leases if they have some."""
+    w = world()
+    w.insert(*ids(200))
+    recorded = Recorded(w)
+    with silence(SilentBatch(w, is_claim, took_effect=took_effect)) as table:
+        with beside(w.first_pass):
+            assert table.was_called()
+            assert recorded.reaches(200 - len(table.task_ids))
+            to_its_end(w)
+        assert table.answered == 0
+        assert {w.row(task_id)["status"] for task_id in table.task_ids} == {"running" if took_effect else "scheduled"}
+        w.run_started()
+        w.ticks(4)
+        assert table.answered == 0
+    assert Counter(w.ran) == dict.fromkeys(ids(200), 1)
+    survived(w, ids(200), record_property)
+
+
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_fault_19_records_have_no_answer(took_effect: bool, record_property: Report) -> None:
+    """The others are recorded; what was not recorded is executed again after its lease, with the same key."""
+    w = world()
+    w.insert(*ids(200))
+    recorded = Recorded(w)
+    with silence(SilentBatch(w, is_record, took_effect=took_effect)) as table:
+        with beside(w.first_pass):
+            assert table.was_called()
+            assert recorded.reaches(200 - len(table.task_ids))
+            to_its_end(w)
+        assert table.answered == 0
+        w.run_started()
+        w.ticks(4)
+        assert table.answered == 0
+    again = [] if took_effect else table.task_ids
+    assert Counter(w.ran) == dict.fromkeys(ids(200), 1) | dict.fromkeys(again, 2)
+    assert len({*w.actions.keys}) == 200
+    survived(w, ids(200), record_property, repeated=len(again))
+
+
+def test_fault_19_a_query_has_no_answer(record_property: Report) -> None:
+    """What was polled before is executed and recorded; a continuation polls the rest."""
+    w = world()
+    table = SilentTable()
+    w.rigged.before_poll = lambda bucket: table.is_called(bucket == bucket_at(2)) and None
+    for n, task_id in enumerate(ids(90)):
+        w.insert(task_id, at=bucket_at(1 + n // 30))
+    recorded = Recorded(w)
+    with silence(table):
+        with beside(lambda: w.first_pass(3)):
+            assert table.was_called()
+            assert recorded.reaches(25)  # a full batch; the others wait for some of the next page to share theirs
+            w.clock.forward(seconds=CLAIM_DELAY.total_seconds())
+            assert recorded.reaches(5)
+            to_its_end(w)
+        assert table.answered == 0
+        assert {*w.ran} == {*ids(30)}
+        assert len(w.run_started()) == 1
+        assert table.answered == 0
+    assert Counter(w.ran) == dict.fromkeys(ids(90), 1)
+    survived(w, ids(90), record_property)
+
+
+@pytest.mark.parametrize("took_effect", [False, True])
+def test_fault_19_the_shard_lease_has_no_answer_when_it_is_acquired(took_effect: bool, record_property: Report) -> None:
+    """Another process acquires it at the next tick, or once it has expired."""
+    w = world()
+    w.insert(*ids(50))
+    table = SilentTable()
+    setattr(w.rigged, "unanswered" if took_effect else "throttled", lambda change: table.is_called(is_cursor(change)))
+    with beside(lambda: dies(w.first_pass)), silence(table):
+        assert table.was_called()
+        w.tick()
+        assert len(w.ran) == (0 if took_effect else 50)
+        w.clock.forward(seconds=OVER)
+        w.tick()
+        assert table.answered == 0
+        assert Counter(w.ran) == dict.fromkeys(ids(50), 1)
+    survived(w, ids(50), record_property)
+
+
+def test_fault_19_the_shard_lease_has_no_answer_when_it_is_renewed(record_property: Report) -> None:
+    """Handlers that have begun, and what was claimed with them, go on; another process executes the rest."""
+    w = world(rules=rules(threads=2))
+    w.insert(*ids(300))
+    table, ended = SilentTable(), threading.Semaphore(0)
+
+    def renewed_soon(task: Task, context: ActionContext) -> None:
+        if (task.task_id, context.attempt) == (ids(300)[0], 1):
+            w.rigged.throttled = lambda change: table.is_called(is_cursor(change))
+            w.clock.forward(seconds=SHARD_LEASE.total_seconds() / 3)
+        ended.release()
+
+    w.behave(renewed_soon, *ids(300))
+    with beside(lambda: dies(w.first_pass)), silence(table):
+        assert table.was_called()
+        assert all(ended.acquire(timeout=LONG) for _ in range(25)), "what was claimed together"
+        w.clock.forward(seconds=OVER)
+        w.tick()
+        assert table.answered == 0
+        claimed_by_the_first = {task_id for task_id in ids(300) if w.outcome(task_id) is None}
+        assert 25 <= len(claimed_by_the_first) <= 100
+        to_its_end(w)
+        w.ticks(4)
+        assert table.answered == 0
+    times = Counter(w.ran)
+    assert times.keys() == {*ids(300)}
+    assert {task_id for task_id in times if times[task_id] > 1} <= claimed_by_the_first
+    assert max(times.values()) == 2
+    assert len({*w.actions.keys}) == 300
+    survived(w, ids(300), record_property, repeated=sum(1 for number in times.values() if number > 1))
+
+
+# -- secrets ---------------------------------------------------------------------------------------------------------
+
+
+class SilentParameters(Silent):
+    """SSM: it times out until it answers."""
+
+    is_silent = True
+
+    def get_parameter(self, **request: object) -> Mapping[str, object]:
+        if self.is_silent:
+            self.block()
+            raise ReadTimeoutError(endpoint_url="https://ssm.us-east-1.amazonaws.com/")
+        return {"Parameter": {"Value": "hunter2"}}
+
+
+def test_fault_14_secrets_are_silent(record_property: Report) -> None:
+    """Each task that names one waits in its own thread, and is retried."""
+    w = world(rules=rules(threads=4))
+    needing, good = ids(3, "a"), ids(100, "b")
+    w.insert(*needing, *good)
+    with silence(SilentParameters()) as parameters:
+        secrets = Secrets(["arn:aws:ssm:us-east-1:123456789012:parameter/*"], clients=lambda service: parameters)
+        w.behave(lambda task, context: secrets.value(SsmSecret(ssm="/token"), "payload.url"), *needing)
+        recorded = Recorded(w)
+        with beside(w.first_pass):
+            assert recorded.reaches(len(good))
+            assert all(parameters.was_called() for _ in needing)
+            assert parameters.answered == 0
+            parameters.end()
+    assert [w.row(task_id)["status"] for task_id in needing] == ["scheduled"] * len(needing)
+    assert parameters.calls == len(needing)
+    parameters.is_silent = False
+    w.ticks(3)
+    assert Counter(w.ran) == dict.fromkeys(needing, 2) | dict.fromkeys(good, 1)
+    survived(w, needing + good, record_property)

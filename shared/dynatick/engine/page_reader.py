@@ -42,12 +42,12 @@ class PageReader:
         self._pool = executor(LOOKAHEAD, "dynatick-poll", in_one_thread=in_one_thread)
 
     def pages(
-        self, segments: Iterable[Segment], began: Callable[[int, datetime], None]
+        self, segments: Iterable[Segment], began: Callable[[int, datetime], None], waits: Callable[[], None]
     ) -> Iterator[tuple[Segment, Page | None]]:
         """(segment, page) of each segment in order, all pages. Once time is up, the page is None, and it ends.
 
-        ``began`` is called with the time at which the poll of a segment began, before its first page. If a page can't
-        be read, it ends; the execution keeps the error.
+        ``began`` is called with the time at which the poll of a segment began, before its first page; ``waits``
+        again and again while a page has not come. If one can't be read, it ends; the execution keeps the error.
         """
         coming = iter(segments)
         ahead = self._ahead
@@ -63,6 +63,7 @@ class PageReader:
                     yield read.segment, None
                     return
                 self._execution.handle_events()
+                waits()
             if read.is_first:
                 began(read.segment.minute, read.began)
             if read.error is not None:

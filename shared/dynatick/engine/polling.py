@@ -64,7 +64,15 @@ class Polling:
         batch: list[tuple[Bucket, str]] = []
         batch_began = self.clock()
         position: Resume | None = None
-        pages = self.reader.pages(segments, self._poll_began)
+
+        def claim_what_waits() -> None:
+            """A page that is long in coming does not hold up what earlier pages had."""
+            nonlocal batch
+            is_old = bool(batch) and self.clock() - batch_began >= CLAIM_DELAY
+            if is_old and position is not None and self.claiming.claim(batch, position):
+                batch = []
+
+        pages = self.reader.pages(segments, self._poll_began, claim_what_waits)
         for segment, page in pages:
             minute = segment.minute
             position = position or Resume(minute, segment.after)

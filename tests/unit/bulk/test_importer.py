@@ -5,17 +5,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import IO, Any
 
 import pytest
-from tests.builders import InProcess
+from tests.builders import NOON, InProcess
+from tests.silent import Silent, beside, silence
 from tests.unit.bulk.support import records
+from tests.unit.engine.support import Dies
 
 from dynatick import TaskClient
-from dynatick.bulk import importer
+from dynatick.bulk import importer, line_reader
 from dynatick.bulk.derived_id import with_id
 from dynatick.bulk.importer import FileGone, Importer, ImportResult, parse_event
 from dynatick.bulk.importing import Import, LineError
@@ -259,6 +263,44 @@ def test_an_unreachable_table_or_bucket_raises_so_that_the_event_is_retried(func
     with pytest.raises(StoreError, match=r"no further than line 1 .* slow down"):
         function.handle(event)
     assert not function.started and list(function.bucket.objects) == ["imports/tasks.ndjson"]
+
+
+def test_a_bucket_that_does_not_answer_holds_up_its_import_alone(
+    function: Lambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-way through a file. Its process is killed, and Lambda repeats the event."""
+    monkeypatch.setattr(line_reader, "_CHUNK", 20_000)
+    world, bucket, first = function.world, function.bucket, threading.Lock()
+    s3 = Silent()
+
+    def third_read() -> None:
+        if len(bucket.reads) == 2 and first.acquire(blocking=False):
+            s3.block()
+            raise Dies
+
+    def is_killed() -> None:
+        with pytest.raises(Dies):
+            function.handle(event)
+
+    bucket.fails = third_read
+    event = bucket.event("imports/tasks.ndjson", MIXED)
+    good = {f"t{n}" for n in range(2000) if n % 7}
+    with beside(is_killed), silence(s3):
+        assert s3.was_called()
+        function.run(bucket.event("imports/other.ndjson", TASK % 7))
+        assert bucket.report("other.ndjson")["inserted"] == 1
+        world.clock.to(NOON + timedelta(minutes=30, seconds=1))
+        world.tick()
+        before = {task_id for task_id, *_ in world.actions.ran}
+        assert {"t1", "t7"} <= before < good | {"t7"}
+        function.run(event)
+        assert s3.answered == 0
+    report = bucket.report("tasks.ndjson")
+    assert report["inserted"] + report["exists"] == len(good)
+    assert report["exists"] >= len(before) - 1
+    assert [error["line"] for error in bucket.errors()] == BAD
+    world.ticks(2)
+    assert Counter(task_id for task_id, *_ in world.actions.ran) == dict.fromkeys(good | {"t7"}, 1)
 
 
 @pytest.mark.parametrize("raises", [False, True])

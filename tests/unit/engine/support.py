@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from tests.builders import NOON, FakeClock, InProcess, scheduled_row
+from tests.silent import LONG
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
@@ -388,3 +389,19 @@ def rules(**settings: object) -> Rules:
 def of(row: Row | None) -> Mapping[str, object]:
     assert row is not None
     return row
+
+
+class Recorded:
+    """Counts the tasks of a world whose success is recorded."""
+
+    def __init__(self, w: World) -> None:
+        self._recorded = threading.Semaphore(0)
+        w.rigged.before_write = self._note
+
+    def _note(self, change: ConditionalUpdate) -> None:
+        if is_record(change) and change.set["status"] == "completed":
+            self._recorded.release()
+
+    def reaches(self, number: int) -> bool:
+        """Waits until this number more are recorded."""
+        return all(self._recorded.acquire(timeout=LONG) for _ in range(number))

@@ -13,7 +13,19 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
-from tests.unit.engine.support import RiggedStore, World, bucket_at, cannot, ids, is_claim, is_cursor, passed, rules
+from tests.silent import Silent, beside, silence
+from tests.unit.engine.support import (
+    Recorded,
+    RiggedStore,
+    World,
+    bucket_at,
+    cannot,
+    ids,
+    is_claim,
+    is_cursor,
+    passed,
+    rules,
+)
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
@@ -21,6 +33,7 @@ from dynatick.engine.cursor import acquire_shard, save
 from dynatick.engine.hand_out import HandOut
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
+from dynatick.engine.remote_calls import START_TIMEOUT
 from dynatick.engine.report import PassReport
 from dynatick.engine.work_order import WorkOrder
 
@@ -151,6 +164,20 @@ def test_what_workers_that_cannot_be_started_leave_undone_the_pass_runs_at_once(
     assert {one.problem for one in first.not_started} == {str(cannot("invoke"))}
     assert (passed([first]).completed, passed([first]).handed_to_workers) == (500, 0)
     w.until_drained()
+
+
+def test_a_start_of_workers_that_has_no_answer_holds_up_only_their_ranges(w: WorldWithWorkers) -> None:
+    calls, recorded, done = Silent(), Recorded(w), list[Invoked]()
+    w.refused = lambda order: "work" in order and calls.block()
+    with silence(calls):
+        with beside(lambda: done.extend(w.next_tick())):
+            assert calls.was_called()
+            assert recorded.reaches(50), "what the pass has kept for itself"
+            w.clock.forward(seconds=START_TIMEOUT.total_seconds())
+            assert recorded.reaches(450)
+        assert (calls.calls, calls.answered) == (1, 0)
+    assert (passed(done).completed, passed(done).workers, passed(done).handed_to_workers) == (500, 0, 0)
+    w.assert_each_ran_once(*ids(500))
 
 
 def test_a_pass_that_dies_leaves_its_ranges_to_their_workers_until_the_orders_are_over() -> None:
