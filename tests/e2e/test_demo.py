@@ -35,7 +35,7 @@ def test_it_ends_well_and_leaves_nothing(folder: Path) -> None:
     assert "processor pass_ended" in output
     # Of one task at once.
     assert re.search(r"\$ dynatick task get first\n.*\nstatus +completed\n", output)
-    assert re.search(r"^It began \d+\.\d s after it was inserted$", output, re.MULTILINE)
+    assert re.search(r"^It began [\d.]+ m?s after it was inserted$", output, re.MULTILINE)
     assert len(re.findall(r"^\d\d:\d\d:\d\d demo ", output, re.MULTILINE)) >= 4
     # The history by bucket, and the ticks, as the command line shows them.
     assert len(set(re.findall(r"\d{4}-\d\d-\d\d#\d\d:\d\d", output.partition("$ dynatick task list")[2]))) >= 2

@@ -13,7 +13,7 @@ from dynatick.cli.task_display import list_page, show_page
 from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
 from dynatick.cli.task_selection import Last, Span, span_of
 from dynatick.domain.departure_text import DEPARTURE_TEXT
-from dynatick.domain.durations import duration_of
+from dynatick.domain.durations import duration_of, milliseconds_text
 from dynatick.domain.task import Status as TaskStatus
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
@@ -49,8 +49,9 @@ def show(
             gone = ", ".join(f"{number} {DEPARTURE_TEXT[name]}" for name, number in counts.left.items())
             say(f"{counts.ran} ran there, {counts.failed} of them failed. Gone elsewhere since: {gone}")
         if counts.lateness_max_ms is not None:
-            p50, p99, longest = counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms
-            say(f"Lateness: p50 {p50} ms, p99 {p99} ms, max {longest} ms")
+            found = (counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms)
+            p50, p99, longest = (milliseconds_text(one or 0) for one in found)
+            say(f"Lateness: p50 {p50}, p99 {p99}, max {longest}")
     show_page(session, page, {"counts": {}, **({} if counts is None else counts.to_row()), "bucket": bucket})
 
 

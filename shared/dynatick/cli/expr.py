@@ -15,6 +15,7 @@ from dynatick.cli.output import Column, Output, say, show_document, show_list, s
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, parse_time
+from dynatick.domain.durations import exact_text
 from dynatick.domain.expressions import (
     Expression,
     Occurrence,
@@ -93,7 +94,7 @@ def explain(
     output: Print = Output.TABLE,
 ) -> None:
     """Describe an expression in words, with its next occurrences and how clock changes affect them."""
-    from dynatick.cli.expression_text import duration, in_words
+    from dynatick.cli.expression_text import in_words
 
     query = _Query.of(expression, tz, from_, start_date, end_date)
     occurrences = list(islice(query.occurrences(), count))
@@ -111,7 +112,7 @@ def explain(
         return
     print(in_words(query.expression, query.zone))
     if gap != timedelta.max:
-        print(f"Shortest interval: {duration(gap)}")
+        print(f"Shortest interval: {exact_text(gap)}")
     print()
     _table(occurrences, query.zone)
     if len(occurrences) < count:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import assert_never
 
 from dynatick.domain.expressions import At, Cron, Expression, Rate
@@ -15,14 +15,13 @@ from dynatick.domain.expressions.time_zone import zone_of
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _RANGE = re.compile(r"\w+-\w+")
 _STEP = re.compile(r"(\*|\d+)/(\d+)")
-_UNITS = (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1)))
 
 
 def in_words(expression: Expression, zone: str) -> str:
     """One sentence without its full stop."""
     match expression:
         case Rate():
-            return f"Every {duration(expression.period, one='')}, counted from the schedule's start"
+            return f"Every {expression.text[5:-1].removeprefix('1 ')}, counted from the schedule's start"
         case At():
             local = expression.local
             return f"Once, on {local:%A} {local.day} {local:%B %Y} at {local:%H:%M:%S} ({zone})"
@@ -37,15 +36,6 @@ def wall_time(instant: datetime, zone: str) -> str:
     local = instant.astimezone(zone_of(zone))
     clock = f"{local:%H:%M:%S}".removesuffix(":00")
     return f"{local:%a %Y-%m-%d} {clock} {local.isoformat()[-6:]}"
-
-
-def duration(length: timedelta, *, one: str = "1 ") -> str:
-    """A whole number of minutes, in the largest unit that is whole: ``36 hours``, ``1 day``."""
-    for name, unit in _UNITS:
-        if length % unit == timedelta(0):
-            count = length // unit
-            return f"{one}{name}" if count == 1 else f"{count} {name}s"
-    return str(length)
 
 
 def _of_cron(cron: Cron) -> str:

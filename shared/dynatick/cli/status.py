@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dynatick.cli.output import Output, one_line, show_document, show_pairs, suggested
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import ago
+from dynatick.domain.durations import milliseconds_text
 
 if TYPE_CHECKING:
     from dynatick.client import FailureGroup, InstallationStatus
@@ -37,7 +38,7 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
     oldest = "" if found.oldest_due is None else f", since {ago(found.oldest_due, now)} at the longest"
     running = "" if found.running is None else f"; {found.running} running"
     yield "due now", f"{found.due_now - (found.running or 0)} waiting{oldest}{running}"
-    late = ", ".join(f"{name} {_milliseconds(value)}" for name, value in found.lateness.items())
+    late = ", ".join(f"{name} {milliseconds_text(value)}" for name, value in found.lateness.items())
     cancelled = f", {found.cancelled} cancelled" if found.cancelled else ""
     yield f"last {_hours(now - found.since)}", f"{found.completed} completed, {found.failed} failed{cancelled}"
     if late:
@@ -69,7 +70,3 @@ def _group(group: FailureGroup, now: datetime) -> str:
 
 def _hours(span: timedelta) -> str:
     return f"{max(1, round(span / timedelta(hours=1)))}h"
-
-
-def _milliseconds(value: int) -> str:
-    return f"{value} ms" if value < 1000 else f"{value / 1000:.1f} s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from dynatick.cli.bulk_change import each
@@ -15,15 +15,13 @@ from dynatick.cli.output import Column, Output, one_line, say, show_document, sh
 from dynatick.cli.session import Session
 from dynatick.cli.task_selection import Filters, Span, ids_of, is_single
 from dynatick.domain import attributes as attr
+from dynatick.domain.durations import relative_text
 from dynatick.domain.instants import format_instant
 from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
     from dynatick.client import Explanation, HistoryPage, TaskClient, TaskEntry, TaskView
     from dynatick.domain.task import Row
-
-_UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
-
 
 COLUMNS = (
     Column("TASK", attr.TASK_ID, folds=True),
@@ -100,11 +98,7 @@ def _when(instant: datetime | None, now: datetime) -> str | None:
     """An instant to the second, with its distance from now."""
     if instant is None:
         return None
-    ahead = instant - now
-    unit, length = next((one for one in _UNITS if abs(ahead) >= one[1]), _UNITS[-1])
-    number = abs(ahead) // length
-    away = "now" if not number else f"in {number}{unit}" if ahead > timedelta() else f"{number}{unit} ago"
-    return f"{format_instant(instant.replace(microsecond=0))} ({away})"
+    return f"{format_instant(instant.replace(microsecond=0))} ({relative_text(instant, now)})"
 
 
 def _last_error(attempts: object) -> object:

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, Grid, instant_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of
+from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import format_instant
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RELEASED
@@ -18,9 +19,6 @@ from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.errors import InvalidInput
-
-_UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
-_NO_TICK = timedelta(minutes=2)  # a younger tick may not have come yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,8 +116,10 @@ class _Story:
             turn = f" of its {_ordinal(view.turn + 1)} turn" if view.turn else ""
             return f"completed at {_shown(view.finished_at)} with the {_ordinal(view.attempt)} attempt{turn}"
         started, finished, due = view.started_at, view.finished_at, self._due
-        late = "" if started is None or due is None else f", {_span(max(started - due, timedelta()))} after it was due"
-        took = "" if started is None or finished is None else f", and took {_span(finished - started)}"
+        late = ""
+        if started is not None and due is not None:
+            late = f", {rounded_text(max(started - due, timedelta()))} after it was due"
+        took = "" if started is None or finished is None else f", and took {rounded_text(finished - started)}"
         return f"ran at {_shown(started)}{late}{took}"
 
     def _running(self) -> str:
@@ -158,20 +158,20 @@ class _Story:
         if bucket.minute <= cursor.drained_through:
             return ", and its bucket was drained without it: `dynatick doctor --repair`"
         served = instant_of(cursor.served_through)
-        if served + self._tick + _NO_TICK < self.now:
+        if served + self._tick + TICK_GRACE < self.now:
             return f", and waits because no tick has come since {_shown(served)}"
         if cursor.is_leased(self.now):
             return ", and waits for the pass that is at work on its shard"
         return f": the next tick runs it, at {_shown(instant_of(self.settings.grid.tick_at_or_after(self.now)))}"
 
     def _waits(self, at: datetime) -> str:
-        view, ahead = self.view, f"{_shown(at)}, in {_span(at - self.now)}"
+        view, ahead = self.view, f"{_shown(at)}, in {rounded_text(at - self.now)}"
         if view.next_attempt_at is None:
             return f"is due at {ahead}"
         last = self._attempts[-1] if self._attempts else {}
         if view.attempt and last.get(attr.ERROR):
             failed = instant_or_none(last.get(attr.FINISHED_AT))
-            ago = "" if failed is None else f" {_span(self.now - failed)} ago"
+            ago = "" if failed is None else f" {rounded_text(self.now - failed)} ago"
             why = f"the {_ordinal(view.attempt)} failed{ago} with {last[attr.ERROR]}"
             return f"waits for its {_ordinal(view.attempt + 1)} attempt at {ahead}: {why}"
         if view.turn:
@@ -223,7 +223,7 @@ class _Story:
         started, finished = (instant_or_none(entry.get(name)) for name in (attr.STARTED_AT, attr.FINISHED_AT))
         run = number_or(entry.get(attr.RUN), 1)
         earlier = f" of run {run}" if run != self.view.run else ""
-        took = "" if started is None or finished is None else f" after {_span(finished - started)}"
+        took = "" if started is None or finished is None else f" after {rounded_text(finished - started)}"
         return TaskEvent(
             at=started or finished,
             what=f"attempt {self._of(number_or(entry.get(attr.ATTEMPT), 0))}{earlier} failed{took}",
@@ -271,14 +271,3 @@ def _many(number: int, thing: str) -> str:
 def _ordinal(number: int) -> str:
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
-
-
-def _span(span: timedelta) -> str:
-    """A length of time as people say it: 12 ms, 4.2 s, 3 minutes, 2 days."""
-    seconds = abs(span.total_seconds())
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    unit, length = next(one for one in _UNITS if seconds >= one[1])
-    return _many(int(seconds // length), unit)

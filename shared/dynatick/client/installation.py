@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dynatick.actions.payload import BUILT_IN
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Grid, instant_of, minute_of
+from dynatick.domain.buckets import TICK_GRACE, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.pause import Pause
 from dynatick.engine.cursor import Cursor
@@ -17,8 +17,6 @@ from dynatick.engine.diagnosis import Finding, judge_installation
 from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
-
-_GRACE_PERIOD = timedelta(minutes=2)  # a younger tick may not have come yet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +54,7 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
     served = [one.served_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
     last = min(served, default=None)
     every = known.grid.tick_minutes
-    missing = 0 if last is None else max(0, minute_of(now - _GRACE_PERIOD) // every - last // every)
+    missing = 0 if last is None else max(0, minute_of(now - TICK_GRACE) // every - last // every)
     return Health(
         last_tick=None if last is None else instant_of(last),
         age_seconds=None if last is None else max(0.0, (now - instant_of(last)).total_seconds()),

@@ -11,6 +11,7 @@ from dynatick.actions.plain_value import plain
 from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
+from dynatick.domain.durations import exact_text
 from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming
 from dynatick.domain.instants import format_instant
 from dynatick.domain.numbers import is_whole
@@ -135,18 +136,18 @@ def _of_ticks(schedule: Schedule, grid: Grid, now: datetime) -> list[str]:
     if gap < tick:
         makes = "each of them is made" if schedule.overlap is Overlap.ALLOW else "overlap decides which are made"
         return [
-            f"its occurrences come as close as {_words(gap)}, and ticks every {_words(tick)}: "
+            f"its occurrences come as close as {exact_text(gap)}, and ticks every {exact_text(tick)}: "
             f"several fall due at one tick, and {makes}"
         ]
     if gap % tick and isinstance(schedule.expression, Rate):
         return [
-            f"its interval of {_words(gap)} is not a multiple of the tick interval, {_words(tick)}: "
+            f"its interval of {exact_text(gap)} is not a multiple of the tick interval, {exact_text(tick)}: "
             "each occurrence starts at the first tick after its time"
         ]
     off = _between_ticks(schedule, grid, now)
     if off is not None:
         return [
-            f"it has times between the ticks, which come every {_words(tick)}, such as {format_instant(off)}: "
+            f"it has times between the ticks, which come every {exact_text(tick)}, such as {format_instant(off)}: "
             "such an occurrence starts at the first tick after its time"
         ]
     return []
@@ -169,7 +170,7 @@ def _of_deadlines(schedule: Schedule, grid: Grid) -> list[str]:
         return found
     if timedelta(seconds=seconds) < tick:
         found.append(
-            f"its expectedWithinSeconds, {seconds}, is shorter than the tick interval, {_words(tick)}: "
+            f"its expectedWithinSeconds, {seconds}, is shorter than the tick interval, {exact_text(tick)}: "
             "an occurrence between ticks may be overdue before it begins"
         )
     if shortest_gap(schedule.expression) < tick and schedule.overlap is not Overlap.ALLOW:
@@ -194,12 +195,3 @@ def _of_clocks(schedule: Schedule, now: datetime) -> list[str]:
 
 def _seconds_or_none(value: object) -> int | None:
     return int(value) if is_whole(value) else None
-
-
-def _words(delta: timedelta) -> str:
-    minutes, seconds = divmod(int(delta.total_seconds()), 60)
-    if seconds:
-        return f"{delta.total_seconds():.0f} s"
-    if minutes % 1440 == 0:
-        return f"{minutes // 1440} d"
-    return f"{minutes // 60} h" if minutes % 60 == 0 else f"{minutes} min"

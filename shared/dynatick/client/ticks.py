@@ -10,7 +10,7 @@ from dynatick.client.bucket_scope import minutes_between
 from dynatick.client.new_task import Time
 from dynatick.client.views import instant_or_none, number_or, without_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import Cursor
@@ -25,7 +25,6 @@ MAX_DAYS = 7
 
 _BATCH = 100  # records to a request
 _LOOK_AHEAD = 1440  # minutes after a range, in which a record may show that its end was idle
-_GRACE_PERIOD = timedelta(minutes=2)  # a younger tick may still be served
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,7 +229,7 @@ def _without_record(
     served = [*passes.items(), *((first, last) for first, last, _ in idle)]
     if not served or cursor is None:
         return []
-    end = minute_of(now - _GRACE_PERIOD) + 1
+    end = minute_of(now - TICK_GRACE) + 1
     if cursor.is_leased(now):  # a pass is running: it serves every tick since the last one
         end = min(end, (_minute(cursor.last_tick) or end) + 1)
     end = min(minutes.stop, max(end, *(last for _, last in served)))

@@ -22,6 +22,10 @@ TICK_MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30, 60, 120, 180, 240, 360, 48
 """The intervals that divide a day and that an EventBridge cron can express."""
 
 MAX_SHARDS = 256
+
+TICK_GRACE = timedelta(minutes=2)
+"""A tick that is younger may not have come yet, or may still be served: it is not missing."""
+
 _MINUTE = timedelta(minutes=1)
 
 _EXPECTED_NAME = "expected a bucket such as 2026-12-31#12:00 or 2026-12-31#12:00#3"

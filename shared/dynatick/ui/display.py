@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from dynatick.domain.durations import milliseconds_text, relative_text
 from dynatick.domain.instants import format_instant
 
 MAX_SHOWN = 20_000
@@ -49,31 +50,12 @@ def precise(value: datetime, now: datetime) -> str:
 
 def relative(value: datetime | None, now: datetime) -> str:
     """``12 s ago``, ``in 3 days``."""
-    if value is None:
-        return "never"
-    away = value - now
-    if abs(away) < timedelta(seconds=1):
-        return "now"
-    words = duration(abs(away).total_seconds() * 1000)
-    return f"{words} ago" if away < timedelta() else f"in {words}"
+    return "never" if value is None else relative_text(value, now)
 
 
 def duration(milliseconds: float | None) -> str:
     """``40 ms``, ``1.2 s``, ``3 min``, ``2 h``, ``3 days``."""
-    if milliseconds is None:
-        return NOTHING
-    seconds = milliseconds / 1000
-    if seconds < 1:
-        return f"{milliseconds:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    if seconds < 172_800:
-        return f"{seconds / 3600:.0f} h"
-    return f"{seconds / 86_400:.0f} days"
+    return NOTHING if milliseconds is None else milliseconds_text(milliseconds)
 
 
 def number(value: int) -> str:

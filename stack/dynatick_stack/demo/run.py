@@ -11,6 +11,7 @@ from typing import Any
 from dynatick import cli
 from dynatick.client import Inserted, Refused, TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 from dynatick.store.codec import encode
@@ -72,7 +73,7 @@ def show_first(stack: LocalStack, client: TaskClient) -> None:
     task = client.get(FIRST)
     assert task.started_at and task.created_at
     run_command(stack, f"task get {FIRST}")
-    say(f"It began {(task.started_at - task.created_at).total_seconds():.1f} s after it was inserted\n")
+    say(f"It began {rounded_text(task.started_at - task.created_at)} after it was inserted\n")
 
 
 def run_command(stack: LocalStack, command: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from dynatick.cli.output import printable, printable_lines
 from dynatick.client.views import TaskView
+from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import parse_instant
 from dynatick_stack.dev.insertions import NOTHING_INSERTED, Inserted, Insertion
 from dynatick_stack.logs import LogLine
@@ -83,11 +84,11 @@ class Display:
         is_latest = task is not None and (task.task_id, task.run, task.turn, task.attempt) == key
         details = []
         started = parse_instant(record["started_at"], "started_at")
-        late = (started - parse_instant(record["due_at"], "due_at")).total_seconds()
+        late = max(started - parse_instant(record["due_at"], "due_at"), timedelta())
         result = str(record["result"])
         if result == "completed":
-            took = (task.finished_at - started).total_seconds() if is_latest and task and task.finished_at else None
-            details.append(f"{max(0.0, late):.2f} s after due" + ("" if took is None else f", {1000 * took:.0f} ms"))
+            took = task.finished_at - started if is_latest and task and task.finished_at else None
+            details.append(f"{rounded_text(late)} after due" + ("" if took is None else f", {rounded_text(took)}"))
         else:
             details.append(f"attempt {record['attempt']} of {record['max_attempts']}")
             if task is not None and task.next_attempt_at is not None:

@@ -64,7 +64,7 @@ def test_the_commands_say_what_the_page_shows(shell: Shell) -> None:
     [
         ("rate(1 minute)", "Every minute, counted from the schedule's start"),
         ("rate(90 minutes)", "Every 90 minutes, counted from the schedule's start"),
-        ("rate(48 hours)", "Every 2 days, counted from the schedule's start"),
+        ("rate(48 hours)", "Every 48 hours, counted from the schedule's start"),
         ("at(2026-12-31T12:00:00)", "Once, on Thursday 31 December 2026 at 12:00:00 (UTC)"),
         ("cron(0 9 ? * 2-6 *)", "At 09:00, Monday through Friday (UTC)"),
         ("cron(0 9 ? * L *)", "At 09:00, only on Saturday (UTC)"),

@@ -65,7 +65,7 @@ def test_one_that_waits_for_its_next_attempt(world: World, client: TaskClient) -
     world.clock.forward(seconds=4)
     found = client.explain("t")
     assert re.fullmatch(
-        r"t waits for its 2nd attempt at 2026-12-31T12:\S+Z, in \d+ minutes: the 1st failed # s ago with ValueError: "
+        r"t waits for its 2nd attempt at 2026-12-31T12:\S+Z, in \d+ min: the 1st failed # s ago with ValueError: "
         r"no; the tick of 2026-12-31#12:\d\d runs it; nothing holds it up",
         said(found),
     ), said(found)
@@ -96,6 +96,10 @@ def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, cl
         # between its due time and its tick, and when that has begun
         (timedelta(seconds=50), 55, "t is due since 2026-12-31T12:00:50Z: the tick of 2026-12-31#12:01 runs it"),
         (MINUTE, 61, "t is due since 2026-12-31T12:01:00Z: the next tick runs it, at 2026-12-31T12:02:00Z"),
+        # when no tick has come in time, and in two minutes more
+        (MINUTE, 170, "t is due since 2026-12-31T12:01:00Z: the next tick runs it, at 2026-12-31T12:03:00Z"),
+        (MINUTE, 181, "t is due since 2026-12-31T12:01:00Z, and waits because no tick has come since "
+                      "2026-12-31T12:00:00Z"),
     ],
 )  # fmt: skip
 def test_one_due_later_or_now(world: World, client: TaskClient, due: timedelta, seconds: int, sentence: str) -> None:

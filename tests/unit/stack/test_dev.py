@@ -189,7 +189,7 @@ def row(**values: object) -> TaskView:
 def test_a_completed_task_is_a_line_as_far_as_it_is_known(tmp_path: Path) -> None:
     task = row(status="completed", finishedAt="2026-11-23T02:00:45.052Z")
     completed = line({**ATTEMPT, "result": "completed"})
-    shown = "02:00:45  completed  send-reminder    mail-2           0.04 s after due"
+    shown = "02:00:45  completed  send-reminder    mail-2           40 ms after due"
     assert Display(folder=tmp_path).show([completed], {"mail-2": task}) == [f"{shown}, 12 ms"]
     assert Display(folder=tmp_path).show([completed], {}) == [shown], "it is gone already"
 
