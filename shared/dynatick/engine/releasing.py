@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.conditional_update import Unknown
+from dynatick.domain.conditional_update import Unknown, Written
 from dynatick.domain.lifecycle import release_claim
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.ports import ENVELOPE, Clock, Store, size_in_event
@@ -86,11 +86,11 @@ def write_releases(
             }
             results = dict(zip(changes, write_many(store, list(changes.values())), strict=True))
             left = [claim for claim, result in results.items() if isinstance(result, Unknown)]
-            released += sum(1 for result in results.values() if not isinstance(result, Unknown))
+            released += sum(1 for result in results.values() if isinstance(result, Written))
             problem = next((result.error for result in results.values() if isinstance(result, Unknown)), "")
         if not left:
             return released
-        if seconds is None or clock() >= end:
+        if seconds is None or clock() + timedelta(seconds=seconds) >= end:
             break
         pause(seconds)
     raise StoreError(f"{len(left)} tasks that were claimed and not begun can't be released: {problem}")

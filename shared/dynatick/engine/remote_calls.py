@@ -74,6 +74,7 @@ class RemoteCalls:
         self._pool.grow()
         if self._under_way and self._clock() >= min(self._silent_since + self._timeout, end):
             self.is_silent = True
+            self.close()
             given_up, self._under_way = self._under_way, {}
             for unanswered in given_up.values():
                 unanswered()

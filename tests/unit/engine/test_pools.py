@@ -391,6 +391,20 @@ def test_calls_count_as_unanswered_after_a_silence_and_those_that_follow_at_once
     assert calls.results == ["unanswered"] * 4
 
 
+def test_a_call_that_waits_for_a_thread_is_not_made_after_a_silence() -> None:
+    calls, end, first, last = Calls(), threading.Event(), threading.Event(), threading.Event()
+    calls.submit(lambda: (first.set(), end.wait(60)))
+    assert first.wait(60)
+    calls.submit(partial(end.wait, 60))
+    calls.submit(last.set)
+    calls.clock.forward(minutes=5)
+    calls.remote.check(NOON + timedelta(days=1))
+    assert calls.results == ["unanswered"] * 3
+    end.set()
+    calls.handle_next()
+    assert not last.wait(0.05)  # wait: it would begin at once; fails only if it begins
+
+
 def test_an_answer_ends_the_silence() -> None:
     calls, never = Calls(), NOON + timedelta(days=1)
     first, second = threading.Event(), threading.Event()

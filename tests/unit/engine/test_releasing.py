@@ -68,11 +68,26 @@ def test_a_table_that_refuses_is_asked_again_and_at_last_the_order_fails_for_lam
 
 
 def test_it_stops_at_its_end() -> None:
-    store = RiggedStore()
+    """It does not begin a pause that goes beyond it."""
+    store, clock, end = RiggedStore(), FakeClock(), NOON + timedelta(seconds=20)
     running(store, "a", "mine")
     store.throttled = lambda change: True
+    order = ReleaseOrder((("a", "mine"),))
     with pytest.raises(StoreError):
-        write_releases(store, ReleaseOrder((("a", "mine"),)), clock=FakeClock(), end=NOON, pause=pytest.fail)
+        write_releases(store, order, clock=clock, end=NOON, pause=pytest.fail)
+    with pytest.raises(StoreError):
+        write_releases(
+            store, order, clock=clock, end=end, pause=lambda seconds: clock.forward(seconds=seconds) and None
+        )
+    assert NOON + timedelta(seconds=sum(PAUSES[:5])) <= clock() < end
+
+
+def test_what_another_process_changes_meanwhile_is_not_counted() -> None:
+    store = RiggedStore()
+    running(store, "a", "mine")
+    with store.meanwhile(lambda change: True, lambda: running(store, "a", "another's")):
+        assert releases(store, ("a", "mine")) == 0
+    assert (store.peek("a") or {})["attempt"] == 2
 
 
 def test_orders_are_bounded_in_number_and_bytes_and_survive_json() -> None:
