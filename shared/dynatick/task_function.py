@@ -201,50 +201,6 @@ class TaskFunction(Generic[Payload, More, Result]):
             raise TaskExists(schedule_id)
         return found
 
-    async def schedule_async(
-        self,
-        payload: Payload,
-        *,
-        due_at: Time | None = None,
-        delay: timedelta | None = None,
-        task_id: str | None = None,
-    ) -> TaskView:
-        """``schedule``, in a thread."""
-        return await _in_thread(self.schedule, payload, due_at=due_at, delay=delay, task_id=task_id)
-
-    async def schedule_many_async(
-        self, payloads: Iterable[Payload], *, due_at: Time | None = None, delay: timedelta | None = None
-    ) -> InsertCounts:
-        """``schedule_many``, in a thread, which also goes through ``payloads``."""
-        return await _in_thread(self.schedule_many, payloads, due_at=due_at, delay=delay)
-
-    async def every_async(
-        self,
-        expression: str,
-        payload: Payload,
-        *,
-        schedule_id: str | None = None,
-        timezone: str | None = None,
-        start_date: Time | None = None,
-        end_date: Time | None = None,
-        catch_up: str | None = None,
-        overlap: str | None = None,
-        expected_within_seconds: int | None = None,
-    ) -> ScheduleView:
-        """``every``, in a thread."""
-        return await _in_thread(
-            self.every,
-            expression,
-            payload,
-            schedule_id=schedule_id,
-            timezone=timezone,
-            start_date=start_date,
-            end_date=end_date,
-            catch_up=catch_up,
-            overlap=overlap,
-            expected_within_seconds=expected_within_seconds,
-        )
-
     def new_task(
         self,
         payload: Payload,
@@ -292,9 +248,3 @@ def _canonical(time: Time) -> str:
     """The same text for the same time, however it is written."""
     parsed = parse_time(str(time) if isinstance(time, Bucket) else time, attr.DUE_AT)
     return str(parsed) if isinstance(parsed, Bucket) else format_instant(parsed)
-
-
-async def _in_thread(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
-    import asyncio
-
-    return await asyncio.to_thread(function, *arguments, **named)

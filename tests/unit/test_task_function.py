@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from tests.builders import NOON
 from tests.unit.actions.support import a_context, a_task
 
-from dynatick import HandlerContext, TaskClient, task, use_client
+from dynatick import AsyncTaskClient, HandlerContext, TaskClient, task, use_client
 from dynatick import task_function as module
 from dynatick.actions.handlers import Handler
 from dynatick.client import NoneInserted, Refused
@@ -183,21 +183,23 @@ def test_the_same_schedule_again_changes_nothing_and_another_is_refused(client: 
         count.every("rate(1 hour)", {}, schedule_id="s")
 
 
-def test_the_id_of_a_schedule_is_derived_also_from_async_code(client: TaskClient) -> None:
+def test_the_id_of_a_schedule_is_derived(client: TaskClient) -> None:
     first = send_mail.every("rate(1 hour)", Mail("a", "hi"))
     assert send_mail.every("rate(1 hour)", Mail("a", "hi")).schedule_id == first.schedule_id
     assert send_mail.every("rate(1 hour)", Mail("b", "hi")).schedule_id != first.schedule_id
     with pytest.raises(InvalidInput, match="scheduleExpression"):
         send_mail.every("hourly", Mail("a", "hi"))
 
+
+def test_async_code_schedules_by_its_own_client_or_in_a_thread(client: TaskClient) -> None:
     async def use() -> None:
-        await send_mail.schedule_async(Mail("a", "hi"), task_id="one", delay=timedelta(hours=1))
-        assert (await send_mail.schedule_many_async([Mail("b", "hi")], due_at=DUE)).inserted == 1
-        made = await send_mail.every_async("rate(1 hour)", Mail("a", "hi"))
-        assert made.schedule_id == first.schedule_id
+        async with AsyncTaskClient(client) as tasks:
+            await tasks.insert_task(send_mail.new_task(Mail("a", "hi"), task_id="one", due_at=DUE))
+        await asyncio.to_thread(send_mail.schedule, Mail("b", "hi"), task_id="two", delay=timedelta(hours=1))
 
     asyncio.run(use())
-    assert client.get("one").due_at == NOON + timedelta(hours=1)
+    assert client.get("one").due_at == DUE
+    assert client.get("two").due_at == NOON + timedelta(hours=1)
 
 
 # -- the client --------------------------------------------------------------------------------------------------------

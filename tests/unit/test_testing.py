@@ -61,7 +61,7 @@ def chain(payload: dict[str, object]) -> object:
 @task("wait-and-chain")
 async def wait_and_chain(payload: dict[str, object]) -> object:
     await asyncio.sleep(0)  # wait: for no time: it lets others go first
-    await chain.schedule_async({"left": 0})
+    await asyncio.to_thread(chain.schedule, {"left": 0})
     return "chained"
 
 

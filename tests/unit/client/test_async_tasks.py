@@ -194,7 +194,8 @@ async def use(client: AsyncTaskClient) -> None:
     a.schedule("x")  # wrong
     a.schedule_many([Mail("x"), 7])  # wrong
     b.every("rate(1 hour)", 7)  # wrong
-    await b.schedule_async("x")  # wrong
+    assert_type(await client.insert_task(b.new_task(Mail("x"))), TaskView)
+    b.new_task("x")  # wrong
     b("x", None)  # wrong
     m: str = a(Mail("x"))  # wrong
     a.schedule(Mail("x"), delay=60)  # wrong
