@@ -7,14 +7,12 @@ import os
 import select
 import signal
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.instants import EPOCH
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row, Task
@@ -30,21 +28,32 @@ NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
 
 class FakeClock:
-    """A clock that runs from where it was set, and that can be put forward."""
+    """A clock that stands still where it was set until a test puts it forward, however long the machine takes."""
 
     def __init__(self, now: datetime = NOON) -> None:
-        self._offset = now - EPOCH - timedelta(seconds=time.monotonic())
+        self._now = now
+        self._lock = threading.Lock()  # an action may put it forward while other threads read it
 
     def __call__(self) -> datetime:
-        return EPOCH + self._offset + timedelta(seconds=time.monotonic())
+        return self._now
 
     def forward(self, **delta: float) -> datetime:
-        self._offset += timedelta(**delta)
-        return self()
+        with self._lock:
+            self._now += timedelta(**delta)
+            return self._now
 
     def to(self, instant: datetime) -> None:
         """Puts it forward to an instant; an earlier one changes nothing."""
-        self._offset += max(instant - self(), timedelta())
+        with self._lock:
+            self._now = max(self._now, instant)
+
+    def pause(self, seconds: float) -> None:
+        """Waits, as the product does by ``time.sleep``."""
+        self.forward(seconds=seconds)
+
+    def wait_until(self, instant: datetime) -> None:
+        """An invocation waits until then, and has nothing else to do."""
+        self.to(instant)
 
 
 class FakeActions:
@@ -113,7 +122,7 @@ class InProcess:
             rules=self.rules,
             clock=self.clock,
             new_token=lambda: f"token-{next(self.tokens)}",
-            pause=lambda seconds: None,
+            pause=self.clock.pause,
             wake_ups=self.wake_ups,
             report_overdue=self.overdue.extend,
         )

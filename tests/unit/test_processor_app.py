@@ -7,11 +7,12 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from tests.unit.engine.support import World, bucket_at, cannot, is_cursor, world
+from tests.unit.engine.support import PacedClock, World, bucket_at, cannot, is_cursor, world
 
 from dynatick import TaskClient, observability, wiring
 from dynatick.domain.task import Task
@@ -36,7 +37,7 @@ def context(seconds: float) -> SimpleNamespace:
 
 @pytest.fixture
 def w() -> World:
-    return world()
+    return world(clock=PacedClock())
 
 
 @pytest.fixture
@@ -58,12 +59,14 @@ def app(w: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def hung(w: World) -> Iterator[threading.Event]:
-    """A due task that hangs until the test ends; set once it runs."""
+    """A due task that hangs until the test ends; set once it runs. From then on the time of the invocation passes."""
     may_end, runs = threading.Event(), threading.Event()
     w.insert("hang", at=bucket_at(1))
     w.clock.forward(minutes=1, seconds=1)
 
     def hang(task: Task, context: ActionContext) -> None:
+        assert isinstance(w.clock, PacedClock)
+        w.clock.step = timedelta(milliseconds=50)
         runs.set()
         assert may_end.wait(30)
 
@@ -72,7 +75,7 @@ def hung(w: World) -> Iterator[threading.Event]:
     may_end.set()
 
 
-SHORT = 2  # seconds of an invocation whose task hangs: enough to begin it on a busy machine
+SHORT = 2  # seconds of an invocation whose task hangs
 EVENT = {"time": "2026-12-31T12:01:00Z"}
 
 

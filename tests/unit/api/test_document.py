@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-from datetime import datetime
 from typing import Any
 
 import hypothesis
@@ -14,7 +13,6 @@ import schemathesis
 from jsonschema_rs import Draft202012Validator
 from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from tests.builders import NOON, FakeClock
 from tests.unit.api.support import Caller, Time
 
 from dynatick.api import Api
@@ -66,16 +64,9 @@ def test_the_examples_are_taken(caller: Caller) -> None:
         assert caller.ask("POST", f"/v1/tasks/{path}", selection)["more"] is False
 
 
-class StoppedClock(FakeClock):
-    """However long the tests before this one take: an installation whose last tick was long ago isn't healthy."""
-
-    def __call__(self) -> datetime:
-        return NOON
-
-
 def application() -> Application:
     """An application with a task in each state, so that not all is not-found."""
-    caller = Caller(clock=StoppedClock())
+    caller = Caller()
     caller.publish_settings()
     for n in range(3):
         caller.client.insert(f"welcome-4{n}", task_date_time="2026-12-31#12:00")

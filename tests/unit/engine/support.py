@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -324,48 +323,46 @@ def raises(error: BaseException) -> Callable[..., NoReturn]:
     return run
 
 
-class StillClock(FakeClock):
-    """A clock that stands still until it is put forward, however long the machine takes."""
-
-    def __init__(self) -> None:
-        self._now = NOON
-
-    def __call__(self) -> datetime:
-        return self._now
-
-    def forward(self, **delta: float) -> datetime:
-        self._now += timedelta(**delta)
-        return self._now
-
-    def to(self, instant: datetime) -> None:
-        self._now = max(self._now, instant)
-
-
 class PacedClock(FakeClock):
-    """A clock that knows how often the coordinator (the thread that made it) has read it."""
+    """A clock that goes no faster than the coordinator (the thread that is none of the product's) reads it.
+
+    ``step``: by how much each of those reads puts it forward. Where an invocation waits for time to pass while a task
+    runs, nothing else would end the wait.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._coordinator = threading.get_ident()
-        self.reads = 0
+        self._reads = 0
+        self._was_read = threading.Condition()
+        self.step = timedelta()
 
     def __call__(self) -> datetime:
-        self.reads += threading.get_ident() == self._coordinator
+        if self._is_read_by_coordinator():
+            with self._was_read:
+                self._reads += 1
+                self._was_read.notify_all()
+            self.forward(seconds=self.step.total_seconds())
         return super().__call__()
+
+    def takes(self, **delta: float) -> None:
+        """Puts it forward. Any other thread waits until the coordinator has seen that."""
+        self.forward(**delta)
+        if self._is_read_by_coordinator():
+            return
+        with self._was_read:
+            enough = self._reads + 4  # it has gone round, and has handled what came before
+            assert self._was_read.wait_for(lambda: self._reads >= enough, timeout=60)
+
+    @staticmethod
+    def _is_read_by_coordinator() -> bool:
+        return not threading.current_thread().name.startswith("dynatick-")
 
 
 def takes(w: World, **delta: float) -> Callable[[Task, ActionContext], None]:
     """Work that takes so long by the clock of the world, a PacedClock, while the coordinator keeps up with it."""
     clock = w.clock
     assert isinstance(clock, PacedClock)
-
-    def run(task: Task, context: ActionContext) -> None:
-        clock.forward(**delta)
-        seen, max_wait = clock.reads, time.monotonic() + 60
-        while clock.reads < seen + 4 and time.monotonic() < max_wait:
-            time.sleep(0.0005)  # wait: between two looks at the condition
-
-    return run
+    return lambda task, context: clock.takes(**delta)
 
 
 def cannot(what: str) -> StoreError:

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 from tests.builders import NOON
-from tests.unit.engine.support import StillClock, World, bucket_at, ids, is_cursor, rules, world
+from tests.unit.engine.support import World, bucket_at, ids, is_cursor, rules, world
 
 from dynatick.engine import page_reader
 from dynatick.engine.cursor import save
@@ -34,7 +34,6 @@ def behind(
 ) -> World:
     """A world with tasks at 12:01 that take their time one after another, and with workers to help."""
     w = world(
-        clock=StillClock(),
         rules=rules(threads=1, in_one_thread=True, max_workers=max_workers),
         life=life,
         refused=refused,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tests.builders import NOON
-from tests.unit.engine.support import StillClock, World, bucket_at, ids, rules, world
+from tests.unit.engine.support import World, bucket_at, ids, rules, world
 
 from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import RELEASED
@@ -22,7 +22,7 @@ AT = bucket_at(1)
 
 def with_a_slow_task(seconds: float, released: Sequence[str], **settings: object) -> World:
     """A world at 12:01 whose first task takes so long, and until these are released. An invocation has 120 s."""
-    w = world(clock=StillClock(), rules=rules(**settings))
+    w = world(rules=rules(**settings))
     w.insert(*TASKS[1:], at=AT, action="other")
     w.insert(TASKS[0], at=AT)
     w.clock.to(AT.instant)

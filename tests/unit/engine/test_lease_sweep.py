@@ -10,12 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.builders import NOON, scheduled_row
+from tests.builders import NOON, FakeClock, scheduled_row
 from tests.unit.engine.support import (
     NOON_MINUTE,
     PacedClock,
     RiggedStore,
-    StillClock,
     World,
     bucket_at,
     cannot,
@@ -158,7 +157,7 @@ class Sweep:
     """A sweep over the buckets of an hour of which none was polled, in one thread."""
 
     store: RiggedStore = field(default_factory=RiggedStore)
-    clock: StillClock = field(default_factory=StillClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     events: SimpleQueue[Callable[[], None]] = field(default_factory=SimpleQueue)
 
     def __post_init__(self) -> None:

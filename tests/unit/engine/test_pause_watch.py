@@ -75,11 +75,14 @@ def with_tasks(order: Order, w: World) -> World:
 
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
 def test_what_is_claimed_and_not_begun_is_released_while_others_run(order: Order) -> None:
-    w = with_tasks(order, world(rules=Rules(threads=1)))
+    clock = PacedClock()
+    w = with_tasks(order, world(clock=clock, rules=Rules(threads=1)))
 
     def pauses(task: Task, context: ActionContext) -> None:
         if isinstance(order, PassOrder):
-            wait_until(lambda: w.cursor().lease is None)  # the pass has done its end write
+            clock.step = timedelta(milliseconds=10)  # so that the pass waits no longer for this task, and polls again
+            wait_until(lambda: w.cursor().lease is None)  # it has done its end write
+            clock.step = timedelta()
         pause_now(w)
         w.clock.forward(seconds=PAUSE_CHECK.total_seconds() + 0.1)
         wait_until(lambda: all(is_released(w, task_id) for task_id in TASKS[1:]))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
 from tests.silent import Silent, beside, silence
 from tests.unit.engine.support import (
+    PacedClock,
     Recorded,
     RiggedStore,
     World,
@@ -65,6 +65,9 @@ def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> Non
 QUICK = timedelta(seconds=0.1)
 
 
+pytestmark = pytest.mark.usefixtures("time_passes")  # a pass waits for its workers
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens what takes seconds in a pass."""
@@ -77,36 +80,64 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(hand_out, name, QUICK)
 
 
+class WorkersClock(PacedClock):
+    """A clock that shows how long the pass works. What workers do when it waits for them, they have done beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work: Callable[[], None] = lambda: None
+
+    def wait_until(self, instant: datetime) -> None:
+        self.work()
+        super().wait_until(instant)
+
+
 @dataclass
 class WorldWithWorkers(World):
-    """A world whose workers run beside the pass that started them, each in a process of its own."""
+    """A world whose workers work once the pass that started them waits, each in a process of its own.
 
+    If they ended sooner, which depends on the machine, their places would be free, and the pass would start others.
+    """
+
+    clock: FakeClock = field(default_factory=WorkersClock)
     workers: list[Mapping[str, object]] = field(default_factory=list)  # that were started
+    waiting: list[Mapping[str, object]] = field(default_factory=list)  # those of them that have not begun
     worked: list[PassReport] = field(default_factory=list)
-    threads: list[threading.Thread] = field(default_factory=list)
+    are_working: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert isinstance(self.clock, WorkersClock)
+        self.clock.work = self._work
 
     def invoke(self, event: Mapping[str, object]) -> None:
         super().invoke(event)
         if "work" in event["dynatick"]:  # type: ignore[operator]
             self.started.remove(event)
             self.workers.append(event)
-            self.threads.append(threading.Thread(target=self._work, args=(event,)))
-            self.threads[-1].start()
+            self.waiting.append(event)
 
-    def _work(self, event: Mapping[str, object]) -> None:
+    def _work(self) -> None:
+        threads = [threading.Thread(target=self._work_on, args=(event,)) for event in self.waiting]
+        self.waiting.clear()
+        self.are_working = True
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+        self.are_working = False
+
+    def _work_on(self, event: Mapping[str, object]) -> None:
         report = self.handle(event).worked
         assert report is not None
         self.worked.append(report)
 
-    def run_started(self) -> list[Invoked]:
-        done = super().run_started()
-        for thread in self.threads:
-            thread.join()
-        return done
-
-
-def slow(task: Task, context: ActionContext) -> None:
-    time.sleep(0.004)  # wait: the work of a task, so that workers are worth starting
+    def takes_long(self, task: Task, context: ActionContext) -> None:
+        """The work of a task, so that workers are worth starting."""
+        assert isinstance(self.clock, PacedClock)
+        if not self.are_working:
+            self.clock.takes(seconds=0.004)
 
 
 def world_with(number: int = 500, **more: object) -> WorldWithWorkers:
@@ -114,7 +145,7 @@ def world_with(number: int = 500, **more: object) -> WorldWithWorkers:
     made = WorldWithWorkers(rules=rules(**{"threads": 1, "max_workers": 3, **more}))
     made.tick()
     made.insert(*ids(number))
-    made.behave(slow, *ids(number))
+    made.behave(made.takes_long, *ids(number))
     made.rigged.forget()
     return made
 
@@ -204,7 +235,6 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
 
 def test_ranges_of_earlier_ticks_count_against_max_workers(w: WorldWithWorkers) -> None:
     hand_to(w, *(replace(an_order("a", f"b{n}", minutes=1.5), bucket=bucket_at(0)) for n in range(2)))
-    w.behave(lambda task, context: str(w.clock.forward(seconds=31)), ids(500)[-1])  # then those are over
     w.first_pass()
     w.run_started()
     listed = [
