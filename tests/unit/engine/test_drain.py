@@ -204,7 +204,7 @@ def test_a_pass_does_the_work_of_a_tick_that_comes_meanwhile(w: World) -> None:
 def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> None:
     """It lies in another bucket, which this pass polls while the first one still runs."""
     w.insert("t", *ids(24, "u"), at=bucket_at(1))  # a whole batch, which is claimed before later buckets are polled
-    begun, replaced_begun, met = threading.Event(), threading.Event(), list[bool]()
+    begun, replaced_begun, met, replaced = threading.Event(), threading.Event(), list[bool](), threading.Event()
 
     def waits(task: Task, context: ActionContext) -> None:
         if context.run == 2:
@@ -214,7 +214,8 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> N
             met.append(replaced_begun.wait(60))
 
     def changes(bucket: Bucket) -> None:
-        if bucket == bucket_at(9) and not replaced_begun.is_set():
+        if bucket == bucket_at(9) and not replaced.is_set():  # once: a later poll may find it claimed
+            replaced.set()
             assert begun.wait(30)
             w.rigged.put(scheduled_row("t", bucket_at(9), run=2, createdAt="2026-12-31T12:05:00Z"))
 
