@@ -64,11 +64,11 @@ def leave_to_a_worker(w: World, *, until: datetime) -> WorkOrder:
 
 def test_a_pass_runs_in_order_what_it_keeps_before_and_after_the_range_of_its_worker() -> None:
     """It has read ahead to divide the bucket: nothing of that is left for another round."""
-    w = behind(6000, task_seconds=0.01, life=timedelta(seconds=30))
+    w = behind(4000, task_seconds=0.01, life=timedelta(seconds=30))
     w.first_pass()
     (order,) = orders(w)
     assert order.after is not None and order.through is not None
-    kept = [task_id for task_id in ids(6000) if not order.after < task_id <= order.through]
+    kept = [task_id for task_id in ids(4000) if not order.after < task_id <= order.through]
     assert len(w.ran) > 2000, "it comes to what lies behind the range"
     assert w.ran == kept[: len(w.ran)]
 
@@ -96,7 +96,7 @@ def test_the_cursor_lists_a_range_as_soon_as_its_worker_is_started(small_pages: 
 def test_what_a_worker_that_cannot_be_started_leaves_is_run_in_the_same_tick_before_what_lies_behind_it() -> None:
     """Though the pass runs out of time, and a continuation goes on from its position."""
     ranges: list[WorkOrder] = []
-    w = behind(6000, task_seconds=0.01, life=timedelta(seconds=30))
+    w = behind(4000, task_seconds=0.01, life=timedelta(seconds=30))
 
     def refuse(order: Mapping[str, object]) -> bool:
         if is_of_worker(order):
@@ -107,7 +107,7 @@ def test_what_a_worker_that_cannot_be_started_leaves_is_run_in_the_same_tick_bef
 
     w.refused = refuse
     w.next_tick()
-    w.assert_each_ran_once(*ids(6000))
+    w.assert_each_ran_once(*ids(4000))
     order = ranges[0]
     behind_it = next(n for n, task_id in enumerate(w.ran) if task_id > order.through)
     assert order.after is not None
