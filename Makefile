@@ -102,8 +102,8 @@ conformance: $(VENV)/.ready ## Run contract, integration, faults and a short mod
 	$(BIN)/python -m pytest -q -n 2 --dynamodb-endpoint $(ENDPOINT) -k "endpoint or test_fault_ or test_schedules" \
 		tests/contract tests/integration tests/faults tests/model $(ARGS)
 
-mutations: $(VENV)/.ready ## Take out each rule of the protocol in turn, and show which test fails for it
-	@$(BIN)/python tests/mutations.py
+mutations: $(VENV)/.ready ## Take out each rule of the protocol, and each guard, in turn, and show which test fails for it
+	@$(BIN)/python -m tests.mutations
 
 search: $(VENV)/.ready ## Search with fresh seeds for MINUTES (10) for what breaks a property or loses a task; SEED repeats it
 	@$(BIN)/python -m tests.search $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.model.faulty_store import Actor
-from tests.mutations import ROOT
+from tests.mutation import ROOT
 
 from dynatick import observability, wiring
 from dynatick.engine.processor import Invoked, Processor

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 from unittest.mock import patch
 
 from tests.model import environment, stream
-from tests.mutations import ROOT, Mutation
+from tests.mutation import ROOT, TEMPLATE, Mutation
 from tests.sandbox.stream import patterns
 
 from dynatick_stack import template
@@ -20,13 +20,11 @@ from dynatick_stack import template
 @contextmanager
 def mutated(mutation: Mutation) -> Iterator[None]:
     """While this lasts, the rule does not hold."""
-    path = ROOT / mutation.file
-    text = mutation.applied_to(path.read_text(encoding="utf-8"))
-    assert text is not None, f"{mutation.what}: its text is not in {mutation.file}, or not only once"
+    path, text = mutation.applied()
     if path == environment.PATH:
         with patch.object(environment, "APP", compile(text, str(path), "exec")):
             yield
-    elif path == template.TEMPLATE:
+    elif mutation.function == TEMPLATE:
         with patch.object(stream, "FILTER", _filter_of(text)):
             yield
     else:

@@ -29,7 +29,8 @@ from tests.model.schedule_machine import ScheduleMachine
 from tests.model.steps import Counterexample, Step, kind_of, replay, shrink, violations_of
 from tests.model.tables import TableOf, in_memory, machine_on
 from tests.model.task_machine import TaskMachine
-from tests.mutations import MUTATIONS, Mutation
+from tests.mutation import Mutation
+from tests.mutations import MUTATIONS
 
 STEPS = 30
 

@@ -11,7 +11,8 @@ from tests.model.situations import SITUATIONS
 from tests.model.steps import kind_of, replay
 from tests.model.tables import in_memory, machine_on
 from tests.model.task_machine import TaskMachine
-from tests.mutations import MUTATIONS, OF_SCHEDULES, RECURRING, RULES, TEMPLATE, WAKE_UPS, Mutation
+from tests.mutation import Mutation
+from tests.mutations import MUTATIONS, OF_SCHEDULES, RECURRING, RULES, TEMPLATE, WAKE_UPS
 
 SEARCHED = (RULES, TEMPLATE, WAKE_UPS, RECURRING)
 """Tests of rules as a whole. Mutations that only tests of one part notice need no counterexample."""
