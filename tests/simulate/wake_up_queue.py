@@ -14,7 +14,7 @@ from tests.simulate.aws_lambda import Function
 from dynatick.actions.wake_up_queue import MAX_DELAY_SECONDS
 from dynatick.wiring import WAKE_UP_LEAD
 
-_SOON = 0.1  # seconds until the mapping looks again whether it may have one invocation more
+_SOON = 0.1  # seconds until the mapping polls again whether it may have one invocation more
 
 
 class WakeUpQueue:
@@ -42,12 +42,12 @@ class WakeUpQueue:
             self._busy_since = self._simulation.now
         self._waiting.append(body)
         if len(self._waiting) == 1:
-            self._look()
+            self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self._start()
         if self._waiting:
-            self._simulation.at(self._simulation.now + _SOON, self._look)
+            self._simulation.at(self._simulation.now + _SOON, self._poll)
 
     def _start(self) -> None:
         while self._waiting and self._running < self._allowed():
