@@ -20,7 +20,7 @@ from dynatick.domain.schedule import (
 from dynatick.domain.task import Row, check_action
 from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput, InvalidInputs
-from dynatick.store.codec import check_size
+from dynatick.store.codec import with_item
 
 INPUT_ATTRIBUTES = frozenset(
     {*attr.DEFINITION, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.STATE_REASON}
@@ -66,10 +66,10 @@ class ScheduleChecks:
         wrong.raise_all()
         change = edited(row, {}, now=now, grid=self.settings_cache.grid(), defaults=self.settings_cache.defaults())
         whole = {name: value for name, value in {**row, **change.set}.items() if name not in change.remove}
-        check_size(whole)
+        encoded = with_item(whole)
         # Before the first tick neither the default action nor the ticks are known: then the scheduler completes it.
         complete = self.can_complete(row)
-        return Composed(whole if complete else row, complete)
+        return Composed(encoded if complete else row, complete)
 
     def can_complete(self, row: Row) -> bool:
         """Whether the client knows everything that the scheduler would set: the ticks and the default action."""

@@ -18,7 +18,7 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.task import Row, check_action, check_payload, check_task_id
 from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput, InvalidInputs
-from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, check_size
+from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
 
 Time = str | int | float | Decimal | datetime | Bucket
 """A bucket or its name, an RFC 3339 text with offset, epoch seconds, an aware datetime."""
@@ -100,8 +100,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
             settings_cache.check_shard(when.bucket.shard)
             if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
                 row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
-        check_size(row)
-        return Composed(row, complete=False)
+        return Composed(with_item(row), complete=False)
     grid, defaults = settings.grid, Defaults(action=str(action))
     change = normalise(row, now=now, grid=grid, defaults=defaults)
     if attr.OUTCOME in change.set:  # it was rejected: this error names the attribute
@@ -111,8 +110,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     bucket = Bucket.parse(row[attr.TASK_DATE_TIME])
     settings_cache.check_shard(bucket.shard)
     row[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))
-    check_size(row)
-    return Composed(row, complete=True)
+    return Composed(with_item(row), complete=True)
 
 
 def payload_of(payload: object) -> object:

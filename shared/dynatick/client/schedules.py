@@ -55,7 +55,7 @@ from dynatick.errors import (
     TaskExists,
     TransitionRefused,
 )
-from dynatick.store.codec import check_size
+from dynatick.store.codec import with_item
 
 MAX_BACKFILL = 1000
 MAX_FORECAST = 100_000
@@ -338,7 +338,7 @@ class Schedules:
             if edits.keys() & {attr.ACTION, attr.PAYLOAD}:  # an unknown action that it has already prevents no pause
                 self._checks.check_action({**row, **edits})
             change = edited(row, edits, now=now, grid=grid, defaults=defaults)
-            check_size({**row, **change.set})
+            with_item({**row, **change.set})
             if RowView(row).is_unscheduled and not self._checks.can_complete({**row, **edits}):
                 removed = tuple(name for name, value in edits.items() if value is None and name in row)
                 set_ = {name: value for name, value in edits.items() if value is not None}

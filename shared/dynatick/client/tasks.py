@@ -27,7 +27,7 @@ from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.conditional_write import create
 from dynatick.errors import ConfigurationError, InvalidInput, InvalidInputs, TaskExists, TaskNotFound, shown
-from dynatick.store.codec import check_size
+from dynatick.store.codec import with_item
 
 
 class TaskClient(BulkTasks):
@@ -261,7 +261,7 @@ class TaskClient(BulkTasks):
 
         def decide(row: Row) -> ConditionalUpdate:
             change = merge_updates(*(decision(row) for decision in decisions))
-            check_size({**row, **change.set})
+            with_item({**row, **change.set})
             return change
 
         return self._change(task_id, decide, version)

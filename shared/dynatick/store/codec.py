@@ -39,8 +39,20 @@ _to_value: Any = TypeSerializer().serialize
 _SURELY_FITS = 10**MAX_DIGITS  # integers up to it
 
 
+class EncodedRow(dict[str, object]):
+    """A row with its item, so that a store does not encode it once more. It is not changed."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, row: Row, item: Item) -> None:
+        super().__init__(row)
+        self.item = item
+
+
 def encode(row: Row) -> Item:
     """The item of a row. Floats become exact decimals. Raises InvalidInput for a value that no table can hold."""
+    if isinstance(row, EncodedRow):
+        return row.item
     return {name: encode_value(value, name) for name, value in row.items()}
 
 
@@ -97,17 +109,22 @@ def encoded_bytes(item: Item) -> int:
     return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 
 
-def check_size(row: Row) -> None:
-    """Refuses a row that leaves no room for Dynatick's own attributes. Raises InvalidInput."""
-    size = item_bytes(row)
-    limit = MAX_ITEM_BYTES - OWN_BYTES
-    if size > limit:
+def with_item(row: Row) -> EncodedRow:
+    """The row with its item, if that leaves room for Dynatick's own attributes. Raises InvalidInput."""
+    item, limit = encode(row), MAX_ITEM_BYTES - OWN_BYTES
+    if (size := _json_bytes(item)) > limit and (size := encoded_bytes(item)) > limit:
         largest = max(row, key=lambda name: _value_bytes(encode_value(row[name], name)))
         raise InvalidInput(
             largest,
             f"{size} bytes in all",
             f"expected an item of at most {limit} bytes; store the data in S3 and put its key here",
         )
+    return EncodedRow(row, item)
+
+
+def _json_bytes(item: Item) -> int:
+    """The length of the item's JSON, which is never less than its size, and takes a tenth of the time."""
+    return len(orjson.dumps(item, default=lambda binary: base64.b64encode(bytes(binary)).decode()))
 
 
 def _text(value: Mapping[str, Any] | None) -> Any:
