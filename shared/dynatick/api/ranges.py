@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from dynatick.api.problems import Problem, Wrong
 from dynatick.client import TaskClient
-from dynatick.client.bucket_scope import scope
+from dynatick.client.buckets import scope
 from dynatick.domain.buckets import instant_of
 
 Seconds = Callable[[], float]

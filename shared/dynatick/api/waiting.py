@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from dynatick.api.ranges import Seconds
-from dynatick.client.waiting import watch
+from dynatick.client.tasks import watch
 
 T = TypeVar("T")
 

@@ -12,14 +12,13 @@ from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLet
 from dynatick.client.doctor import Diagnosis
 from dynatick.client.explanation import Explanation, TaskEvent
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
-from dynatick.client.installation import Health
+from dynatick.client.installation import FailureGroup, Health, InstallationStatus
 from dynatick.client.letter_views import DeadLetterView, LetterState
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
-from dynatick.client.status import FailureGroup, InstallationStatus
 from dynatick.client.tasks import TaskClient
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView

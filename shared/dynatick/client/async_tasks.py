@@ -16,9 +16,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from dynatick.client.dead_letters import DeadLetters, HandledLetter, HandledLetters
 from dynatick.client.schedules import Schedules
-from dynatick.client.tasks import TaskClient
+from dynatick.client.tasks import TaskClient, waits
 from dynatick.client.views import BucketCounts, TaskView
-from dynatick.client.waiting import waits
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import TERMINAL
 from dynatick.errors import WaitTimedOut, shown

@@ -10,18 +10,22 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import TypeVar
 
-from dynatick.client.bucket_reader import BucketPage, BucketReader
-from dynatick.client.bucket_scope import Scope, backwards, check_prefix
-from dynatick.client.departures import Departures
-from dynatick.client.task_update import carry_out, state_shown, try_many
+from dynatick.client import history as histories
+from dynatick.client import task_update
+from dynatick.client.buckets import BucketPage, BucketReader, Scope, backwards, check_prefix
+from dynatick.client.new_task import Time
+from dynatick.client.task_lists import TaskLists
+from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.task import TERMINAL, Row
+from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
@@ -279,3 +283,106 @@ def _mismatch(row: Row, entry: Entry, filter_: BulkFilter, began: datetime) -> s
 
 def _fits(row: Row, filter_: BulkFilter) -> bool:
     return filter_.fits(state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR))
+
+
+class BulkTasks(TaskLists):
+    """Changes many tasks. ``TaskClient`` has these methods."""
+
+    def redrive_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str = Status.FAILED,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        error: str | Callable[[str], bool] | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Redrives the failed tasks of a bucket or range (arguments as for ``history``), with one result per task, as
+        they are consumed. ``status`` may be ``cancelled``; ``error``: a part of the task's error, or a function that
+        decides by the whole; ``dry_run``: returns the tasks and changes none. ``limit``: the maximum number of tasks.
+        """
+        state = task_update.check_redrivable(status)
+        filter_ = BulkFilter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
+        redriven = self._decisions.next_tick(task_update.redriven)
+        return self._change_many(self._scope(bucket, start, end), filter_, redriven, dry_run, limit)
+
+    def cancel_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Cancels the waiting tasks of a bucket or range, with the arguments and results of ``redrive_many``.
+        ``status``: only ``scheduled`` ones, or ``unscheduled``."""
+        filter_ = BulkFilter(
+            states=task_update.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix
+        )
+        return self._change_many(self._scope(bucket, start, end), filter_, self._decisions.cancelled(), dry_run, limit)
+
+    def reschedule_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        due_at: Time | None = None,
+        delay_seconds: float | Decimal | None = None,
+        shift: timedelta | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Gives the waiting tasks of a bucket or range another time: the same to all, by ``due_at`` or
+        ``delay_seconds``, or by ``shift`` each its own time, later or earlier. A time that has passed means the next
+        tick. Each task is moved once; with ``due_at``, tasks that have this time already are skipped. With a ``shift``
+        to later, the latest buckets come first, also for ``limit``.
+        """
+        rescheduling = self._decisions.rescheduling(due_at, delay_seconds, shift)
+        filter_ = BulkFilter(
+            states=task_update.waiting_states(status),
+            action=action,
+            schedule_id=schedule_id,
+            prefix=prefix,
+            unless=rescheduling.is_done,
+        )
+        scope, later = self._scope(bucket, start, end), shift is not None and shift > timedelta()
+        return self._change_many(scope, filter_, rescheduling.decide, dry_run, limit, latest_first=later)
+
+    def _change_many(
+        self,
+        scope: Scope,
+        filter_: BulkFilter,
+        decide: Callable[[Row], ConditionalUpdate],
+        dry_run: bool,
+        limit: int | None,
+        *,
+        latest_first: bool = False,
+    ) -> Iterator[ManyResult]:
+        histories.check_optional_limit(limit)
+        began = self._clock()
+        return change_many(
+            self.store,
+            scope,
+            filter_,
+            decide,
+            departures=self._departures(),
+            began=began,
+            dry_run=dry_run,
+            limit=limit,
+            latest_first=latest_first,
+        )

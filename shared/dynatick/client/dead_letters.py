@@ -17,12 +17,10 @@ from typing import TypeVar
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import task_update
-from dynatick.client.departures import Departures
 from dynatick.client.history import check_optional_limit
-from dynatick.client.letter_reading import MAX_HIDDEN, Letter, LetterReading
-from dynatick.client.letter_views import DeadLetterView, LetterState, state_of
+from dynatick.client.letter_views import MAX_HIDDEN, DeadLetterView, Letter, LetterReading, LetterState, state_of
 from dynatick.client.task_decisions import TaskDecisions
-from dynatick.client.task_update import carry_out, try_many
+from dynatick.client.task_update import Departures, carry_out, try_many
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.task import Row

@@ -1,22 +1,37 @@
-"""The settings and the health of an installation."""
+"""The settings and the health of an installation, and its state for the person on call: does it run, what waits, what
+has failed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from dynatick.actions.payload import BUILT_IN
+from dynatick.client.buckets import Scope
+from dynatick.client.history import OPEN, listed_entries
+from dynatick.client.views import TaskEntry, without_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import TICK_GRACE, Grid, instant_of, minute_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
+from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import format_instant
 from dynatick.domain.pause import Pause
+from dynatick.domain.task import Status
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, judge_installation
 from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
+
+HOURS = 24
+MAX_POLLS = 6_000  # of buckets, past and to come: two days of minutes on two shards
+MAX_ENTRIES = 100_000  # of the index, in each direction
+MAX_GROUPS = 20
+_MAX_ROWS_READ = 500  # of tasks that are due, to see which run
+_HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,3 +94,182 @@ def _read(text: str) -> object:
         return json.loads(text)
     except ValueError:  # not written by Dynatick
         return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureGroup:
+    """Failed tasks of one action with the same error."""
+
+    action: str | None
+    error: str | None
+    count: int
+    first: datetime | None  # when they failed
+    last: datetime | None
+    task_id: str  # the latest of them
+
+    def to_row(self) -> Mapping[str, object]:
+        first, last = (None if at is None else format_instant(at) for at in (self.first, self.last))
+        return without_none(
+            {attr.ACTION: self.action, attr.ERROR: self.error, "count": self.count, "first": first, "last": last,
+             attr.TASK_ID: self.task_id}
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstallationStatus:
+    """What was read from ``since`` to ``until``: 24 hours each way, or less where that would be too much to read."""
+
+    health: Health
+    processor_problem: str | None
+    next_tick: datetime
+    since: datetime
+    until: datetime
+    due_now: int
+    oldest_due: datetime | None  # of those
+    running: int | None  # None: too many are due to look at each
+    waiting: int  # due later, until ``until``; without occurrences of schedules
+    completed: int
+    failed: int
+    cancelled: int
+    lateness: Mapping[str, int] = field(default_factory=dict)  # p50, p99 and max in milliseconds; empty: none was begun
+    failures: tuple[FailureGroup, ...] = ()  # the most frequent first
+
+    @property
+    def state(self) -> str:
+        """One word: paused, failing (the processor can't start), stopped (ticks are missing), or running."""
+        if self.health.pause is not None:
+            return "paused"
+        if self.processor_problem is not None:
+            return "failing"
+        return "running" if self.health.is_healthy else "stopped"
+
+    def to_row(self) -> Mapping[str, object]:
+        return {
+            "state": self.state,
+            "health": self.health.to_row(),
+            attr.PROCESSOR_PROBLEM: self.processor_problem,
+            "nextTick": format_instant(self.next_tick),
+            attr.SINCE: format_instant(self.since),
+            attr.UNTIL: format_instant(self.until),
+            "dueNow": self.due_now,
+            "oldestDue": None if self.oldest_due is None else format_instant(self.oldest_due),
+            "running": self.running,
+            "waiting": self.waiting,
+            "completed": self.completed,
+            "failed": self.failed,
+            "cancelled": self.cancelled,
+            "latenessMs": dict(self.lateness),
+            "failures": [group.to_row() for group in self.failures],
+        }
+
+
+def status_of_installation(
+    store: Store, settings: InstallationSettings | None, health: Health, now: datetime
+) -> InstallationStatus:
+    """Reads the index, nearest hour first. Raises StoreError."""
+    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    shards = range(known.shards_ever)
+    hours = max(1, min(HOURS, MAX_POLLS // (2 * 60 * known.shards_ever)))
+    past = _Past(now)
+    since = until = instant_of(minute_of(now) + 1)
+    for _ in range(hours):
+        past.add(listed_entries(store, _scope(since - _HOUR, shards)))
+        since -= _HOUR
+        if past.read > MAX_ENTRIES:
+            break
+    waiting = 0
+    for _ in range(hours):
+        waiting += sum(one.status == OPEN for one in listed_entries(store, _scope(until, shards)))
+        until += _HOUR
+        if waiting > MAX_ENTRIES:
+            break
+    return InstallationStatus(
+        health=health,
+        processor_problem=known.processor_problem,
+        next_tick=instant_of(known.grid.tick_after(minute_of(now))),
+        since=since,
+        until=until,
+        due_now=len(past.due),
+        oldest_due=min((_due_of(one) for one in past.due), default=None),
+        running=_running(store, past.due),
+        waiting=waiting,
+        completed=past.counts[Status.COMPLETED],
+        failed=past.counts[Status.FAILED],
+        cancelled=past.counts[Status.CANCELLED],
+        lateness=past.lateness_ms(),
+        failures=past.failures.most_frequent(),
+    )
+
+
+@dataclass(slots=True)
+class FailureGroups:
+    """Groups failed tasks by action and error."""
+
+    _members: dict[tuple[str | None, str | None], list[TaskEntry]] = field(default_factory=dict)
+
+    def add(self, entry: TaskEntry) -> None:
+        self._members.setdefault((entry.action, entry.error), []).append(entry)
+
+    def most_frequent(self, maximum: int = MAX_GROUPS) -> tuple[FailureGroup, ...]:
+        found = [_group(action, error, members) for (action, error), members in self._members.items()]
+        return tuple(sorted(found, key=lambda group: -group.count)[:maximum])
+
+
+@dataclass(slots=True)
+class _Past:
+    now: datetime
+    read: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    lateness: Distribution = field(default_factory=Distribution)
+    due: list[TaskEntry] = field(default_factory=list)
+    failures: FailureGroups = field(default_factory=FailureGroups)
+
+    def add(self, entries: Iterable[TaskEntry]) -> None:
+        for entry in entries:
+            self.read += 1
+            self.counts[str(entry.status)] += 1
+            if entry.status == OPEN and _due_of(entry) <= self.now:
+                self.due.append(entry)
+            if entry.status == Status.FAILED:
+                self.failures.add(entry)
+            if entry.late_milliseconds is not None:
+                self.lateness.add(entry.late_milliseconds)
+
+    def lateness_ms(self) -> Mapping[str, int]:
+        if not self.lateness.count:
+            return {}
+        return {
+            "p50": self.lateness.percentile(50),
+            "p99": self.lateness.percentile(99),
+            "max": self.lateness.max,
+        }
+
+
+def _group(action: str | None, error: str | None, members: Sequence[TaskEntry]) -> FailureGroup:
+    times = [one.finished_at for one in members if one.finished_at is not None]
+    latest = max(members, key=lambda one: (one.finished_at is not None, one.finished_at or one.bucket, one.task_id))
+    return FailureGroup(
+        action=action,
+        error=error,
+        count=len(members),
+        first=min(times, default=None),
+        last=max(times, default=None),
+        task_id=latest.task_id,
+    )
+
+
+def _due_of(entry: TaskEntry) -> datetime:
+    """Its bucket's instant: what a tick waits for; a retry's dueAt is long over."""
+    return Bucket.parse(entry.bucket).instant
+
+
+def _running(store: Store, due: Sequence[TaskEntry]) -> int | None:
+    if len(due) > _MAX_ROWS_READ:
+        return None
+    rows = store.get_many([one.task_id for one in due], consistent=False, only=(attr.STATUS,)) if due else {}
+    return sum(row.get(attr.STATUS) == Status.RUNNING for row in rows.values())
+
+
+def _scope(start: datetime, shards: Sequence[int]) -> Scope:
+    first = minute_of(start)
+    return Scope(range(first, first + 60), shards)

@@ -1,15 +1,15 @@
-"""Dead letters as the client returns them: each with the state of its task now. Reads no table and no queue."""
+"""Dead letters as the client returns them, each with the state of its task now; and their reading from the queue."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from dynatick import json_reader
-from dynatick.actions.dead_letter_queue import letter_value
+from dynatick.actions.dead_letter_queue import DeadLetterQueue, Message, letter_value
 from dynatick.actions.plain_value import to_json
 from dynatick.client.task_update import known_id, state_shown
 from dynatick.client.views import instant_or_none, number_or, text_or_none, without_none
@@ -17,11 +17,17 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.domain.row import is_terminal
 from dynatick.domain.task import Row, Status
+from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
 FAILED_AT: Final = "failedAt"
 TASK_STATUS: Final = "taskStatus"
 STATE: Final = "state"
+
+MAX_HIDDEN = 10_000
+"""Messages that one call hides from other readers at a time. It stops there."""
+
+_CHUNK = 100  # messages whose tasks are read together
 
 
 class LetterState(StrEnum):
@@ -119,3 +125,66 @@ def _created_at(row: Row) -> str | None:
     """Returns ``createdAt`` in the form that a letter has it."""
     value = row.get(attr.CREATED_AT)
     return None if value is None else text_or_none(json_reader.parse(to_json(letter_value(value))))
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    message: Message
+    view: DeadLetterView
+    row: Row | None
+
+
+@dataclass(slots=True)
+class LetterReading:
+    """The messages that a call has received. At its end, whatever it be, those that were not deleted are released."""
+
+    queue: DeadLetterQueue
+    store: Store
+    stop: Callable[[], bool]
+    complete: bool = False
+    hidden: dict[str, Message] = field(default_factory=dict)  # by id
+
+    def __enter__(self) -> LetterReading:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.queue.release(list(self.hidden.values()))
+
+    def chunks(self, limit: int) -> Iterator[Sequence[Letter]]:
+        """Up to ``limit`` letters, with their rows, until the queue shows no more."""
+        remaining = limit
+        while remaining > 0 and not self.complete:
+            messages: list[Message] = []
+            while len(messages) < min(_CHUNK, remaining):
+                if self.stop() or len(self.hidden) >= MAX_HIDDEN:
+                    break
+                received = self.queue.receive()
+                new = [one for one in received if one.message_id not in self.hidden]
+                self.hidden |= {one.message_id: one for one in received}
+                messages += new
+                if not new:  # only those that were hidden for too long come again
+                    self.complete = not received
+                    break
+            if not messages:
+                return
+            yield self._read(messages[:remaining])
+            remaining -= len(messages)
+
+    def delete(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Deletes messages. Returns those that the queue has not confirmed."""
+        confirmed = self.queue.delete(messages) if messages else ()
+        for message, done in zip(messages, confirmed, strict=True):
+            if done:
+                self.hidden.pop(message.message_id, None)
+        return [message for message, done in zip(messages, confirmed, strict=True) if not done]
+
+    def _read(self, messages: Sequence[Message]) -> list[Letter]:
+        letters = [(message, letter_of(message.body)) for message in messages]
+        ids = [view.task_id for _, view in letters if view.task_id is not None]
+        rows = self.store.get_many(ids) if ids else {}
+        return [_letter(message, view, rows.get(view.task_id or "")) for message, view in letters]
+
+
+def _letter(message: Message, view: DeadLetterView, row: Row | None) -> Letter:
+    status = None if row is None else state_shown(row)
+    return Letter(message, replace(view, state=state_of(view, row), task_status=status), row)

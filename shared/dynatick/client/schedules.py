@@ -8,28 +8,31 @@ from datetime import datetime
 from decimal import Decimal
 
 from dynatick.client import task_update
-from dynatick.client.bucket_scope import instants
-from dynatick.client.extra_occurrences import (
-    RUN_NOW,
-    insert_occurrences,
-    note_backfill,
-    note_run_now,
-    row_at_next_tick,
-)
+from dynatick.client.buckets import instants
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import InsertResult
-from dynatick.client.new_schedule import ScheduleChecks, check_recurrence, stored_value
-from dynatick.client.new_task import Composed, NewTask, Time, text_of
-from dynatick.client.schedule_list import check_state, schedule_page, schedule_rows
+from dynatick.client.new_task import Composed, NewTask, ScheduleChecks, Time, check_recurrence, stored_value, text_of
 from dynatick.client.schedule_occurrences import (
+    RUN_NOW,
     ExpectedOccurrence,
     ScheduleOccurrence,
     expected_occurrences,
+    insert_occurrences,
     latest_occurrences,
     nominals_before,
+    note_backfill,
+    note_run_now,
     occurrences_between,
+    row_at_next_tick,
 )
-from dynatick.client.schedule_views import SchedulePage, ScheduleView, warnings_of
+from dynatick.client.schedule_views import (
+    SchedulePage,
+    ScheduleView,
+    check_state,
+    schedule_page,
+    schedule_rows,
+    warnings_of,
+)
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr

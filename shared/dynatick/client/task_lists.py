@@ -9,16 +9,15 @@ from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
 from dynatick.client import task_update
 from dynatick.client import ticks as tick_lists
-from dynatick.client.bucket_scope import Scope, scope
-from dynatick.client.departures import Departures
+from dynatick.client.buckets import Scope, scope
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, explain, explain_missing
-from dynatick.client.exporting import export
-from dynatick.client.installation import Health, health_of
+from dynatick.client.history import export
+from dynatick.client.installation import Health, InstallationStatus, health_of, status_of_installation
 from dynatick.client.new_task import Time
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.status import InstallationStatus, status_of_installation
 from dynatick.client.task_decisions import TaskDecisions
+from dynatick.client.task_update import Departures
 from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
 from dynatick.domain import attributes as attr

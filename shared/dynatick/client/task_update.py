@@ -1,15 +1,21 @@
-"""Changes a task by one conditional write, which is decided again if another request changed the row first."""
+"""Changes a task by one conditional write, which is decided again if another request changed the row first.
+
+Tasks that this moves out of past buckets are counted, in the records of these buckets.
+"""
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import (
     Condition,
     ConditionalUpdate,
@@ -23,9 +29,18 @@ from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
+from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.conditional_write import write, write_many
-from dynatick.engine.ports import Store
-from dynatick.errors import InvalidInput, ItemTooLarge, StoreError, TaskChanged, TaskNotFound, TransitionRefused
+from dynatick.engine.ports import Clock, Store
+from dynatick.errors import (
+    DynatickError,
+    InvalidInput,
+    ItemTooLarge,
+    StoreError,
+    TaskChanged,
+    TaskNotFound,
+    TransitionRefused,
+)
 
 MAX_KEY_BYTES = 2048
 """The limit of a partition key (DynamoDB quotas). Rows with ids too long for the index exist too, as failed."""
@@ -43,6 +58,14 @@ _OF_SCHEDULES: Final = {
     "delete": "delete it as a schedule (dynatick schedule delete)",
 }
 """The alternatives for a schedule to the changes of a task."""
+
+Decide = Callable[[Row], ConditionalUpdate]
+
+_REDRIVEN: Final = {
+    str(Status.FAILED): attr.REDRIVEN_FAILED,
+    str(Status.COMPLETED): attr.REDRIVEN_COMPLETED,
+    str(Status.CANCELLED): attr.REDRIVEN_CANCELLED,
+}
 
 
 def known_id(task_id: str) -> str:
@@ -226,3 +249,53 @@ def _is_long_key(task_id: object) -> bool:
         return isinstance(task_id, str) and MAX_TASK_ID_BYTES < len(task_id.encode("utf-8")) <= MAX_KEY_BYTES
     except UnicodeEncodeError:
         return False
+
+
+class Departures:
+    """Counts the tasks that one request takes out of past buckets. Decisions may be made in several threads; the other
+    methods are for one."""
+
+    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
+        self._store, self._settings_cache, self._clock = store, settings_cache, clock
+        self._noted: dict[str, tuple[Bucket, str]] = {}  # by task: its bucket when its update was last decided
+        self._counted: dict[Bucket, Counter[str]] = {}
+
+    def noting(self, decide: Decide) -> Decide:
+        """``decide``, noting the bucket of the row that it gets."""
+
+        def decide_and_note(row: Row) -> ConditionalUpdate:
+            change = decide(row)
+            task_id, departure = RowView(row).task_id, departure_of(row, change, now=self._clock())
+            if departure is None:
+                self._noted.pop(task_id, None)
+            else:
+                self._noted[task_id] = departure
+            return change
+
+        return decide_and_note
+
+    def count(self, task_id: str) -> None:
+        """Counts a task whose update was written."""
+        if (departure := self._noted.pop(task_id, None)) is not None:
+            bucket, name = departure
+            self._counted.setdefault(bucket, Counter())[name] += 1
+
+    def write(self) -> None:
+        """Adds what was counted to the records. If that fails, it is logged: the tasks were changed all the same."""
+        counted, self._counted = self._counted, {}
+        if not counted:
+            return
+        try:
+            days = self._settings_cache.defaults().retention_days
+            count_departures(self._store, counted, token=uuid.uuid4().hex, now=self._clock(), retention_days=days)
+        except DynatickError as error:
+            log_uncounted(error)
+
+
+def departure_of(row: Row, change: ConditionalUpdate, *, now: datetime) -> tuple[Bucket, str] | None:
+    """The past bucket that an update moves a task out of, and as what it is counted there; None: it does not."""
+    bucket = Bucket.canonical(row.get(attr.TASK_DATE_TIME))
+    to = change.set.get(attr.TASK_DATE_TIME)
+    if bucket is None or to is None or to == str(bucket) or bucket.minute > minute_of(now):
+        return None
+    return bucket, _REDRIVEN.get(state_shown(row), attr.MOVED)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from typing import TypeVar
 
 from dynatick.client import task_update
-from dynatick.client.bulk_tasks import BulkTasks
+from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
@@ -18,7 +19,6 @@ from dynatick.client.new_task import Composed, NewTask, Time, compose, payload_o
 from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.views import BucketCounts, TaskView
-from dynatick.client.waiting import wait_until
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
@@ -26,8 +26,65 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.conditional_write import create
-from dynatick.errors import ConfigurationError, InvalidInput, InvalidInputs, TaskExists, TaskNotFound, shown
+from dynatick.errors import (
+    ConfigurationError,
+    InvalidInput,
+    InvalidInputs,
+    TaskExists,
+    TaskNotFound,
+    WaitTimedOut,
+    shown,
+)
 from dynatick.store.codec import with_item
+
+T = TypeVar("T")
+FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between two polls
+
+
+def wait_until(
+    poll: Callable[[], T],
+    has_ended: Callable[[T], bool],
+    *,
+    of: str,
+    timeout: timedelta | None,
+    seconds: Callable[[], float],
+    pause: Callable[[float], None],
+) -> T:
+    """Polls again and again, less often with time, and returns what it saw last. Raises WaitTimedOut."""
+    seen = watch(poll, has_ended, timeout=timeout, seconds=seconds, pause=pause)
+    if not has_ended(seen):
+        raise WaitTimedOut(f"{of} has not ended in time")
+    return seen
+
+
+def watch(
+    poll: Callable[[], T],
+    has_ended: Callable[[T], bool],
+    *,
+    timeout: timedelta | None,
+    seconds: Callable[[], float],
+    pause: Callable[[float], None],
+) -> T:
+    """The same, but returns what it saw last when the time is up, too."""
+    further = waits(timeout=timeout, seconds=seconds)
+    while not has_ended(seen := poll()) and (wait := next(further, None)) is not None:
+        pause(wait)
+    return seen
+
+
+def waits(*, timeout: timedelta | None, seconds: Callable[[], float]) -> Iterator[float]:
+    """The seconds before each further poll, more with time, until the ``timeout`` is over (None: never).
+
+    ``seconds``: a clock, which is read now and at each step.
+    """
+    return _until(None if timeout is None else seconds() + timeout.total_seconds(), seconds)
+
+
+def _until(end: float | None, seconds: Callable[[], float]) -> Iterator[float]:
+    wait = FIRST_WAIT
+    while (left := LONGEST_WAIT if end is None else end - seconds()) > 0:
+        yield min(wait, left)
+        wait = min(1.5 * wait, LONGEST_WAIT)
 
 
 class TaskClient(BulkTasks):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from dynatick.client.bucket_scope import minutes_between
+from dynatick.client.buckets import minutes_between
 from dynatick.client.new_task import Time
 from dynatick.client.views import instant_or_none, number_or, without_none
 from dynatick.domain import attributes as attr

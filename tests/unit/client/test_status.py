@@ -11,8 +11,7 @@ from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World, fails, ids
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView
-from dynatick.client import status as status_module
+from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView, installation
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
@@ -73,14 +72,14 @@ def test_states(world: World, client: TaskClient) -> None:
 
 
 def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(status_module, "MAX_POLLS", 1000)
+    monkeypatch.setattr(installation, "MAX_POLLS", 1000)
     world = world_of(shard_count=2)
     world.tick()
     world.rigged.forget()
     found = client_of(world).status()
     assert len(world.rigged.polls) <= 1000
     assert found.until - found.since == timedelta(hours=8), "four hours each way"
-    monkeypatch.setattr(status_module, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(installation, "MAX_ENTRIES", 3)
     world.insert(*ids(5))
     world.next_tick()
     found = client_of(world).status()
