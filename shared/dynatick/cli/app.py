@@ -1,4 +1,8 @@
-"""The command line: all commands, and their errors as a line on stderr and an exit code."""
+"""The command line: all commands, and their errors as a line on stderr and an exit code.
+
+Commands of other packages are entry points of the group ``dynatick.cli``, each a typer app. Such a plug-in is loaded
+when it is named. One that cannot be imported fails when it is called; the other commands work.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,64 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from dynatick.cli import bucket, dead_letter, doctor, expr, pause, plan, schedule, settings, status, task, tick, ui
+from dynatick.cli import bucket, dead_letter, doctor, expr, installation, plan, schedule, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
-from dynatick.cli.plugins import Nouns
 from dynatick.errors import DynatickError
+
+GROUP = "dynatick.cli"
+
+
+class Nouns(TyperGroup):
+    """Dynatick's own commands, and those of plug-ins."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        own = super().list_commands(ctx)
+        return [*own, *sorted(name for name in _plugins() if name not in own)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        plugin = _plugins().get(cmd_name)
+        return None if plugin is None else _load(plugin)
+
+
+def _plugins() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=GROUP)}
+
+
+def _load(plugin: EntryPoint) -> Any:
+    try:
+        command = typer.main.get_command(plugin.load())
+    except ImportError as error:
+        return _missing(plugin, str(error))
+    command.name = plugin.name
+    return command
+
+
+def _missing(plugin: EntryPoint, reason: str) -> Any:
+    """A command that reports that the plug-in cannot be imported."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+    @app.command(
+        name=plugin.name,
+        help=f"Needs more packages ({plugin.module} cannot be imported).",
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def command() -> None:
+        how = "pip install 'dynatick[cli]', or in a checkout make setup"
+        message = f"{plugin.name} needs more packages: {how} ({reason})"
+        raise CommandFailed(ExitCode.UNEXPECTED, message)
+
+    return typer.main.get_command(app)
+
 
 # What typer raises for a wrong command line. Its base classes have no public name of their own.
 _ClickException: Any = typer.BadParameter.__mro__[2]
@@ -34,13 +87,13 @@ app.add_typer(schedule.app)
 app.add_typer(tick.app)
 app.add_typer(dead_letter.app)
 app.add_typer(expr.app)
-app.command("settings")(settings.settings)
-app.command("status")(status.status)
-app.command("pause")(pause.pause)
-app.command("resume")(pause.resume)
+app.command("settings")(installation.settings)
+app.command("status")(installation.status)
+app.command("pause")(installation.pause)
+app.command("resume")(installation.resume)
 app.command("doctor")(doctor.doctor)
 app.command("plan")(plan.plan)
-app.command("ui")(ui.ui)
+app.command("ui")(installation.ui)
 
 
 def _version(wanted: bool) -> None:

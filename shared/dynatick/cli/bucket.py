@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
+from dynatick.cli.arguments import Last, Limit, PageToken, Span, Status, WaitTimeout, span_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_page
-from dynatick.cli.task_options import Limit, PageToken, Status, WaitTimeout
-from dynatick.cli.task_selection import Last, Span, span_of
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.domain.durations import duration_of, milliseconds_text
 from dynatick.domain.task import Status as TaskStatus

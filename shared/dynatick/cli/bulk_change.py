@@ -8,11 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from dynatick.cli.arguments import ids_of, is_single
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.listing import Listing
-from dynatick.cli.output import Column, one_line, say
+from dynatick.cli.output import Column, Listing, one_line, say
 from dynatick.cli.session import Session
-from dynatick.cli.task_selection import ids_of, is_single
 from dynatick.domain import attributes as attr
 from dynatick.errors import DynatickError, StoreError
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dynatick.cli.arguments import Yes
 from dynatick.cli.bulk_change import MAX_FAILURES, confirm, is_interactive, summed
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.listing import Listing
-from dynatick.cli.output import Column, Output, one_line, say, show_many
+from dynatick.cli.output import Column, Listing, Output, one_line, say, show_many
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_options import Yes
 from dynatick.domain import attributes as attr
 
 if TYPE_CHECKING:

@@ -3,28 +3,86 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dynatick.bulk.file_format import FileFormat
-from dynatick.cli.argument_values import map_of
+from dynatick.cli.arguments import Ids, Payload, Timeout, map_of, minutes_of, seconds_of
 from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
-from dynatick.cli.schedule_display import CHANGED, COLUMNS, HISTORY, PREVIEW, columns_of, say_notes, show_schedule
 from dynatick.cli.schedule_import import import_file
-from dynatick.cli.schedule_options import DefinitionOptions, argument_names
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import show_task
-from dynatick.cli.task_selection import Ids
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
     from dynatick.client import ScheduleView, TaskView
+
+Zone = Annotated[str | None, typer.Option("--tz", metavar="ZONE", help="IANA time zone, such as Europe/Berlin.")]
+StartDate = Annotated[str | None, typer.Option(metavar="TIME", help="No occurrence before; a rate counts from here.")]
+EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No occurrence after.")]
+Window = Annotated[
+    str | None,
+    typer.Option("--flexible-time-window", metavar="DURATION", help="Spread starts over this time: minutes, or 1h30m."),
+]
+CatchUp = Annotated[str | None, typer.Option(help="Which late occurrences to make: latest (default), all or none.")]
+Overlap = Annotated[
+    str | None, typer.Option(help="While the occurrence before has not ended: skip (default), allow or bufferOne.")
+]
+ExpectedWithin = Annotated[
+    str | None,
+    typer.Option(metavar="DURATION", help="So long after its time it must have completed; else it is overdue."),
+]
+ActionName = Annotated[str | None, typer.Option("--action", help="What to run. Default: the installation's.")]
+Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
+
+_SHOWN = (
+    attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
+    attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.ACTION,
+    attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON, attr.ERROR,
+    attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT,
+    attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
+)  # fmt: skip
+"""The attributes that the table shows, in this order, before the user's own. JSON has all of them."""
+
+_IN_TIME = "inTime"
+
+COLUMNS = (
+    Column("SCHEDULE", attr.TASK_ID, folds=True),
+    Column("STATE", attr.SCHEDULE_STATE),
+    Column("EXPRESSION", attr.SCHEDULE_EXPRESSION, folds=True),
+    Column("ZONE", attr.SCHEDULE_EXPRESSION_TIMEZONE, spare=1),
+    Column("ACTION", attr.ACTION, folds=True, spare=1),
+    Column("NEXT OCCURRENCE", attr.NEXT_OCCURRENCE_AT),
+    Column("LAST OCCURRENCE", attr.LAST_OCCURRENCE_AT, spare=1),
+    Column("EXPECTED WITHIN", attr.EXPECTED_WITHIN_SECONDS, right=True, spare=2),
+    Column("MISSED", attr.MISSED_OCCURRENCES, right=True, spare=1),
+    Column("WHY", "why", folds=True),
+)
+CHANGED = (
+    Column("SCHEDULE", attr.TASK_ID, folds=True),
+    Column("WHAT", "result"),
+    Column("STATE", attr.SCHEDULE_STATE, spare=1),
+    Column("NEXT OCCURRENCE", attr.NEXT_OCCURRENCE_AT, spare=1),
+    Column("WHY", "why", folds=True),
+)
+PREVIEW = (Column("OCCURRENCE", "occurrenceAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
+HISTORY = (
+    Column("OCCURRENCE", "occurrenceAt"),
+    Column("STATUS", attr.STATUS),
+    Column("BUCKET", attr.TASK_DATE_TIME, spare=1),
+    Column("FINISHED", attr.FINISHED_AT, to_seconds=True, spare=1),
+    Column("IN TIME", _IN_TIME),
+    Column("REASON", "reason"),
+    Column("ERROR", attr.ERROR, folds=True),
+    Column("TASK", attr.TASK_ID, folds=True),
+)
 
 app = typer.Typer(
     name="schedule", help="Recurring schedules: insert, edit, pause, see their occurrences.", no_args_is_help=True
@@ -33,6 +91,74 @@ app = typer.Typer(
 ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id.", show_default=False)]
 _LATEST = 5  # occurrences that `get` shows
 Limit = Annotated[int, typer.Option(help="The maximum number to list, up to 1,000.")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DefinitionOptions:
+    """What a schedule is defined by, apart from its expression."""
+
+    tz: Zone = None
+    start_date: StartDate = None
+    end_date: EndDate = None
+    flexible_time_window: Window = None
+    action: ActionName = None
+    payload: Payload = None
+    retry_policy: Policy = None
+    timeout_seconds: Timeout = None
+    catch_up: CatchUp = None
+    overlap: Overlap = None
+    expected_within_seconds: ExpectedWithin = None
+
+    def arguments(self, session: Session) -> dict[str, Any]:
+        """Returns the client's arguments; None for an option that is not given. Raises InvalidInput."""
+        return {
+            "timezone": self.tz,
+            "start_date": session.time(self.start_date, attr.START_DATE),
+            "end_date": session.time(self.end_date, attr.END_DATE),
+            "flexible_time_window": minutes_of(self.flexible_time_window, attr.FLEXIBLE_TIME_WINDOW),
+            "action": self.action,
+            "payload": map_of(self.payload, attr.PAYLOAD),
+            "retry_policy": map_of(self.retry_policy, attr.RETRY_POLICY),
+            "timeout_seconds": seconds_of(self.timeout_seconds, attr.TIMEOUT_SECONDS),
+            "catch_up": self.catch_up,
+            "overlap": self.overlap,
+            "expected_within_seconds": seconds_of(self.expected_within_seconds, attr.EXPECTED_WITHIN_SECONDS),
+        }
+
+
+def argument_names(attributes: Sequence[str]) -> list[str]:
+    """The client's arguments of attributes to remove. Raises InvalidInput."""
+    from dynatick.client.schedules import UPDATABLE
+
+    arguments = {attribute: argument for argument, attribute in UPDATABLE.items() if argument != "expression"}
+    for name in attributes:
+        if name not in arguments:
+            raise InvalidInput("remove", name, f"expected one of {', '.join(arguments)}")
+    return [arguments[name] for name in attributes]
+
+
+def columns_of(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> list[Column]:
+    """The columns of a list, without those about deadlines where no schedule has one."""
+    optional = (attr.EXPECTED_WITHIN_SECONDS, _IN_TIME)
+    return [one for one in columns if one.attribute not in optional or any(one.attribute in row for row in rows)]
+
+
+def show_schedule(session: Session, view: ScheduleView, *, notes: bool = True) -> None:
+    """Prints a schedule. ``notes``: with its warnings."""
+    if session.output is not Output.TABLE:
+        show_one(view.to_row(), session.output)
+        return
+    row = view.to_row()
+    shown = {name: row[name] for name in _SHOWN if name in row} | dict(view.attributes)
+    show_one(shown, session.output)
+    if notes:
+        say_notes(view)
+
+
+def say_notes(view: ScheduleView) -> None:
+    """Prints its warnings to stderr."""
+    for warning in view.warnings:
+        say(f"note: {warning}")
 
 
 @app.command()
@@ -207,7 +333,7 @@ def preview(
     count: Annotated[int, typer.Option(help="The number of occurrences, up to 1,000.")] = 10,
 ) -> None:
     """Show the next occurrences, and how clock changes affect them."""
-    from dynatick.cli.expression_text import wall_time
+    from dynatick.cli.expr import wall_time
 
     schedules = session.client().schedules
     found, view = schedules.preview(schedule_id, count), schedules.get(schedule_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from dynatick.cli.argument_values import time_of
+from dynatick.cli.arguments import time_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output
 

@@ -7,28 +7,34 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.cli.argument_values import map_of, seconds_of, shift_of
-from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many
-from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Output, one_line, say, show_document, show_one
-from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_display import list_page, show_each, show_explanation, show_page, show_view
-from dynatick.cli.task_files import export_file, import_file
-from dynatick.cli.task_options import (
+from dynatick.cli.arguments import (
     At,
     Delay,
     DryRun,
+    Filters,
+    Ids,
+    IdsOrNone,
     Limit,
     PageToken,
     Payload,
+    Range,
     Status,
     TaskId,
     Timeout,
     Waiting,
     WaitTimeout,
     Yes,
+    ids_of,
+    map_of,
+    seconds_of,
+    shift_of,
 )
-from dynatick.cli.task_selection import Filters, Ids, IdsOrNone, Range, ids_of
+from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.output import Output, one_line, say, show_document, show_one
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.task_display import list_page, show_each, show_explanation, show_page, show_view
+from dynatick.cli.task_files import export_file, import_file
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.task import Status as TaskStatus

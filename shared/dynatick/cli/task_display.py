@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from dynatick.cli.arguments import Filters, Span, ids_of, is_single
 from dynatick.cli.bulk_change import each
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.listing import Listing
-from dynatick.cli.output import Column, Output, one_line, say, show_document, show_many, show_one, show_pairs
+from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_many, show_one, show_pairs
 from dynatick.cli.session import Session
-from dynatick.cli.task_selection import Filters, Span, ids_of, is_single
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import relative_text
 from dynatick.domain.instants import format_instant

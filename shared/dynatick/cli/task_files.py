@@ -10,15 +10,15 @@ import typer
 
 from dynatick.bulk.derived_id import PREFIX
 from dynatick.bulk.file_format import FileFormat
+from dynatick.cli.arguments import Filters, Range
 from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_selection import Filters, Range
 
 if TYPE_CHECKING:
     from dynatick.domain.task import Row
 
-from dynatick.cli.task_options import Status
+from dynatick.cli.arguments import Status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Ended, Shell, Terminal, fail
 
 from dynatick import MemoryStore
 from dynatick.cli import bulk_change
-from dynatick.cli.listing import BATCH
+from dynatick.cli.output import BATCH
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Unknown
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from tests.builders import InProcess, scheduled_row
 from tests.unit.cli.conftest import Shell, Terminal
 
-from dynatick.cli import concurrency
-from dynatick.cli.concurrency import executions_of
+from dynatick.cli import doctor
+from dynatick.cli.doctor import executions_of
 from dynatick.client.doctor import MAX_FINDINGS
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.executions import RECOVERIES, Executions
@@ -153,7 +153,7 @@ def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
 
         limits = {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": allowed}}
         aws = SimpleNamespace(describe_stacks=describe_stacks, get_account_settings=lambda: limits)
-        monkeypatch.setattr(concurrency, "aws_client", lambda session, service: aws)
+        monkeypatch.setattr(doctor, "aws_client", lambda session, service: aws)
 
     return has
 

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.cli.conftest import Shell, documented
 from tests.unit.domain.expressions import generator
 
-from dynatick.cli.expression_text import in_words
+from dynatick.cli.expr import in_words
 from dynatick.cli.session import Session
 from dynatick.domain.expressions import parse_expression
 from dynatick.errors import InvalidInput

@@ -24,7 +24,8 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.cli import local_stack, plugins, stack, tick
+from dynatick.cli import app as commands
+from dynatick.cli import local_stack, stack, tick
 from dynatick.cli.exit_code import CommandFailed, hint_of
 from dynatick.cli.session import Session
 from dynatick.client import connect
@@ -183,16 +184,16 @@ def test_a_plugin_is_a_noun_of_its_own(shell: Shell, monkeypatch: pytest.MonkeyP
 
     app.command("other")(lambda: None)
     monkeypatch.setitem(sys.modules, "some_plugin", SimpleNamespace(app=app))
-    found = EntryPoint("else", "some_plugin:app", plugins.GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [found])
+    found = EntryPoint("else", "some_plugin:app", commands.GROUP)
+    monkeypatch.setattr(commands, "entry_points", lambda group: [found])
     ended = shell("else", "hello")
     assert (ended.code, ended.out) == (7, "hello\n")
     assert "else Something else." in " ".join(shell("--help").out.split())
 
 
 def test_a_plugin_that_cannot_be_imported(shell: Shell, monkeypatch: pytest.MonkeyPatch, world: InProcess) -> None:
-    broken = EntryPoint("local", "nowhere_to_be_found.cli:app", plugins.GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
+    broken = EntryPoint("local", "nowhere_to_be_found.cli:app", commands.GROUP)
+    monkeypatch.setattr(commands, "entry_points", lambda group: [broken])
     for arguments in (["local"], ["local", "up", "--port", "5"]):
         ended = shell(*arguments)
         assert (ended.code, ended.out) == (1, "")

@@ -17,8 +17,8 @@ from tests.builders import NOON
 
 from dynatick.bulk.file_format import FileFormat
 from dynatick.cli.exporting import ExportOptions, export_tasks
+from dynatick.cli.installation import _group
 from dynatick.cli.output import suggested
-from dynatick.cli.status import _group
 from dynatick.client import FailureGroup
 from dynatick_stack.dev.display import Display
 from dynatick_stack.logs import LogLine

@@ -1,4 +1,4 @@
-"""Durations as they are shown; tests/unit/cli/test_argument_values.py has how they are typed."""
+"""Durations as they are shown; tests/unit/cli/test_arguments.py has how they are typed."""
 
 from __future__ import annotations
 

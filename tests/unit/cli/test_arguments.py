@@ -10,7 +10,7 @@ from tests.builders import NOON, InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import InvalidInput
-from dynatick.cli.argument_values import minutes_of, seconds_of, shift_of, time_of
+from dynatick.cli.arguments import minutes_of, seconds_of, shift_of, time_of
 from dynatick.domain.durations import duration_of
 
 

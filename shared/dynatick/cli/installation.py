@@ -1,0 +1,147 @@
+"""``dynatick settings``, ``status``, ``pause``, ``resume`` and ``ui``: the installation as a whole."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.output import Output, one_line, say, show_document, show_one, show_pairs, suggested
+from dynatick.cli.session import Session, on_table
+from dynatick.cli.task_display import ago
+from dynatick.domain import attributes as attr
+from dynatick.domain.durations import milliseconds_text
+from dynatick.ui.loopback import PORT
+
+if TYPE_CHECKING:
+    from dynatick.client import FailureGroup, InstallationStatus
+
+_GROUPS = 3
+
+
+@on_table
+def settings(session: Session) -> None:
+    """Show the current settings: tick interval, shards, actions. The template's parameters set them."""
+    from dynatick.client.installation import settings_row
+
+    settings = session.client().settings()
+    if settings is None:
+        raise CommandFailed(ExitCode.NOT_FOUND, "no tick has run yet; the first one writes the settings")
+    show_one(settings_row(settings), session.output)
+
+
+@on_table
+def status(session: Session) -> None:
+    """Show whether ticks run, what waits, and what has failed in the last 24 hours."""
+    found = session.client().status()
+    if session.output is Output.TABLE:
+        show_pairs(_lines(found, session.clock()))
+    else:
+        show_document(found.to_row(), session.output)
+
+
+def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, object]]:
+    health = found.health
+    yield "state", _state(found)
+    for finding in health.findings:
+        yield "attention", f"{finding.why}: {finding.remedy}"
+    last = "no tick has come yet" if health.last_tick is None else f"last tick {ago(health.last_tick, now)}"
+    yield "ticks", f"{last}; next {ago(found.next_tick, now)}"
+    yield f"next {_hours(found.until - now)}", f"{found.waiting} waiting"
+    oldest = "" if found.oldest_due is None else f", since {ago(found.oldest_due, now)} at the longest"
+    running = "" if found.running is None else f"; {found.running} running"
+    yield "due now", f"{found.due_now - (found.running or 0)} waiting{oldest}{running}"
+    late = ", ".join(f"{name} {milliseconds_text(value)}" for name, value in found.lateness.items())
+    cancelled = f", {found.cancelled} cancelled" if found.cancelled else ""
+    yield f"last {_hours(now - found.since)}", f"{found.completed} completed, {found.failed} failed{cancelled}"
+    if late:
+        yield "lateness", late
+    for group in found.failures[:_GROUPS]:
+        yield "failed", _group(group, now)
+    if (more := len(found.failures) - _GROUPS) > 0:
+        past = _hours(now - found.since)
+        yield "failed", f"… and {more} other errors: dynatick task list --status failed --last {past}"
+
+
+def _state(found: InstallationStatus) -> str:
+    pause = found.health.pause
+    if pause is not None:
+        return f"paused {pause}"
+    if found.processor_problem is not None:
+        return "the processor can't start, so nothing runs"
+    if not found.health.is_healthy:
+        missing = found.health.missing_ticks
+        return f"stopped: {missing} ticks are missing" if missing else "stopped"
+    return "running"
+
+
+def _group(group: FailureGroup, now: datetime) -> str:
+    since = "" if group.first is None else f" since {ago(group.first, now)}"
+    text = one_line(str(group.error))
+    return f"{group.count} {group.action}{since}: {text}   ({suggested('dynatick task explain', group.task_id)})"
+
+
+def _hours(span: timedelta) -> str:
+    return f"{max(1, round(span / timedelta(hours=1)))}h"
+
+
+@on_table
+def pause(
+    session: Session,
+    reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="NAME", help="Who. Default: the user of this machine.")] = None,
+) -> None:
+    """Run nothing from the next tick on, until dynatick resume. Tasks that run go on to their end."""
+    client = session.client()
+    wanted = by or _user()
+    before = client.settings()
+    found = client.pause(reason=reason, by=wanted)
+    if session.output is not Output.TABLE:
+        show_document({attr.PAUSED: found.to_row()}, session.output)
+    is_earlier = before is not None and before.pause is not None
+    say(f"{'It was paused already' if is_earlier else 'Paused'}: {found}")
+
+
+@on_table
+def resume(session: Session) -> None:
+    """End the pause: the next tick runs what is due."""
+    ended = session.client().resume()
+    if session.output is not Output.TABLE:
+        show_document({attr.PAUSED: None}, session.output)
+    if ended is None:
+        say("It was not paused")
+    else:
+        say(f"Resumed; it was paused {ended}. The next tick runs what is due")
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return None
+
+
+@on_table
+def ui(
+    session: Session,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = PORT,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Don't open the page in a browser.")] = False,
+) -> None:
+    """Show the installation in a browser: what ran, what failed and what will run, minute by minute.
+
+    Listens on 127.0.0.1 only, and uses your AWS credentials. Ctrl-C ends it.
+    """
+    try:
+        from dynatick.ui.server import serve
+        from dynatick.ui.site import Site
+    except ModuleNotFoundError as error:
+        message = f"ui needs more packages: pip install 'dynatick[cli]' ({error})"
+        raise CommandFailed(ExitCode.UNEXPECTED, message) from error
+    client = session.client()
+    site = Site(client=client, clock=session.clock, name=session.name(), read_only=read_only)
+    serve(site, port, opens=not no_open, say=typer.echo)
