@@ -16,12 +16,12 @@ from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.overdue import Overdue
 from dynatick.domain.task import Row, Task
-from dynatick.engine.assign import Arrival, Assigned, assign
-from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.placement import Placer, rejections_to
 from dynatick.engine.ports import ActionContext, Store, WakeUps
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
+from dynatick.engine.scheduler import Arrival, Assigned, assign
+from dynatick.engine.settings import publish_settings
 from dynatick.store.memory import MemoryStore
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)

@@ -20,12 +20,11 @@ if TYPE_CHECKING:  # each function needs only some of these, and must not import
     from dynatick.api import Answer
     from dynatick.bulk.importer import ImportResult
     from dynatick.domain.overdue import Overdue
-    from dynatick.engine.assign import Assigned
-    from dynatick.engine.idle_shards import GroupReport
+    from dynatick.engine.counts import PassReport
     from dynatick.engine.processor import Invoked
-    from dynatick.engine.reconcile import Reconciled
-    from dynatick.engine.reconcile_round import Round
-    from dynatick.engine.report import PassReport
+    from dynatick.engine.reconcile import Reconciled, Round
+    from dynatick.engine.scheduler import Assigned
+    from dynatick.engine.shards import GroupReport
     from dynatick.errors import ConfigurationError
 
 _PASS_COUNTS = (

@@ -23,11 +23,11 @@ from dynatick.actions.aws_client import create_client
 from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.normalise import Assign, Defaults, next_tick
-from dynatick.engine.budget import max_timeout_seconds
-from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.ports import DeadLetters, ReportOverdue, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
+from dynatick.engine.settings import publish_settings
 from dynatick.errors import ConfigurationError, DynatickError, NoAnswer, StoreError
 from dynatick.settings import Settings
 from dynatick.store.codec import decode

@@ -8,7 +8,7 @@ from datetime import timedelta
 from tests.builders import NOON
 
 from dynatick.engine.ports import Store
-from dynatick.engine.reconcile_round import LEASE, SEGMENTS, Segment, acquire, read_round, save
+from dynatick.engine.reconcile import LEASE, SEGMENTS, Segment, acquire, read_round, save
 
 
 def test_a_round_is_saved_and_its_lease_free_only_after_its_release(store: Store) -> None:

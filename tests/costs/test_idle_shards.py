@@ -21,8 +21,8 @@ from dynatick.domain.plan_figures import (
     READ_UNIT,
     WRITE_UNIT,
 )
-from dynatick.engine.idle_shards import CLOSE_EVERY, THREADS
 from dynatick.engine.page_reader import LOOKAHEAD
+from dynatick.engine.shards import CLOSE_EVERY, THREADS
 from dynatick_stack.bench.units import Idle, idle
 from dynatick_stack.bench.wake_up_price import MONTH
 from dynatick_stack.counting.counts import Engine

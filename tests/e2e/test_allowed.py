@@ -11,7 +11,7 @@ from tests.e2e.support import DeployedStack, bucket, deployed, instant, room
 from tests.e2e.test_targets import ACCOUNT, NOW
 
 from dynatick import InvalidInput
-from dynatick.engine.installation_settings import read_settings
+from dynatick.engine.settings import read_settings
 from dynatick_stack.deploy import REGION
 
 pytestmark = pytest.mark.long

@@ -17,7 +17,7 @@ from tests.e2e.test_cli import run
 
 from dynatick.cli.exit_code import ExitCode
 from dynatick.domain import attributes as attr
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.settings import SETTINGS_ID
 from dynatick_stack.checkout import MODULE, with_handlers
 from dynatick_stack.errors import DeployError
 

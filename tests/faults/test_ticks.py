@@ -15,7 +15,7 @@ from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.task import Row
-from dynatick.engine.report import tick_record_id
+from dynatick.engine.counts import tick_record_id
 from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 
 

@@ -28,8 +28,8 @@ from dynatick import TaskClient, cli
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
-from dynatick.engine.bucket_record import bucket_record_id
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.counts import bucket_record_id
+from dynatick.engine.settings import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.codec import encode
 from dynatick.store.wire import Wire

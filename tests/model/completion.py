@@ -14,8 +14,8 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal, state_of
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.idle_shards import CLOSE_EVERY
-from dynatick.engine.reconcile_round import LEASE, read_round
+from dynatick.engine.reconcile import LEASE, read_round
+from dynatick.engine.shards import CLOSE_EVERY
 
 MAX_TICKS = 60
 LAST_TICKS = 8  # within which nothing but slow polls keeps S back

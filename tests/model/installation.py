@@ -28,11 +28,10 @@ from dynatick.client.doctor import Diagnosis, examine
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row, Task, is_own_row
-from dynatick.engine.assign import Arrival
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.scheduler import Scheduler
+from dynatick.engine.scheduler import Arrival, Scheduler
 from dynatick.errors import DynatickError, PermanentError, RetryableError
 
 INDEX_LAG = 100.0  # longer than from tick to tick

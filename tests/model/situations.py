@@ -32,7 +32,7 @@ from tests.model.rows import RawRow, When
 from tests.model.steps import Step
 from tests.model.wake_up_queue import QueueMode
 
-from dynatick.engine.report import PassReport
+from dynatick.engine.counts import PassReport
 from dynatick.engine.rules import SHARD_LEASE
 
 PLAIN = by(PLAN, PLAN)  # plans that can be varied

@@ -17,7 +17,7 @@ from tests.model.table import Effect
 from tests.sandbox.stream import matches, patterns
 
 from dynatick.domain.task import Row
-from dynatick.engine.assign import Arrival
+from dynatick.engine.scheduler import Arrival
 from dynatick.store.codec import encode
 
 SHARDS = 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.settings import SETTINGS_ID
 
 _CURSOR = cursor_id(0).removesuffix("0")
 _SET = re.compile(r'"((?:[^"]|"")+)"=(\?)?')

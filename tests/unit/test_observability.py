@@ -20,12 +20,12 @@ from dynatick.bulk.importer import ImportOrder, ImportResult
 from dynatick.client.insertion import InsertCounts
 from dynatick.domain.buckets import minute_of
 from dynatick.domain.overdue import Overdue
-from dynatick.engine.assign import Assigned
-from dynatick.engine.idle_shards import GroupReport
+from dynatick.engine.scheduler import Assigned
+from dynatick.engine.shards import GroupReport
 from dynatick.engine.processor import Invoked, NotStarted
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile_round import Round, Segment
-from dynatick.engine.report import PassReport
+from dynatick.engine.reconcile import Round, Segment
+from dynatick.engine.counts import PassReport
 from dynatick.errors import StoreError
 
 logger, metrics = observability.create()

@@ -103,7 +103,7 @@ def metrics(w: World, patch: pytest.MonkeyPatch) -> None:
 
 def coordinator(w: World, patch: pytest.MonkeyPatch) -> None:
     """A fault of our own, in the middle of a pass."""
-    patch.setattr("dynatick.engine.execution.Execution.finish", refuses)
+    patch.setattr("dynatick.engine.invocation.Execution.finish", refuses)
 
 
 Fault = Callable[[World, pytest.MonkeyPatch], None]

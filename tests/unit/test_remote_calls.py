@@ -11,8 +11,8 @@ import pytest
 from dynatick import wiring
 from dynatick.actions.aws import CALL_SECONDS
 from dynatick.actions.client_cache import ClientCache
-from dynatick.engine.execution import LETTER_TIMEOUT, WAKE_UP_TIMEOUT
-from dynatick.engine.remote_calls import START_TIMEOUT
+from dynatick.engine.invocation import LETTER_TIMEOUT, WAKE_UP_TIMEOUT
+from dynatick.engine.pools import START_TIMEOUT
 from dynatick.settings import Settings
 
 PAGE = Path(__file__).parents[2] / "docs" / "remote-calls.md"

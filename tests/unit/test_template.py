@@ -14,7 +14,7 @@ from dynatick import observability
 from dynatick.bulk import importer
 from dynatick.domain.expressions.occurrence import upcoming
 from dynatick.domain.expressions.parse import parse_expression
-from dynatick.engine.budget import max_timeout_seconds
+from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules

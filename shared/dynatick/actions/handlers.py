@@ -27,8 +27,7 @@ from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
 from dynatick.domain.task import Task, check_payload
 from dynatick.domain.timeout import check_timeout
-from dynatick.engine.ports import ActionContext
-from dynatick.engine.trace import described, trace_of
+from dynatick.engine.ports import ActionContext, described, trace_of
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import Row
 from dynatick.engine.diagnosis import Finding
-from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
 from dynatick.engine.rules import Rules
+from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import StoreError
 
 MAX_FINDINGS = 1000

@@ -17,7 +17,7 @@ from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import UNSCHEDULED, Row, Status
 from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor
-from dynatick.engine.installation_settings import InstallationSettings
+from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput
 
 

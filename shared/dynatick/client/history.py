@@ -29,7 +29,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.task import TERMINAL, Row, Status, check_task_id
-from dynatick.engine.bucket_record import Departures, read_departures
+from dynatick.engine.counts import Departures, read_departures
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 

@@ -23,8 +23,8 @@ from dynatick.domain.task import Status
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, judge_installation
 from dynatick.engine.idle_record import read_cursors
-from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
+from dynatick.engine.settings import InstallationSettings
 
 HOURS = 24
 MAX_POLLS = 6_000  # of buckets, past and to come: two days of minutes on two shards

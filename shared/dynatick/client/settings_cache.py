@@ -10,8 +10,8 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.timeout import check_timeout
-from dynatick.engine.installation_settings import InstallationSettings, read_settings
 from dynatick.engine.ports import Clock, Store
+from dynatick.engine.settings import InstallationSettings, read_settings
 from dynatick.errors import InvalidInput, StoreError, shown
 
 _MISSING_TTL = timedelta(seconds=1)  # of a missing row, which the first tick writes

@@ -28,9 +28,9 @@ from dynatick.domain.task import Row, Status
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.idle_record import read_cursors
-from dynatick.engine.installation_settings import InstallationSettings, pause, resume
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.settings import InstallationSettings, pause, resume
 from dynatick.errors import InvalidInput
 
 _MAX_TEXT = 500  # characters of a pause's reason

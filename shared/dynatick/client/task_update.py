@@ -29,8 +29,8 @@ from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
-from dynatick.engine.bucket_record import count_departures, log_uncounted
 from dynatick.engine.conditional_write import write, write_many
+from dynatick.engine.counts import count_departures, log_uncounted
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import (
     DynatickError,

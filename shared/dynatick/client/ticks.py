@@ -13,11 +13,11 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
+from dynatick.engine.counts import tick_record_id
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.idle_record import read_cursors
-from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import Store
-from dynatick.engine.report import tick_record_id
+from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput
 
 MAX_DAYS = 7

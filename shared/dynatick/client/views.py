@@ -21,7 +21,7 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row, Status
-from dynatick.engine.bucket_record import FAILED, RAN
+from dynatick.engine.counts import FAILED, RAN
 from dynatick.errors import InvalidInput, shown
 
 if TYPE_CHECKING:

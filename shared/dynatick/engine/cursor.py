@@ -16,9 +16,9 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, W
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.conditional_write import create, write
+from dynatick.engine.orders import WorkOrder
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN
-from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import StoreError
 
 _SKEW = timedelta(seconds=2)

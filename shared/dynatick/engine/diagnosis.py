@@ -17,9 +17,9 @@ from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID, InstallationSettings
-from dynatick.engine.readiness import make_ready
+from dynatick.engine.placement import make_ready
 from dynatick.engine.rules import Rules
+from dynatick.engine.settings import SETTINGS_ID, InstallationSettings
 from dynatick.errors import InvalidInput
 
 _STALE_AFTER = timedelta(hours=1)  # after its lease; a tick reclaims a task long before

@@ -23,11 +23,10 @@ from dynatick.engine.division import (
     divide,
     longest_range,
 )
-from dynatick.engine.execution import Execution
-from dynatick.engine.poll_window import Window
-from dynatick.engine.remote_calls import in_turn
-from dynatick.engine.shard_lease import ShardLease
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.invocation import Execution
+from dynatick.engine.orders import WorkOrder
+from dynatick.engine.pools import in_turn
+from dynatick.engine.window import ShardLease, Window
 from dynatick.errors import DynatickError
 
 MAX_OUTLINED = 50_000

@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import partial
 
 from dynatick.domain.buckets import Bucket
-from dynatick.engine.execution import Execution
-from dynatick.engine.io_pool import executor
-from dynatick.engine.poll_window import Segment
+from dynatick.engine.invocation import Execution
+from dynatick.engine.pools import executor
 from dynatick.engine.ports import Page
+from dynatick.engine.window import Segment
 
 PAGE = 500  # entries: DynamoDB's 1 MB holds thousands, which would take too much memory as objects
 LOOKAHEAD = 6  # segments whose first page is read ahead, all at once; the pages wait in memory

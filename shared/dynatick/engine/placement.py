@@ -1,6 +1,7 @@
 """Placement (protocol 5 to 7): every open task gets a bucket that some tick will poll.
 
-One function does it for the stream, for passes and for reconcile. What a row needs first is decided in ``readiness``.
+One function does it for the stream, for passes and for reconcile. What a row needs first is decided here too: to be
+normalised, repaired or marked failed.
 """
 
 from __future__ import annotations
@@ -11,19 +12,67 @@ from datetime import datetime
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
-from dynatick.domain.lifecycle import move
-from dynatick.domain.normalise import defer_rejection, reject, rejection_reason, without_large_values
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written, as_read
+from dynatick.domain.lifecycle import ended_by_hand, move
+from dynatick.domain.normalise import (
+    defer_rejection,
+    needs_normalising,
+    normalise,
+    place,
+    premature_attributes,
+    reject,
+    rejection_reason,
+    without_large_values,
+)
+from dynatick.domain.recurrence import ready, refused
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.schedule import is_at_rest
-from dynatick.domain.task import Row, is_own_row
+from dynatick.domain.schedule import is_at_rest, is_schedule
+from dynatick.domain.task import Row, Status, is_own_row
 from dynatick.engine.conditional_write import write
 from dynatick.engine.cursor import read_cursor
-from dynatick.engine.installation_settings import InstallationSettings
 from dynatick.engine.ports import DeadLetter, DeadLetters, Store
-from dynatick.engine.readiness import is_rejection, make_ready
 from dynatick.engine.rules import Rules
+from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import StoreError
+
+# -- readiness ---------------------------------------------------------------------------------------------------------
+
+
+def make_ready(
+    row: Row, rules: Rules, settings: InstallationSettings, *, now: datetime, revision: int = 1
+) -> ConditionalUpdate | None:
+    """The change that the row needs first; None: it needs none. ``revision``: with which a new schedule begins."""
+    view = RowView(row)
+    if is_terminal(row) or is_own_row(view.task_id):
+        return None
+    grid, defaults = settings.grid, rules.defaults
+    if (reason := rejection_reason(row)) is not None:
+        fail = refused if is_schedule(row) else reject
+        return fail(row, reason, now=now, grid=grid, retention_days=rules.retention_days)
+    if is_schedule(row):
+        return ready(row, now=now, grid=grid, defaults=defaults, revision=revision)
+    if needs_normalising(row):
+        return normalise(row, now=now, grid=grid, defaults=defaults)
+    repaired = ended_by_hand(row, now=now, retention_days=rules.retention_days)
+    if repaired is not None:
+        return repaired
+    if not view.is_live:
+        return normalise(row, now=now, grid=grid, defaults=defaults)
+    if view.is_scheduled and view.bucket is None:
+        return place(row, now=now, grid=grid, defaults=defaults)
+    if stray := premature_attributes(row):
+        return ConditionalUpdate(
+            task_id=view.task_id, remove=stray, conditions=as_read(row, attr.OUTCOME, attr.STATUS), returning=True
+        )
+    return None
+
+
+def is_rejection(change: ConditionalUpdate) -> bool:
+    """Whether a change marks a row as failed."""
+    return change.set.get(attr.OUTCOME) == str(Status.FAILED)
+
+
+# -- placement ---------------------------------------------------------------------------------------------------------
 
 _TRIES = 30
 

@@ -23,28 +23,22 @@ from functools import partial
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import check_count
-from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Entries
+from dynatick.engine.counts import PassReport, Resume
 from dynatick.engine.drain import drain
-from dynatick.engine.execution import Execution, Services
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
-from dynatick.engine.idle_shards import GroupReport, serve_group
-from dynatick.engine.installation_settings import InstallationSettings, publish_settings, read_pause
-from dynatick.engine.io_pool import Jobs
-from dynatick.engine.pause_watch import PAUSE_CHECK, PauseWatch
+from dynatick.engine.invocation import PAUSE_CHECK, Budget, Execution, PauseWatch, Services
+from dynatick.engine.orders import AnyWakeUp, TickOnTime, WakeUp, WorkOrder, parse_wake_up, send_wake_ups
 from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
+from dynatick.engine.pools import START_TIMEOUT, Jobs, LettersUntilRefused, WakeUpsUntilRefused
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
-from dynatick.engine.reconcile import Reconciled, reconcile_round
-from dynatick.engine.reconcile_round import acquire
+from dynatick.engine.reconcile import Reconciled, acquire, reconcile_round
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.releasing import ReleaseOrder, release_orders, write_releases
-from dynatick.engine.remote_calls import START_TIMEOUT
-from dynatick.engine.report import PassReport, Resume
 from dynatick.engine.rules import SKEW_MARGIN, Rules
-from dynatick.engine.until_refused import LettersUntilRefused, WakeUpsUntilRefused
-from dynatick.engine.wake_up import AnyWakeUp, TickOnTime, WakeUp, parse_wake_up, send_wake_ups
-from dynatick.engine.waking import MAX_EARLY, MAX_LATE, wake
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.settings import InstallationSettings, publish_settings, read_pause
+from dynatick.engine.shards import GroupReport, serve_group
+from dynatick.engine.wake_ups import MAX_EARLY, MAX_LATE, wake
 from dynatick.engine.worker import work
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, NoAnswer, StoreError
 from dynatick.json_reader import parse

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import parse_instant
@@ -31,12 +31,52 @@ from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Task
 from dynatick.engine.conditional_write import write, write_many
-from dynatick.engine.installation_settings import InstallationSettings
-from dynatick.engine.lateness import lateness_of
+from dynatick.engine.orders import AnyWakeUp, wake_ups_of
 from dynatick.engine.placement import Placer, rejection_text
 from dynatick.engine.ports import DeadLetter, Store
-from dynatick.engine.rules import Rules
-from dynatick.engine.wake_up import AnyWakeUp, wake_ups_of
+from dynatick.engine.rules import Precision, Rules
+from dynatick.engine.settings import InstallationSettings
+
+# -- lateness ----------------------------------------------------------------------------------------------------------
+
+WOKEN_LATE_AFTER = timedelta(seconds=5)
+"""A wake-up comes within a second or two of its instant, also if its process is a new one."""
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def due_since(task: Task) -> datetime:
+    """Returns since when a claimed task has been due: since its insert, if that came after its due time."""
+    if task.next_attempt_at is not None:
+        return task.next_attempt_at
+    if task.schedule_id is not None:  # a flexible window may have moved its bucket, and only a tick runs it
+        return task.bucket.instant
+    return max(task.due_at, task.created_at or task.due_at)
+
+
+def lateness_of(task: Task, started_at: datetime, rules: Rules, grid: Grid) -> int:
+    """Milliseconds from the instant at which an attempt was due to its start; with Precision.TICK, from the first tick
+    at or after that instant."""
+    due = due_since(task)
+    if rules.precision is Precision.TICK:
+        due = instant_of(grid.tick_at_or_after(due))
+    return max(0, milliseconds(started_at - due))
+
+
+def is_woken_late(task: Task, began: datetime, rules: Rules) -> bool:
+    """Whether a claimed task was due long before the invocation that claimed it began: an earlier wake-up should have
+    run it. Tasks of a limited action, and occurrences, are begun by ticks alone."""
+    if rules.precision is Precision.TICK or task.action in rules.limited_actions:
+        return False
+    is_occurrence = task.schedule_id is not None and task.next_attempt_at is None
+    return not is_occurrence and began - due_since(task) > WOKEN_LATE_AFTER
+
+
+def milliseconds(delta: timedelta) -> int:
+    return delta // _MILLISECOND
+
+
+# -- record ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

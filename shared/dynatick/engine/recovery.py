@@ -19,7 +19,6 @@ from dynatick.domain.lifecycle import claim, defer, reclaim
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
-from dynatick.engine.budget import Budget
 from dynatick.engine.claims import (
     LeaseExpired,
     Malformed,
@@ -27,9 +26,9 @@ from dynatick.engine.claims import (
     understand,
 )
 from dynatick.engine.conditional_write import write, write_many
-from dynatick.engine.execution import BATCH, Execution, Place, Services
+from dynatick.engine.counts import PassReport, Resume
+from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
 from dynatick.engine.ports import ENVELOPE, size_in_event
-from dynatick.engine.report import PassReport, Resume
 from dynatick.errors import DynatickError, InvalidInput
 
 MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left

@@ -1,20 +1,217 @@
-"""The scheduler function's work: a batch of the table's stream, whose rows get their places."""
+"""The scheduler function's work: every row of a stream batch, inserted or changed by hand, gets its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dynatick.domain.task import Row
-from dynatick.engine.assign import Arrival, Assigned, assign
-from dynatick.engine.installation_settings import InstallationSettings, publish_settings
-from dynatick.engine.placement import Placer, rejections_to
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
+from dynatick.domain.due import Due, due_of
+from dynatick.domain.normalise import needs_normalising, rederive, unchanged_inputs
+from dynatick.domain.numbers import is_count
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.schedule import is_or_was_schedule, is_schedule
+from dynatick.domain.task import Row, is_own_row
+from dynatick.engine.conditional_write import write_many
+from dynatick.engine.orders import send_wake_ups, wake_ups_of
+from dynatick.engine.placement import Placer, Undelivered, is_rejection, rejections_to
+from dynatick.engine.pools import LettersUntilRefused
 from dynatick.engine.ports import Clock, DeadLetters, Store, WakeUps
-from dynatick.engine.rules import Rules
-from dynatick.engine.until_refused import LettersUntilRefused
-from dynatick.engine.wake_up import send_wake_ups, wake_ups_of
+from dynatick.engine.rules import Precision, Rules
+from dynatick.engine.settings import InstallationSettings, publish_settings
+from dynatick.errors import DynatickError
+
+# -- assign ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One record of the stream: the row after and before a change (None: there was none)."""
+
+    key: str  # the record's sequence number
+    new: Row | None  # None: it was deleted
+    old: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Counts of a batch. ``failed``: the records that must be sent again, with the reasons."""
+
+    seen: int
+    normalised: int
+    moved: int
+    rejected: int
+    # Of what may be due before the next planning, in order of the records. None: a schedule, which a pass runs on time.
+    wake_ups: Sequence[tuple[Bucket, Due | None]]
+    undelivered: int  # malformed rows that stay open, because the dead-letter queue refused their messages
+    failed: Sequence[tuple[str, str]]
+
+
+def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
+    """Places every row of a batch. Idempotent; a row that fails doesn't keep another from its place.
+
+    First the changes that the images ask for are written in batches. Then each row is placed, which reads the cursor
+    after the write and so checks the move again (protocol 7). A record fails only if the table does: a tick repeats
+    what the dead-letter queue refuses, which must not stop the stream.
+    """
+    latest: dict[str, _Latest] = {}
+    for arrival in arrivals:
+        if arrival.new is not None and not is_own_row(task_id := RowView(arrival.new).task_id):
+            latest[task_id] = _after(latest.get(task_id), arrival, arrival.new, placer)
+    images, rejections = _write_at_once(latest, placer)
+    failed: list[tuple[str, str]] = []
+    undelivered = 0
+    closed: dict[int, int] = {}  # read after every image was taken, as rule 5 wants
+    woken: list[tuple[str, Bucket, Due | None]] = []
+    # Rejections last: their letters may wait for the dead-letter queue.
+    for task_id, image in sorted(images.items(), key=lambda item: item[0] in rejections):
+        record, rejection = latest[task_id], rejections.get(task_id)
+        if record.is_in_flight:
+            continue
+        try:
+            ready = image is not None and rejection is None and placer.make_ready(image) is None
+            row = image
+            if image is None or not ready or not placer.is_ahead(image, closed):
+                row = placer.place(task_id, image, first=rejection, revision_of=record.revision_of)
+            if record.is_new_time and (wake_up := _wake_up(row, placer, closed)) is not None:
+                woken.append((record.key, *wake_up))
+        except Undelivered:
+            undelivered += 1
+        except DynatickError as error:
+            failed.append((record.key, str(error)))
+    return Assigned(
+        seen=len(latest),
+        normalised=placer.normalised,
+        moved=placer.moved,
+        rejected=placer.failed,
+        wake_ups=_before_failed(woken, [key for key, _ in failed], arrivals),
+        undelivered=undelivered,
+        failed=failed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The records of one task, taken together."""
+
+    key: str  # of the last record
+    new: Row  # as the last record shows it
+    revision: int  # with which a new schedule begins
+    edit: ConditionalUpdate | None  # for a time that was changed by hand
+    is_new_time: bool  # an instant that the processor has not set: the scheduler sends its wake-up
+    is_in_flight: bool  # an occurrence that a pass has just made, and holds its bucket back for
+
+    def revision_of(self, row: Row) -> int:
+        """Returns the revision with which a row begins that was read later: it may be another one, with a record still
+        to come."""
+        return self.revision if row == self.new else 1
+
+
+def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -> _Latest:
+    """Adds a record. Kept of earlier ones: a time changed by hand, unless it was changed again, and the revision
+    of a schedule that a put has replaced."""
+    edit, now = None, placer.clock()
+    if arrival.old is not None:
+        grid, defaults = placer.settings.grid, placer.rules.defaults
+        edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
+    in_flight = arrival.old is None and RowView(new).is_running and RowView(new).schedule_id is not None
+    if (
+        edit is None
+        and before is not None
+        and before.edit is not None
+        and before.edit.conditions == unchanged_inputs(new)
+    ):
+        edit = before.edit
+    revision = max(_next_revision(arrival.old, now), 1 if before is None else before.revision)
+    new_time = _is_new_time(arrival.old, new) or (before is not None and before.is_new_time)
+    return _Latest(arrival.key, new, revision, edit, new_time, in_flight)
+
+
+def _is_new_time(old: Row | None, new: Row) -> bool:
+    """Whether a record shows an instant whose wake-up its writer hasn't sent: a processor sends those of retries and
+    further turns, and of a schedule's next run, and so does the normalising of a row. Otherwise a deferred task would
+    wake itself for ever (19)."""
+    if old is None or needs_normalising(new):
+        return True
+    before = RowView(old)
+    if is_schedule(new):
+        return any(old.get(name) != new.get(name) for name in (*attr.DEFINITION, attr.DEFINED_AT))
+    if before.is_running or before.is_unscheduled:
+        return False
+    return not before.is_scheduled or _due(old) != _due(new)
+
+
+def _due(row: Row) -> Due | None:
+    return due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
+
+
+def _wake_up(row: Row | None, placer: Placer, closed: dict[int, int]) -> tuple[Bucket, Due | None] | None:
+    """The wake-up of a task or schedule whose bucket was planned before it was written; None: it needs none, or gets
+    one later."""
+    rules = placer.rules
+    if rules.precision is not Precision.SECOND or row is None or is_terminal(row):
+        return None
+    view, due = RowView(row), None if is_schedule(row) else _due(row)
+    bucket = view.bucket
+    has_wake_up = view.is_scheduled and due is not None and row.get(attr.ACTION) not in rules.limited_actions
+    if bucket is None or not (has_wake_up or is_schedule(row)):
+        return None
+    if not placer.is_ahead(row, closed) or not rules.is_planned(bucket.minute, closed[bucket.shard]):
+        return None
+    return bucket, due
+
+
+def _before_failed(
+    woken: Sequence[tuple[str, Bucket, Due | None]], failed: Sequence[str], arrivals: Sequence[Arrival]
+) -> Sequence[tuple[Bucket, Due | None]]:
+    """Those of records before the first failed one: Lambda sends that and all after it again."""
+    positions = {arrival.key: n for n, arrival in enumerate(arrivals)}
+    first = min((positions[key] for key in failed), default=len(arrivals))
+    return [(bucket, due) for key, bucket, due in woken if positions[key] < first]
+
+
+def _write_at_once(
+    latest: Mapping[str, _Latest], placer: Placer
+) -> tuple[dict[str, Row | None], Mapping[str, ConditionalUpdate]]:
+    """Writes the changes that the images ask for. Returns the rows after that (None: not known), and the rejections,
+    which are not written yet: each needs its dead letter first."""
+    images: dict[str, Row | None] = {}
+    rejections: dict[str, ConditionalUpdate] = {}
+    due: list[ConditionalUpdate] = []
+    for task_id, record in latest.items():
+        images[task_id] = record.new
+        change = record.edit or placer.make_ready(record.new, revision=record.revision)
+        if change is None:
+            continue
+        if is_rejection(change):
+            rejections[task_id] = change
+        else:
+            due.append(change)
+    results = write_many(placer.store, due)
+    for change, result in zip(due, results, strict=True):
+        placer.count(change, result)
+        images[change.task_id] = (
+            result.row if isinstance(result, Written) else result.present if isinstance(result, Lost) else None
+        )
+    return images, rejections
+
+
+def _next_revision(old: Row | None, now: datetime) -> int:
+    """The revision of a schedule that replaces ``old``: its occurrences must not get ids that earlier ones had. If it
+    replaces a task, an earlier schedule is not known: then the minute is higher than any count."""
+    if old is None or RowView(old).is_unscheduled:
+        return 1
+    if not is_or_was_schedule(old):
+        return minute_of(now)
+    revision = old.get(attr.REVISION)
+    return int(revision) + 1 if is_count(revision, 1) else 1
+
+
+# -- scheduler ---------------------------------------------------------------------------------------------------------
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)
 

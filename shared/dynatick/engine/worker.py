@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dynatick.engine.budget import Budget
-from dynatick.engine.claiming import Claiming
+from dynatick.engine.claiming import Claiming, ExpiredLeases
+from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import read_cursor
-from dynatick.engine.execution import Execution, Services
-from dynatick.engine.expired_leases import ExpiredLeases
-from dynatick.engine.poll_window import Segment, Window
-from dynatick.engine.polling import Polling
+from dynatick.engine.drain import Polling
+from dynatick.engine.invocation import Budget, Execution, Services
+from dynatick.engine.orders import WorkOrder
 from dynatick.engine.ports import Clock
-from dynatick.engine.report import PassReport
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.window import Segment, Window
 
 
 def work(services: Services, order: WorkOrder, *, hard_end: datetime) -> PassReport:

@@ -14,7 +14,7 @@ from dynatick.actions.payload import BUILT_IN, check_payload
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import Registry
 from dynatick.domain.task import Task
-from dynatick.engine.budget import max_timeout_seconds
+from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import InvalidInput, PermanentError
 from dynatick.testing.executions import Journal

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
-from dynatick.engine.wake_up import WakeUp, parse_wake_up
+from dynatick.engine.orders import WakeUp, parse_wake_up
 
 
 class Invocations(deque[Mapping[str, object]]):

@@ -26,9 +26,9 @@ from dynatick.domain.numbers import is_whole
 from dynatick.domain.overdue import Overdue
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
-from dynatick.engine.budget import max_timeout_seconds
 from dynatick.engine.cursor import read_cursor, save
 from dynatick.engine.idle_record import count_idle_ticks
+from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
 from dynatick.engine.scheduler import Scheduler

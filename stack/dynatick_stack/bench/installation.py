@@ -24,9 +24,9 @@ from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.task import Task
+from dynatick.engine.counts import PassReport
 from dynatick.engine.ports import ActionContext, Invoker, WakeUps
 from dynatick.engine.processor import Processor
-from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import PermanentError

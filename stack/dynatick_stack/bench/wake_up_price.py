@@ -18,9 +18,9 @@ from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.due import Due
 from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST
+from dynatick.engine.orders import WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.rules import TICKS_PLANNED, Rules
-from dynatick.engine.wake_up import WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
 from dynatick.wiring import WAKE_UP_LEAD
 from dynatick_stack.bench.installation import START, Clock
 from dynatick_stack.markdown import Table

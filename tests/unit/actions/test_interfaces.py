@@ -23,7 +23,7 @@ from dynatick.api import Api
 from dynatick.cli.session import Session
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
-from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
+from dynatick.engine.settings import SETTINGS_ID, publish_settings
 from dynatick.task_function import task
 
 RIGHT = {**PAYLOADS, "send-reminder": {"to": "ann@example.com", "text": "It is time", "copies": "2"}}

@@ -16,7 +16,7 @@ from dynatick.api import Answer, Api
 from dynatick.client import TaskClient
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.settings import publish_settings
 from dynatick.store.memory import MemoryStore
 
 ACTIONS = ("log", "webhook")

@@ -12,9 +12,9 @@ from tests.unit.api.support import Caller, read
 
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
-from dynatick.engine import installation_settings
-from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine import settings
 from dynatick.engine.rules import Rules
+from dynatick.engine.settings import publish_settings
 from dynatick.store.memory import MemoryStore
 
 
@@ -62,7 +62,7 @@ def test_settings_are_those_in_force(caller: Caller) -> None:
 
 
 def test_a_table_of_another_version_is_refused(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(installation_settings, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(settings, "SCHEMA_VERSION", 2)
     problem = caller.refused("other-version", "POST", "/v1/tasks", {"taskId": "a"})
     assert problem["status"] == 503
     assert "rows of version 1, and this Dynatick is for version 2; deploy this Dynatick, or" in problem["detail"]

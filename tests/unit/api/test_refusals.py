@@ -11,7 +11,7 @@ from tests.unit.api.support import Caller, fields
 
 from dynatick import Refused
 from dynatick.api import Api
-from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.settings import publish_settings
 
 LATER = "2026-12-31T15:00:00Z"
 BUCKET = "2026-12-31#13:00"

@@ -12,8 +12,8 @@ from tests.unit.engine.support import World, bucket_at, fails
 from dynatick import TaskClient
 from dynatick.client import Explanation
 from dynatick.domain.task import Task
-from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.settings import publish_settings
 from dynatick.errors import RateLimited, Reschedule
 
 SOON = NOON + timedelta(seconds=50)

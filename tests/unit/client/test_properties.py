@@ -19,7 +19,7 @@ from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.recurrence import MAX_MISSED_ENTRIES
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Task
-from dynatick.engine.installation_settings import publish_settings
+from dynatick.engine.settings import publish_settings
 from dynatick.store.codec import decode, encode
 
 NOW = datetime(2026, 12, 31, 12, 0, 30, tzinfo=UTC)

@@ -14,7 +14,7 @@ from tests.unit.client.support import client_of
 from tests.unit.engine.support import World
 
 from dynatick import ConfigurationError, InvalidInput, Refused, StoreError, TaskClient
-from dynatick.engine.installation_settings import SETTINGS_ID, publish_settings
+from dynatick.engine.settings import SETTINGS_ID, publish_settings
 
 LATER = NOON + timedelta(hours=1)
 BUCKET = "2026-12-31#13:00"

@@ -16,8 +16,8 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.installation_settings import publish_settings
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.settings import publish_settings
 from dynatick.errors import WaitTimedOut
 
 MINUTE = timedelta(minutes=1)

@@ -19,7 +19,8 @@ from dynatick.domain import capacity, prices
 from dynatick.domain import plan_figures as figures
 from dynatick.domain.capacity import Fleet, PlanOptions, Quotas, fullest_partition, timing
 from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
-from dynatick.engine import claiming, division, execution, fan_out, idle_shards
+from dynatick.engine import claiming, division, fan_out, invocation
+from dynatick.engine import shards as shards_of_ticks
 from dynatick.engine.rules import Rules
 from dynatick_stack import template
 
@@ -200,12 +201,12 @@ def test_a_shard_more_never_starts_sooner() -> None:
 
 
 def test_the_engines_figures_are_the_engines() -> None:
-    assert figures.BATCH == execution.BATCH == insertion.BATCH
+    assert figures.BATCH == invocation.BATCH == insertion.BATCH
     assert figures.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
-    assert execution.CLAIM_AHEAD.total_seconds() == figures.CLAIM_AHEAD
-    assert (fan_out.GROUP, idle_shards.THREADS) == (figures.GROUP, figures.POLLING_THREADS)
+    assert invocation.CLAIM_AHEAD.total_seconds() == figures.CLAIM_AHEAD
+    assert (fan_out.GROUP, shards_of_ticks.THREADS) == (figures.GROUP, figures.POLLING_THREADS)
     assert division.SOON.total_seconds() == figures.SOON
-    assert figures.MIN_IN_FLIGHT == 4 * execution.BATCH
+    assert figures.MIN_IN_FLIGHT == 4 * invocation.BATCH
     assert Rules().threads == figures.USUAL_THREADS
 
 

@@ -10,14 +10,14 @@ import pytest
 from tests.builders import FakeClock
 from tests.unit.engine.support import World, world
 
-from dynatick.engine import execution
-from dynatick.engine.execution import Execution
+from dynatick.engine import invocation
+from dynatick.engine.invocation import Execution
 
 
 @pytest.fixture(autouse=True)
 def _records_are_written_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a pass waits less than in production for further attempts to record together."""
-    monkeypatch.setattr(execution, "RECORD_DELAY_SECONDS", 0.002)
+    monkeypatch.setattr(invocation, "RECORD_DELAY_SECONDS", 0.002)
 
 
 @pytest.fixture

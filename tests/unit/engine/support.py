@@ -17,10 +17,10 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
+from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.ports import ActionContext, Entry, Page, ScanPage, StoreFailure
 from dynatick.engine.processor import Invoked
-from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore

@@ -13,7 +13,7 @@ from tests.unit.engine.support import Once, RiggedStore, World, raises, world
 from dynatick import Reschedule, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.domain.buckets import Bucket
-from dynatick.engine.bucket_record import bucket_record_id, count_departures, read_departures
+from dynatick.engine.counts import bucket_record_id, count_departures, read_departures
 from dynatick.store.memory import MemoryStore
 
 B, LATER = "2026-12-31#12:01", "2026-12-31#13:00"

@@ -34,10 +34,10 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
-from dynatick.engine.execution import Execution
+from dynatick.engine.counts import PassReport
+from dynatick.engine.invocation import Execution
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.report import PassReport
-from dynatick.engine.shard_lease import ShardLease
+from dynatick.engine.window import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
 

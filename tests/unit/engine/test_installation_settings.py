@@ -33,9 +33,13 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.due import Due
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
-from dynatick.engine import installation_settings
+from dynatick.engine import settings
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.installation_settings import (
+from dynatick.engine.orders import WakeUp, WorkOrder
+from dynatick.engine.processor import Order, PassOrder, ShardsOrder
+from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.rules import Rules
+from dynatick.engine.settings import (
     MAX_PAUSES_KEPT,
     SETTINGS_ID,
     pause,
@@ -43,11 +47,6 @@ from dynatick.engine.installation_settings import (
     read_settings,
     resume,
 )
-from dynatick.engine.processor import Order, PassOrder, ShardsOrder
-from dynatick.engine.recovery import RecoveryOrder
-from dynatick.engine.rules import Rules
-from dynatick.engine.wake_up import WakeUp
-from dynatick.engine.work_order import WorkOrder
 from dynatick.errors import ConfigurationError, StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -137,7 +136,7 @@ def test_a_row_without_a_version_is_of_version_1_and_is_not_written_for_that() -
 
 def test_newer_functions_raise_the_version_and_older_ones_then_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     store = published(actions=["log"])
-    monkeypatch.setattr(installation_settings, "SCHEMA_VERSION", 2)
+    monkeypatch.setattr(settings, "SCHEMA_VERSION", 2)
     found = publish_settings(store, Grid(), now=NOON, actions=["log"])
     assert of(store.peek(SETTINGS_ID))["schemaVersion"] == 2
     assert read_settings(store) == found

@@ -12,9 +12,8 @@ from tests.unit.engine.support import World, bucket_at, ids, rules, world
 from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
+from dynatick.engine.orders import WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.wake_up import WakeUp
-from dynatick.engine.work_order import WorkOrder
 
 TASKS = ids(10)
 AT = bucket_at(1)

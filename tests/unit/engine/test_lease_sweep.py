@@ -27,14 +27,14 @@ from tests.unit.engine.support import (
 )
 
 from dynatick.domain.task import Row
+from dynatick.engine.claiming import ExpiredLeases
+from dynatick.engine.counts import PassReport, Resume
 from dynatick.engine.cursor import save
-from dynatick.engine.expired_leases import ExpiredLeases
-from dynatick.engine.lease_sweep import MAX_SWEPT, LeaseSweep
-from dynatick.engine.poll_window import Window
+from dynatick.engine.drain import MAX_SWEPT, LeaseSweep
+from dynatick.engine.orders import WorkOrder
 from dynatick.engine.processor import PassOrder, parse_event
 from dynatick.engine.recovery import RecoveryOrder
-from dynatick.engine.report import PassReport, Resume
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.window import Window
 from dynatick.errors import StoreError
 
 BACKLOG = ids(300)
@@ -86,9 +86,9 @@ def test_a_continuation_finds_one_that_lies_before_its_position() -> None:
 
 
 def test_what_is_not_reached_in_one_invocation_the_next_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.engine.lease_sweep.MAX_SWEPT", 20)
-    monkeypatch.setattr("dynatick.engine.lease_sweep.PAGE", 20)
-    monkeypatch.setattr("dynatick.engine.lease_sweep._MIN_OF_A_PAGE", 1)
+    monkeypatch.setattr("dynatick.engine.drain.MAX_SWEPT", 20)
+    monkeypatch.setattr("dynatick.engine.drain.PAGE", 20)
+    monkeypatch.setattr("dynatick.engine.drain._MIN_OF_A_PAGE", 1)
     w = behind(seconds=12)
     w.first_pass()
     (event,) = w.started

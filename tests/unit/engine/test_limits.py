@@ -32,8 +32,8 @@ from dynatick.actions.dead_letter import message_of
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import LargeRow, Row, Task
-from dynatick.engine import claiming, execution
-from dynatick.engine.budget import Budget, max_timeout_seconds
+from dynatick.engine import claiming, invocation
+from dynatick.engine.invocation import Budget, max_timeout_seconds
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import RateLimited
 from dynatick.store import memory
@@ -269,8 +269,8 @@ def test_an_action_gets_all_of_its_row_be_it_raw_or_reclaimed_or_an_occurrence_a
 @pytest.mark.parametrize("maximum", [1, 10**9])
 def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, maximum: int) -> None:
     """Beyond the bound nothing is claimed until something was recorded; claims that are under way may pass it."""
-    enough_in_flight = (2 if maximum == 1 else 4) * execution.BATCH
-    monkeypatch.setattr(execution, "MAX_LARGE_IN_FLIGHT", maximum)
+    enough_in_flight = (2 if maximum == 1 else 4) * invocation.BATCH
+    monkeypatch.setattr(invocation, "MAX_LARGE_IN_FLIGHT", maximum)
     w = world(rules=rules(threads=2))
     w.insert(*ids(150), payload=PAYLOAD)
     claimed, recorded = set[str](), set[str]()  # a claim may be tried again, and fail

@@ -15,15 +15,14 @@ from dynatick.actions.registry import Registry
 from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
-from dynatick.engine.installation_settings import SETTINGS_ID, pause, read_pause, resume
-from dynatick.engine.pause_watch import PAUSE_CHECK, PauseWatch
+from dynatick.engine.counts import PassReport
+from dynatick.engine.invocation import PAUSE_CHECK, PauseWatch
+from dynatick.engine.orders import WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, Order, PassOrder, Processor
 from dynatick.engine.recovery import RecoveryOrder
-from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Rules
-from dynatick.engine.wake_up import WakeUp
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.settings import SETTINGS_ID, pause, read_pause, resume
 from dynatick.errors import StoreError
 
 TASKS = ids(20)

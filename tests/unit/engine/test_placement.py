@@ -19,12 +19,10 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Written
 from dynatick.domain.lifecycle import RELEASED, is_terminal
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
-from dynatick.engine.assign import Arrival, Assigned, assign
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID
-from dynatick.engine.placement import Undelivered
-from dynatick.engine.readiness import is_rejection
-from dynatick.engine.scheduler import Scheduler
+from dynatick.engine.placement import Undelivered, is_rejection
+from dynatick.engine.scheduler import Arrival, Assigned, Scheduler, assign
+from dynatick.engine.settings import SETTINGS_ID
 from dynatick.errors import StoreError
 from dynatick.store.codec import decode, encode, item_bytes
 from dynatick.store.memory import MemoryStore

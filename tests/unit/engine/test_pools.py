@@ -19,13 +19,11 @@ from tests.builders import NOON, FakeActions, FakeClock, ForkedChild, scheduled_
 from tests.unit.engine.support import bucket_at, raises
 
 from dynatick.domain.task import LargeRow, Task
-from dynatick.engine import io_pool as module
+from dynatick.engine import pools as module
 from dynatick.engine.claims import Claimed
-from dynatick.engine.io_pool import IoPool, Jobs
+from dynatick.engine.pools import MAX_LARGE_BYTES, IoPool, Jobs, RemoteCalls, TaskPool
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.record import Attempted, Done, Error, Rescheduled
-from dynatick.engine.remote_calls import RemoteCalls
-from dynatick.engine.task_pool import MAX_LARGE_BYTES, TaskPool
 from dynatick.errors import ActionError, PermanentError, RateLimited, Reschedule, RetryableError, StoreError
 
 # -- the task pool ---------------------------------------------------------------------------------------------------

@@ -13,12 +13,11 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, worl
 
 from dynatick.domain.buckets import Grid
 from dynatick.domain.due import Due
-from dynatick.engine.installation_settings import SETTINGS_ID, read_settings
+from dynatick.engine.counts import Resume
+from dynatick.engine.orders import TickOnTime, WakeUp, WorkOrder
 from dynatick.engine.processor import Order, PassOrder, ReconcileOrder, ShardsOrder, parse_event
 from dynatick.engine.recovery import RecoveryOrder
-from dynatick.engine.report import Resume
-from dynatick.engine.wake_up import TickOnTime, WakeUp
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.settings import SETTINGS_ID, read_settings
 
 EVENTS = [
     # as EventBridge sends it; the tick belongs to the minute of its time, whatever the second

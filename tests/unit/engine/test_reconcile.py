@@ -20,11 +20,9 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
-from dynatick.engine import reconcile_round
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
-from dynatick.engine.reconcile import Reconciled, reconcile
-from dynatick.engine.reconcile_round import RECONCILE_ID, SEGMENTS, Round, acquire, read_round, save
+from dynatick.engine.reconcile import RECONCILE_ID, SEGMENTS, Reconciled, Round, acquire, read_round, reconcile, save
 from dynatick.errors import StoreError
 from dynatick.store import memory
 from dynatick.store.memory import MemoryStore
@@ -279,7 +277,7 @@ def w(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReconcileWorld]:
 @pytest.fixture
 def one_segment(w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scans in one segment, for tests that go page by page, with time for all pages."""
-    monkeypatch.setattr(reconcile_round, "SEGMENTS", 1)
+    monkeypatch.setattr("dynatick.engine.reconcile.SEGMENTS", 1)
     w.life = timedelta(hours=1)
 
 

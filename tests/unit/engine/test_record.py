@@ -20,12 +20,21 @@ from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.installation_settings import InstallationSettings
-from dynatick.engine.lateness import lateness_of
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import ActionContext, DeadLetter
-from dynatick.engine.record import Attempted, Deferred, Done, Error, Failure, Recorder, RecordResult, Rescheduled
+from dynatick.engine.record import (
+    Attempted,
+    Deferred,
+    Done,
+    Error,
+    Failure,
+    Recorder,
+    RecordResult,
+    Rescheduled,
+    lateness_of,
+)
 from dynatick.engine.rules import Precision, Rules
+from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import PermanentError, Reschedule
 from dynatick.store.codec import item_bytes
 

@@ -30,13 +30,12 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
-from dynatick.engine import recurring as recurring_module
+from dynatick.engine import schedules as recurring_module
 from dynatick.engine.claims import Claimer, Contended, Ineligible
 from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.installation_settings import pause, resume
-from dynatick.engine.poll_window import Window
-from dynatick.engine.recurring import Recurring
-from dynatick.engine.shard_lease import ShardLease
+from dynatick.engine.schedules import Recurring
+from dynatick.engine.settings import pause, resume
+from dynatick.engine.window import ShardLease, Window
 from dynatick.errors import PermanentError, RetryableError, StoreError
 
 

@@ -17,9 +17,9 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, cannot, ids
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.lifecycle import reschedule
 from dynatick.domain.task import Row, Task
-from dynatick.engine.assign import Arrival, assign
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.scheduler import Arrival, assign
 from dynatick.errors import StoreError
 from dynatick.store import memory
 

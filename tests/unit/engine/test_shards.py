@@ -25,11 +25,11 @@ from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.fan_out import GROUP, MAX_CHILDREN, group_of, groups, portions, split
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
-from dynatick.engine.idle_shards import CLOSE_EVERY, MAX_POLLS, idle_cursor, minutes_to_poll
-from dynatick.engine.poll_window import Window
+from dynatick.engine.orders import WorkOrder
 from dynatick.engine.ports import Page
 from dynatick.engine.processor import Invoked, NotStarted
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.shards import CLOSE_EVERY, MAX_POLLS, idle_cursor, minutes_to_poll
+from dynatick.engine.window import Window
 from dynatick.errors import NoAnswer
 
 # -- the tree --------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from tests.unit.engine.support import World, world
 
 from dynatick.actions.handlers import Handler
 from dynatick.domain.task import Task
-from dynatick.engine.trace import trace_of
+from dynatick.engine.ports import trace_of
 from dynatick.errors import PermanentError, RetryableError
 from dynatick.store.codec import OWN_BYTES, encode, item_bytes
 

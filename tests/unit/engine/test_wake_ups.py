@@ -20,17 +20,15 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import Row, Task
-from dynatick.engine.assign import Assigned
-from dynatick.engine.bucket_record import bucket_record_id
+from dynatick.engine.counts import PassReport, bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.installation_settings import SETTINGS_ID
+from dynatick.engine.orders import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, parse_event
-from dynatick.engine.report import PassReport
 from dynatick.engine.rules import Precision
-from dynatick.engine.scheduler import Scheduler
-from dynatick.engine.wake_up import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
-from dynatick.engine.waking import MAX_EARLY, MAX_LATE
+from dynatick.engine.scheduler import Assigned, Scheduler
+from dynatick.engine.settings import SETTINGS_ID
+from dynatick.engine.wake_ups import MAX_EARLY, MAX_LATE
 from dynatick.errors import StoreError
 from dynatick.store.codec import decode, encode
 
@@ -388,15 +386,15 @@ def test_an_instant_after_its_bucket_is_not_planned(w: Second) -> None:
 
 
 def test_planning_ends_at_a_number_of_tasks(w: Second, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.engine.wake_up_plan.MAX_PLANNED", 2)
-    monkeypatch.setattr("dynatick.engine.wake_up_plan._PAGE", 1)
+    monkeypatch.setattr("dynatick.engine.wake_ups.MAX_PLANNED", 2)
+    monkeypatch.setattr("dynatick.engine.wake_ups._PAGE", 1)
     for task_id in ids(5):
         w.insert_due(task_id, 150)
     assert passed(w.next_tick()).planned == 2
 
 
 def test_planning_ends_when_its_time_is_up(w: Second, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.engine.wake_up_plan._PAGE", 1)
+    monkeypatch.setattr("dynatick.engine.wake_ups._PAGE", 1)
     for task_id in ids(5):
         w.insert_due(task_id, 150)
     w.rigged.before_poll = lambda bucket: bucket == bucket_at(3) and w.clock.forward(seconds=11) and None

@@ -28,13 +28,12 @@ from tests.unit.engine.support import (
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Ineligible
+from dynatick.engine.counts import Resume
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
-from dynatick.engine.poll_window import Segment, Window
-from dynatick.engine.recurring import Made, Recurring
-from dynatick.engine.report import Resume
+from dynatick.engine.orders import WorkOrder
 from dynatick.engine.rules import SHARD_LEASE
-from dynatick.engine.shard_lease import ShardLease
-from dynatick.engine.work_order import WorkOrder
+from dynatick.engine.schedules import Made, Recurring
+from dynatick.engine.window import Segment, ShardLease, Window
 from dynatick.errors import StoreError
 
 FULL = Cursor(

@@ -29,13 +29,13 @@ from tests.unit.engine.support import (
 
 from dynatick.domain.task import Task
 from dynatick.engine import division, hand_out
+from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import acquire_shard, save
 from dynatick.engine.hand_out import HandOut
+from dynatick.engine.orders import WorkOrder
+from dynatick.engine.pools import START_TIMEOUT
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
-from dynatick.engine.remote_calls import START_TIMEOUT
-from dynatick.engine.report import PassReport
-from dynatick.engine.work_order import WorkOrder
 
 
 def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> None:

@@ -14,7 +14,7 @@ from dynatick import InvalidInput, TaskClient
 from dynatick.actions import build_actions
 from dynatick.client import Refused
 from dynatick.domain.task import Row
-from dynatick.engine.assign import Arrival, assign
+from dynatick.engine.scheduler import Arrival, assign
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, decode
 
 MANY = 400_000

@@ -28,6 +28,8 @@ from dynatick.engine.placement import Placer, Undelivered
 from dynatick.engine.ports import ReportOverdue, Store, StoreFailure
 from dynatick.errors import DynatickError
 
+# -- recurring ---------------------------------------------------------------------------------------------------------
+
 MAX_AT_ONCE = 100
 """Occurrences of one batch of schedules, so that memory doesn't grow with a backlog."""
 

@@ -22,6 +22,8 @@ from dynatick.engine.cursor import create_cursor
 from dynatick.engine.ports import Store
 from dynatick.errors import ConfigurationError, InvalidInput, StoreError
 
+# -- installation settings ---------------------------------------------------------------------------------------------
+
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
 _TRIES = 10
 SCHEMA_VERSION = 1

@@ -1,4 +1,4 @@
-"""Wake-ups as data: hints that tasks are due now, before the tick of their bucket (protocol 17, 18).
+"""Orders to an invocation, as values: a worker's range of ids, and wake-ups (protocol 17, 18).
 
 A wake-up names tasks of one bucket, and for each the instant that it was sent for. One that is lost, late, doubled or
 stale harms nothing: the tick runs what no wake-up ran.
@@ -18,6 +18,52 @@ from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
 from dynatick.errors import InvalidInput
 
+# -- work order --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkOrder:
+    """A worker as data: claim the ids of a bucket in (after, through], until an instant.
+
+    ``after`` None: from the first id on. Until then the shard's holder leaves the range alone; the cursor row lists it.
+    """
+
+    bucket: Bucket
+    after: str | None
+    through: str
+    until: datetime
+
+    def to_map(self) -> dict[str, object]:
+        return {
+            "bucket": str(self.bucket),
+            "after": self.after,
+            "through": self.through,
+            "until": format_instant(self.until),
+        }
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"work": self.to_map()}}
+
+    @classmethod
+    def from_map(cls, inner: object, field: str) -> WorkOrder:
+        """Raises InvalidInput, which names ``field``."""
+        if not isinstance(inner, Mapping):
+            raise InvalidInput(field, inner, "expected a map of bucket, after, through and until")
+        after, through = inner.get("after"), inner.get("through")
+        if after is not None and not isinstance(after, str):
+            raise InvalidInput(f"{field}.after", after, "expected an id, or null")
+        if not isinstance(through, str) or not through:
+            raise InvalidInput(f"{field}.through", through, "expected an id")
+        return cls(
+            bucket=Bucket.parse(inner.get("bucket"), f"{field}.bucket"),
+            after=after,
+            through=through,
+            until=parse_instant(inner.get("until"), f"{field}.until"),
+        )
+
+
+# -- wake up -----------------------------------------------------------------------------------------------------------
+
 MAX_TASKS = 100
 """The limit for one wake-up: about what one process can claim and begin within a second."""
 
@@ -26,7 +72,7 @@ MAX_GAP = timedelta(seconds=1)
 
 MAX_SPAN = timedelta(seconds=3)
 """The longest time from its first instant to its last: with the wait for the first, an invocation's time to begin
-(engine/budget.py)."""
+(engine/invocation.py)."""
 
 MAX_BYTES = 48_000
 """The limit for the ids in one wake-up: SQS counts each 64 KB as a request."""

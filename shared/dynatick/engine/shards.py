@@ -17,18 +17,19 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Unknown, Written
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.conditional_write import write_many
+from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import Cursor, close, cursor_id, update
-from dynatick.engine.execution import Services
 from dynatick.engine.fan_out import group_of
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, save_tick, with_idle_ticks
-from dynatick.engine.io_pool import Jobs, run_all
+from dynatick.engine.invocation import Services
 from dynatick.engine.page_reader import PAGE
-from dynatick.engine.poll_window import Window
-from dynatick.engine.remote_calls import START_TIMEOUT
-from dynatick.engine.report import PassReport
+from dynatick.engine.pools import START_TIMEOUT, Jobs, run_all
 from dynatick.engine.rules import TICKS_PLANNED, Rules
-from dynatick.engine.wake_up_plan import send_planned
+from dynatick.engine.wake_ups import send_planned
+from dynatick.engine.window import Window
 from dynatick.errors import DynatickError, InvalidInput, StoreError
+
+# -- idle shards -------------------------------------------------------------------------------------------------------
 
 CLOSE_EVERY = 4  # minutes: an idle shard's cursor is written when its closed watermark is so far behind the tick
 MAX_POLLS = 240  # of one idle shard; if it takes more, as after an outage, it gets a pass of its own

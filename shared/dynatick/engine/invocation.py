@@ -1,4 +1,4 @@
-"""Tasks that this process has claimed: threads run them, and their outcomes are recorded in batches (protocol 11, 12).
+"""An invocation that runs tasks: its time, the pause, and the tasks that it has claimed (protocol 11, 12).
 
 One thread, the coordinator, calls everything here. A few I/O threads write claims and records, the task pool runs
 tasks, and further threads send dead letters and wake-ups; each returns an event, a function that the coordinator calls.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,25 +25,101 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import release
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Task, size_of
-from dynatick.engine.bucket_record import count_departures, log_uncounted
-from dynatick.engine.budget import Budget
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
+from dynatick.engine.counts import PassReport, Resume, count_departures, log_uncounted
 from dynatick.engine.division import measured_rate
-from dynatick.engine.installation_settings import InstallationSettings
-from dynatick.engine.io_pool import IoPool, Job
-from dynatick.engine.lateness import lateness_of, milliseconds
-from dynatick.engine.pause_watch import PauseWatch
+from dynatick.engine.orders import AnyWakeUp, send_wake_ups
 from dynatick.engine.placement import Placer
+from dynatick.engine.pools import START_TIMEOUT, IoPool, Job, LettersUntilRefused, RemoteCalls, TaskPool, begin
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
-from dynatick.engine.record import Attempted, Deferred, Failure, Overrun, Recorder, RecordResult
-from dynatick.engine.remote_calls import START_TIMEOUT, RemoteCalls
-from dynatick.engine.report import PassReport, Resume
+from dynatick.engine.record import (
+    Attempted,
+    Deferred,
+    Failure,
+    Overrun,
+    Recorder,
+    RecordResult,
+    lateness_of,
+    milliseconds,
+)
 from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.task_pool import TaskPool
-from dynatick.engine.until_refused import LettersUntilRefused
-from dynatick.engine.wake_up import AnyWakeUp, send_wake_ups
+from dynatick.engine.settings import InstallationSettings, read_pause
 from dynatick.errors import DynatickError
+
+# -- budget ------------------------------------------------------------------------------------------------------------
+
+_TO_BEGIN = timedelta(seconds=5)  # until an invocation begins its first task: it reads settings, polls and claims
+_SECOND = timedelta(seconds=1)
+
+
+def max_timeout_seconds(whole: timedelta) -> int:
+    """The longest ``timeoutSeconds`` that fits into an invocation of this length, if that task is its first: the time
+    between the start of the first task (after a tenth of the time, at most 5 s) and the last records."""
+    return (whole - min(whole / 10, _TO_BEGIN) - _to_record(whole)) // _SECOND
+
+
+def _to_record(whole: timedelta) -> timedelta:
+    """A twentieth of the time, at most 3 s: for the last records and releases."""
+    return min(whole / 20, timedelta(seconds=3))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """How a pass spends its time: three instants before the process is killed."""
+
+    stop_claiming: datetime
+    stop_waiting: datetime
+    hard_end: datetime
+
+    @classmethod
+    def until(cls, hard_end: datetime, now: datetime) -> Budget:
+        """The last quarter of the time, at most 20 s, is for tasks in flight; the end of it for their records."""
+        whole = max(hard_end - now, timedelta())
+        return cls(
+            stop_claiming=hard_end - min(whole / 4, timedelta(seconds=20)),
+            stop_waiting=hard_end - _to_record(whole),
+            hard_end=hard_end,
+        )
+
+
+# -- pause watch -------------------------------------------------------------------------------------------------------
+
+PAUSE_CHECK = timedelta(seconds=5)
+"""So often it is read. What begins tasks may know of a pause no later than ten seconds after it."""
+
+
+class PauseWatch:
+    """Whether everything is paused. Any thread may ask: none waits for the table.
+
+    Once it was paused, it stays so for this invocation.
+    """
+
+    def __init__(self, store: Store, clock: Clock, *, known_at: datetime, in_one_thread: bool = False) -> None:
+        """``known_at``: it was not paused then. ``in_one_thread``: it is read in the thread that asks."""
+        self._store, self._clock, self._in_one_thread = store, clock, in_one_thread
+        self._read_at = known_at + PAUSE_CHECK
+        self._reading = threading.Lock()
+        self._is_paused = False
+        self.fault: Exception | None = None  # the first read that failed
+
+    def is_paused(self) -> bool:
+        """Whether it is, as known from the last read. Begins another read if that is older than ``PAUSE_CHECK``."""
+        if not self._is_paused and self._clock() >= self._read_at and self._reading.acquire(blocking=False):
+            self._read_at = self._clock() + PAUSE_CHECK
+            begin(self._read, name="dynatick-pause", in_one_thread=self._in_one_thread)
+        return self._is_paused
+
+    def _read(self) -> None:
+        try:
+            self._is_paused = read_pause(self._store) is not None
+        except Exception as error:  # the coordinator raises it once everything in flight is recorded
+            self.fault = self.fault or error
+        finally:
+            self._reading.release()
+
+
+# -- execution ---------------------------------------------------------------------------------------------------------
 
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
