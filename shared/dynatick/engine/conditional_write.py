@@ -7,8 +7,9 @@ know that its answer was lost. A write that is answered as usual costs no read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Lost, Result, Unknown, Written
@@ -17,6 +18,8 @@ from dynatick.domain.task import Row
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 
+T = TypeVar("T")
+_TRIES = 10
 _DECISIVE = (attr.STATUS, attr.OUTCOME, attr.LEASE, attr.LEASE_UNTIL)
 """What callers ask of a row that could not be written, beside what its conditions name."""
 
@@ -77,6 +80,34 @@ def create_many(store: Store, rows: Sequence[Row]) -> Sequence[bool | StoreFailu
             is_ours = _is_creation(rows[n], present.get(RowView(rows[n]).task_id))
             answers[n] = answers[n] if is_ours is None else is_ours
     return answers
+
+
+def change_row(
+    store: Store, row_id: str, to: str, decide: Callable[[Row | None], tuple[T, ConditionalUpdate | None]]
+) -> T:
+    """Changes a row of our own that other processes change too, and returns what ``decide`` does.
+
+    ``decide`` gets the row as it is, None if it is not there, and may raise. It returns the change as well, conditional
+    on what it has read; None: the row stays as it is. If others were first, it decides again. A row that is not there
+    is created, with what the change sets. ``to``: what for, in an error.
+
+    Raises StoreError if the table doesn't answer, or others change the row all the time.
+    """
+    for _ in range(_TRIES):
+        row = store.get(row_id)
+        found, change = decide(row)
+        if change is None:
+            return found
+        if row is None:
+            if create(store, {attr.TASK_ID: row_id, **change.set}):
+                return found
+            continue
+        result = write(store, change)
+        if isinstance(result, Unknown):
+            raise StoreError(f"cannot {to}: it is not known whether {row_id} was changed: {result.error}")
+        if isinstance(result, Written):
+            return found
+    raise StoreError(f"cannot {to}: {row_id} was changed by others {_TRIES} times")
 
 
 def _settled(store: Store, changes: Sequence[ConditionalUpdate], results: Sequence[Result]) -> list[Result]:

@@ -15,14 +15,13 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
-from dynatick.engine.conditional_write import create, write
+from dynatick.engine.conditional_write import change_row, create, write
 from dynatick.engine.orders import WorkOrder
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN
 from dynatick.errors import StoreError
 
 _SKEW = timedelta(seconds=2)
-_TRIES = 10
 
 
 def cursor_id(shard: int) -> str:
@@ -122,12 +121,16 @@ def read_cursor(store: Store, shard: int, now: datetime) -> Cursor:
 
 def create_cursor(store: Store, shard: int, now: datetime) -> Cursor | None:
     """Creates a cursor with the last minute closed and drained, and returns it; None: there is one."""
+    fresh = _fresh(shard, now)
+    return fresh if create(store, {attr.TASK_ID: cursor_id(shard), **fresh.to_row()}) else None
+
+
+def _fresh(shard: int, now: datetime) -> Cursor:
     last = minute_of(now - _SKEW)
-    fresh = Cursor(
+    return Cursor(
         shard=shard, closed_through=last, drained_through=last, polled_through=last, checkpoint=last,
         checkpoint_at=now,
     )  # fmt: skip
-    return fresh if create(store, {attr.TASK_ID: cursor_id(shard), **fresh.to_row()}) else None
 
 
 def save(store: Store, old: Cursor, new: Cursor, *, writer: str) -> Cursor | None:
@@ -191,16 +194,16 @@ def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datet
     ``plan_ahead``: minutes after the tick whose wake-ups are to be planned, by this process alone (19).
     """
     to_plan = range(0)
-    for _ in range(_TRIES):
-        cursor = read_cursor(store, shard, now)
+
+    def decide(row: Row | None) -> tuple[Acquired, ConditionalUpdate | None]:
+        nonlocal to_plan
+        cursor = _fresh(shard, now) if row is None else Cursor.from_row(shard, row)
         if cursor.lease == token:
-            return Acquired(cursor, to_plan)  # acquired, and others have closed more since: only the answer was lost
+            return Acquired(cursor, to_plan), None  # others have closed more since: only the answer was lost
         closed, to_plan = close(cursor, tick, plan_ahead)
         if cursor.is_leased(now):
-            if closed == cursor or save(store, cursor, closed, writer=token) is not None:
-                return Acquired(None, to_plan)
-            continue
-        acquired = save(store, cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE), writer=token)
-        if acquired is not None:
-            return Acquired(acquired, to_plan)
-    raise StoreError(f"cannot acquire shard {shard}: its cursor was changed by others {_TRIES} times")
+            return Acquired(None, to_plan), None if closed == cursor else update(cursor, closed, writer=token)[1]
+        acquired, change = update(cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE), writer=token)
+        return Acquired(acquired, to_plan), change
+
+    return change_row(store, cursor_id(shard), f"acquire shard {shard}", decide)

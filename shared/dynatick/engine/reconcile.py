@@ -24,7 +24,7 @@ from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.row import RowView
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
-from dynatick.engine.conditional_write import create, write
+from dynatick.engine.conditional_write import change_row, write
 from dynatick.engine.cursor import Cursor, read_cursor
 from dynatick.engine.diagnosis import Finding, Kind, judge_installation, what_is_wrong
 from dynatick.engine.idle_record import read_cursors
@@ -123,33 +123,27 @@ def acquire(store: Store, *, token: str, now: datetime, continuing: datetime | N
     ``continuing``: only the round that began then; None is returned if it has ended. Raises StoreError if the table
     doesn't answer.
     """
-    for _ in range(_TRIES):
-        row = store.get(RECONCILE_ID)
+
+    def decide(row: Row | None) -> tuple[Round | None, ConditionalUpdate | None]:
         known = None if row is None else _from_row(row)
         if known is not None and known.is_leased(now):
-            return None
+            return None, None
         unfinished = None if known is None or known.is_done else known
         if continuing is not None and (unfinished is None or unfinished.began_at != continuing):
-            return None
+            return None, None
         acquired = replace(
             unfinished or Round(began_at=now, segments=(Segment(),) * SEGMENTS, lease=token, lease_until=None),
             lease=token,
             lease_until=now + LEASE,
             version=1 if known is None else known.version + 1,
         )
-        if row is None:
-            if create(store, {attr.TASK_ID: RECONCILE_ID, **acquired.to_row()}):
-                return acquired
-            continue
-        change = ConditionalUpdate(
-            task_id=RECONCILE_ID, set=acquired.to_row(), conditions=as_read(row, attr.LEASE, attr.VERSION)
+        return acquired, ConditionalUpdate(
+            task_id=RECONCILE_ID,
+            set=acquired.to_row(),
+            conditions=as_read(row or {}, attr.LEASE, attr.VERSION),
         )
-        result = write(store, change)
-        if isinstance(result, Unknown):
-            raise StoreError(f"cannot acquire the reconcile: {result.error}")
-        if isinstance(result, Written):
-            return acquired
-    raise StoreError(f"cannot acquire the reconcile: {RECONCILE_ID} was changed by others {_TRIES} times")
+
+    return change_row(store, RECONCILE_ID, "acquire the reconcile", decide)
 
 
 def save(store: Store, changed: Round) -> Round | None:

@@ -12,20 +12,19 @@ from datetime import datetime
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
-from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, Unknown, Written, as_read
+from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, as_read
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
-from dynatick.engine.conditional_write import create, write
+from dynatick.engine.conditional_write import change_row
 from dynatick.engine.cursor import create_cursor
 from dynatick.engine.ports import Store
-from dynatick.errors import ConfigurationError, InvalidInput, StoreError
+from dynatick.errors import ConfigurationError, InvalidInput
 
 # -- installation settings ---------------------------------------------------------------------------------------------
 
 SETTINGS_ID = f"{SYSTEM_PREFIX}settings"
-_TRIES = 10
 SCHEMA_VERSION = 1
 """The version of all rows of the table. It goes up only when rows change so that a client of another version would
 write or understand them wrongly; a further attribute is no such change. A settings row without one is of version 1."""
@@ -111,43 +110,38 @@ def publish_settings(
     this code; raises ConfigurationError, and writes nothing, if they have a higher one: another process was deployed
     from newer code.
     """
-    for _ in range(_TRIES):
-        row = store.get(SETTINGS_ID)
+
+    def publish(row: Row | None) -> tuple[InstallationSettings, ConditionalUpdate | None]:
         known = None if row is None else _from_row(row)
-        wanted = InstallationSettings(
+        was = known or InstallationSettings(grid=configured, shards_ever=0)
+        wanted = replace(
+            was,
             grid=configured,
-            shards_ever=max(configured.shard_count, known.shards_ever if known else 1),
-            actions=tuple(actions) if actions is not None else known.actions if known else (),
-            default_action=defaults.action if defaults else known.default_action if known else None,
-            retention_days=defaults.retention_days if defaults else known.retention_days if known else None,
-            max_timeout_seconds=max_timeout_seconds or (known.max_timeout_seconds if known else None),
-            payload_schemas=payload_schemas if payload_schemas is not None else known.payload_schemas if known else {},
+            shards_ever=max(configured.shard_count, was.shards_ever),
+            actions=was.actions if actions is None else tuple(actions),
+            default_action=defaults.action if defaults else was.default_action,
+            retention_days=defaults.retention_days if defaults else was.retention_days,
+            max_timeout_seconds=max_timeout_seconds or was.max_timeout_seconds,
+            payload_schemas=was.payload_schemas if payload_schemas is None else payload_schemas,
             schema_version=SCHEMA_VERSION,
-            processor_problem=(known.processor_problem if known else None)
+            processor_problem=was.processor_problem
             if processor_problem is None
             else processor_problem[:MAX_PROBLEM_CHARACTERS] or None,
-            pause=known.pause if known else None,
-            pauses=known.pauses if known else (),
         )
         if wanted == known:
-            return wanted
+            return wanted, None
         # First: one that a tick created later would lie beyond what clients have inserted into the shard by then (14).
-        for shard in range(known.shards_ever if known else 0, wanted.shards_ever):
+        for shard in range(was.shards_ever, wanted.shards_ever):
             create_cursor(store, shard, now)
-        values = _row(wanted, now)
-        if row is None:
-            if create(store, {attr.TASK_ID: SETTINGS_ID, **values}):
-                return wanted
-        else:
-            change = ConditionalUpdate(
-                task_id=SETTINGS_ID,
-                set=values,
-                remove=tuple(name for name in attr.PUBLISHED if name in row and name not in values),
-                conditions=as_read(row, *attr.PUBLISHED),
-            )
-            if isinstance(write(store, change), Written):
-                return wanted
-    raise StoreError(f"cannot publish the settings: {SETTINGS_ID} was changed by others {_TRIES} times")
+        there, values = row or {}, _row(wanted, now)
+        return wanted, ConditionalUpdate(
+            task_id=SETTINGS_ID,
+            set=values,
+            remove=tuple(name for name in attr.PUBLISHED if name in there and name not in values),
+            conditions=as_read(there, *attr.PUBLISHED),
+        )
+
+    return change_row(store, SETTINGS_ID, "publish the settings", publish)
 
 
 def read_pause(store: Store) -> Pause | None:
@@ -161,55 +155,46 @@ def pause(store: Store, *, now: datetime, by: str | None, reason: str | None) ->
 
     Raises ConfigurationError before the first tick, and StoreError.
     """
-    for _ in range(_TRIES):
-        row = _published_row(store)
-        if (earlier := _pause_of(row)) is not None:
-            return earlier
+
+    def begin(row: Row | None) -> tuple[Pause, ConditionalUpdate | None]:
+        if (earlier := _pause_of(_published(row))) is not None:
+            return earlier, None
         wanted = Pause(since=up_to_millisecond(now), by=by, reason=reason)
-        change = ConditionalUpdate(
+        return wanted, ConditionalUpdate(
             task_id=SETTINGS_ID,
             set={attr.PAUSED: wanted.to_row()},
             conditions=(Is(attr.STATUS, "settings"), Absent(attr.PAUSED)),
         )
-        if _is_written(store, change):
-            return wanted
-    raise StoreError(f"cannot pause: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+    return change_row(store, SETTINGS_ID, "pause", begin)
 
 
 def resume(store: Store, *, now: datetime) -> Pause | None:
     """Ends the pause, and returns it; None: there was none. Raises ConfigurationError before the first tick, and
     StoreError."""
-    for _ in range(_TRIES):
-        row = _published_row(store)
-        if (paused := _pause_of(row)) is None:
-            return None
+
+    def end(row: Row | None) -> tuple[Pause | None, ConditionalUpdate | None]:
+        there = _published(row)
+        if (paused := _pause_of(there)) is None:
+            return None, None
         ended = replace(paused, until=up_to_millisecond(now))
-        pauses = [one.to_row() for one in (*_pauses_of(row), ended)][-MAX_PAUSES_KEPT:]
-        change = ConditionalUpdate(
+        pauses = [one.to_row() for one in (*_pauses_of(there), ended)][-MAX_PAUSES_KEPT:]
+        return ended, ConditionalUpdate(
             task_id=SETTINGS_ID,
             set={attr.PAUSES: pauses},
             remove=(attr.PAUSED,),
-            conditions=as_read(row, attr.PAUSED, attr.PAUSES),
+            conditions=as_read(there, attr.PAUSED, attr.PAUSES),
             mark=(Is(attr.PAUSES, pauses),),  # another pause may have begun since
         )
-        if _is_written(store, change):
-            return ended
-    raise StoreError(f"cannot resume: {SETTINGS_ID} was changed by others {_TRIES} times")
+
+    return change_row(store, SETTINGS_ID, "resume", end)
 
 
-def _published_row(store: Store) -> Row:
-    row = store.get(SETTINGS_ID)
+def _published(row: Row | None) -> Row:
     if row is None:
         raise ConfigurationError("settings", "no tick has come yet; the first one writes the settings")
     _from_row(row)  # refuses rows of another version
     return row
-
-
-def _is_written(store: Store, change: ConditionalUpdate) -> bool:
-    result = write(store, change)
-    if isinstance(result, Unknown):
-        raise StoreError(f"it is not known whether {SETTINGS_ID} was changed: {result.error}")
-    return isinstance(result, Written)
 
 
 def _pause_of(row: Row) -> Pause | None:
