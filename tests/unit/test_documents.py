@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 from pathlib import Path
@@ -33,6 +34,19 @@ def test_the_protocol_has_its_nineteen_rules_and_the_code_cites_each() -> None:
         for number in re.findall(r"\d+", group)
     } | {int(number) for number in re.findall(r"(?:protocol|rule) (\d{1,2})", code)}
     assert set(range(1, 20)) <= cited
+
+
+def test_the_tour_stops_at_eight_functions_in_their_files() -> None:
+    text = (ROOT / "docs" / "tour.md").read_text(encoding="utf-8")
+    stops = re.findall(r"^\*\*\d\. `([\w.]+)`\*\* in `([\w/]+\.py)`", text, re.MULTILINE)
+    assert len(stops) == 8
+    others = re.findall(r"`([\w.]+)` in `([\w/]+\.py)`", text)
+    for name, file in [*stops, *others]:
+        scope: ast.Module | ast.stmt = ast.parse((ROOT / "shared" / "dynatick" / file).read_text(encoding="utf-8"))
+        for part in name.split("."):
+            assert isinstance(scope, (ast.Module, ast.ClassDef)), name
+            named = [node for node in scope.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+            scope = next(node for node in named if node.name == part)
 
 
 def anchors(document: Path) -> set[str]:
