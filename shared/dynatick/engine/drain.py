@@ -87,6 +87,35 @@ class _Found:
         return [*self.schedules, *self.limited, *self.tasks]
 
 
+@dataclass(slots=True)
+class _Batch:
+    """Entries that wait for others to share their claim. ``position``: from where on nothing is claimed yet."""
+
+    claiming: Claiming
+    position: Resume
+    entries: list[tuple[Bucket, str]] = field(default_factory=list)
+    _began: datetime = field(init=False)
+
+    def add(self, entries: list[tuple[Bucket, str]]) -> list[tuple[Bucket, str]]:
+        """Takes as many as a claim can have, and returns the others."""
+        if not self.entries:
+            self._began = self.claiming.clock()
+        taken = BATCH - len(self.entries)
+        self.entries += entries[:taken]
+        return entries[taken:]
+
+    @property
+    def has_waited(self) -> bool:
+        return bool(self.entries) and self.claiming.clock() - self._began >= CLAIM_DELAY
+
+    def claim(self) -> bool:
+        """Claims them. False: time is up, and they are still here."""
+        if self.entries and not self.claiming.claim(self.entries, self.position):
+            return False
+        self.entries = []
+        return True
+
+
 class Polling:
     """Rounds of polls, in the coordinator's thread.
 
@@ -113,61 +142,58 @@ class Polling:
         """
         self.claiming.minutes_with_work = set()
         self.divided = set()
-        batch: list[tuple[Bucket, str]] = []
-        batch_began = self.clock()
-        position: Resume | None = None
+        batch: _Batch | None = None
+        is_over = False
 
         def claim_what_waits() -> None:
             """A page that is long in coming does not hold up what earlier pages had."""
-            nonlocal batch
-            is_old = bool(batch) and self.clock() - batch_began >= CLAIM_DELAY
-            if is_old and position is not None and self.claiming.claim(batch, position):
-                batch = []
+            if batch is not None and batch.has_waited:
+                batch.claim()
 
         pages = self.reader.pages(segments, self._poll_began, claim_what_waits)
         for segment, page in pages:
-            minute = segment.minute
-            position = position or Resume(minute, segment.after)
-            if page is None:
-                self._cut_short(position, batch)
+            batch = batch or _Batch(self.claiming, Resume(segment.minute, segment.after))
+            if page is None or not self._claim_page(segment, page, batch, pages):
+                self._cut_short(batch.position, batch.entries)
                 return None
-            found = self._open_entries(Bucket(minute, self.report.shard), page)
-            if page.after is None and segment.is_whole and minute not in self.divided:
-                self.window.complete_poll(minute)
-            if not self.claiming.may_claim() or not self._claim_first(found, position):
-                self._cut_short(position, [*batch, *found.all])
-                return None
-            rest = found.tasks
-            while rest:
-                if not batch and self._should_divide(len(rest), more=page.after is not None):
-                    rest = self._divide(segment, rest, page.after, position, pages)
-                batch_began = batch_began if batch else self.clock()
-                taken = BATCH - len(batch)
-                batch, rest = [*batch, *rest[:taken]], rest[taken:]
-                if len(batch) == BATCH:
-                    if not self.claiming.claim(batch, position):
-                        self._cut_short(position, [*batch, *rest])
-                        return None
-                    position, batch = Resume(minute, batch[-1][1]), []
-            if batch and self.clock() - batch_began >= CLAIM_DELAY:
-                if not self.claiming.claim(batch, position):
-                    self._cut_short(position, batch)
-                    return None
-                batch = []
-            if not batch:
-                last = page.after or segment.through
-                position = Resume(minute, last) if last is not None else Resume(minute + 1)
-            if self.hand_out is not None and self.hand_out.is_over:
-                if batch and not self.claiming.claim(batch, position):
-                    self._cut_short(position, batch)
-                    return None
-                self.execution.wait(until=lambda: not self.execution.claiming)
-                return position
-        if batch and position is not None and not self.claiming.claim(batch, position):
-            self._cut_short(position, batch)
+            is_over = self.hand_out is not None and self.hand_out.is_over
+            if is_over:
+                break
+        if batch is not None and not batch.claim():
+            self._cut_short(batch.position, batch.entries)
             return None
         self.execution.wait(until=lambda: not self.execution.claiming)
-        return None
+        return batch.position if batch is not None and is_over else None
+
+    def _claim_page(
+        self, segment: Segment, page: Page, batch: _Batch, pages: Iterator[tuple[Segment, Page | None]]
+    ) -> bool:
+        """Claims what is due on a page; a few entries wait in ``batch`` for others to share their claim. False: time is
+        up, and nothing that is in ``batch`` then was claimed."""
+        minute = segment.minute
+        found = self._open_entries(Bucket(minute, self.report.shard), page)
+        if page.after is None and segment.is_whole and minute not in self.divided:
+            self.window.complete_poll(minute)
+        if not self.claiming.may_claim() or not self._claim_first(found, batch.position):
+            batch.entries += found.all
+            return False
+        rest = found.tasks
+        while rest:
+            if not batch.entries and self._should_divide(len(rest), more=page.after is not None):
+                rest = self._divide(segment, rest, page.after, batch.position, pages)
+            rest = batch.add(rest)
+            if len(batch.entries) == BATCH:
+                last = Resume(minute, batch.entries[-1][1])
+                if not batch.claim():
+                    batch.entries += rest
+                    return False
+                batch.position = last
+        if batch.has_waited and not batch.claim():
+            return False
+        if not batch.entries:
+            last_id = page.after or segment.through
+            batch.position = Resume(minute, last_id) if last_id is not None else Resume(minute + 1)
+        return True
 
     def claim_left_behind(self, entries: Entries) -> None:
         """Claims what earlier invocations of this pass left behind: another process had claimed it, or its lease had
