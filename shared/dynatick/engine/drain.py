@@ -448,7 +448,6 @@ def drain(
         running.work(resume, left_behind)
     finally:
         running.close()
-    report.finished_at = services.clock()
     if not report.is_idle:
         _save_report(services, report, token)
     return report
@@ -531,10 +530,7 @@ class _Pass:
         execution.finish()
         self._continue()
         execution.await_starts()
-        self.report.unfinished = execution.unfinished
-        self.report.moved, self.report.rejected = self.services.placer.moved, self.services.placer.failed
-        if execution.fault is not None:
-            raise execution.fault
+        execution.conclude()
 
     def _poll_until_nothing_is_due(self, resume: Resume | None) -> int:
         """Polls and claims in rounds: all buckets of the window; then again those in which something was due. What a

@@ -397,6 +397,14 @@ class Execution:
         for overrun in self.task_pool.overrunning():
             self._log_overrun(overrun)
 
+    def conclude(self) -> None:
+        """Completes the report. Raises the first error, now that everything else is done."""
+        self.report.unfinished = self.unfinished
+        self.report.moved, self.report.rejected = self.services.placer.moved, self.services.placer.failed
+        if self.fault is not None:
+            raise self.fault
+        self.report.finished_at = self.services.clock()
+
     def await_starts(self) -> None:
         """Waits for the answers to calls that start other invocations, to the last."""
         if self.starts.under_way:

@@ -190,10 +190,7 @@ def recover(
     execution = Execution(services, report, budget)
     try:
         left = Recovery(execution, order.bucket).work(order.task_ids)
-        report.unfinished = execution.unfinished
-        report.moved, report.rejected = services.placer.moved, services.placer.failed
-        if execution.fault is not None:
-            raise execution.fault
+        execution.conclude()
         following = order.next(left)
         is_over = order.until is not None and services.clock() >= order.until
         if following is not None and (report.made_progress or not left) and not report.paused and not is_over:
@@ -201,7 +198,6 @@ def recover(
             report.continued = True
     finally:
         execution.close()
-    report.finished_at = services.clock()
     return report
 
 

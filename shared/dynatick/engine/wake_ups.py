@@ -114,12 +114,9 @@ def wake(
         execution.send_wake_ups([replace(order, due=early)])
     try:
         _Waking(execution, order.bucket).work([due for due in order.due if due.at <= latest])
-        report.unfinished = execution.unfinished
-        if execution.fault is not None:
-            raise execution.fault
+        execution.conclude()
     finally:
         execution.close()
-    report.finished_at = services.clock()
     return report
 
 

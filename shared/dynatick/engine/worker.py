@@ -30,7 +30,6 @@ def work(services: Services, order: WorkOrder, *, hard_end: datetime) -> PassRep
         working.work()
     finally:
         working.close()
-    report.finished_at = services.clock()
     return report
 
 
@@ -75,15 +74,12 @@ class _Working:
         self.polling = Polling(claiming, None)
 
     def work(self) -> None:
-        execution, report = self.execution, self.report
+        execution = self.execution
         self.polling.poll_and_claim([Segment.of(self.order)])
         execution.wait(until=lambda: not execution.in_flight or bool(execution.too_late), end=self.budget.stop_claiming)
         execution.release_unbegun()  # a task that begins later might be cut off
         execution.finish()
-        report.unfinished = execution.unfinished
-        report.moved, report.rejected = self.services.placer.moved, self.services.placer.failed
-        if execution.fault is not None:
-            raise execution.fault
+        execution.conclude()
 
     def close(self) -> None:
         self.execution.close()
