@@ -117,8 +117,11 @@ MAX_CLAIMS = 2  # at once
 MAX_RATE_LIMITED = 500  # tasks that wait for a rate limit, beside those that are in flight otherwise: they take memory
 
 
-class Right(Protocol):
-    """The right to claim: the shard lease of a pass, or the order of a worker."""
+class Permit(Protocol):
+    """What a process may claim by: the shard lease of a pass, or the order of a worker."""
+
+    is_of_holder: bool
+    """Whether it holds the shard. The holder alone takes schedules, and tasks with a rate limit."""
 
     @property
     def is_held(self) -> bool:
@@ -137,12 +140,12 @@ class Claiming:
         window: Window,
         report: PassReport,
         budget: Budget,
-        right: Right,
+        permit: Permit,
         expired: ExpiredLeases,
         *,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
-        self.window, self.report, self.budget, self.right, self.expired = window, report, budget, right, expired
+        self.window, self.report, self.budget, self.permit, self.expired = window, report, budget, permit, expired
         self.clock = services.clock
         self.claimer = Claimer(
             services.store, services.placer, services.clock, services.new_token, self._add_unreleased
@@ -190,7 +193,7 @@ class Claiming:
         if not self._wait_for_room(len(batch)):
             return False
         try:
-            if not self.right.keep_open(self.budget.hard_end):
+            if not self.permit.keep_open(self.budget.hard_end):
                 return False
         except DynatickError as error:
             self.execution.keep_fault(error)
@@ -231,7 +234,7 @@ class Claiming:
     def may_claim(self) -> bool:
         # A few tasks that take longer than is left are passed over; more of them should go to a new invocation.
         passed_over = len(self.execution.too_late) >= BATCH
-        return self.right.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
+        return self.permit.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
 
     def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
         """Claims entries, in an I/O thread. Returns what the coordinator does with the answer."""

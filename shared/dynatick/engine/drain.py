@@ -119,7 +119,7 @@ class _Batch:
 class Polling:
     """Rounds of polls, in the coordinator's thread.
 
-    ``hand_out`` None: a worker polls, which leaves schedules, and tasks with a rate limit, to the shard's holder.
+    ``hand_out`` None: a worker polls, which shares its range with no other.
     """
 
     def __init__(self, claiming: Claiming, hand_out: HandOut | None) -> None:
@@ -219,14 +219,14 @@ class Polling:
         for entry in page.entries:
             task_id = entry.task_id
             if entry.schedule_id is not None and is_listed_as_schedule(task_id, entry.schedule_id):
-                if self.hand_out is not None:
+                if self.claiming.permit.is_of_holder:
                     found.schedules.append((bucket, task_id))
             # A task can't have the id of our own rows; and one that is in flight holds its bucket back already.
             elif is_own_row(task_id) or (task_id, bucket.minute) in self.execution.ids:
                 continue
             elif entry.action not in self.limited:
                 found.tasks.append((bucket, task_id))
-            elif self.hand_out is not None:
+            elif self.claiming.permit.is_of_holder:
                 found.limited.append((bucket, task_id))
         self.window.add_in_flight(bucket.minute, len(found.all))
         return found

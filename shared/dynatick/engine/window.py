@@ -241,6 +241,7 @@ class ShardLease:
     clock: Clock
     window: Window
     token: str
+    is_of_holder: bool = True
     is_held: bool = True
     is_lost: bool = False  # another process has acquired it
     renew_at: datetime = field(init=False)

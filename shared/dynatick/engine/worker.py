@@ -35,10 +35,11 @@ def work(services: Services, order: WorkOrder, *, hard_end: datetime) -> PassRep
 
 @dataclass(slots=True)
 class _Order:
-    """The right to claim until the order's instant."""
+    """The permit of a worker, until the order's instant."""
 
     clock: Clock
     until: datetime
+    is_of_holder: bool = False
 
     @property
     def is_held(self) -> bool:
