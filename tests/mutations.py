@@ -174,10 +174,10 @@ MUTATIONS = (
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
     # -- shards, cursors and the reconcile -----------------------------------------------------------------------------
     Mutation(14, "a new shard has no cursor until a tick needs it", "publish_settings",
-             "range(known.shards_ever if known else 0, wanted.shards_ever)", "()",
+             "range(was.shards_ever, wanted.shards_ever)", "()",
              "tests/unit/engine/test_installation_settings.py"),
     Mutation(14, "shards that were in use once are forgotten", "publish_settings",
-             "max(configured.shard_count, known.shards_ever if known else 1)", "configured.shard_count", RULES),
+             "max(configured.shard_count, was.shards_ever)", "configured.shard_count", RULES),
     Mutation(14, "shards whose invocation can't be started are left out", "Processor._not_started",
              "started is not True", "False", SHARDS),
     Mutation(15, "reconcile passes by what was drained without", "what_is_wrong",
@@ -190,7 +190,7 @@ MUTATIONS = (
     # -- workers and wake-ups ------------------------------------------------------------------------------------------
     Mutation(17, "a wake-up claims a task that runs", "domain:claim",
              "*state", "*(() if due else state)", WAKE_UPS),
-    Mutation(17, "a bucket of which a worker has a range counts as polled whole", "Polling.poll_and_claim",
+    Mutation(17, "a bucket of which a worker has a range counts as polled whole", "Polling._claim_page",
              "page.after is None and segment.is_whole and minute not in self.divided", "page.after is None", WORKERS),
     Mutation(17, "a worker claims when its order is over", "_Order.is_held", "", "return True", WORKERS),
     Mutation(17, "the cursor doesn't list what is handed out", "Window.progress",
