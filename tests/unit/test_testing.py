@@ -171,7 +171,7 @@ def test_skipped_ticks_would_have_found_nothing(
             found = read_cursors(store, range(shards)).values()
             rows = [one.to_row() for one in found if isinstance(one, Cursor)]
             assert len(rows) == shards
-            # An idle shard after the first is closed and drained later (``idle_shards``), with the same ticks.
+            # An idle shard after the first is closed and drained later (``shards``), with the same ticks.
             return virtual.executed, [
                 {name: value for name, value in row.items() if name != "version" and (n == 0 or name in IDLE_TICKS)}
                 for n, row in enumerate(rows)

@@ -105,7 +105,7 @@ class Placer:
     failed: int = field(default=0, init=False)
 
     def make_ready(self, row: Row, *, revision: int = 1) -> ConditionalUpdate | None:
-        """What must be written before a row is a task in a bucket: see ``readiness``."""
+        """What must be written before a row is a task in a bucket: see the function of this name."""
         return make_ready(row, self.rules, self.settings, now=self.clock(), revision=revision)
 
     def carry_out(self, row: Row, change: ConditionalUpdate) -> Result:
