@@ -69,11 +69,7 @@ class Settings:
                 webhook_hosts=_names(environ, "DYNATICK_ALLOWED_WEBHOOK_HOSTS"),
                 private_hosts=_names(environ, "DYNATICK_WEBHOOK_PRIVATE_HOSTS"),
                 secrets=_names(environ, "DYNATICK_ALLOWED_SECRETS"),
-                topics=_names(environ, "DYNATICK_ALLOWED_TOPIC_ARNS"),
-                queues=_names(environ, "DYNATICK_ALLOWED_QUEUE_ARNS"),
-                event_buses=_names(environ, "DYNATICK_ALLOWED_EVENT_BUS_ARNS"),
-                functions=_names(environ, "DYNATICK_ALLOWED_FUNCTION_ARNS"),
-                state_machines=_names(environ, "DYNATICK_ALLOWED_STATE_MACHINE_ARNS"),
+                targets=_names(environ, "DYNATICK_ALLOWED_TARGET_ARNS"),
                 own_targets=_names(environ, "DYNATICK_OWN_TARGETS")
                 + _names(environ, "AWS_LAMBDA_FUNCTION_NAME"),  # its own name can't stand in a function's environment,
                 wake_up_queue_url=environ.get("DYNATICK_WAKE_UP_QUEUE_URL") or None,

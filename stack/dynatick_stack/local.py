@@ -27,11 +27,8 @@ if TYPE_CHECKING:
 LOCAL = {
     "WebhookPrivateHosts": f"{emulator.HOST},localhost",
     "AllowedWebhookHosts": "*",
-    "AllowedTopicArns": "arn:aws:sns:*:*:*",
-    "AllowedQueueArns": "arn:aws:sqs:*:*:*",
-    "AllowedEventBusArns": "arn:aws:events:*:*:event-bus/*",
-    "AllowedFunctionArns": "arn:aws:lambda:*:*:function:*",
-    "AllowedStateMachineArns": "arn:aws:states:*:*:stateMachine:*",
+    "AllowedTargetArns": "arn:aws:events:*:*:event-bus/*,arn:aws:lambda:*:*:function:*,arn:aws:sns:*:*:*,"
+    "arn:aws:sqs:*:*:*,arn:aws:states:*:*:stateMachine:*",
     "AllowedSecrets": "arn:aws:ssm:*:*:parameter/dynatick/*,arn:aws:secretsmanager:*:*:secret:dynatick/*",
 }
 # The template leaves these out on an emulator, which has no such limits.

@@ -55,6 +55,11 @@ class Release:
         body, defaults = template.load(), template.defaults()
         given = self._parameters(project, stage, body)
         kept = {name: value for name, value in present.items() if name not in given and name in body["Parameters"]}
+        # Refused too if only the stack has them: CloudFormation would drop their values without a word.
+        replaced = {name: value for name, value in present.items() if value and name in template.REPLACED}
+        template.check_parameters(
+            {n: value for n, value in replaced.items() if template.REPLACED[n] not in given}, body
+        )
         check_quotas(given, project.table_write_units)
         check_environment({**defaults, **kept, **given}, body, self.stack.name)
         layer = self._handlers_layer if publishes else self._next_layer

@@ -22,6 +22,10 @@ TABLE = "TasksTable"
 FUNCTION = "AWS::Serverless::Function"
 LAYER = "AWS::Serverless::LayerVersion"
 _CODE = {FUNCTION: "CodeUri", LAYER: "ContentUri"}
+REPLACED = {
+    f"Allowed{kind}Arns": "AllowedTargetArns" for kind in ("EventBus", "Function", "Queue", "StateMachine", "Topic")
+}
+"""Parameters of earlier versions, and those that take their values now."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -113,6 +117,10 @@ def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> 
     """Refuse what the template would, before anything is started. The emulator doesn't check all of it."""
     known = body["Parameters"]
     for name, value in parameters.items():
+        if name in REPLACED:
+            raise RefusedError(
+                f"{name} is part of {REPLACED[name]} now: write what it lists, {value or 'nothing'}, there"
+            )
         if name not in known:
             raise RefusedError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
         if problem := _problem(value, known[name]):

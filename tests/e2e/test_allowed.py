@@ -20,11 +20,7 @@ QUEUE = f"arn:aws:sqs:{REGION}:{ACCOUNT}:orders"
 OTHER = f"arn:aws:sqs:{REGION}:{ACCOUNT}:salaries"
 PARAMETERS = {
     "AllowedActions": "log,sqs,webhook",
-    "AllowedTopicArns": "",
-    "AllowedQueueArns": QUEUE,
-    "AllowedEventBusArns": "",
-    "AllowedFunctionArns": "",
-    "AllowedStateMachineArns": f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:onboarding",
+    "AllowedTargetArns": f"{QUEUE},arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:onboarding",
     "AllowedSecrets": f"arn:aws:ssm:{REGION}:{ACCOUNT}:parameter/shop/*",
     "AllowedWebhookHosts": "127.0.0.1,*.example.com",
     "ActionRateLimits": "webhook:127.0.0.1=4/s",
@@ -88,7 +84,7 @@ def test_each_interface_knows_the_kinds(little: DeployedStack, rows: Rows) -> No
     [
         ("kind-there-is-not", "there is no action 'sns'; known are log, sqs, webhook"),
         ("kind-left-out", "there is no action 'stepfunctions'; known are log, sqs, webhook"),
-        ("other-queue", f"payload.queueArn: '{OTHER}' is not among AllowedQueueArns"),
+        ("other-queue", f"payload.queueArn: '{OTHER}' is not among AllowedTargetArns"),
         ("other-host", "payload.url: its host is not among AllowedWebhookHosts"),
         ("other-secret", "payload.headers.Authorization: the secret '/bank/token' is not among AllowedSecrets"),
     ],

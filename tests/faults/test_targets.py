@@ -38,7 +38,7 @@ class Targets:
             "sqs": {"queueArn": arns["sqs"], "message": "x"},
             "eventbridge": {"eventBusArn": bus},
         }
-        self.environ = {"DYNATICK_ALLOWED_QUEUE_ARNS": arns["sqs"], "DYNATICK_ALLOWED_EVENT_BUS_ARNS": bus}
+        self.environ = {"DYNATICK_ALLOWED_TARGET_ARNS": f"{arns['sqs']},{bus}"}
 
     def received(self, kind: str) -> Counter[tuple[str, str]]:
         """How often each task was sent, with its idempotency key. The messages are taken out."""

@@ -112,17 +112,17 @@ def name_in_template(resource: Any) -> str:
 NAMED: dict[str, tuple[str, dict[str, str]]] = {
     "cloudformation": ("StackName", {STACK: "stack"}),
     "dynamodb": ("TableName", {TABLE: "TasksTable"}),
-    "events": ("EventBusName", {TARGETS["eventbridge"]["eventBusArn"]: "AllowedEventBusArns"}),
+    "events": ("EventBusName", {TARGETS["eventbridge"]["eventBusArn"]: "AllowedTargetArns"}),
     "lambda": ("FunctionName", {
         "processor": PROCESSOR, "importer": "ImporterFunction",
-        TARGETS["lambda"]["functionArn"]: "AllowedFunctionArns"}),
+        TARGETS["lambda"]["functionArn"]: "AllowedTargetArns"}),
     "s3": ("Bucket", {IMPORTS: "ImportsBucket"}),
     "secretsmanager": ("SecretId", {MANAGED_SECRET: "AllowedSecrets"}),
-    "sns": ("TopicArn", {TARGETS["sns"]["topicArn"]: "AllowedTopicArns"}),
+    "sns": ("TopicArn", {TARGETS["sns"]["topicArn"]: "AllowedTargetArns"}),
     "sqs": ("QueueUrl", {
-        "dead-letters": "DeadLetterQueue", "wake-ups": "WakeUpQueue", "target": "AllowedQueueArns"}),
+        "dead-letters": "DeadLetterQueue", "wake-ups": "WakeUpQueue", "target": "AllowedTargetArns"}),
     "ssm": ("Name", {SSM_SECRET: "AllowedSecrets"}),
-    "states": ("stateMachineArn", {TARGETS["stepfunctions"]["stateMachineArn"]: "AllowedStateMachineArns"}),
+    "states": ("stateMachineArn", {TARGETS["stepfunctions"]["stateMachineArn"]: "AllowedTargetArns"}),
 }  # fmt: skip
 
 

@@ -27,12 +27,11 @@ from dynatick.errors import ActionError, PermanentError, RetryableError
 
 REGION = "us-east-1"
 REACH = ActionSettings(
-    topics=("arn:aws:sns:*:*:*",),
-    queues=("arn:aws:sqs:*:*:*",),
-    event_buses=("arn:aws:events:*:*:event-bus/*",),
-    functions=("arn:aws:lambda:*:*:function:*",),
-    state_machines=("arn:aws:states:*:*:stateMachine:*",),
-)
+    targets=(
+        "arn:aws:sns:*:*:*", "arn:aws:sqs:*:*:*", "arn:aws:events:*:*:event-bus/*", "arn:aws:lambda:*:*:function:*",
+        "arn:aws:states:*:*:stateMachine:*",
+    )
+)  # fmt: skip
 TRUST = '{"Version": "2012-10-17", "Statement": []}'
 
 
@@ -173,7 +172,7 @@ class Invoked:
 
 
 def invoke(clients: Invoked, payload: dict[str, Any], *, left: float = 100, **values: Any) -> Any:
-    allowed = AllowedArns("AllowedFunctionArns", [FUNCTION])
+    allowed = AllowedArns("AllowedTargetArns", [FUNCTION])
     task = a_task({"functionArn": FUNCTION, **payload}, action="lambda", **values)
     function = LambdaFunction(Service(name="lambda", allowed=allowed, clients=clients, clock=lambda: NOW))
     return function.run(task, a_context(task, deadline=NOW + timedelta(seconds=left)))
@@ -287,14 +286,13 @@ def test_a_missing_target_is_permanent_and_the_sdks_message_is_not_repeated(acti
 @pytest.mark.parametrize("action", AWS)
 def test_a_target_that_is_not_allowed_gets_no_call(action: str) -> None:
     (field, arn), *_ = PAYLOADS[action].items()
-    other = (arn + "-of-another",)
-    reach = ActionSettings(topics=other, queues=other, event_buses=other, functions=other, state_machines=other)
+    reach = ActionSettings(targets=(f"{arn}-of-another",))
 
     def clients(*_: object, **__: object) -> Any:
         raise AssertionError("no client is needed to refuse")
 
     actions = build_actions(handlers_module=None, clock=lambda: NOW, settings=reach, clients=clients)
-    with pytest.raises(PermanentError, match=rf"^payload\.{field}: '{arn}' is not among Allowed\w+Arns$"):
+    with pytest.raises(PermanentError, match=rf"^payload\.{field}: '{arn}' is not among AllowedTargetArns$"):
         run(actions, action, PAYLOADS[action])
 
 

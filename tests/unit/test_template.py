@@ -287,12 +287,11 @@ def test_the_processor_is_in_a_vpc_exactly_when_it_has_subnets() -> None:
 @pytest.mark.parametrize(
     ("policy", "parameter"),
     [
-        ("TasksPublish", "AllowedTopicArns"), ("TasksSendMessages", "AllowedQueueArns"),
-        ("TasksPutEvents", "AllowedEventBusArns"), ("TasksInvokeFunctions", "AllowedFunctionArns"),
-        ("TasksStartExecutions", "AllowedStateMachineArns"), ("TasksReadSecrets", "AllowedSecrets"),
+        ("TasksReachTargets", "AllowedTargetArns"),
+        ("TasksReadSecrets", "AllowedSecrets"),
         ("TasksUseKeys", "AllowedKeyArns"),
     ],
-)  # fmt: skip
+)
 def test_a_parameter_of_arns_gives_rights_to_those_only(policy: str, parameter: str) -> None:
     assert TEMPLATE["Parameters"][parameter]["Default"] == ""
     condition = TEMPLATE["Conditions"][RESOURCES[policy]["Condition"]]
@@ -301,6 +300,19 @@ def test_a_parameter_of_arns_gives_rights_to_those_only(policy: str, parameter: 
     assert [one["Effect"] for one in (statement, *denied)] == ["Allow", *("Deny" for _ in denied)]
     assert statement["Resource"] == {"Fn::Split": [",", {"Ref": parameter}]}
     assert properties(policy)["Roles"] == [{"Ref": "ProcessorRole"}]
+
+
+def test_a_target_gets_the_one_action_of_its_service() -> None:
+    """All targets are in one list: an action does not apply to ARNs of another service, and no wildcard is one."""
+    statement, _ = properties("TasksReachTargets")["PolicyDocument"]["Statement"]
+    rights = {action.partition(":")[0]: action for action in statement["Action"]}
+    assert sorted(statement["Action"]) == sorted(rights.values()), "one for each service"
+    pattern = TEMPLATE["Parameters"]["AllowedTargetArns"]["AllowedPattern"]
+    services = {"events", "lambda", "sns", "sqs", "states"}
+    assert set(rights) == services
+    for service in (*services, "*", "s?s", "s3", "kinesis", ""):
+        assert bool(re.fullmatch(pattern, f"arn:aws:{service}:us-east-1:123456789012:name/1*")) == (service in services)
+    assert not re.fullmatch(pattern, "arn:aws:s3:a:sqs:b:c"), "nor is it another part of the ARN"
 
 
 def own(kind: str) -> list[str]:
@@ -318,7 +330,7 @@ def test_no_task_reaches_a_function_or_a_queue_of_the_stack() -> None:
         *({"Fn::GetAtt": [q, "QueueName"]} for q in own("AWS::SQS::Queue")),
     ]
     assert sorted(map(str, named)) == sorted(map(str, wanted))
-    _, denied = properties("TasksInvokeFunctions")["PolicyDocument"]["Statement"]
+    _, denied = properties("TasksReachTargets")["PolicyDocument"]["Statement"]
     assert (denied["Effect"], denied["Action"]) == ("Deny", "lambda:InvokeFunction")
     resources = [resource.get("Fn::If", [None, resource])[1] for resource in denied["Resource"]]
     assert sorted(map(str, resources)) == sorted(
@@ -327,8 +339,8 @@ def test_no_task_reaches_a_function_or_a_queue_of_the_stack() -> None:
 
 
 def arn_for(parameter: str) -> str:
-    found = re.search(":([a-z]+):", TEMPLATE["Parameters"][parameter]["AllowedPattern"])
-    return f"arn:aws:{found[1] if found else 'ssm'}:us-east-1:123456789012:name/1*"
+    service = {"AllowedTargetArns": "sqs", "AllowedKeyArns": "kms"}.get(parameter, "ssm")
+    return f"arn:aws:{service}:us-east-1:123456789012:name/1*"
 
 
 ALLOWED = [name for name in TEMPLATE["Parameters"] if name.startswith("Allowed") and name.endswith(("Arns", "ets"))]

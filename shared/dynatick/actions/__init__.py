@@ -15,6 +15,15 @@ if TYPE_CHECKING:
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
 
+_AWS_ACTIONS = {
+    "events": ("eventbridge", "events", "eventbridge:EventBridge"),
+    "lambda": ("lambda", "lambda", "aws_lambda:LambdaFunction"),
+    "sns": ("sns", "sns", "sns:Sns"),
+    "sqs": ("sqs", "sqs", "sqs:Sqs"),
+    "states": ("stepfunctions", "stepfunctions", "step_functions:StepFunctions"),
+}
+"""For each service in a target's ARN: the action, what boto3 calls the service, and the implementation."""
+
 
 def build_actions(
     *,
@@ -78,21 +87,10 @@ def build_actions(
     registry.add(
         "webhook", LazyAction(webhook), webhook_seconds
     )  # applies its rate limits itself: they may name a host
-    for name, (aws_name, parameter, arns, implementation) in {
-        "sns": ("sns", "AllowedTopicArns", settings.topics, "sns:Sns"),
-        "sqs": ("sqs", "AllowedQueueArns", settings.queues, "sqs:Sqs"),
-        "eventbridge": ("events", "AllowedEventBusArns", settings.event_buses, "eventbridge:EventBridge"),
-        "lambda": ("lambda", "AllowedFunctionArns", settings.functions, "aws_lambda:LambdaFunction"),
-        "stepfunctions": (
-            "stepfunctions",
-            "AllowedStateMachineArns",
-            settings.state_machines,
-            "step_functions:StepFunctions",
-        ),
-    }.items():
-        if arns:
-            allowed = AllowedArns(parameter, arns, own=settings.own_targets)
-            service = partial(_service, name, aws_name, allowed, clients, clock, limits)
+    targets = AllowedArns("AllowedTargetArns", settings.targets, own=settings.own_targets, services=_AWS_ACTIONS)
+    for arn_service, (name, aws_name, implementation) in _AWS_ACTIONS.items():
+        if arn_service in targets.services:
+            service = partial(_service, name, aws_name, targets, clients, clock, limits)
             registry.add(
                 name, LazyAction(partial(_aws_action, implementation, service))
             )  # too: a refused call takes no token

@@ -19,12 +19,8 @@ class ActionSettings:
     actions: tuple[str, ...] = ()  # AllowedActions; empty: all
     webhook_hosts: tuple[str, ...] = ()  # AllowedWebhookHosts; empty: any public host
     private_hosts: tuple[str, ...] = ()  # WebhookPrivateHosts: hosts outside the public internet that webhooks may call
-    secrets: tuple[str, ...] = ()  # AllowedSecrets; the next ones likewise; empty: none
-    topics: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
-    event_buses: tuple[str, ...] = ()
-    functions: tuple[str, ...] = ()
-    state_machines: tuple[str, ...] = ()
+    secrets: tuple[str, ...] = ()  # AllowedSecrets; empty: none
+    targets: tuple[str, ...] = ()  # AllowedTargetArns; empty: none
     own_targets: tuple[str, ...] = ()  # names of Dynatick's own functions and queues, which no pattern reaches
     wake_up_queue_url: str | None = None
 
@@ -36,8 +32,11 @@ class AllowedArns:
     any character. Raises ConfigurationError for a text that is not an ARN.
     """
 
-    def __init__(self, parameter: str, arns: Iterable[str] = (), *, own: Iterable[str] = ()) -> None:
-        """``own``: names of functions, of any version, and queues that are never among them."""
+    def __init__(
+        self, parameter: str, arns: Iterable[str] = (), *, own: Iterable[str] = (), services: Iterable[str] = ()
+    ) -> None:
+        """``own``: names of functions, of any version, and queues that are never among them. ``services``: those whose
+        ARNs are accepted; empty: any."""
         self._own = frozenset(own)
         self.parameter = parameter
         self.arns = tuple(arns)
@@ -46,7 +45,11 @@ class AllowedArns:
                 raise ConfigurationError(parameter, f"{shown(arn)} is not an ARN; * and ? may stand for parts of one")
         self._patterns = [_expression(arn) for arn in self.arns]
         self._resources = [_expression(arn.split(":", 5)[5]) for arn in self.arns]
-        self._services = [arn.split(":", 3)[2] for arn in self.arns]
+        self.services = [arn.split(":", 3)[2] for arn in self.arns]
+        for arn, service in zip(self.arns, self.services, strict=True):
+            if services and service not in services:
+                expected = f"expected {', '.join(services)} instead of {service}"
+                raise ConfigurationError(parameter, f"no action reaches {shown(arn)}; {expected}")
 
     def __bool__(self) -> bool:
         return bool(self.arns)
@@ -58,7 +61,7 @@ class AllowedArns:
 
     def has_resource(self, service: str, resource: str) -> bool:
         """Whether a resource of this account and region is allowed, such as ``parameter/token`` of ``ssm``."""
-        patterns = zip(self._services, self._resources, strict=True)
+        patterns = zip(self.services, self._resources, strict=True)
         return any(own == service and pattern.fullmatch(resource) for own, pattern in patterns)
 
 

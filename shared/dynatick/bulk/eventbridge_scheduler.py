@@ -29,13 +29,13 @@ _DEFAULT_GROUP = "default"
 _PLACEHOLDER = re.compile(r"<aws\.scheduler\.[\w-]+>")
 _ARN = re.compile(r"arn:[\w-]+:(?P<service>[\w-]+):(?P<region>[\w-]*):(?P<account>\d*):(?P<resource>.+)", re.ASCII)
 _TARGETS = {
-    "lambda": ("lambda", "function:", "AllowedFunctionArns"),
-    "sqs": ("sqs", "", "AllowedQueueArns"),
-    "sns": ("sns", "", "AllowedTopicArns"),
-    "states": ("stepfunctions", "stateMachine:", "AllowedStateMachineArns"),
-    "events": ("eventbridge", "event-bus/", "AllowedEventBusArns"),
+    "lambda": ("lambda", "function:"),
+    "sqs": ("sqs", ""),
+    "sns": ("sns", ""),
+    "states": ("stepfunctions", "stateMachine:"),
+    "events": ("eventbridge", "event-bus/"),
 }
-"""For each service of a target's ARN: our action, how the resource begins, and the parameter that allows it."""
+"""For each service of a target's ARN: our action, and how the resource begins."""
 
 
 def read_eventbridge_scheduler(text: str, *, now: datetime, id_prefix: str = "") -> Iterator[Conversion]:
@@ -151,7 +151,7 @@ def _target(one: Mapping[str, object], notes: list[str]) -> dict[str, object]:
     if match["service"] == "scheduler":
         expected = "expected a target of its own: no action calls an API by its name; write a handler that does"
         raise InvalidInput("Target.Arn", arn, expected)
-    action, prefix, parameter = _TARGETS.get(match["service"], ("", "", ""))
+    action, prefix = _TARGETS.get(match["service"], ("", ""))
     if not action or not match["resource"].startswith(prefix):
         kinds = "a function, queue, topic, state machine or event bus"
         raise InvalidInput("Target.Arn", arn, f"expected {kinds}: no action calls others; write a handler that does")
@@ -166,7 +166,7 @@ def _target(one: Mapping[str, object], notes: list[str]) -> dict[str, object]:
         raise InvalidInput("Target.Input", text, expected)
     payload = _payload(action, str(arn), text, target, notes)
     if target.get("RoleArn") is not None:
-        notes.append(f"RoleArn is left out: the processor calls the target, which the parameter {parameter} must name")
+        notes.append("RoleArn is left out: the processor calls the target, which AllowedTargetArns must name")
     if target.get("DeadLetterConfig"):
         notes.append("DeadLetterConfig is left out: what fails for good is in the installation's dead-letter queue")
     policy = {**_RETRIES, **_map(target, "RetryPolicy")}

@@ -7,7 +7,7 @@ from tests.unit.actions.support import NOW, a_context, a_task
 
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings, AllowedArns
-from dynatick.errors import PermanentError
+from dynatick.errors import ConfigurationError, PermanentError
 from dynatick.settings import Settings
 
 FUNCTION = "arn:aws:lambda:eu-central-1:123456789012:function"
@@ -15,8 +15,7 @@ QUEUE = "arn:aws:sqs:eu-central-1:123456789012"
 ENVIRON = {
     "DYNATICK_TABLE": "tasks",
     "AWS_LAMBDA_FUNCTION_NAME": "s-ProcessorFunction-1",
-    "DYNATICK_ALLOWED_FUNCTION_ARNS": "arn:aws:lambda:*:*:function:*",
-    "DYNATICK_ALLOWED_QUEUE_ARNS": "arn:*:sqs:*:*:*",
+    "DYNATICK_ALLOWED_TARGET_ARNS": "arn:aws:lambda:*:*:function:*,arn:*:sqs:*:*:*",
     # As the template writes it without an importer.
     "DYNATICK_OWN_TARGETS": "s-ApiFunction-1,s-SchedulerFunction-1,,s-DeadLetterQueue-1",
 }
@@ -36,7 +35,7 @@ def settings(**environ: str) -> ActionSettings:
 
 def test_no_pattern_reaches_the_stacks_own_functions_and_queues() -> None:
     chosen = settings()
-    allowed = AllowedArns("AllowedArns", (*chosen.functions, *chosen.queues), own=chosen.own_targets)
+    allowed = AllowedArns("AllowedTargetArns", chosen.targets, own=chosen.own_targets)
     assert [arn for arn in OWN if arn in allowed] == []
     assert [arn for arn in OTHERS if arn not in allowed] == []
 
@@ -57,3 +56,32 @@ def test_a_task_for_one_of_them_fails_and_calls_nothing(arn: str) -> None:
     with pytest.raises(PermanentError, match=r"^payload\.(functionArn|queueArn): .* is not among Allowed"):
         actions.run(task, a_context(task))
     assert calls == []
+
+
+def test_there_are_the_actions_of_the_services_that_the_list_names() -> None:
+    def actions(targets: str) -> list[str]:
+        chosen = settings(DYNATICK_ALLOWED_TARGET_ARNS=targets)
+        return build_actions(handlers_module=None, clock=lambda: NOW, settings=chosen).names()
+
+    assert actions("") == ["log", "webhook"]
+    assert actions("arn:aws:events:*:*:event-bus/a") == ["eventbridge", "log", "webhook"]
+    assert actions(f"{QUEUE}:a,arn:aws:sns:*:*:b,{QUEUE}:c") == ["log", "sns", "sqs", "webhook"]
+    assert actions("arn:aws:states:*:*:stateMachine:a,arn:aws:lambda:*:*:function:b") == [
+        "lambda", "log", "stepfunctions", "webhook"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arn", "problem"),
+    [
+        ("arn:aws:kinesis:*:*:stream/a", "no action reaches 'arn:aws:kinesis:*:*:stream/a'; expected events, lambda, "
+         "sns, sqs, states instead of kinesis"),
+        ("arn:aws:*:*:*:a", "'arn:aws:*:*:*:a' is not an ARN; "),
+        ("orders", "'orders' is not an ARN; "),
+    ],
+)  # fmt: skip
+def test_what_is_no_target_is_refused_by_name(arn: str, problem: str) -> None:
+    chosen = settings(DYNATICK_ALLOWED_TARGET_ARNS=f"{QUEUE}:a,{arn}")
+    with pytest.raises(ConfigurationError) as caught:
+        build_actions(handlers_module=None, clock=lambda: NOW, settings=chosen)
+    assert str(caught.value).startswith(f"AllowedTargetArns: {problem}")

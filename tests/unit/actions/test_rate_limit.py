@@ -87,7 +87,7 @@ def test_many_threads_share_one_limit() -> None:
     ],
 )
 def test_a_malformed_limit_is_refused(limit: str, message: str, clock: Clock) -> None:
-    chosen = ActionSettings(rate_limits=("sns=1/s", limit), topics=("arn:aws:sns:*:*:*",))
+    chosen = ActionSettings(rate_limits=("sns=1/s", limit), targets=("arn:aws:sns:*:*:*",))
     with pytest.raises(ConfigurationError, match=f"ActionRateLimits: .*{message}"):
         build_actions(handlers_module=None, clock=clock, settings=chosen)
 
@@ -107,7 +107,7 @@ def test_webhooks_are_limited_by_their_host_and_other_actions_by_their_name(serv
 def test_a_refused_task_takes_no_token(clock: Clock) -> None:
     hosts, arn = ("127.0.0.1",), PAYLOADS["sqs"]["queueArn"]
     chosen = ActionSettings(
-        rate_limits=("webhook=1/m", "sqs=1/m"), queues=(arn,), private_hosts=hosts, webhook_hosts=hosts
+        rate_limits=("webhook=1/m", "sqs=1/m"), targets=(arn,), private_hosts=hosts, webhook_hosts=hosts
     )
     calls: list[str] = []
 

@@ -69,7 +69,7 @@ def test_all_that_get_schedule_prints() -> None:
     }
     left_out = [note.partition(" is left out")[0] for note in found.notes]
     assert left_out == ["RoleArn", "DeadLetterConfig", "Description"]
-    assert found.notes[0].endswith("which the parameter AllowedFunctionArns must name")
+    assert found.notes[0].endswith("which AllowedTargetArns must name")
     assert str(compare(found, NOW)) == "1,000 of 1,000 agree"
 
 

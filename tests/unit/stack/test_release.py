@@ -230,11 +230,11 @@ def test_a_quota_that_was_raised_counts() -> None:
 
 def test_an_environment_that_lambda_refuses_is_refused_before_anything_is_uploaded() -> None:
     arns = ",".join(f"arn:aws:sqs:eu-central-1:123456789012:queue-{number:03}" for number in range(80))
-    mine = Deployment(CloudFormation(), AllowedQueueArns=arns)
+    mine = Deployment(CloudFormation(), AllowedTargetArns=arns)
     with pytest.raises(RefusedError) as raised:
         mine.prepare()
     assert "ProcessorFunction would take" in str(raised.value) and "Lambda allows 4,096" in str(raised.value)
-    assert f"The largest: AllowedQueueArns ({len(arns) + len('DYNATICK_ALLOWED_QUEUE_ARNS'):,})" in str(raised.value)
+    assert f"The largest: AllowedTargetArns ({len(arns) + len('DYNATICK_ALLOWED_TARGET_ARNS'):,})" in str(raised.value)
     assert (mine.bucket.uploaded, mine.cloudformation.made) == ([], [])
 
 
@@ -254,6 +254,20 @@ def test_kept_parameters_count_and_the_size_is_that_of_names_and_values() -> Non
     kept = CloudFormation("UPDATE_COMPLETE", AllowedActions="a" * (room + 100))
     with pytest.raises(RefusedError, match="Lambda allows"):
         Deployment(kept).prepare()
+
+
+def test_a_parameter_that_another_has_replaced_is_refused_with_what_to_write() -> None:
+    queue = "arn:aws:sqs:eu-central-1:123456789012:orders"
+    written = f"^AllowedQueueArns is part of AllowedTargetArns now: write what it lists, {queue}, there$"
+    with pytest.raises(RefusedError, match=written):
+        Deployment(CloudFormation(), AllowedQueueArns=queue).prepare()
+    with_it = CloudFormation("UPDATE_COMPLETE", AllowedQueueArns=queue, AllowedTopicArns="")
+    mine = Deployment(with_it)
+    with pytest.raises(RefusedError, match=written):
+        mine.prepare()
+    assert (mine.bucket.uploaded, mine.aws_lambda.published, with_it.made) == ([], [], [])
+    Deployment(with_it, AllowedTargetArns=queue).prepare()
+    assert "AllowedQueueArns" not in str(with_it.made)
 
 
 def test_a_parameter_that_is_too_long_is_refused() -> None:
