@@ -27,12 +27,6 @@ if TYPE_CHECKING:  # each function needs only some of these, and must not import
     from dynatick.engine.shards import GroupReport
     from dynatick.errors import ConfigurationError
 
-_PASS_COUNTS = (
-    "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered", "deferred",
-    "superseded", "unrecorded", "unfinished", "overran", "moved", "rejected", "occurrences",
-)  # fmt: skip
-
-
 _MAX_VALUES = 100
 """The limit for one metric in a line of the embedded metric format, which takes no counts of values."""
 
@@ -219,9 +213,7 @@ def _add_tick_age(tick: int, started_at: datetime, metrics: Metrics) -> None:
 
 
 def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    fields = _fields(report) | {"tick": str(Bucket(report.tick)), "buckets": report.buckets}
-    fields |= {"workers": report.workers, "handed_to_workers": report.handed_to_workers}
-    fields |= {"planned": report.planned, "unsent": report.unsent, "planning_failed": report.planning_failed}
+    fields = _fields(report) | {"tick": str(Bucket(report.tick)), "planning_failed": report.planning_failed}
     _add_tick_age(report.tick, report.started_at, metrics)
     if report.leased_elsewhere:
         logger.info(
@@ -233,7 +225,6 @@ def _log_pass(report: PassReport, logger: Logger, metrics: Metrics, now: datetim
     logger.info("pass ended", extra={"action": "pass_ended", **fields})
     _add_lateness(report, metrics)
     _count_all(report, metrics)
-    _count(metrics, "Workers", report.workers)
     if report.drained_through is not None:
         _add_undrained(report.drained_through, now, metrics)
 
@@ -288,12 +279,10 @@ def _log_wake_up(report: PassReport, logger: Logger, metrics: Metrics) -> None:
 
 
 def _fields(report: PassReport) -> dict[str, object]:
-    counts: dict[str, object] = {name: getattr(report, name) for name in _PASS_COUNTS}
-    return counts | {
-        "missed": report.missed,
+    return {
+        **report.by_name(),
         "shard": report.shard,
         "continuation": report.continuation,
-        "woken_late": report.woken_late,
         "lateness_max_ms": report.lateness.max,
         "lateness_p50_ms": report.lateness.percentile(50),
         "lateness_p99_ms": report.lateness.percentile(99),
@@ -302,8 +291,8 @@ def _fields(report: PassReport) -> dict[str, object]:
 
 
 def _count_all(report: PassReport, metrics: Metrics) -> None:
-    for name in _PASS_COUNTS:
-        _count(metrics, name.capitalize(), getattr(report, name))
+    for name, number in report.by_metric().items():
+        _count(metrics, name, number)
     _count_dead_letters(report.failed + report.rejected)
 
 
@@ -320,7 +309,6 @@ def _add_lateness(report: PassReport, metrics: Metrics) -> None:
     and begins another, so other metrics must follow: it warns of a line without any."""
     for milliseconds in report.lateness.sample(_MAX_VALUES):
         metrics.add_metric(name="Lateness", unit=MetricUnit.Milliseconds, value=milliseconds)
-    _count(metrics, "WokenLate", report.woken_late)
 
 
 def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from dynatick.domain.plan_figures import SCHEDULER_LOG_BYTES
+from dynatick.engine.counts import COUNTERS
 
 # Each program runs in a process of its own: loggers are the process's, and so is their configuration.
 BEGINNING = """
@@ -144,6 +145,25 @@ def test_lateness_has_the_percentiles_of_all_tasks_in_at_most_100_values() -> No
     assert [one["WokenLate"] for one in lines if "WokenLate" in one] == [[1], [50], [10_000]] * 2
     ended = [one for one in lines if one.get("action") == "pass_ended"]
     assert [one["lateness_max_ms"] for one in ended] == [0, 3, 100, 20_000]
+
+
+COUNTED = """
+from dynatick.engine.counts import COUNTERS
+numbers = {counter.name: n for n, counter in enumerate(COUNTERS, 1)}
+for kind in ("passed", "recovered", "woken", "worked"):
+    log_invocation(NOON, **{kind: PassReport(tick=0, shard=0, continuation=0, started_at=NOON, **numbers)})
+"""
+
+
+def test_each_counter_is_in_the_log_line_of_what_ran_tasks_and_has_its_metric() -> None:
+    lines = output(COUNTED)
+    ended = [line for line in lines if line.get("action", "").endswith("_ended")]
+    measured = [line for line in lines if "Claimed" in line]
+    assert len(ended) == len(measured) == 4
+    for logged, metrics in zip(ended, measured, strict=True):
+        for number, counter in enumerate(COUNTERS, 1):
+            assert logged[counter.name] == number
+            assert counter.metric is None or metrics[counter.metric] == [number]
 
 
 DEAD_LETTERS = """

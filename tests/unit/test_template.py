@@ -10,10 +10,10 @@ from tests.builders import NOON
 from tests.sandbox.stream import matches, patterns
 from tests.unit.reference_page import described
 
-from dynatick import observability
 from dynatick.bulk import importer
 from dynatick.domain.expressions.occurrence import upcoming
 from dynatick.domain.expressions.parse import parse_expression
+from dynatick.engine.counts import COUNTERS
 from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
@@ -560,7 +560,7 @@ def test_alarms_watch_metrics_that_there_are_over_periods_that_cloudwatch_allows
     alarm = watched(name)
     if alarm["Namespace"] == "Dynatick":
         written = (template.ROOT / "shared" / "dynatick" / "observability.py").read_text()
-        counted = {name.capitalize() for name in observability._PASS_COUNTS}
+        counted = {counter.metric for counter in COUNTERS}
         assert alarm["MetricName"] in counted or f'"{alarm["MetricName"]}"' in written
     of_ticks = [TEMPLATE["Mappings"]["Tick"][str(tick)]["Seconds"] for tick in TICKS]
     for period in [alarm["Period"]] if isinstance(alarm["Period"], int) else of_ticks:

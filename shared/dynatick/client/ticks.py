@@ -13,7 +13,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
-from dynatick.engine.counts import tick_record_id
+from dynatick.engine.counts import COUNTERS, Counts, tick_record_id
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.ports import Store
@@ -27,8 +27,8 @@ _BATCH = 100  # records to a request
 _LOOK_AHEAD = 1440  # minutes after a range, in which a record may show that its end was idle
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TickView:
+@dataclass(kw_only=True, slots=True)
+class TickView(Counts):
     """A pass over one shard that had work. Counts are of tasks."""
 
     tick: str
@@ -36,26 +36,6 @@ class TickView:
     continuation: int  # the number of the invocation: a pass that runs out of time continues in another
     started_at: datetime | None
     finished_at: datetime | None
-    buckets: int  # polled
-    due: int
-    claimed: int
-    completed: int
-    failed: int
-    retried: int
-    rescheduled: int  # by their handlers, for a further turn
-    released: int
-    expired: int
-    recovered: int
-    deferred: int
-    superseded: int
-    unrecorded: int
-    unfinished: int
-    moved: int
-    occurrences: int  # of schedules, made by this pass
-    missed: int  # occurrences that were not made
-    woken_late: int  # with Precision second, begun although an earlier wake-up should have begun them
-    workers: int  # that this pass started
-    handed_to_workers: int  # tasks in their ranges
     lateness_max_ms: int  # how long after its tick a first attempt began; with Precision second, after it was due
     lateness_mean_ms: int
     lateness_p50_ms: int
@@ -65,7 +45,7 @@ class TickView:
 
     def to_row(self) -> Mapping[str, object]:
         """Returns the fields under the table's names."""
-        counts = {_camel(name): getattr(self, name) for name in (*_COUNTS, *_LATENESS)}
+        counts = {attribute: getattr(self, name) for name, attribute in _NUMBERS.items()}
         return without_none(
             {
                 "kind": "pass",
@@ -122,12 +102,12 @@ class PausedTicks:
 
 TickEntry = TickView | IdleTicks | MissedTicks | PausedTicks
 
-_COUNTS = (
-    "buckets", "due", "claimed", "completed", "failed", "retried", "rescheduled", "released", "expired", "recovered",
-    "deferred", "superseded", "unrecorded", "unfinished", "moved", "occurrences", "missed",
-    "woken_late", "workers", "handed_to_workers",
-)  # fmt: skip
-_LATENESS = ("lateness_max_ms", "lateness_mean_ms", "lateness_p50_ms", "lateness_p99_ms")
+_NUMBERS = {counter.name: counter.attribute for counter in COUNTERS} | {
+    "lateness_max_ms": attr.LATENESS_MAX_MS,
+    "lateness_mean_ms": attr.LATENESS_MEAN_MS,
+    "lateness_p50_ms": attr.LATENESS_P50_MS,
+    "lateness_p99_ms": attr.LATENESS_P99_MS,
+}
 
 
 def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
@@ -267,7 +247,7 @@ def _ended(row: Row, minute: int) -> int:
 
 
 def _view(row: Row) -> TickView:
-    counts = {name: number_or(row.get(_camel(name)), 0) for name in (*_COUNTS, *_LATENESS)}
+    counts = {name: number_or(row.get(attribute), 0) for name, attribute in _NUMBERS.items()}
     first = row.get(attr.FIRST_START_MS)
     return TickView(
         tick=str(row.get(attr.TICK)),
@@ -284,8 +264,3 @@ def _view(row: Row) -> TickView:
 def _minute(tick: object) -> int | None:
     bucket = Bucket.canonical(tick)
     return None if bucket is None else bucket.minute
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)

@@ -28,10 +28,10 @@ from dynatick.engine.claims import (
     Rejected,
     Verdict,
 )
-from dynatick.engine.counts import PassReport, Resume
+from dynatick.engine.counts import PassReport, RecordResult, Resume
 from dynatick.engine.invocation import BATCH, MAX_FAILING, Budget, Execution, Place, Services
 from dynatick.engine.orders import wake_ups_of
-from dynatick.engine.record import Failure, RecordResult, is_woken_late
+from dynatick.engine.record import Failure, is_woken_late
 from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, RecoveryOrder, in_one_chain, orders_for
 from dynatick.engine.schedules import Made, Recurring
 from dynatick.engine.window import Window
@@ -339,7 +339,7 @@ class Claiming:
         return self.window.end_in_flight(bucket.minute, is_open=is_open, stuck_id=stuck_id)
 
     def _failed(self, bucket: Bucket, task_id: str, result: RecordResult) -> None:
-        self.execution.count(result)
+        self.report.count(result)
         self._end_unexecuted(bucket, task_id, is_open=result is RecordResult.UNRECORDED)
 
     def _rejected(self, bucket: Bucket, task_id: str, result: RecordResult) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from datetime import datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Final
 
 from dynatick.domain import attributes as attr
@@ -39,9 +40,101 @@ class Resume:
         return (self.minute, self.after or "") < (other.minute, other.after or "")
 
 
+class RecordResult(Enum):
+    """What the table says of an attempt now. Each has a counter of its name."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RETRIED = "retried"
+    RESCHEDULED = "rescheduled"  # its handler asked for a further turn
+    RELEASED = "released"  # deferred to a later bucket; the attempt does not count
+    DEFERRED = "deferred"  # it failed, but the dead-letter queue refused its message: a later tick tries again
+    SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
+    UNRECORDED = "unrecorded"  # not known: the lease will expire, and the attempt is made again
+
+
+def _counter(meaning: str, *, has_metric: bool = True) -> int:
+    return field(default=0, metadata={"meaning": meaning, "has_metric": has_metric})
+
+
 @dataclass(kw_only=True, slots=True)
-class PassReport:
-    """One pass over one shard. Counts are of tasks."""
+class Counts:
+    """What is counted of an invocation that runs tasks.
+
+    A counter is declared here and nowhere else: its log line, tick record, metric, view and form of the HTTP API all
+    have it from here (``COUNTERS``).
+    """
+
+    buckets: int = _counter("Buckets polled, each counted once", has_metric=False)
+    due: int = _counter("Tasks that the index listed as due")
+    claimed: int = _counter("Tasks claimed")
+    completed: int = _counter("Tasks whose action returned")
+    failed: int = _counter("Tasks that failed for good; each has a dead letter")
+    retried: int = _counter("Tasks that failed and will be retried")
+    rescheduled: int = _counter("Tasks whose handler asked for a further turn")
+    released: int = _counter("Tasks released before they started: time ran out, or a rate limit allows them only later")
+    expired: int = _counter("Tasks with an expired task lease, passed to recoveries")
+    recovered: int = _counter("Tasks reclaimed from a process that died")
+    deferred: int = _counter(
+        "Tasks moved to a later tick, because the dead-letter queue refused their message, or because they could not "
+        "be ended"
+    )
+    superseded: int = _counter("Outcomes not written, because the task was ended or deleted meanwhile")
+    unrecorded: int = _counter("Tasks that ran and whose outcome could not be written: they run again")
+    unfinished: int = _counter("Tasks that still ran when time ran out")
+    overran: int = _counter("Attempts that took longer than their `timeoutSeconds`; the log names each")
+    moved: int = _counter("Tasks moved to the next tick, because their bucket was closed")
+    rejected: int = _counter("Malformed rows, marked failed")
+    occurrences: int = _counter("Occurrences of schedules that were created")
+    missed: int = _counter("Occurrences of schedules that were not made", has_metric=False)
+    woken_late: int = _counter(
+        "Tasks that were due more than five seconds before the pass or the wake-up began that ran them: their wake-up "
+        "came late, or not at all"
+    )
+    workers: int = _counter("Workers that were started, each for a range of a bucket's tasks")
+    handed_to_workers: int = _counter("Tasks in those ranges", has_metric=False)
+    planned: int = _counter("Tasks for which wake-ups were planned", has_metric=False)
+    unsent: int = _counter("Wake-ups that their queue refused", has_metric=False)
+
+    def count(self, result: RecordResult) -> None:
+        """Counts the result of one attempt, or of one row that was not executed."""
+        setattr(self, result.value, getattr(self, result.value) + 1)
+
+    def by_name(self) -> dict[str, int]:
+        """The counts for a log line."""
+        return {counter.name: getattr(self, counter.name) for counter in COUNTERS}
+
+    def by_metric(self) -> dict[str, int]:
+        """The counts that have a metric."""
+        return {counter.metric: getattr(self, counter.name) for counter in COUNTERS if counter.metric is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A field of ``Counts``. ``metric`` None: it has none, for each costs money."""
+
+    name: str
+    attribute: str  # of tick records, views and the HTTP API
+    metric: str | None
+    meaning: str
+
+
+def _described(counter: Field[int]) -> Counter:
+    camel = "".join(map(str.capitalize, counter.name.split("_")))
+    return Counter(
+        counter.name,
+        camel[0].lower() + camel[1:],
+        camel if counter.metadata["has_metric"] else None,
+        counter.metadata["meaning"],
+    )
+
+
+COUNTERS: Final = tuple(map(_described, fields(Counts)))
+
+
+@dataclass(kw_only=True, slots=True)
+class PassReport(Counts):
+    """One pass over one shard, or another invocation that runs tasks. Counts are of tasks."""
 
     tick: int
     shard: int
@@ -49,26 +142,7 @@ class PassReport:
     started_at: datetime
     finished_at: datetime | None = None
     leased_elsewhere: bool = False  # another process has the shard lease, and does the work of this tick too
-    buckets: int = 0  # polled, each counted once
-    first_minute: int | None = None  # the first of them
-    due: int = 0  # found waiting
-    claimed: int = 0
-    completed: int = 0
-    failed: int = 0
-    retried: int = 0
-    rescheduled: int = 0  # by their handlers, for a further turn
-    released: int = 0
-    occurrences: int = 0  # of schedules, made by this pass
-    missed: int = 0  # runs of schedules that were not made
-    expired: int = 0  # found with an expired lease
-    recovered: int = 0  # reclaimed after their lease expired
-    deferred: int = 0  # because the dead-letter queue refused their message, or no tick can work on them
-    superseded: int = 0  # ended, deleted or replaced by others while they ran
-    unrecorded: int = 0  # ran, but could not be recorded: they run again
-    overran: int = 0  # attempts that took longer than their timeoutSeconds
-    unfinished: int = 0  # running, or being claimed, at the end of the pass
-    moved: int = 0
-    rejected: int = 0
+    first_minute: int | None = None  # the first bucket that was polled
     lateness: Distribution = field(default_factory=Distribution)  # milliseconds, of the attempts that count for it
     first_start_ms: int | None = None  # from the start of the pass to the start of its first task
     closed_through: int | None = None
@@ -76,11 +150,6 @@ class PassReport:
     resume: Resume | None = None  # set when the pass was cut short
     continued: bool = False
     paused: bool = False  # it was cut short because the installation was paused
-    workers: int = 0  # started for ranges of ids
-    handed_to_workers: int = 0  # tasks in those ranges
-    woken_late: int = 0  # begun by this invocation although an earlier wake-up should have begun them
-    planned: int = 0  # tasks for which this pass has planned wake-ups
-    unsent: int = 0  # wake-ups that their queue refused
     planning_failed: str | None = None  # why a bucket was not planned to its end
     idle_before: dict[str, object] = field(default_factory=dict)
 
@@ -127,29 +196,9 @@ class PassReport:
         return row
 
     def counts(self) -> dict[str, int]:
-        """The figures of the record that can be added to those of another pass."""
-        return {
-            attr.BUCKETS: self.buckets,
-            attr.DUE: self.due,
-            attr.CLAIMED: self.claimed,
-            attr.COMPLETED: self.completed,
-            attr.FAILED: self.failed + self.rejected,
-            attr.RETRIED: self.retried,
-            attr.RESCHEDULED: self.rescheduled,
-            attr.RELEASED: self.released,
-            attr.OCCURRENCES: self.occurrences,
-            attr.MISSED: self.missed,
-            attr.EXPIRED: self.expired,
-            attr.RECOVERED: self.recovered,
-            attr.DEFERRED: self.deferred,
-            attr.SUPERSEDED: self.superseded,
-            attr.UNRECORDED: self.unrecorded,
-            attr.UNFINISHED: self.unfinished,
-            attr.MOVED: self.moved,
-            attr.WOKEN_LATE: self.woken_late,
-            attr.WORKERS: self.workers,
-            attr.HANDED_TO_WORKERS: self.handed_to_workers,
-        }
+        """The figures of the record that can be added to those of another pass. There, a rejected row has failed."""
+        counts = {counter.attribute: getattr(self, counter.name) for counter in COUNTERS}
+        return counts | {attr.FAILED: self.failed + self.rejected}
 
     def ending(self) -> dict[str, object]:
         """How the pass ended."""
@@ -164,7 +213,10 @@ def tick_record_id(tick: int, shard: int, continuation: int) -> str:
 
 # -- bucket record -----------------------------------------------------------------------------------------------------
 
-RAN: Final = (attr.RETRIED, attr.RESCHEDULED, attr.DEFERRED, attr.REDRIVEN_FAILED, attr.REDRIVEN_COMPLETED)
+DEPARTED: Final = (RecordResult.RETRIED, RecordResult.RESCHEDULED, RecordResult.DEFERRED)
+"""The results with which a task leaves the bucket that it ran in. They are counted under their values."""
+
+RAN: Final = (*(result.value for result in DEPARTED), attr.REDRIVEN_FAILED, attr.REDRIVEN_COMPLETED)
 """Those of tasks that ran in the bucket."""
 
 FAILED: Final = (attr.RETRIED, attr.DEFERRED, attr.REDRIVEN_FAILED)

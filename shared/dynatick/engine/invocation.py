@@ -11,14 +11,13 @@ import logging
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
 
-from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import format_instant
@@ -27,7 +26,7 @@ from dynatick.domain.row import RowView
 from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
-from dynatick.engine.counts import PassReport, Resume, count_departures, log_uncounted
+from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, Resume, count_departures, log_uncounted
 from dynatick.engine.division import measured_rate
 from dynatick.engine.orders import AnyWakeUp, send_wake_ups
 from dynatick.engine.placement import Placer
@@ -39,7 +38,6 @@ from dynatick.engine.record import (
     Failure,
     Overrun,
     Recorder,
-    RecordResult,
     lateness_of,
     milliseconds,
 )
@@ -134,12 +132,6 @@ RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share it
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
-_COUNTED = tuple(RecordResult)
-_DEPARTED = {
-    RecordResult.RETRIED: attr.RETRIED,
-    RecordResult.RESCHEDULED: attr.RESCHEDULED,
-    RecordResult.DEFERRED: attr.DEFERRED,
-}
 _logger = logging.getLogger("dynatick.engine")
 
 
@@ -246,7 +238,9 @@ class Execution:
         self.ran = 0  # attempts that have ended
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
-        self.departures: dict[Bucket, Counter[str]] = {}  # what left its bucket, to be counted in that one's record
+        self.departures = defaultdict[Bucket, Counter[str]](
+            Counter
+        )  # what left its bucket, to be counted in that one's record
         services.executions.append(self)
 
     @property
@@ -307,7 +301,7 @@ class Execution:
         self.ids.add((task_id, minute))
         if size := size_of(failure.row):
             self.large[task_id] = size
-        self._await_letter(_Failing(failure, minute, task_id, self.count if then is None else then))
+        self._await_letter(_Failing(failure, minute, task_id, self.report.count if then is None else then))
 
     def may_begin(self) -> bool:
         """Whether there is time left for a task to begin, and the installation is not paused."""
@@ -410,12 +404,6 @@ class Execution:
         if self.starts.under_way:
             self.wait(until=lambda: not self.starts.under_way, end=self.budget.hard_end - self._spare / 2)
 
-    def count(self, *results: RecordResult) -> None:
-        """Counts results in the report."""
-        for result in _COUNTED:
-            if number := results.count(result):
-                setattr(self.report, result.value, getattr(self.report, result.value) + number)
-
     def keep_fault(self, error: Exception) -> None:
         """Keeps the first error; the coordinator raises it once everything in flight is recorded."""
         self.fault = self.fault or error
@@ -431,7 +419,7 @@ class Execution:
     def _count_departures(self) -> None:
         """Writes the counts of tasks that left their buckets. A failure makes only the history of these buckets too
         low."""
-        departures, self.departures = self.departures, {}
+        departures, self.departures = self.departures, defaultdict(Counter)
         services = self.services
         if not departures:
             return
@@ -540,10 +528,9 @@ class Execution:
 
     def _attempt_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
         self.recorded(place, attempted.task, result)
-        if result in _DEPARTED:
-            bucket = Bucket(place.minute, self.report.shard)
-            self.departures.setdefault(bucket, Counter())[_DEPARTED[result]] += 1
-        self.count(result)
+        if result in DEPARTED:
+            self.departures[Bucket(place.minute, self.report.shard)][result.value] += 1
+        self.report.count(result)
         if _logger.isEnabledFor(logging.DEBUG):
             _log_attempt(attempted, result)
 

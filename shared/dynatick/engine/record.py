@@ -10,7 +10,6 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -31,6 +30,7 @@ from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Task
 from dynatick.engine.conditional_write import write, write_many
+from dynatick.engine.counts import RecordResult
 from dynatick.engine.orders import AnyWakeUp, wake_ups_of
 from dynatick.engine.placement import Placer, rejection_text
 from dynatick.engine.ports import DeadLetter, Store
@@ -128,19 +128,6 @@ class Attempted:
     outcome: Done | Error | Deferred | Rescheduled
     started_at: datetime
     overrun: Overrun | None = None
-
-
-class RecordResult(Enum):
-    """What the table says of an attempt now."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    RETRIED = "retried"
-    RESCHEDULED = "rescheduled"  # its handler asked for a further turn
-    RELEASED = "released"  # deferred to a later bucket; the attempt does not count
-    DEFERRED = "deferred"  # it failed, but the dead-letter queue refused its message: a later tick tries again
-    SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
-    UNRECORDED = "unrecorded"  # not known: the lease will expire, and the attempt is made again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

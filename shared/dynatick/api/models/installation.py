@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from dynatick.api.models.forms import ClosedForm, OpenForm
+from dynatick.engine.counts import COUNTERS
 
 
 class BucketCounts(OpenForm):
@@ -42,9 +43,19 @@ class BucketList(OpenForm):
     nextStart: str | None = Field(None, description="Where the range continues, if it was too long for one answer.")
 
 
+def _add_counts(schema: dict[str, Any]) -> None:
+    schema["properties"] |= {counter.attribute: _number(counter.meaning) for counter in COUNTERS}
+
+
+def _number(meaning: str) -> dict[str, object]:
+    return {"anyOf": [{"type": "integer"}, {"type": "null"}], "default": None, "description": f"{meaning}."}
+
+
 class Tick(OpenForm):
     """A tick with its counts (`pass`), or consecutive ticks: they found nothing (`idle`), did not come (`missed`), or
     ran nothing because all was paused (`paused`)."""
+
+    model_config = ConfigDict(json_schema_extra=_add_counts)
 
     kind: Literal["pass", "idle", "missed", "paused"]
     shard: int
@@ -52,15 +63,6 @@ class Tick(OpenForm):
     since: str | None = None
     until: str | None = None
     ticks: int | None = None
-    due: int | None = None
-    claimed: int | None = None
-    completed: int | None = None
-    failed: int | None = None
-    retried: int | None = None
-    rescheduled: int | None = None
-    wokenLate: int | None = Field(
-        None, description="Tasks that it began although an earlier wake-up should have. With `Precision: second`."
-    )
     latenessP50Ms: int | None = Field(
         None,
         description="How long after its tick a first attempt began; with `Precision: second`, after it was due. "
