@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.overdue import Overdue
+from dynatick.domain.occurrences import Overdue
 from dynatick.domain.task import Row, Task
 from dynatick.engine.placement import Placer, rejections_to
 from dynatick.engine.ports import ActionContext, Store, WakeUps

@@ -19,7 +19,7 @@ from dynatick.domain.instants import format_instant
 if TYPE_CHECKING:  # each function needs only some of these, and must not import the others
     from dynatick.api import Answer
     from dynatick.bulk.importer import ImportResult
-    from dynatick.domain.overdue import Overdue
+    from dynatick.domain.occurrences import Overdue
     from dynatick.engine.counts import PassReport
     from dynatick.engine.processor import Invoked
     from dynatick.engine.reconcile import Reconciled, Round

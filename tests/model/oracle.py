@@ -18,11 +18,10 @@ from tests.model.simulation import Simulation
 from tests.model.table import Effect
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.due import due_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
-from dynatick.domain.overdue import Overdue
-from dynatick.domain.row import RowView
+from dynatick.domain.occurrences import Overdue
+from dynatick.domain.row import RowView, due_of
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.errors import InvalidInput

@@ -17,7 +17,7 @@ from tests.model.times import EXPRESSIONS, HORIZON, Times
 
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import is_terminal
-from dynatick.domain.overdue import Overdue
+from dynatick.domain.occurrences import Overdue
 from dynatick.domain.task import Row
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from dynatick import observability
 from dynatick.bulk.importer import ImportOrder, ImportResult
 from dynatick.client.insertion import InsertCounts
 from dynatick.domain.buckets import minute_of
-from dynatick.domain.overdue import Overdue
+from dynatick.domain.occurrences import Overdue
 from dynatick.engine.scheduler import Assigned
 from dynatick.engine.shards import GroupReport
 from dynatick.engine.processor import Invoked, NotStarted

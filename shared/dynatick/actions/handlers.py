@@ -25,8 +25,7 @@ from dynatick.actions.payload import field_problems, invalid_payload
 from dynatick.actions.payload_schema import schema_of
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
-from dynatick.domain.task import Task, check_payload
-from dynatick.domain.timeout import check_timeout
+from dynatick.domain.task import Task, check_payload, check_timeout
 from dynatick.engine.ports import ActionContext, described, trace_of
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
 

@@ -18,7 +18,7 @@ from dynatick.bulk.conversion import Conversion
 from dynatick.bulk.derived_id import PREFIX, with_id
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import Cron, check_zone, clock_warnings, parse_expression
-from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.schedule import CatchUp, Overlap
 from dynatick.errors import InvalidInput
 

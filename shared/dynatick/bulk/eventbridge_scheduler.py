@@ -11,7 +11,7 @@ from dynatick.bulk import brute_force
 from dynatick.bulk.conversion import Conversion
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import At, Cron, Expression, Rate, check_zone, parse_expression
-from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.schedule import Overlap, ScheduleState
 from dynatick.errors import InvalidInput

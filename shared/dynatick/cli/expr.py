@@ -30,9 +30,9 @@ from dynatick.domain.expressions import (
     shortest_gap,
     upcoming,
 )
-from dynatick.domain.expressions.day_rule import DaysOfMonth, Weekdays
+from dynatick.domain.expressions.cron import DaysOfMonth, Weekdays
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR
-from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.instants import format_instant
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")

@@ -20,8 +20,7 @@ from dynatick.domain.schedule import (
     Schedule,
     check_schedule_id,
 )
-from dynatick.domain.task import Row, check_action, check_payload, check_task_id
-from dynatick.domain.timeout import check_timeout
+from dynatick.domain.task import Row, check_action, check_payload, check_task_id, check_timeout
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
 

@@ -9,7 +9,7 @@ from dynatick.actions.payload_schema import check_schema
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.timeout import check_timeout
+from dynatick.domain.task import check_timeout
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.settings import InstallationSettings, read_settings
 from dynatick.errors import InvalidInput, StoreError, shown

@@ -27,8 +27,8 @@ from dynatick.domain.task import (
     check_action,
     check_payload,
     check_task_id,
+    check_timeout,
 )
-from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 MAX_DELAY_SECONDS = 10 * 366 * 86_400

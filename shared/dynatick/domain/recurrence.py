@@ -26,8 +26,7 @@ from dynatick.domain.schedule import (
     Schedule,
     ScheduleState,
 )
-from dynatick.domain.task import Row, check_payload
-from dynatick.domain.timeout import check_timeout
+from dynatick.domain.task import Row, check_payload, check_timeout
 from dynatick.errors import InvalidInput
 
 MAX_MISSED_ENTRIES = 10

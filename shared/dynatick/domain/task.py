@@ -16,7 +16,6 @@ from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import EPOCH, parse_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
-from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 Row = Mapping[str, object]
@@ -28,6 +27,10 @@ MAX_TASK_ID_BYTES = 1024
 """The limit for an index sort key (DynamoDB quotas)."""
 
 MAX_ACTION_CHARACTERS = 128
+
+MAX_TIMEOUT_SECONDS = 900
+"""The limit of a Lambda function."""
+
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -219,6 +222,18 @@ def check_payload(value: object) -> Mapping[str, object]:
         if not isinstance(name, str):
             raise InvalidInput(attr.PAYLOAD, name, "expected names that are text")
     return value
+
+
+def check_timeout(value: object, maximum: int | None = None) -> int:
+    """The seconds of a ``timeoutSeconds``. ``maximum``: the longest that the processor can serve; None: not known.
+    Raises InvalidInput."""
+    if not is_whole(value) or not 1 <= value <= MAX_TIMEOUT_SECONDS:
+        expected = f"expected a whole number of seconds from 1 to {MAX_TIMEOUT_SECONDS}"
+        raise InvalidInput(attr.TIMEOUT_SECONDS, value, expected)
+    if maximum is not None and value > maximum:
+        can = "as long as an attempt can take here (the parameter ProcessorTimeoutSeconds)"
+        raise InvalidInput(attr.TIMEOUT_SECONDS, value, f"expected at most {maximum}, {can}")
+    return int(value)
 
 
 def check_status(value: object) -> Status:

@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown, Written
-from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import claim
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.row import Due, RowView, is_terminal
 from dynatick.domain.task import LargeRow, Row, Task, size_of
 from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.placement import Placer, Undelivered

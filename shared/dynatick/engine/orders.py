@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.due import Due
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
+from dynatick.domain.row import Due
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
 from dynatick.errors import InvalidInput

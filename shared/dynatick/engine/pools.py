@@ -26,8 +26,7 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from dynatick.domain.task import Task
-from dynatick.domain.timeout import check_timeout
+from dynatick.domain.task import Task, check_timeout
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import (
     ActionContext,

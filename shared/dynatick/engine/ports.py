@@ -19,7 +19,7 @@ from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
-from dynatick.domain.overdue import Overdue
+from dynatick.domain.occurrences import Overdue
 from dynatick.domain.task import Row, Task
 
 # -- ports -------------------------------------------------------------------------------------------------------------

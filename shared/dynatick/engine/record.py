@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
-from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import (
     complete,
@@ -27,7 +26,7 @@ from dynatick.domain.lifecycle import (
 )
 from dynatick.domain.normalise import without_large_values
 from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.row import Due, RowView, due_of, is_terminal
 from dynatick.domain.task import Row, Task
 from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult

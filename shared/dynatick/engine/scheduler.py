@@ -10,10 +10,9 @@ from typing import Any
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
-from dynatick.domain.due import Due, due_of
 from dynatick.domain.normalise import needs_normalising, rederive, unchanged_inputs
 from dynatick.domain.numbers import is_count
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.row import Due, RowView, due_of, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule, is_schedule
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.conditional_write import write_many

@@ -16,9 +16,17 @@ from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
 from dynatick.domain.lifecycle import started
-from dynatick.domain.occurrence_plan import MAX_DECIDED, Plan, oldest_made_up, plan_occurrences
-from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
-from dynatick.domain.overdue import Overdue, settle
+from dynatick.domain.occurrences import (
+    MAX_DECIDED,
+    Overdue,
+    Plan,
+    advance,
+    bucket_at,
+    occurrence_row,
+    oldest_made_up,
+    plan_occurrences,
+    settle,
+)
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Row

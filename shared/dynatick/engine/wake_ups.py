@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.due import Due, due_of
+from dynatick.domain.row import Due, due_of
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Claimer, Malformed

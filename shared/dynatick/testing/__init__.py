@@ -9,13 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.domain.overdue import Overdue
+    from dynatick.domain.occurrences import Overdue
     from dynatick.testing.executions import Execution, Waiting
     from dynatick.testing.virtual_installation import VirtualInstallation
 
 _HOMES = {
     "Execution": "dynatick.testing.executions",
-    "Overdue": "dynatick.domain.overdue",
+    "Overdue": "dynatick.domain.occurrences",
     "VirtualInstallation": "dynatick.testing.virtual_installation",
     "Waiting": "dynatick.testing.executions",
 }

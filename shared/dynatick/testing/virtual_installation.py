@@ -23,7 +23,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.numbers import is_whole
-from dynatick.domain.overdue import Overdue
+from dynatick.domain.occurrences import Overdue
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import read_cursor, save

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.schedule import ScheduleState
 from dynatick.errors import InvalidInput, TaskChanged, TaskExists, TransitionRefused
 from dynatick.ui import links, query

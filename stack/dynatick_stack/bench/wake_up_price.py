@@ -16,8 +16,8 @@ from typing import Any
 
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.buckets import Bucket, Grid, instant_of
-from dynatick.domain.due import Due
 from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST
+from dynatick.domain.row import Due
 from dynatick.engine.orders import WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
 from dynatick.engine.ports import ENVELOPE
 from dynatick.engine.rules import TICKS_PLANNED, Rules

@@ -17,7 +17,7 @@ from dynatick.bulk import brute_force
 from dynatick.bulk.comparison import compare, occurrences
 from dynatick.bulk.conversion import Conversion
 from dynatick.bulk.crontab import read_crontab
-from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.schedule import Schedule
 
 NOW = datetime(2026, 11, 23, 6, 4, 30, tzinfo=UTC)

@@ -12,8 +12,7 @@ from tests.builders import NOON
 from dynatick.domain.awaited_occurrence import AwaitedOccurrence
 from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.expressions import parse_expression
-from dynatick.domain.occurrence_plan import plan_occurrences
-from dynatick.domain.overdue import Overdue, settle
+from dynatick.domain.occurrences import Overdue, plan_occurrences, settle
 from dynatick.domain.schedule import Overlap, Schedule
 from dynatick.domain.task import Row
 

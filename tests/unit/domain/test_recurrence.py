@@ -12,15 +12,17 @@ from tests.builders import NOON, defaults
 
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is
-from dynatick.domain.occurrence_plan import (
+from dynatick.domain.occurrences import (
     MAX_CATCH_UP,
     MAX_CATCH_UP_AGE,
     MAX_DECIDED,
     Plan,
+    advance,
+    bucket_at,
+    occurrence_row,
     oldest_made_up,
     plan_occurrences,
 )
-from dynatick.domain.occurrences import advance, bucket_at, occurrence_row
 from dynatick.domain.recurrence import edited, ready
 from dynatick.domain.schedule import CatchUp, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import Task

@@ -24,9 +24,9 @@ from dynatick.domain.task import (
     check_payload,
     check_status,
     check_task_id,
+    check_timeout,
     is_own_row,
 )
-from dynatick.domain.timeout import check_timeout
 from dynatick.errors import InvalidInput
 
 BUCKET = Bucket.parse("2026-12-31#12:00")

@@ -30,9 +30,9 @@ from tests.unit.engine.support import (
 from dynatick import TaskClient
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.due import Due
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
+from dynatick.domain.row import Due
 from dynatick.engine import settings
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.orders import WakeUp, WorkOrder

@@ -9,8 +9,8 @@ from datetime import timedelta
 from tests.builders import NOON
 from tests.unit.engine.support import World, bucket_at, ids, rules, world
 
-from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.row import Due
 from dynatick.domain.task import Task
 from dynatick.engine.orders import WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext

@@ -12,8 +12,8 @@ from tests.unit.engine.support import NOON_MINUTE, PacedClock, World, bucket_at,
 
 from dynatick.actions.rate_limit import RateLimitedAction, RateLimits
 from dynatick.actions.registry import Registry
-from dynatick.domain.due import Due
 from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.row import Due
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
 from dynatick.engine.invocation import PAUSE_CHECK, PauseWatch

@@ -12,7 +12,7 @@ from tests.unit.domain.support import refusal
 from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, world
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.due import Due
+from dynatick.domain.row import Due
 from dynatick.engine.counts import Resume
 from dynatick.engine.orders import TickOnTime, WakeUp, WorkOrder
 from dynatick.engine.processor import Order, PassOrder, ReconcileOrder, ShardsOrder, parse_event

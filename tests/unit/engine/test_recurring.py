@@ -24,7 +24,7 @@ from tests.unit.engine.support import (
 )
 
 from dynatick import TaskClient
-from dynatick.domain import awaited_occurrence, overdue
+from dynatick.domain import awaited_occurrence, occurrences
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
@@ -441,7 +441,7 @@ def test_a_malformed_list_is_passed_over_and_a_schedule_put_in_its_place_awaits_
 
 
 def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overdue, "MAX_AWAITED", 3)
+    monkeypatch.setattr(occurrences, "MAX_AWAITED", 3)
     w = with_a_deadline(**EVERY_MINUTE, **RETRIES_IN_AN_HOUR, expectedWithinSeconds=86_400)
     w.behave(raises(RetryableError("no answer")), *(f"s#1#2026-12-31T12:0{minute}:00Z" for minute in range(1, 6)))
     w.ticks(5)

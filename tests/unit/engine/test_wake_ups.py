@@ -17,8 +17,8 @@ from tests.unit.engine.support import RiggedStore, World, bucket_at, fails, ids,
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain import attributes as attr
-from dynatick.domain.due import Due, due_of
 from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.row import Due, due_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.counts import PassReport, bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
-from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_TASK_ID_BYTES
-from dynatick.domain.timeout import MAX_TIMEOUT_SECONDS
+from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_TASK_ID_BYTES, MAX_TIMEOUT_SECONDS
 
 EXAMPLE_TASK: dict[str, Any] = {
     "taskId": "welcome-42",

@@ -10,18 +10,18 @@
 - The next occurrence is always strictly later than the given instant.
 """
 
-from dynatick.domain.expressions.clock_change import clock_warnings
 from dynatick.domain.expressions.model import At, Cron, Expression, Rate
 from dynatick.domain.expressions.occurrence import (
     Occurrence,
     check_fires,
+    check_zone,
+    clock_warnings,
     never_fires,
     next_after,
     shortest_gap,
     upcoming,
 )
 from dynatick.domain.expressions.parse import parse_expression
-from dynatick.domain.expressions.time_zone import check_zone
 
 __all__ = [
     "At",

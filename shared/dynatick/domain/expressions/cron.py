@@ -1,4 +1,4 @@
-"""Parses the six fields of a cron expression, strictly.
+"""Parses the six fields of a cron expression, strictly. Imported when the first cron is parsed.
 
     minutes        0-59              , - * /
     hours          0-23              , - * /
@@ -14,22 +14,107 @@ range may wrap around the end of its field (``FRI-MON``, ``22-2``), except in th
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 
-from dynatick.domain.expressions import unix
-from dynatick.domain.expressions.day_rule import (
-    DayRule,
-    DaysOfMonth,
-    LastDay,
-    LastOfWeekday,
-    LastWorkday,
-    NearestWorkday,
-    NthOfWeekday,
-    Weekdays,
-)
-from dynatick.domain.expressions.invalid_expression import InvalidExpression
-from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, Cron
+from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, Cron, InvalidExpression
+
+# -- the days of a month -----------------------------------------------------------------------------------------------
+#
+# From the day-of-month or the day-of-week of a cron; the other one is ``?``. 1 is Sunday, 7 is Saturday.
+
+
+@dataclass(frozen=True, slots=True)
+class DaysOfMonth:
+    """``1,15``: these days, if the month has them."""
+
+    days: tuple[int, ...]
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        length = monthrange(year, month)[1]
+        return self.days if self.days[-1] <= length else tuple(day for day in self.days if day <= length)
+
+
+@dataclass(frozen=True, slots=True)
+class LastDay:
+    """``L``: the last day of the month."""
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        return (monthrange(year, month)[1],)
+
+
+@dataclass(frozen=True, slots=True)
+class LastWorkday:
+    """``LW``: the last Monday-to-Friday of the month."""
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        length = monthrange(year, month)[1]
+        return (length - {7: 1, 1: 2}.get(weekday_of(year, month, length), 0),)
+
+
+@dataclass(frozen=True, slots=True)
+class NearestWorkday:
+    """``15W``: the Monday-to-Friday nearest to this day, within its month; none where the month has no such day."""
+
+    day: int
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        length = monthrange(year, month)[1]
+        if self.day > length:
+            return ()
+        weekday = weekday_of(year, month, self.day)
+        if weekday == 7:
+            return (self.day - 1 if self.day > 1 else 3,)
+        if weekday == 1:
+            return (self.day + 1 if self.day < length else self.day - 2,)
+        return (self.day,)
+
+
+@dataclass(frozen=True, slots=True)
+class Weekdays:
+    """``MON-FRI``: these days of each week."""
+
+    weekdays: frozenset[int]
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        first, length = weekday_of(year, month, 1) - 1, monthrange(year, month)[1]
+        return tuple(day for day in range(1, length + 1) if (first + day - 1) % 7 + 1 in self.weekdays)
+
+
+@dataclass(frozen=True, slots=True)
+class LastOfWeekday:
+    """``6L``: the last Friday of the month."""
+
+    weekday: int
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        length = monthrange(year, month)[1]
+        return (length - (weekday_of(year, month, length) - self.weekday) % 7,)
+
+
+@dataclass(frozen=True, slots=True)
+class NthOfWeekday:
+    """``2#5``: the fifth Monday of the month; none where the month has only four."""
+
+    weekday: int
+    nth: int
+
+    def of(self, year: int, month: int) -> tuple[int, ...]:
+        day = 1 + (self.weekday - weekday_of(year, month, 1)) % 7 + 7 * (self.nth - 1)
+        return (day,) if day <= monthrange(year, month)[1] else ()
+
+
+DayRule = DaysOfMonth | LastDay | LastWorkday | NearestWorkday | Weekdays | LastOfWeekday | NthOfWeekday
+
+
+def weekday_of(year: int, month: int, day: int) -> int:
+    """1 is Sunday, 7 is Saturday."""
+    return date(year, month, day).isoweekday() % 7 + 1
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
 
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
@@ -78,7 +163,7 @@ def parse_cron(inner: str, offset: int) -> Cron:
     if len(words) == 5:
         if not any("?" in word.text for word in words):
             raise InvalidExpression(
-                unix.answer(inner) or "five fields and no '?': one of day-of-month and day-of-week is '?'"
+                answer_to_unix(inner) or "five fields and no '?': one of day-of-month and day-of-week is '?'"
             )
         words.append(Word("*", offset + len(inner)))
     if len(words) != 6:
@@ -213,3 +298,77 @@ def _problem_of(text: str) -> str:
 def _tidy(text: str) -> str:
     """The text without leading zeros."""
     return re.sub(r"(?<!\d)0+(?=\d)", "", text)
+
+
+# -- Unix cron ---------------------------------------------------------------------------------------------------------
+#
+# Its five fields, translated for error messages.
+
+_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_MACROS = {
+    "@yearly": "cron(0 0 1 1 ? *)",
+    "@annually": "cron(0 0 1 1 ? *)",
+    "@monthly": "cron(0 0 1 * ? *)",
+    "@weekly": "cron(0 0 ? * SUN *)",
+    "@daily": "cron(0 0 * * ? *)",
+    "@midnight": "cron(0 0 * * ? *)",
+    "@hourly": "cron(0 * * * ? *)",
+}
+_DAY = re.compile(r"(\*|[0-7]|[A-Z]{3})(?:-([0-7]|[A-Z]{3}))?(?:/(\d+))?", re.ASCII)
+
+
+def answer_to_unix(text: str) -> str | None:
+    """The message for a Unix cron expression, with its translation; None for any other text."""
+    known = _MACROS.get(text.lower())
+    if known is not None:
+        return f"that is Unix cron; write {known}"
+    fields = text.upper().split()
+    if len(fields) != 5 or "?" in text:
+        return None
+    translated = _translate(*fields)
+    try:
+        texts = [parse_cron(inner, 0).text for inner in translated]
+    except InvalidExpression:
+        return None
+    if len(texts) == 2:
+        return (
+            "that is Unix cron, where either day is enough; here one of them is '?', "
+            f"so write two schedules: {texts[0]} and {texts[1]}"
+        )
+    return f"that is Unix cron; write {texts[0]}" if texts else None
+
+
+def _translate(minutes: str, hours: str, day: str, month: str, weekday: str) -> list[str]:
+    """The texts for the brackets of one cron expression or two; none if it can't be translated."""
+    if weekday == "*":
+        return [f"{minutes} {hours} {day} {month} ? *"]
+    days = _unix_weekdays(weekday)
+    if days is None:
+        return []
+    by_weekday = f"{minutes} {hours} ? {month} {days} *"
+    return [by_weekday] if day == "*" else [f"{minutes} {hours} {day} {month} ? *", by_weekday]
+
+
+def _unix_weekdays(text: str) -> str | None:
+    """Weekdays 0-7, where 0 and 7 are Sunday, as names; steps become lists."""
+    parts: list[str] = []
+    for part in text.split(","):
+        match = _DAY.fullmatch(part)
+        if match is None:
+            return None
+        low, high, step = match.groups()
+        first = 0 if low == "*" else _unix_weekday(low)
+        last = 6 if low == "*" else first if high is None else _unix_weekday(high)
+        if first is None or last is None or (low == "*" and high):
+            return None
+        if step is None:
+            parts.append("*" if low == "*" else _DAYS[first] if high is None else f"{_DAYS[first]}-{_DAYS[last]}")
+            continue
+        if int(step) < 1 or (high is None and low != "*"):
+            return None
+        parts.extend(_DAYS[number] for number in range(first, last + 1, int(step)))
+    return ",".join(dict.fromkeys(parts)) or None
+
+
+def _unix_weekday(text: str) -> int | None:
+    return int(text) if text.isdigit() else _DAYS.index(text) if text in _DAYS else None

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.domain.expressions.day_rule import DayRule
+    from dynatick.domain.expressions.cron import DayRule
+
 
 FIRST_YEAR = 1970
 LAST_YEAR = 2199
@@ -42,3 +43,10 @@ class Cron:
 
 
 Expression = Rate | At | Cron
+
+
+class InvalidExpression(Exception):
+    """The text is not an expression. ``index``: of the character that is wrong, if it is one."""
+
+    def __init__(self, reason: str, index: int | None = None) -> None:
+        super().__init__(reason if index is None else f"at character {index + 1}: {reason}")

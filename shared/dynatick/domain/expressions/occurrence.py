@@ -6,15 +6,80 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import cache
 from itertools import groupby, pairwise
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Cron, Expression, Rate
 from dynatick.domain.expressions.parse import EXPRESSION_FIELD
-from dynatick.domain.expressions.time_zone import zone_of
 from dynatick.domain.instants import format_instant, in_range, require_aware
 from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+from itertools import takewhile
+from typing import NamedTuple
+
+# -- time zones --------------------------------------------------------------------------------------------------------
+#
+# By their IANA names, from the pinned package ``tzdata`` only. ``ZoneInfo(name)`` reads the system's files first, which
+# differ between machines. To prevent that would need a setting of the whole process, which belongs to the user.
+
+ZONE_FIELD = attr.SCHEDULE_EXPRESSION_TIMEZONE
+
+
+def check_zone(value: object, field: str = ZONE_FIELD) -> str:
+    """The name, if the IANA database has it. Raises InvalidInput, with similar names."""
+    if isinstance(value, str) and value in zone_names():
+        return value
+    raise InvalidInput(field, value, _expected(value))
+
+
+@cache
+def zone_of(name: str) -> tzinfo:
+    """The zone of that name. Raises InvalidInput."""
+    if check_zone(name) == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # imported here, for fast cold starts without schedules
+
+    with _package().joinpath("zoneinfo", *name.split("/")).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+@cache
+def zone_names() -> frozenset[str]:
+    """All names, including the deprecated ones."""
+    return frozenset(_package().joinpath("zones").read_text(encoding="ascii").split())
+
+
+def _package() -> Traversable:
+    from importlib.resources import files
+
+    return files("tzdata")
+
+
+def _expected(value: object) -> str:
+    expected = "expected the IANA name of a time zone, such as Europe/Berlin or UTC"
+    if not isinstance(value, str) or not value.strip():
+        return expected
+    close = _close(value.strip())
+    return f"{expected}; close to it: {', '.join(close)}" if close else expected
+
+
+def _close(text: str) -> list[str]:
+    from difflib import get_close_matches
+
+    wanted = text[:100].lower().replace(" ", "_")
+    folded = {name.lower(): name for name in sorted(zone_names())}
+    if wanted in folded:
+        return [folded[wanted]]
+    by_city = [name for low, name in folded.items() if low.rpartition("/")[2] == wanted.rpartition("/")[2]]
+    near = [folded[low] for low in get_close_matches(wanted, folded, n=3, cutoff=0.75)]
+    return list(dict.fromkeys([*by_city, *near]))[:3]
+
+
+# -- occurrences -------------------------------------------------------------------------------------------------------
 
 _MICROSECOND = timedelta(microseconds=1)
 _DAY = timedelta(days=1)
@@ -245,3 +310,87 @@ def _shortest_of_days(cron: Cron) -> int | None:
             if shortest == 1:
                 break
     return shortest
+
+
+# -- clock changes -----------------------------------------------------------------------------------------------------
+
+_STEP = timedelta(hours=6)
+_SECOND = timedelta(seconds=1)
+_YEAR = timedelta(days=366)
+
+
+class ClockChange(NamedTuple):
+    """An instant at which a zone's offset changes. Naive datetimes are wall times."""
+
+    instant: datetime
+    before: datetime  # the wall time by the old offset
+    after: datetime  # the wall time by the new offset
+
+    @property
+    def affected(self) -> tuple[datetime, datetime]:
+        """The range [begin, end) of wall times that are skipped or come twice."""
+        return min(self.before, self.after), max(self.before, self.after)
+
+
+def clock_warnings(
+    expression: Expression,
+    after: datetime,
+    *,
+    zone: str = "UTC",
+    start: datetime | None = None,
+    end: datetime | None = None,
+    within: timedelta = _YEAR,
+) -> list[str]:
+    """Warnings about the clock changes that affect an expression in the time ``within`` after ``after``.
+
+    Always empty for a rate. For the creation of a schedule; the notes of an Occurrence are for single occurrences.
+    """
+    first = require_aware(after, "after")
+    first = first if start is None else max(first, require_aware(start, attr.START_DATE))
+    last = first + within
+    last = last if end is None else min(last, require_aware(end, attr.END_DATE))
+    if isinstance(expression, Rate):
+        return []
+    found: list[str] = []
+    for change in clock_changes(zone_of(zone), first, last):
+        times = _affected(expression, change)
+        found.extend(skipped(times) if change.before < change.after else twice(times))
+    return found
+
+
+def clock_changes(zone: tzinfo, first: datetime, last: datetime) -> Iterator[ClockChange]:
+    """The clock changes of a zone after ``first`` and up to ``last``, exact to the second."""
+    if zone is UTC:
+        return
+    low = first
+    while low < last:
+        high = min(low + _STEP, last)
+        if _offset(low, zone) != _offset(high, zone):
+            yield _narrowed(low, high, zone)
+        low = high
+
+
+def _narrowed(low: datetime, high: datetime, zone: tzinfo) -> ClockChange:
+    old, new = _offset(low, zone), _offset(high, zone)
+    while high - low > _SECOND:
+        middle = low + (high - low) // 2
+        if _offset(middle, zone) == old:
+            low = middle
+        else:
+            high = middle
+    instant = high.replace(microsecond=0)
+    return ClockChange(instant, (instant + old).replace(tzinfo=None), (instant + new).replace(tzinfo=None))
+
+
+def _offset(instant: datetime, zone: tzinfo) -> timedelta:
+    offset = instant.astimezone(zone).utcoffset()
+    assert offset is not None  # every zone of the database has an offset at any time
+    return offset
+
+
+def _affected(expression: At | Cron, change: ClockChange) -> list[datetime]:
+    begin, end = change.affected
+    if isinstance(expression, At):
+        return [expression.local] if begin <= expression.local < end else []
+    times = wall_times(expression, begin.replace(second=0, microsecond=0))
+    return [local for local in takewhile(lambda local: local < end, times) if local >= begin]

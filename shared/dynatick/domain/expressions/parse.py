@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.expressions.invalid_expression import InvalidExpression
-from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Expression, Rate
+from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR, At, Expression, InvalidExpression, Rate
 from dynatick.errors import InvalidInput
 
 EXPRESSION_FIELD = attr.SCHEDULE_EXPRESSION
@@ -58,8 +57,7 @@ def _parse(text: str) -> Expression:
 
 def _no_form(text: str) -> InvalidExpression:
     """The error for a text of no known form, with the form that is probably right."""
-    from dynatick.domain.expressions import unix
-    from dynatick.domain.expressions.cron import parse_cron
+    from dynatick.domain.expressions.cron import answer_to_unix, parse_cron
 
     bare = text.strip()
     if bare != text and _CALL.fullmatch(bare):
@@ -71,7 +69,7 @@ def _no_form(text: str) -> InvalidExpression:
         )
     if re.match(r"(rate|at|cron)\(", bare):
         return InvalidExpression("the closing bracket is missing or something follows it", len(text) - 1)
-    answer = unix.answer(bare)
+    answer = answer_to_unix(bare)
     if answer is not None:
         return InvalidExpression(answer)
     if len(bare.split()) == 6:

@@ -14,7 +14,7 @@ from tests.unit.domain.expressions import generator
 
 from dynatick.domain import expressions
 from dynatick.domain.expressions import Expression, check_fires, check_zone, next_after, parse_expression, upcoming
-from dynatick.domain.expressions.time_zone import zone_names, zone_of
+from dynatick.domain.expressions.occurrence import zone_names, zone_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.errors import InvalidInput
 

@@ -19,8 +19,7 @@ from tests.unit.domain.expressions import generator
 
 from dynatick.bulk import brute_force as oracle
 from dynatick.domain.expressions import next_after, parse_expression, upcoming
-from dynatick.domain.expressions.clock_change import clock_changes
-from dynatick.domain.expressions.time_zone import zone_of
+from dynatick.domain.expressions.occurrence import clock_changes, zone_of
 from dynatick.errors import InvalidInput
 
 CHUNKS = 24  # so that several processes share the work
