@@ -1,4 +1,4 @@
-"""Lines of the product, of its tests and of the stack, and how they compare (`make lines`).
+"""Lines of the product, of its tests and of the stack, and what one reads to understand a pass (`make lines`).
 
 Part of the stack is shipped: `dynatick init`, `dev` and `deploy`, and the local stack. The rest, which the wheel leaves
 out, serves this repository: demo, benchmarks, reference.
@@ -11,8 +11,12 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+from grimp import build_graph
+
 ROOT = Path(__file__).parents[1]
-PARTS = {"product": ("shared", "functions"), "tests": ("tests",), "stack": ("stack",)}
+PARTS = {"product": ("shared", "functions"), "engine": ("shared/dynatick/engine",), "tests": ("tests",),
+         "stack": ("stack",)}  # fmt: skip
+PASS = "dynatick.engine.drain"
 
 
 def lines(*parts: str) -> int:
@@ -22,6 +26,18 @@ def lines(*parts: str) -> int:
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
+def closure(module: str) -> list[str]:
+    """Returns the module and what it imports, directly or not, packages without code left out."""
+    graph = build_graph("dynatick", cache_dir=None)
+    found = {module} | graph.find_upstream_modules(module)
+    return sorted(name for name in found if lines(_path(name)))
+
+
+def _path(module: str) -> str:
+    stem = "shared/" + module.replace(".", "/")
+    return f"{stem}.py" if (ROOT / f"{stem}.py").is_file() else f"{stem}/__init__.py"
+
+
 if __name__ == "__main__":
     found = {part: lines(*folders) for part, folders in PARTS.items()}
     for part, number in found.items():
@@ -29,3 +45,5 @@ if __name__ == "__main__":
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     here = lines(*project["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"])
     print(f"Of the stack, {found['stack'] - here:,} lines are in the wheel; {here:,} serve this repository alone")
+    modules = closure(PASS)
+    print(f"A pass, {PASS}, and all that it imports: {len(modules)} modules, {lines(*map(_path, modules)):,} lines")
