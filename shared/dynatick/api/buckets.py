@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from dynatick.api.ids import from_path
-from dynatick.api.models import installation as models
 from dynatick.api.ranges import Timer, check_range, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start, Token
@@ -18,7 +19,7 @@ from dynatick.client import TaskClient
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.views import BucketCounter, BucketCounts
 from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.domain.instants import format_instant
+from dynatick.domain.view import Json, View
 
 MAX_BUCKETS = 20_000
 """Buckets in one answer, since the size of a function's answer is limited."""
@@ -31,6 +32,26 @@ Name = Annotated[
         examples=["2026-12-31#12:00"],
     ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BucketPage(View):
+    """How many tasks of each status a bucket holds, and how late those that have ended began."""
+
+    counts: Annotated[BucketCounts, Json(inline=True)]
+    next_page_token: Annotated[
+        str | None, Json(null=True), "The pageToken that continues the count. None: all are counted."
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BucketList(View):
+    """The buckets of a range that hold tasks, in order of time."""
+
+    buckets: Sequence[BucketCounts]
+    next_start: Annotated[
+        datetime | None, Json(null=True), "Where the range continues, if it was too long for one answer."
+    ]
 
 
 class Buckets:
@@ -53,7 +74,7 @@ class Buckets:
                 "`nextStart` says where to continue. Without empty buckets. Count a bucket with some hundred "
                 "thousand tasks by itself.",
                 tag="Bucket",
-                answers={200: ("The buckets that hold tasks", models.BucketList)},
+                answers={200: ("The buckets that hold tasks", BucketList)},
                 problems=("invalid-input",),
                 parameters=frozenset({"start", "end"}),
             ),
@@ -67,7 +88,7 @@ class Buckets:
                 "answers add up. The lateness is that of the tasks that one answer counts. The first answer also has "
                 "what has left the bucket.",
                 tag="Bucket",
-                answers={200: ("The bucket", models.BucketCounts)},
+                answers={200: ("The bucket", BucketPage)},
                 problems=("invalid-input",),
                 parameters=frozenset({"bucket", "pageToken", "waitSeconds"}),
             ),
@@ -75,7 +96,7 @@ class Buckets:
 
     def list(self, start: Start = None, end: End = None) -> Response[str]:
         check_range("/v1/buckets", None, start, end)
-        found: list[dict[str, object]] = []
+        found: list[BucketCounts] = []
         next_start = None
         timer = Timer(self._seconds)
         for part in parts(self._client, start, end, timer):
@@ -83,20 +104,20 @@ class Buckets:
                 next_start = part.start
                 break
             for counts in self._client.bucket_counts(start=part.start, end=part.end):
-                found.append(dict(counts.to_row()))
+                found.append(counts)
                 if timer.is_up or len(found) == MAX_BUCKETS:
                     next_start = instant_of(Bucket.parse(counts.bucket).minute + 1)
                     break
             if next_start is not None:
                 next_start = next_start if next_start < part.until else None
                 break
-        return answer({"buckets": found, "nextStart": None if next_start is None else format_instant(next_start)})
+        return answer(BucketList(buckets=found, next_start=next_start))
 
     def get(self, bucket: Name, token: Token = None, wait: Wait = 0) -> Response[str]:
         name = Bucket.parse(from_path(bucket, "bucket"), "bucket")
         counts, following = self._waiting.watch(wait, lambda: self._count(name, token), _have_ended)
         left = {} if token is not None else self._client.bucket_departures(name)
-        return answer({**replace(counts, left=left).to_row(), "nextPageToken": following})
+        return answer(BucketPage(counts=replace(counts, left=left), next_page_token=following))
 
     def _count(self, bucket: Bucket, token: str | None) -> tuple[BucketCounts, str | None]:
         """The counts from a page on, and the page that they end before, if the time is up."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api.models import task as models
-from dynatick.api.problems import MAX_WRONG, path_of, pointer
+from dynatick.api.problems import MAX_WRONG, Wrong, path_of, pointer
 from dynatick.api.ranges import Seconds, Timer, parts
 from dynatick.api.routes import Operation, answer
 from dynatick.client import (
@@ -26,13 +28,67 @@ from dynatick.client import (
     TaskClient,
     WouldChange,
 )
-from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
+from dynatick.domain.view import Json, View
 from dynatick.errors import InvalidInput, shown
 
 _NOT_KNOWN = "the table gave no answer; whether it was written is not known. Repeat the request"
 
 Select = Callable[..., Iterator[ManyResult]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InsertAnswer(View):
+    """The result of one task of many."""
+
+    FORM = "InsertResult"
+
+    position: Annotated[int, "Its place in the request, from 0."]
+    task_id: str | None
+    result: Annotated[
+        Literal["inserted", "wouldInsert", "exists", "refused", "unknown"],
+        "wouldInsert: a dry run. unknown: the table gave no answer; whether it was written is not known.",
+    ]
+    detail: Annotated[str | None, "The reason: the first of `errors`."] = None
+    pointer: Annotated[str | None, "The invalid value."] = None
+    errors: Annotated[Sequence[Wrong], Json(optional=True), "Every error of a refused task."] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InsertResults(View):
+    """One result per task, in order, and how many there are of each."""
+
+    results: Sequence[InsertAnswer]
+
+    @property
+    def counts(self) -> Annotated[Mapping[str, int], ""]:
+        return Counter(one.result for one in self.results)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeResult(View):
+    """The result of one selected task."""
+
+    task_id: str
+    result: Annotated[
+        Literal["changed", "wouldChange", "skipped", "unknown"],
+        "skipped: another request changed the task first. unknown: the table gave no answer.",
+    ]
+    detail: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeResults(View):
+    """One result per task, in order of time and id, and how many there are of each."""
+
+    results: Sequence[ChangeResult]
+    counts: Mapping[str, int]
+    more: Annotated[
+        bool,
+        "Whether tasks are left: repeat the request, with nextStart as start if there is one. Of a dry run "
+        "without nextStart: whether there are more than it had time to count.",
+    ]
+    next_start: Annotated[str | None, Json(null=True), "Where a range continues."]
 
 
 class Bulk:
@@ -53,7 +109,7 @@ class Bulk:
                 description="One result per task: an existing or invalid task does not affect the others. "
                 "Repeated, it inserts the missing ones.",
                 tag="Task",
-                answers={200: ("One result per task", models.InsertResults)},
+                answers={200: ("One result per task", InsertResults)},
             ),
             self._by_filter(
                 "/v1/tasks/cancel",
@@ -78,12 +134,12 @@ class Bulk:
             description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true. Tasks that were "
             "changed are not changed again.",
             tag="Task",
-            answers={200: ("One result per task", models.ChangeResults)},
+            answers={200: ("One result per task", ChangeResults)},
         )
 
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
         results = [inserted(result) for result in self._client.insert_lazily(body.tasks)]
-        return answer({"results": results, "counts": counts_of(results)})
+        return answer(InsertResults(results=results))
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
         return self._change_many(body, self._client.cancel_many)
@@ -97,7 +153,7 @@ class Bulk:
     def _change_many(self, body: models.Selection, select: Select) -> Response[str]:
         """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only
         a dry run is stopped within a part, since every change must be reported."""
-        results: list[dict[str, object]] = []
+        results: list[ChangeResult] = []
         counts: Counter[str] = Counter()
         more, next_start = False, None
         timer = Timer(self._seconds)
@@ -108,10 +164,10 @@ class Bulk:
             room = body.limit - len(results)
             limit = None if body.dryRun else room
             for result in select(**ranged, action=body.action, dry_run=body.dryRun, limit=limit):
-                row = _changed(result)
-                counts[str(row["result"])] += 1
+                changed = _changed(result)
+                counts[changed.result] += 1
                 if len(results) < body.limit:
-                    results.append(row)
+                    results.append(changed)
                 if body.dryRun and timer.is_up:
                     more = True
                     break
@@ -120,7 +176,7 @@ class Bulk:
             if not body.dryRun and len(results) >= body.limit:
                 more, next_start = True, begins
                 break
-        return answer({"results": results, "counts": dict(counts), "more": more, "nextStart": next_start})
+        return answer(ChangeResults(results=results, counts=counts, more=more, next_start=next_start))
 
     def _ranges(self, body: models.Selection, timer: Timer) -> Iterator[tuple[dict[str, object] | None, str | None]]:
         """The selections one after another, each with its start; None instead of one when the time is up."""
@@ -134,42 +190,35 @@ class Bulk:
             yield None if part.out_of_time else ranged, format_instant(part.start)
 
 
-def inserted(result: InsertResult) -> dict[str, object]:
-    """The result of an insert as JSON."""
-    row: dict[str, object] = {"position": result.position}
-    if result.task_id is not None:
-        row[attr.TASK_ID] = result.task_id
+def inserted(result: InsertResult) -> InsertAnswer:
+    """The result of an insert."""
+    answered = partial(InsertAnswer, position=result.position, task_id=result.task_id)
     match result:
         case Inserted():
-            return {**row, "result": "inserted"}
+            return answered(result="inserted")
         case Exists():
-            return {**row, "result": "exists"}
+            return answered(result="exists")
         case Refused(error=error):
             item = ["tasks", str(result.position)]
             errors = [
-                {
-                    "detail": f"{one.field}: {shown(one.value)} is not accepted; {one.expected}",
-                    "pointer": pointer([*item, *path_of(one.field)]),
-                }
+                Wrong(
+                    f"{one.field}: {shown(one.value)} is not accepted; {one.expected}",
+                    pointer([*item, *path_of(one.field)]),
+                )
                 for one in (error, *error.others)[:MAX_WRONG]
             ]
-            return {**row, "result": "refused", **errors[0], "errors": errors}
+            return answered(result="refused", detail=errors[0].detail, pointer=errors[0].pointer, errors=errors)
         case InsertUnknown():
-            return {**row, "result": "unknown", "detail": _NOT_KNOWN}
+            return answered(result="unknown", detail=_NOT_KNOWN)
 
 
-def _changed(result: ManyResult) -> dict[str, object]:
+def _changed(result: ManyResult) -> ChangeResult:
     match result:
         case Changed():
-            return {attr.TASK_ID: result.task_id, "result": "changed"}
+            return ChangeResult(task_id=result.task_id, result="changed")
         case WouldChange():
-            return {attr.TASK_ID: result.task_id, "result": "wouldChange"}
+            return ChangeResult(task_id=result.task_id, result="wouldChange")
         case Skipped(reason=reason):
-            return {attr.TASK_ID: result.task_id, "result": "skipped", "detail": reason}
+            return ChangeResult(task_id=result.task_id, result="skipped", detail=reason)
         case ChangeUnknown():
-            return {attr.TASK_ID: result.task_id, "result": "unknown", "detail": _NOT_KNOWN}
-
-
-def counts_of(results: list[dict[str, object]]) -> dict[str, int]:
-    """How many there are of each."""
-    return dict(Counter(str(result["result"]) for result in results))
+            return ChangeResult(task_id=result.task_id, result="unknown", detail=_NOT_KNOWN)

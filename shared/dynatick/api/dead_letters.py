@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -12,7 +14,8 @@ from dynatick.api.models import dead_letter as models
 from dynatick.api.problems import Problem
 from dynatick.api.ranges import Seconds, Timer
 from dynatick.api.routes import Operation, answer
-from dynatick.client import DeadLetters, HandledLetters, TaskClient
+from dynatick.client import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, TaskClient
+from dynatick.domain.view import View
 
 _HIDES = "While it reads, the messages are hidden from other readers."
 _NOT_KNOWN = ("no-dead-letter-queue",)
@@ -20,6 +23,20 @@ _NOT_KNOWN = ("no-dead-letter-queue",)
 Limit = Annotated[
     int, Query(alias="limit", ge=1, le=models.MAX_LETTERS, description="The maximum number, up to 1,000.")
 ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HandledList(View):
+    """One result for each letter, and how many there are of each."""
+
+    FORM = "HandledLetters"
+
+    results: Sequence[HandledLetter]
+    more: Annotated[bool, "Whether letters may be left: repeat the request."]
+
+    @property
+    def counts(self) -> Annotated[Mapping[str, int], ""]:
+        return Counter(str(one.result) for one in self.results)
 
 
 class DeadLetterRoutes:
@@ -40,7 +57,7 @@ class DeadLetterRoutes:
                 description=f"Each with the state of its task now. A sample, unless `complete` is true: SQS shows what "
                 f"it has in no order. {_HIDES}",
                 tag="Dead letter",
-                answers={200: ("Dead letters", models.DeadLetterList)},
+                answers={200: ("Dead letters", DeadLetterPage)},
                 problems=("invalid-input", *_NOT_KNOWN),
                 parameters=frozenset({"limit"}),
             ),
@@ -53,7 +70,7 @@ class DeadLetterRoutes:
                 description="Obsolete letters are deleted, too. Stops at `limit`, or after some seconds: repeat it as "
                 f"long as `more` is true. {_HIDES}",
                 tag="Dead letter",
-                answers={200: ("One result for each letter", models.HandledLetters)},
+                answers={200: ("One result for each letter", HandledList)},
                 problems=_NOT_KNOWN,
             ),
             Operation(
@@ -65,18 +82,14 @@ class DeadLetterRoutes:
                 description="All, or the obsolete ones. Their tasks stay as they are. Stops at `limit`, or after some "
                 f"seconds: repeat it as long as `more` is true. {_HIDES}",
                 tag="Dead letter",
-                answers={200: ("One result for each letter", models.HandledLetters)},
+                answers={200: ("One result for each letter", HandledList)},
                 problems=_NOT_KNOWN,
             ),
         ]
 
     def list(self, limit: Limit = 100) -> Response[str]:
         timer = Timer(self._seconds)
-        page = self._letters().list(limit=limit, stop=lambda: timer.is_up)
-        letters = [one.to_row() for one in page.letters]
-        return answer(
-            {"deadLetters": letters, "complete": page.complete, "messages": page.messages, "hidden": page.hidden}
-        )
+        return answer(self._letters().list(limit=limit, stop=lambda: timer.is_up))
 
     def redrive(self, body: Annotated[models.DeadLetterSelection, Body()]) -> Response[str]:
         timer = Timer(self._seconds)
@@ -111,9 +124,5 @@ class DeadLetterRoutes:
 
 
 def _answer(handled: HandledLetters) -> Response[str]:
-    results = [
-        {**one.letter.to_row(), "result": str(one.result), **({} if one.reason is None else {"detail": one.reason})}
-        for one in handled
-    ]
-    counts = Counter(str(one["result"]) for one in results)
-    return answer({"results": results, "counts": dict(counts), "more": not handled.complete})
+    results = list(handled)  # before handled.complete is read
+    return answer(HandledList(results=results, more=not handled.complete))

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any, Literal, get_args, get_origin
 
 import dynatick
 from dynatick.api.application import Api
-from dynatick.api.problems import CONTENT_TYPE
+from dynatick.api.problems import CONTENT_TYPE, ProblemDetails
 from dynatick.api.routes import HEADERS
 from dynatick.client import TaskClient, payload_schemas
+from dynatick.domain.view import Member, View, WholeRow, form_name, members
 from dynatick.store.memory import MemoryStore
 
 _DESCRIPTION = """\
@@ -19,6 +24,7 @@ the Python client. An error is a problem details document (RFC 9457) with a `cod
 the logs; the gateway itself answers 401 and 403 (not authorised), 413 (too large for it), 429 (too many
 requests) and 503 in a form of its own.
 """
+_OF_ROWS = "With every attribute of its row; rows are not always written by Dynatick, so attributes have any type."
 _NOT_OURS = ("HTTPValidationError", "ValidationError", "ResponseValidationError")
 _SECURITY = {
     "iam": {
@@ -56,6 +62,10 @@ def document() -> dict[str, Any]:
             _tidy_operation(operation, problems)
     for schema in schemas.values():
         _tidy_form(schema)
+    answers = [form for one in api.table.operations for _, form in one.answers.values()]
+    for view in (ProblemDetails, *answers):
+        if view is not None:
+            _add_form(view, schemas)
     made["components"]["headers"] = {
         name: {"description": words, "schema": {"type": "string"}} for name, words in HEADERS.items()
     }
@@ -78,6 +88,74 @@ def document() -> dict[str, Any]:
 def text() -> str:
     """The document as text, as it is committed."""
     return json.dumps(document(), indent=2, ensure_ascii=False) + "\n"
+
+
+_TYPES: Mapping[object, dict[str, Any]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    datetime: {"type": "string", "format": "date-time"},
+    type(None): {"type": "null"},
+    object: {},
+    Any: {},
+}
+
+
+def _add_form(view: type[View], schemas: dict[str, Any]) -> None:
+    """Adds the schema of a view's ``to_row``, and those of the views in it."""
+    if (name := form_name(view)) in schemas:
+        return
+    words = f"{view.__doc__} {_OF_ROWS if issubclass(view, WholeRow) else ''}"
+    form = schemas[name] = {
+        "additionalProperties": True,
+        "description": " ".join(words.split()).replace("``", "`"),
+        "title": name,
+        "type": "object",
+    }
+    shown = list(_all_members(view))
+    form["properties"] = {member.name: _described(view, member, schemas) for member in shown}
+    form["required"] = [member.name for member in shown if _is_always_there(view, member)]
+
+
+def _all_members(view: Any) -> Iterator[Member]:
+    for member in members(view):
+        yield from _all_members(member.hint) if member.json.inline else (member,)
+
+
+def _is_always_there(view: type[View], member: Member) -> bool:
+    if issubclass(view, WholeRow):
+        return member.name in view.TYPED and not member.json.optional
+    return not member.json.optional and (member.json.null or type(None) not in get_args(member.hint))
+
+
+def _described(view: type[View], member: Member, schemas: dict[str, Any]) -> dict[str, Any]:
+    is_known = not issubclass(view, WholeRow) or member.name in view.TYPED
+    schema = _schema_of(member.hint, schemas) if is_known else {}
+    if not member.json.null:
+        schema = _tidy_value(schema)  # it is left out instead
+    return {**schema, "description": member.description} if member.description else schema
+
+
+def _schema_of(hint: Any, schemas: dict[str, Any]) -> dict[str, Any]:
+    if hint in _TYPES:
+        return dict(_TYPES[hint])
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return {"type": "string", "enum": list(inner)}
+    if kind is types.UnionType:
+        kinds = [_schema_of(part, schemas) for part in inner]
+        if _TYPES[str] in kinds:  # any text, not only a known one
+            kinds = [one for one in kinds if "enum" not in one]
+        return kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    if kind is not None and issubclass(kind, Sequence):
+        return {"type": "array", "items": _schema_of(inner[0], schemas)}
+    if kind is not None:
+        return {"type": "object", "additionalProperties": _schema_of(inner[1], schemas) or True}
+    if issubclass(hint, Enum):
+        return {"type": "string", "enum": [str(one.value) for one in hint]}
+    _add_form(hint, schemas)
+    return {"$ref": f"#/components/schemas/{form_name(hint)}"}
 
 
 def _tidy_operation(operation: dict[str, Any], problems: dict[str, Any]) -> None:

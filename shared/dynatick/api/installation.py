@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -10,9 +11,17 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from dynatick.api.models import installation as models
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
-from dynatick.client import TaskClient
-from dynatick.client.installation import settings_row
-from dynatick.domain import attributes as attr
+from dynatick.client import Health, InstallationStatus, Pause, TaskClient
+from dynatick.client.installation import SettingsView, settings_view
+from dynatick.domain.view import Json, View
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resumed(View):
+    """The end of a pause."""
+
+    paused: Annotated[Pause | None, Json(null=True)] = None
+    ended: Annotated[Pause | None, Json(null=True), "The pause that has ended. None: there was none."]
 
 
 class Installation:
@@ -31,7 +40,7 @@ class Installation:
                 summary="Get the current settings",
                 description="The template's parameters, and the processor's handlers.",
                 tag="Installation",
-                answers={200: ("The settings", models.Settings)},
+                answers={200: ("The settings", SettingsView)},
                 problems=("no-settings",),
             ),
             Operation(
@@ -43,7 +52,7 @@ class Installation:
                 description="For monitors: 200 if the table answers, ticks come and buckets are drained; 503 if not, "
                 "with the findings. Two requests to the table. `dynatick doctor` reads every task, too.",
                 tag="Installation",
-                answers={200: ("Ticks come, or all is paused", models.Health)},
+                answers={200: ("Ticks come, or all is paused", Health)},
                 problems=("unhealthy",),
             ),
             Operation(
@@ -55,7 +64,7 @@ class Installation:
                 description="For a person: whether ticks run, what waits, and what has failed in the last 24 hours. "
                 "Reads the index minute by minute; a monitor asks for `/v1/health`.",
                 tag="Installation",
-                answers={200: ("The state", models.Status)},
+                answers={200: ("The state", InstallationStatus)},
             ),
             Operation(
                 name="pause",
@@ -66,7 +75,7 @@ class Installation:
                 description="From the next tick on nothing is run, until `POST /v1/resume`. Tasks that run go on to "
                 "their end. The answer is the pause in force: an earlier one, if there is one.",
                 tag="Installation",
-                answers={200: ("The pause in force", models.Pause)},
+                answers={200: ("The pause in force", Pause)},
                 problems=("no-settings",),
             ),
             Operation(
@@ -77,22 +86,21 @@ class Installation:
                 summary="End the pause",
                 description="The next tick runs what is due.",
                 tag="Installation",
-                answers={200: ("The pause that has ended, if there was one", models.Resumed)},
+                answers={200: ("The pause that has ended, if there was one", Resumed)},
                 problems=("no-settings",),
             ),
         ]
 
     def status(self) -> Response[str]:
-        return answer(self._client.status().to_row())
+        return answer(self._client.status())
 
     def pause(self, body: Annotated[models.PauseRequest, Body()]) -> Response[str]:
         self._known()
-        return answer(self._client.pause(reason=body.reason, by=body.by).to_row())
+        return answer(self._client.pause(reason=body.reason, by=body.by))
 
     def resume(self) -> Response[str]:
         self._known()
-        ended = self._client.resume()
-        return answer({attr.PAUSED: None, "ended": None if ended is None else ended.to_row()})
+        return answer(Resumed(ended=self._client.resume()))
 
     def _known(self) -> None:
         if self._client.settings() is None:
@@ -102,11 +110,11 @@ class Installation:
         settings = self._client.settings()
         if settings is None:
             raise Problem(code="no-settings", detail="no tick has come yet; the first one writes the settings")
-        return answer(settings_row(settings))
+        return answer(settings_view(settings))
 
     def health(self) -> Response[str]:
         found = self._client.health()
         if found.is_healthy:
-            return answer(found.to_row())
+            return answer(found)
         detail = "; ".join(finding.why for finding in found.findings[:3])
         raise Problem(code="unhealthy", detail=detail, more=found.to_row())

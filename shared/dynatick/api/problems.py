@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from aws_lambda_powertools.event_handler import Response
 
+from dynatick.domain.view import Json, View
 from dynatick.errors import (
     ConfigurationError,
     DynatickError,
@@ -54,16 +55,27 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """An invalid value: ``pointer`` into the body, or ``parameter``."""
+class Wrong(View):
+    """An invalid value."""
+
+    FORM = "WrongField"
 
     detail: str
-    pointer: str | None = None
-    parameter: str | None = None
+    pointer: Annotated[str | None, "Its place in the body, as a JSON pointer."] = None
+    parameter: Annotated[str | None, "The parameter in path, query or header."] = None
 
-    def to_json(self) -> dict[str, str]:
-        values = {"detail": self.detail, "pointer": self.pointer, "parameter": self.parameter}
-        return {name: value for name, value in values.items() if value is not None}
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProblemDetails(View):
+    """An error (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: Annotated[str, "For programs: it does not change between versions."]
+    request_id: Annotated[str, "The request's name in the logs: give it to the operator."]
+    errors: Annotated[Sequence[Wrong], Json(optional=True)] = ()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -82,18 +94,16 @@ class Problem(DynatickError):
 
     def to_json(self, request_id: str) -> dict[str, object]:
         status, title = CODES[self.code]
-        values: dict[str, object] = {
-            "type": TYPE + self.code,
-            "title": title,
-            "status": status,
-            "detail": self.detail,
-            "code": self.code,
-            "requestId": request_id,
-            **self.more,
-        }
-        if self.errors:
-            values["errors"] = [wrong.to_json() for wrong in self.errors[:MAX_WRONG]]
-        return values
+        details = ProblemDetails(
+            type=TYPE + self.code,
+            title=title,
+            status=status,
+            detail=self.detail,
+            code=self.code,
+            request_id=request_id,
+            errors=self.errors[:MAX_WRONG],
+        )
+        return {**details.to_row(), **self.more}
 
     def to_response(self, request_id: str) -> Response[str]:
         return Response(

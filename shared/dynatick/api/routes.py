@@ -11,8 +11,8 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from pydantic import BaseModel
 
 from dynatick.actions.plain_value import to_json
-from dynatick.api.models.problem import ProblemDetails
-from dynatick.api.problems import CODES, CONTENT_TYPE
+from dynatick.api.problems import CODES, CONTENT_TYPE, ProblemDetails
+from dynatick.domain.view import View, form_name
 
 JSON: Final = "application/json"
 ALWAYS = ("not-found", "method-not-allowed", "internal", "unavailable", "other-version")
@@ -40,7 +40,7 @@ class Operation:
     summary: str
     description: str = ""
     tag: str
-    answers: Mapping[int, tuple[str, type[BaseModel] | None]]  # by status: a description, and the form
+    answers: Mapping[int, tuple[str, type[View] | None]]  # by status: a description, and the form
     headers: tuple[str, ...] = ()  # of those answers
     problems: tuple[str, ...] = ()  # codes, without those of any request
     parameters: frozenset[str] = field(default_factory=frozenset)  # the names of values in path, query or header
@@ -59,16 +59,16 @@ class Operation:
     def responses(self) -> dict[int, Any]:
         """All answers, in Powertools' form for the document."""
         found: dict[int, Any] = {}
-        for status, (words, model) in self.answers.items():
+        for status, (words, view) in self.answers.items():
             names = ("X-Request-Id", *self.headers)
-            content: dict[str, Any] = {} if model is None else {JSON: {"model": model}}
+            content = {} if view is None else {JSON: _form(view)}
             found[status] = {"description": words, "content": content, "headers": _headers(names)}
         for status in sorted({CODES[code][0] for code in self.codes}):
             own = [code for code in self.codes if CODES[code][0] == status]
             names = ("X-Request-Id", *{405: ("Allow",), 503: ("Retry-After",)}.get(status, ()))
             found[status] = {
                 "description": "; ".join(f"{CODES[code][1]} (`{code}`)" for code in own),
-                "content": {CONTENT_TYPE: {"model": ProblemDetails}},
+                "content": {CONTENT_TYPE: _form(ProblemDetails)},
                 "headers": _headers(names),
             }
         return found
@@ -109,12 +109,12 @@ class Table:
         return [one for one in fitting if one.path == fitting[0].path]
 
 
-def answer(value: Mapping[str, object], status: int = 200, **headers: str) -> Response[str]:
+def answer(value: View | Mapping[str, object], status: int = 200, **headers: str) -> Response[str]:
     """An answer under the table's names. Headers: ETag, Location …, with _ for -."""
     return Response(
         status_code=status,
         content_type=JSON,
-        body=to_json(value),
+        body=to_json(value.to_row() if isinstance(value, View) else value),
         headers={name.replace("_", "-"): text for name, text in headers.items()},
     )
 
@@ -123,6 +123,10 @@ def values_of(body: BaseModel) -> dict[str, Any]:
     """The attributes of a body, unchanged; Dynatick's own without null."""
     values = {name: getattr(body, name) for name in body.model_fields_set if name in type(body).model_fields}
     return {name: value for name, value in values.items() if value is not None} | (body.__pydantic_extra__ or {})
+
+
+def _form(view: type[View]) -> dict[str, Any]:
+    return {"schema": {"$ref": f"#/components/schemas/{form_name(view)}"}}
 
 
 def _headers(names: Sequence[str]) -> dict[str, Any]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
 from dynatick.api import sizes
-from dynatick.api.bulk import counts_of, inserted
+from dynatick.api.bulk import InsertResults, inserted
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.models import schedule as models
-from dynatick.api.models import task as task_models
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.tasks import End, Match, Start, Token, shown, version_of
-from dynatick.client import ScheduleView, TaskClient
+from dynatick.client import ScheduleOccurrence, SchedulePage, ScheduleView, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.schedules import UPDATABLE
 from dynatick.client.task_update import known_id
 from dynatick.domain import attributes as attr
-from dynatick.domain.instants import format_instant
+from dynatick.domain.view import View
 from dynatick.errors import InvalidInput
 
 _ARGUMENTS: Final = {attribute: argument for argument, attribute in UPDATABLE.items()}
@@ -39,8 +40,31 @@ State = Annotated[
 ]
 Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")]
 
-_ONE = {200: ("The schedule", models.Schedule)}
+_ONE = {200: ("The schedule", ScheduleView)}
 _OF_ONE = frozenset({attr.SCHEDULE_ID})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OccurrenceList(View):
+    """Occurrences that were due, oldest first."""
+
+    occurrences: Sequence[ScheduleOccurrence]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextOccurrence(View):
+    """A future occurrence."""
+
+    occurrence_at: Annotated[datetime, "Its nominal instant."]
+    notes: Annotated[Sequence[str], "How clock changes affect it."]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextOccurrences(View):
+    """The next occurrences. Those of a paused schedule: as if it were resumed."""
+
+    occurrences: Sequence[NextOccurrence]
+    warnings: Annotated[Sequence[str], "How it fits the ticks, and a year of clock changes."]
 
 
 class ScheduleRoutes:
@@ -60,7 +84,7 @@ class ScheduleRoutes:
                 description="Refused if a task or schedule has this id. The answer has `warnings` about behaviour that "
                 "may be unexpected.",
                 tag="Schedule",
-                answers={201: ("The schedule was inserted", models.Schedule)},
+                answers={201: ("The schedule was inserted", ScheduleView)},
                 headers=("ETag", "Location"),
                 problems=("task-exists", "item-too-large"),
             ),
@@ -71,7 +95,7 @@ class ScheduleRoutes:
                 call=self.list,
                 summary="List the schedules",
                 tag="Schedule",
-                answers={200: ("A page of the list", models.ScheduleList)},
+                answers={200: ("A page of the list", SchedulePage)},
                 problems=("invalid-input",),
                 parameters=frozenset({attr.SCHEDULE_STATE, "limit", "pageToken"}),
             ),
@@ -124,7 +148,7 @@ class ScheduleRoutes:
                 call=self.run,
                 summary="Make an extra occurrence at the next tick",
                 tag="Schedule",
-                answers={201: ("The task of this occurrence", task_models.Task)},
+                answers={201: ("The task of this occurrence", TaskView)},
                 headers=("ETag", "Location"),
                 problems=(
                     "schedule-not-found",
@@ -137,13 +161,13 @@ class ScheduleRoutes:
                 parameters=_OF_ONE | {"If-Match"},
             ),
             self._occurrences(
-                "preview", self.preview, "List the next occurrences", models.NextOccurrences, frozenset({"count"})
+                "preview", self.preview, "List the next occurrences", NextOccurrences, frozenset({"count"})
             ),
             self._occurrences(
                 "history",
                 self.history,
                 "List the latest occurrences",
-                models.OccurrenceList,
+                OccurrenceList,
                 frozenset({"start", "end", "limit"}),
             ),
             Operation(
@@ -154,7 +178,7 @@ class ScheduleRoutes:
                 summary="Make the missing occurrences of a range",
                 description="At the next tick, at most 1,000. Those that exist stay as they are.",
                 tag="Schedule",
-                answers={200: ("One result per occurrence", task_models.InsertResults)},
+                answers={200: ("One result per occurrence", InsertResults)},
                 problems=("schedule-not-found", "not-possible-now"),
                 parameters=_OF_ONE,
             ),
@@ -213,9 +237,8 @@ class ScheduleRoutes:
         return _one(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
 
     def list(self, state: State = None, limit: Limit = 100, token: Token = None) -> Response[str]:
-        def page_of(limit: int) -> Mapping[str, object]:
-            page = self._schedules.list(state, limit=limit, page_token=token)
-            return {"schedules": [one.to_row() for one in page.schedules], "nextPageToken": page.next_page_token}
+        def page_of(limit: int) -> SchedulePage:
+            return self._schedules.list(state, limit=limit, page_token=token)
 
         return sizes.page(page_of, limit)
 
@@ -235,7 +258,7 @@ class ScheduleRoutes:
         return Response(status_code=204, body="")
 
     def pause(
-        self, schedule_id: Id, body: Annotated[models.Pause | None, Body()] = None, match: Match = None
+        self, schedule_id: Id, body: Annotated[models.SchedulePause | None, Body()] = None, match: Match = None
     ) -> Response[str]:
         reason = body.reason if body else None
         return _one(self._schedules.pause(_id(schedule_id), reason, version=version_of(match)))
@@ -254,19 +277,19 @@ class ScheduleRoutes:
     ) -> Response[str]:
         known = _id(schedule_id)
         found, warnings = self._schedules.preview(known, count), self._schedules.get(known).warnings
-        occurrences = [{"occurrenceAt": format_instant(one.instant), "notes": list(one.notes)} for one in found]
-        return answer({"occurrences": occurrences, "warnings": list(warnings)})
+        occurrences = [NextOccurrence(occurrence_at=one.instant, notes=one.notes) for one in found]
+        return answer(NextOccurrences(occurrences=occurrences, warnings=warnings))
 
     def history(self, schedule_id: Id, start: Start = None, end: End = None, limit: Limit = 100) -> Response[str]:
         found = self._schedules.history(_id(schedule_id), start=start, end=end, limit=limit)
-        return answer({"occurrences": [one.to_row() for one in found]})
+        return answer(OccurrenceList(occurrences=found))
 
     def backfill(self, schedule_id: Id, body: Annotated[models.Backfill, Body()]) -> Response[str]:
         made = self._schedules.backfill(_id(schedule_id), start=body.start, end=body.end, dry_run=body.dryRun)
         results = [inserted(result) for result in made]
         if body.dryRun:
-            results = [{**one, "result": "wouldInsert"} if one["result"] == "inserted" else one for one in results]
-        return answer({"results": results, "counts": counts_of(results)})
+            results = [replace(one, result="wouldInsert") if one.result == "inserted" else one for one in results]
+        return answer(InsertResults(results=results))
 
 
 def _id(segment: str) -> str:
@@ -280,4 +303,4 @@ def _id(segment: str) -> str:
 
 def _one(schedule: ScheduleView, status: int = 200, **headers: str) -> Response[str]:
     """A schedule as an answer."""
-    return answer(schedule.to_row(), status, ETag=f'"{schedule.version}"', **headers)
+    return answer(schedule, status, ETag=f'"{schedule.version}"', **headers)

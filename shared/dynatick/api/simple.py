@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from dynatick.api.models import task as models
 from dynatick.api.routes import Operation
 from dynatick.api.tasks import Key, insert
-from dynatick.client import TaskClient
+from dynatick.client import TaskClient, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
@@ -32,8 +32,8 @@ class Simple:
                 description="The same as POST /v1/tasks with `dueAt`; the answer carries the task's id.",
                 tag="Task",
                 answers={
-                    201: ("The task was inserted", models.Task),
-                    200: ("The request is a repetition: the task of the first request", models.Task),
+                    201: ("The task was inserted", TaskView),
+                    200: ("The request is a repetition: the task of the first request", TaskView),
                 },
                 headers=("ETag", "Location"),
                 problems=("task-exists", "item-too-large", "idempotency-key-reused"),

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from aws_lambda_powertools.event_handler import Response
 
 from dynatick.actions.plain_value import to_json
 from dynatick.api.routes import answer
+from dynatick.domain.view import View
 
 MAX_CHARACTERS = 3_000_000
 """The limit for an answer's body. A function answers with 6 MB at the most (Lambda quotas), in which the body stands as
 text of JSON: each quotation mark and backslash takes two."""
 
-Row = Mapping[str, object]
 
-
-def page(page_of: Callable[[int], Row], limit: int) -> Response[str]:
+def page(page_of: Callable[[int], View], limit: int) -> Response[str]:
     """A page of at most ``limit`` entries; of fewer, if they are large."""
     while True:
         made = answer(page_of(limit))
@@ -25,11 +24,11 @@ def page(page_of: Callable[[int], Row], limit: int) -> Response[str]:
         limit //= 2
 
 
-def fitting_rows(rows: Sequence[Row]) -> int:
-    """How many rows, from the first, fit into one answer."""
+def fitting(views: Sequence[View]) -> int:
+    """How many views, from the first, fit into one answer."""
     remaining = MAX_CHARACTERS
-    for n, row in enumerate(rows):
-        remaining -= len(to_json(row))
+    for n, view in enumerate(views):
+        remaining -= len(to_json(view.to_row()))
         if remaining < 0:
             return n
-    return len(rows)
+    return len(views)

@@ -18,7 +18,7 @@ from dynatick.api.problems import Problem
 from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.waiting import Wait, Waiting
-from dynatick.client import NewTask, TaskClient, TaskView
+from dynatick.client import Explanation, HistoryPage, NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import TERMINAL
@@ -54,7 +54,7 @@ Start = Annotated[str | None, Query(alias="start", description="The first instan
 Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the previous page.")]
 End = Annotated[str | None, Query(alias="end", description="The range ends before this instant.")]
 
-_ONE = {200: ("The task", models.Task)}
+_ONE = {200: ("The task", TaskView)}
 _OF_ONE = frozenset({attr.TASK_ID})
 
 
@@ -67,8 +67,8 @@ class Tasks:
 
     def operations(self) -> list[Operation]:
         made = {
-            201: ("The task was inserted", models.Task),
-            200: ("The request is a repetition: the task of the first request", models.Task),
+            201: ("The task was inserted", TaskView),
+            200: ("The request is a repetition: the task of the first request", TaskView),
         }
         return [
             Operation(
@@ -94,7 +94,7 @@ class Tasks:
                 description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
                 "attempt. Give a `bucket`, or `start` and `end`; a range spans at most 31 days.",
                 tag="Task",
-                answers={200: ("A page of the list", models.TaskPage)},
+                answers={200: ("A page of the list", HistoryPage)},
                 problems=("invalid-input",),
                 parameters=frozenset({"bucket", "start", "end", "status", "limit", "pageToken"}),
             ),
@@ -118,7 +118,7 @@ class Tasks:
                 summary="Explain where a task is",
                 description="Why it runs, waits or has ended, in a sentence, and what has happened to it.",
                 tag="Task",
-                answers={200: ("The explanation", models.Explanation)},
+                answers={200: ("The explanation", Explanation)},
                 problems=("task-not-found", "invalid-input"),
                 parameters=_OF_ONE,
             ),
@@ -183,9 +183,8 @@ class Tasks:
     ) -> Response[str]:
         check_range("/v1/tasks", bucket, start, end, ("status", status))
 
-        def page_of(limit: int) -> Mapping[str, object]:
-            page = self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
-            return {"tasks": [entry.to_row() for entry in page.entries], "nextPageToken": page.next_page_token}
+        def page_of(limit: int) -> HistoryPage:
+            return self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
 
         return sizes.page(page_of, limit)
 
@@ -197,7 +196,7 @@ class Tasks:
         found = self._client.explain(from_path(task_id))
         if found.status is None:
             raise Problem(code="task-not-found", detail=found.sentence)
-        return answer(found.to_row())
+        return answer(found)
 
     def patch(self, task_id: TaskId, body: Annotated[models.TaskPatch, Body()], match: Match = None) -> Response[str]:
         changes = values_of(body)
@@ -261,7 +260,7 @@ def _repeated(client: TaskClient, error: TaskExists, digest: str) -> Response[st
 
 def shown(task: TaskView, status: int = 200, **headers: str) -> Response[str]:
     """The answer with a task."""
-    return answer(task.to_row(), status, ETag=f'"{task.version}"', **headers)
+    return answer(task, status, ETag=f'"{task.version}"', **headers)
 
 
 def version_of(match: str | None) -> str | None:

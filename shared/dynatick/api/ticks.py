@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
 from dynatick.api import sizes
-from dynatick.api.models import installation as models
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start
-from dynatick.client import TaskClient
+from dynatick.client import TaskClient, TickEntry, TickView
 from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.domain.instants import format_instant
+from dynatick.domain.view import Json, View
 
 MAX_MINUTES = 24 * 60
 MAX_RECORDS = 20_000
@@ -25,6 +25,17 @@ Minutes = Annotated[
     int,
     Query(alias="minutes", ge=1, le=MAX_MINUTES, description="The ticks of these last minutes, without a start."),
 ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TickList(View):
+    """Ticks in order of time, then shard: each with its counts (`pass`), or consecutive ones that found nothing
+    (`idle`), did not come (`missed`), or ran nothing because all was paused (`paused`)."""
+
+    ticks: Sequence[TickEntry]
+    next_start: Annotated[
+        datetime | None, Json(null=True), "Where the range continues, if it was too much for one answer."
+    ]
 
 
 class Ticks:
@@ -45,7 +56,7 @@ class Ticks:
                 "spans at most the seven days for which ticks are kept. `nextStart` says where to continue, if it was "
                 "too much for one answer; an entry of several ticks may be in both.",
                 tag="Tick",
-                answers={200: ("The ticks", models.TickList)},
+                answers={200: ("The ticks", TickList)},
                 problems=("invalid-input",),
                 parameters=frozenset({"minutes", "start", "end", "last"}),
             )
@@ -55,15 +66,15 @@ class Ticks:
         first, stop = self._client.tick_range(timedelta(minutes=minutes), start=start, end=end)
         settings = self._client.settings()
         until = min(stop, first + timedelta(minutes=max(1, MAX_RECORDS // (settings.shards_ever if settings else 1))))
-        rows = [entry.to_row() for entry in self._client.ticks(start=first, end=until)] if first < until else []
-        fitting, next_start = sizes.fitting_rows(rows), format_instant(until) if until < stop else None
-        if fitting < len(rows):
-            begins = _begins(rows[fitting])
-            rows = [row for row in rows[:fitting] if _begins(row) < begins]  # a minute with all of its shards
-            next_start = format_instant(instant_of(begins))
-        return answer({"ticks": rows, "nextStart": next_start})
+        entries = list(self._client.ticks(start=first, end=until)) if first < until else []
+        fitting, next_start = sizes.fitting(entries), until if until < stop else None
+        if fitting < len(entries):
+            begins = _begins(entries[fitting])
+            entries = [one for one in entries[:fitting] if _begins(one) < begins]  # a minute with all of its shards
+            next_start = instant_of(begins)
+        return answer(TickList(ticks=entries, next_start=next_start))
 
 
-def _begins(row: Mapping[str, object]) -> int:
+def _begins(entry: TickEntry) -> int:
     """The minute of a tick, or of the first of several."""
-    return Bucket.parse(row.get("tick", row.get("since"))).minute
+    return Bucket.parse(entry.tick if isinstance(entry, TickView) else entry.since).minute

@@ -133,23 +133,22 @@ def doctor(
     Reads the whole table: one read unit per 4 KB. With a stack named, also whether the account's concurrent executions
     suffice for it. Exit code 7 if there are findings that are not repaired.
     """
-    from dynatick.client.doctor import finding_row
 
     def report(finding: Finding) -> None:
-        show_document(finding_row(finding), session.output)
+        show_document(finding.to_row(), session.output)
 
     client = session.client()
     with _progress(alone=session.output is not Output.JSONL) as page_read:
         found = client.doctor(
             repair=repair, report=report if session.output is Output.JSONL else None, page_read=page_read
         )
-    rows = [finding_row(finding) for finding in found.findings]
+    rows = [finding.to_row() for finding in found.findings]
     settings = client.settings()
     room = None if settings is None else room_of(session, settings.shards_ever)
     match session.output:
         case Output.JSON:
             executions = None if room is None else room.to_row()
-            show_document({**found.to_row(), "concurrentExecutions": executions, "findings": rows}, session.output)
+            show_document({**found.to_row(), "concurrentExecutions": executions}, session.output)
         case Output.TABLE if rows:
             repairs = [{**row, "repair": row.get("left", "yes" if row["repaired"] else "")} for row in rows]
             show_many(repairs, (*_COLUMNS, _REPAIRED if repair else _REMEDY), session.output, name="findings")

@@ -26,12 +26,12 @@ _GROUPS = 3
 @on_table
 def settings(session: Session) -> None:
     """Show the current settings: tick interval, shards, actions. The template's parameters set them."""
-    from dynatick.client.installation import settings_row
+    from dynatick.client.installation import settings_view
 
     settings = session.client().settings()
     if settings is None:
         raise CommandFailed(ExitCode.NOT_FOUND, "no tick has run yet; the first one writes the settings")
-    show_one(settings_row(settings), session.output)
+    show_one(settings_view(settings).to_row(), session.output)
 
 
 @on_table

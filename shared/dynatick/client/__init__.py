@@ -15,7 +15,7 @@ from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResu
 from dynatick.client.installation import FailureGroup, Health, InstallationStatus
 from dynatick.client.letter_views import DeadLetterView, LetterState
 from dynatick.client.new_task import NewTask, Time
-from dynatick.client.row_types import BucketCountsRow, RetryPolicyRow, ScheduleOccurrenceRow, TaskEntryRow, TaskRow
+from dynatick.client.row_types import RetryPolicyRow, TaskRow
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
@@ -27,7 +27,6 @@ from dynatick.engine.diagnosis import Finding, Kind
 
 __all__ = [
     "BucketCounts",
-    "BucketCountsRow",
     "ChangeUnknown",
     "Changed",
     "ClientSettings",
@@ -63,14 +62,12 @@ __all__ = [
     "Refused",
     "RetryPolicyRow",
     "ScheduleOccurrence",
-    "ScheduleOccurrenceRow",
     "SchedulePage",
     "ScheduleView",
     "Schedules",
     "Skipped",
     "TaskClient",
     "TaskEntry",
-    "TaskEntryRow",
     "TaskEvent",
     "TaskRow",
     "TaskView",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import task_update
@@ -24,6 +24,7 @@ from dynatick.client.task_update import Departures, carry_out, try_many
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.task import Row
+from dynatick.domain.view import Json, View
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
@@ -42,22 +43,28 @@ class LetterResult(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HandledLetter:
+class HandledLetter(View):
     """A letter, and what was done about it; of a dry run, what would be."""
 
-    letter: DeadLetterView
-    result: LetterResult
-    reason: str | None = None
+    letter: Annotated[DeadLetterView, Json(inline=True)]
+    result: Annotated[
+        LetterResult,
+        "redriven: its task begins another run, and the letter is deleted. dropped: obsolete, and deleted. "
+        "purged: deleted. unknown: the table gave no answer, so that the letter is kept. Repeat the request.",
+    ]
+    reason: Annotated[str | None, Json(name="detail"), "Why it was kept."] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeadLetterPage:
-    """Letters of a queue, in no order. The numbers of messages are SQS's estimates, from before they were read."""
+class DeadLetterPage(View):
+    """Dead letters, in no order. The numbers of messages are SQS's estimates, from before they were read."""
 
-    letters: tuple[DeadLetterView, ...]
-    complete: bool  # the queue was read until it was empty; else there may be more
-    messages: int  # that could be read
-    hidden: int  # from everybody, since another reader has just received them
+    FORM = "DeadLetterList"
+
+    letters: Annotated[tuple[DeadLetterView, ...], Json(name="deadLetters")]
+    complete: Annotated[bool, "The queue was read until it was empty. If not, there may be more."]
+    messages: Annotated[int, "Messages that could be read."]
+    hidden: Annotated[int, "Messages that another reader had just received."]
 
 
 class HandledLetters(Iterator[HandledLetter]):

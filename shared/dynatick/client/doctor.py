@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Annotated
 
 from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
@@ -16,6 +17,7 @@ from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import Row
+from dynatick.domain.view import Json, View
 from dynatick.engine.diagnosis import Finding
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
@@ -30,50 +32,26 @@ _LEFT = "the daily reconcile repairs it, which can send to the dead-letter queue
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Diagnosis:
+class Diagnosis(View):
     """The doctor's findings."""
 
-    pages: int  # of the table, 1 MB each
-    scanned: int  # tasks and schedules that have not ended
+    pages: Annotated[int, Json(hidden=True)]  # of the table, 1 MB each
+    scanned: Annotated[int, "Tasks and schedules that have not ended."]
     found: int
     repaired: int
-    kinds: Mapping[str, int] = field(default_factory=dict)  # how many of each kind were found
-    findings: tuple[Finding, ...] = ()  # the first 1,000
-    retired: Mapping[int, int] = field(default_factory=dict)  # tasks in shards that get no new ones; ticks serve them
+    kinds: Annotated[Mapping[str, int], "How many of each kind were found."] = field(default_factory=dict)
+    retired: Annotated[
+        Mapping[int, int], Json(name="retiredShards"), "Tasks in shards that get no new ones; ticks serve them."
+    ] = field(default_factory=dict)
     missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
     woken_late: int = 0  # tasks that ticks of the last hour began although a wake-up should have begun them
-    pause: Pause | None = None  # then no finding says that ticks do nothing
+    pause: Annotated[Pause | None, Json(name=attr.PAUSED, null=True)] = None  # then no finding is about ticks
+    findings: tuple[Finding, ...] = ()  # the first 1,000
 
     @property
-    def is_healthy(self) -> bool:
+    def is_healthy(self) -> Annotated[bool, Json(name="healthy")]:
         """Whether there are no findings, or all were repaired."""
         return self.found == self.repaired
-
-    def to_row(self) -> Mapping[str, object]:
-        """Returns what the command line prints."""
-        return {
-            "healthy": self.is_healthy,
-            "scanned": self.scanned,
-            "found": self.found,
-            "repaired": self.repaired,
-            "kinds": dict(self.kinds),
-            "retiredShards": {str(shard): number for shard, number in sorted(self.retired.items())},
-            "missedTicks": self.missed_ticks,
-            attr.WOKEN_LATE: self.woken_late,
-            attr.PAUSED: None if self.pause is None else self.pause.to_row(),
-        }
-
-
-def finding_row(finding: Finding) -> Mapping[str, object]:
-    """A finding as the command line prints it."""
-    row: dict[str, object] = {
-        "kind": str(finding.kind),
-        attr.TASK_ID: finding.task_id,
-        "why": finding.why,
-        "remedy": finding.remedy,
-        "repaired": finding.repaired,
-    }
-    return row if finding.left is None else {**row, "left": finding.left}
 
 
 def examine(
@@ -112,7 +90,7 @@ def examine(
         repaired=reconciled.repaired,
         kinds=dict(reconciled.kinds),
         findings=tuple(findings),
-        retired=dict(reconciled.retired),
+        retired=dict(sorted(reconciled.retired.items())),
         missed_ticks=missed,
         woken_late=woken_late,
         pause=known.pause,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
@@ -15,6 +16,7 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RELEASED
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import UNSCHEDULED, Row, Status
+from dynatick.domain.view import Json, View
 from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.settings import InstallationSettings
@@ -22,36 +24,23 @@ from dynatick.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskEvent:
+class TaskEvent(View):
     """Something that has happened to a task, or that will."""
 
     at: datetime | None
     what: str
     error: str | None = None
-    trace: str | None = None  # where the error was raised, a line for each frame
-
-    def to_row(self) -> Mapping[str, object]:
-        at = None if self.at is None else format_instant(self.at)
-        values = {"at": at, "what": self.what, attr.ERROR: self.error, attr.TRACE: self.trace}
-        return {name: value for name, value in values.items() if value is not None}
+    trace: Annotated[str | None, "Where the error was raised, a line for each frame."] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Explanation:
-    """``sentence``: what is most important now. ``events``: in order of time."""
+class Explanation(View):
+    """Why a task is where it is."""
 
     task_id: str
-    status: str | None  # None: there is no task
-    sentence: str
-    events: tuple[TaskEvent, ...] = ()
-
-    def to_row(self) -> Mapping[str, object]:
-        return {
-            attr.TASK_ID: self.task_id,
-            attr.STATUS: self.status,
-            "sentence": self.sentence,
-            "events": [event.to_row() for event in self.events],
-        }
+    status: Annotated[str | None, Json(null=True), "None: there is no task."]
+    sentence: Annotated[str, "What is most important now."]
+    events: Annotated[tuple[TaskEvent, ...], "In order of time."] = ()
 
 
 def explain_missing(task_id: str, settings: InstallationSettings | None) -> Explanation:

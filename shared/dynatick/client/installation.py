@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
 from dynatick.client.buckets import Scope
 from dynatick.client.history import OPEN, listed_entries
-from dynatick.client.views import TaskEntry, without_none
+from dynatick.client.views import TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
 from dynatick.domain.distribution import Distribution
-from dynatick.domain.instants import format_instant
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import Status
+from dynatick.domain.view import Json, View
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, judge_installation
 from dynatick.engine.idle_record import read_cursors
@@ -35,31 +36,19 @@ _HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Health:
-    """Whether tasks run when they are due, by the cursors. ``findings``: those of the doctor."""
+class Health(View):
+    """Whether tasks run when they are due, by the cursors."""
 
-    last_tick: datetime | None  # of the shard whose tick is the oldest; None: no tick has come yet
-    age_seconds: float | None
-    missing_ticks: int  # since then, without those of the last two minutes
-    findings: tuple[Finding, ...]
-    pause: Pause | None = None  # then nothing runs, and no finding says that ticks don't
+    last_tick: Annotated[datetime | None, Json(null=True), "The latest tick of the shard whose tick is the oldest."]
+    age_seconds: Annotated[float | None, Json(name="lastTickAgeSeconds", null=True)]
+    missing_ticks: Annotated[int, "Ticks that should have come since, without those of the last two minutes."]
+    pause: Annotated[Pause | None, Json(name=attr.PAUSED, null=True), "Nothing is run since then."] = None
+    findings: Annotated[tuple[Finding, ...], "What keeps tasks from running when they are due."] = ()
 
     @property
-    def is_healthy(self) -> bool:
+    def is_healthy(self) -> Annotated[bool, Json(name="healthy")]:
         """Whether ticks come and drain their buckets, or someone wanted them not to."""
         return not self.findings
-
-    def to_row(self) -> Mapping[str, object]:
-        return {
-            "healthy": self.is_healthy,
-            attr.LAST_TICK: None if self.last_tick is None else format_instant(self.last_tick),
-            "lastTickAgeSeconds": None if self.age_seconds is None else round(self.age_seconds, 1),
-            "missingTicks": self.missing_ticks,
-            attr.PAUSED: None if self.pause is None else self.pause.to_row(),
-            "findings": [
-                {"kind": str(finding.kind), "why": finding.why, "remedy": finding.remedy} for finding in self.findings
-            ],
-        }
 
 
 def health_of(store: Store, settings: InstallationSettings | None, now: datetime) -> Health:
@@ -72,21 +61,45 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
     missing = 0 if last is None else max(0, minute_of(now - TICK_GRACE) // every - last // every)
     return Health(
         last_tick=None if last is None else instant_of(last),
-        age_seconds=None if last is None else max(0.0, (now - instant_of(last)).total_seconds()),
+        age_seconds=None if last is None else max(0.0, round((now - instant_of(last)).total_seconds(), 1)),
         missing_ticks=0 if known.pause else missing,
         findings=tuple(judge_installation(cursors, known, now)),
         pause=known.pause,
     )
 
 
-def settings_row(settings: InstallationSettings) -> Mapping[str, object]:
-    """The current settings under the table's names, with the handlers, each with the JSON Schema of its payload (None:
-    any map, or unknown)."""
-    row = {name: value for name, value in settings.to_row().items() if not name.startswith("payloadSchema")}
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingsView(View):
+    """The current settings."""
+
+    tick_minutes: Annotated[int, "Minutes from one tick to the next."]
+    shard_count: Annotated[int, "The number of shards that new tasks of a bucket are spread over."]
+    shards_ever: Annotated[int, "The highest number of shards there has been: every tick serves all of them."]
+    actions: Annotated[tuple[str, ...], "The allowed built-in actions, and the handlers."]
+    schema_version: Annotated[int, "The version of the table's rows."]
+    default_action: Annotated[str | None, "The action of a task that names none."] = None
+    retention_days: Annotated[int | None, "Days after which an ended task expires."] = None
+    max_timeout_seconds: Annotated[int | None, "The highest timeoutSeconds that is accepted."] = None
+    processor_problem: Annotated[str | None, "Why the processor can't start."] = None
+    paused: Annotated[Pause | None, "Nothing is run since then."] = None
+    handlers: Annotated[Mapping[str, object], "The handlers, each with the JSON Schema of its payload, if it is known."]
+
+
+def settings_view(settings: InstallationSettings) -> SettingsView:
     schemas = {name: _read(text) for name, text in settings.payload_schemas.items()}
-    if settings.pause is not None:
-        row[attr.PAUSED] = settings.pause.to_row()
-    return {**row, "handlers": {name: schemas.get(name) for name in settings.actions if name not in BUILT_IN}}
+    return SettingsView(
+        tick_minutes=settings.grid.tick_minutes,
+        shard_count=settings.grid.shard_count,
+        shards_ever=settings.shards_ever,
+        actions=settings.actions,
+        schema_version=settings.schema_version,
+        default_action=settings.default_action,
+        retention_days=settings.retention_days,
+        max_timeout_seconds=settings.max_timeout_seconds,
+        processor_problem=settings.processor_problem,
+        paused=settings.pause,
+        handlers={name: schemas.get(name) for name in settings.actions if name not in BUILT_IN},
+    )
 
 
 def _read(text: str) -> object:
@@ -97,70 +110,51 @@ def _read(text: str) -> object:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FailureGroup:
+class FailureGroup(View):
     """Failed tasks of one action with the same error."""
 
     action: str | None
     error: str | None
     count: int
-    first: datetime | None  # when they failed
-    last: datetime | None
-    task_id: str  # the latest of them
-
-    def to_row(self) -> Mapping[str, object]:
-        first, last = (None if at is None else format_instant(at) for at in (self.first, self.last))
-        return without_none(
-            {attr.ACTION: self.action, attr.ERROR: self.error, "count": self.count, "first": first, "last": last,
-             attr.TASK_ID: self.task_id}
-        )  # fmt: skip
+    first: Annotated[datetime | None, "When the first of them failed."]
+    last: Annotated[datetime | None, "When the latest failed."]
+    task_id: Annotated[str, "The latest of them."]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class InstallationStatus:
-    """What was read from ``since`` to ``until``: 24 hours each way, or less where that would be too much to read."""
+class InstallationStatus(View):
+    """The state of the installation. `since` and `until` say what was read: 24 hours each way, or less with many
+    shards or tasks."""
+
+    FORM = "Status"
 
     health: Health
-    processor_problem: str | None
+    processor_problem: Annotated[str | None, Json(null=True), "Why the processor can't start."]
     next_tick: datetime
     since: datetime
     until: datetime
-    due_now: int
-    oldest_due: datetime | None  # of those
-    running: int | None  # None: too many are due to look at each
-    waiting: int  # due later, until ``until``; without occurrences of schedules
+    due_now: Annotated[int, "Tasks that are due and have not ended."]
+    oldest_due: Annotated[datetime | None, Json(null=True), "The bucket of the oldest of them."]
+    running: Annotated[int | None, Json(null=True), "Those of them that run. None: they are too many to read each."]
+    waiting: Annotated[int, "Tasks that are due later, without runs of schedules."]
     completed: int
     failed: int
     cancelled: int
-    lateness: Mapping[str, int] = field(default_factory=dict)  # p50, p99 and max in milliseconds; empty: none was begun
-    failures: tuple[FailureGroup, ...] = ()  # the most frequent first
+    lateness: Annotated[
+        Mapping[str, int],
+        Json(name="latenessMs"),
+        "p50, p99 and max of the tasks that have ended.",
+    ] = field(default_factory=dict)
+    failures: Annotated[tuple[FailureGroup, ...], "The most frequent first."] = ()
 
     @property
-    def state(self) -> str:
+    def state(self) -> Annotated[Literal["running", "paused", "failing", "stopped"], ""]:
         """One word: paused, failing (the processor can't start), stopped (ticks are missing), or running."""
         if self.health.pause is not None:
             return "paused"
         if self.processor_problem is not None:
             return "failing"
         return "running" if self.health.is_healthy else "stopped"
-
-    def to_row(self) -> Mapping[str, object]:
-        return {
-            "state": self.state,
-            "health": self.health.to_row(),
-            attr.PROCESSOR_PROBLEM: self.processor_problem,
-            "nextTick": format_instant(self.next_tick),
-            attr.SINCE: format_instant(self.since),
-            attr.UNTIL: format_instant(self.until),
-            "dueNow": self.due_now,
-            "oldestDue": None if self.oldest_due is None else format_instant(self.oldest_due),
-            "running": self.running,
-            "waiting": self.waiting,
-            "completed": self.completed,
-            "failed": self.failed,
-            "cancelled": self.cancelled,
-            "latenessMs": dict(self.lateness),
-            "failures": [group.to_row() for group in self.failures],
-        }
 
 
 def status_of_installation(

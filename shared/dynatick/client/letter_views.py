@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from dynatick import json_reader
 from dynatick.actions.dead_letter_queue import DeadLetterQueue, Message, letter_value
 from dynatick.actions.plain_value import to_json
 from dynatick.client.task_update import known_id, state_shown
-from dynatick.client.views import instant_or_none, number_or, text_or_none, without_none
+from dynatick.client.views import instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.instants import format_instant
 from dynatick.domain.row import is_terminal
 from dynatick.domain.task import Row, Status
+from dynatick.domain.view import Json, View
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
@@ -46,41 +46,30 @@ OBSOLETE: Final = frozenset({LetterState.REDRIVEN, LetterState.ENDED, LetterStat
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeadLetterView:
-    """A dead letter, and the state of its task when it was read. Without payload and attempts."""
+class DeadLetterView(View):
+    """A dead letter, with the state of its task when it was read. Without payload and attempts."""
 
-    task_id: str | None  # None: unreadable
-    created_at: str | None = None  # of the task
-    run: int = 1
-    attempt: int = 0
+    task_id: Annotated[str | None, "Left out, as all but the state: the message is no dead letter."]
+    created_at: Annotated[str | None, "When the task was inserted."] = None
+    run: Annotated[int, Json(optional=True)] = 1
+    attempt: Annotated[int, Json(optional=True), "The last one; 0: the row could not be made a task."] = 0
     action: str | None = None
     error: str | None = None
     failed_at: datetime | None = None
-    state: LetterState = LetterState.UNREADABLE
-    task_status: str | None = None  # of the task with this id now; None: there is none
+    state: Annotated[
+        LetterState,
+        "failed: the task's state still. open: the failure is not recorded, so the task waits or runs. "
+        "redriven: the task has begun another run since. ended: it was run once more in the same run, and has ended "
+        "otherwise. gone: there is no such task any more, or another has its id. unreadable: no dead letter.",
+    ] = LetterState.UNREADABLE
+    task_status: Annotated[str | None, "The status of the task that has this id now. Left out: there is none."] = None
 
     @property
     def is_obsolete(self) -> bool:
         return self.state in OBSOLETE
 
-    def to_row(self) -> Mapping[str, object]:
-        """Returns the fields under the names of the message, with ``state`` and ``taskStatus``, without those that are
-        None."""
-        if self.task_id is None:
-            return {STATE: str(self.state)}
-        return without_none(
-            {
-                attr.TASK_ID: self.task_id,
-                attr.CREATED_AT: self.created_at,
-                attr.RUN: self.run,
-                attr.ATTEMPT: self.attempt,
-                attr.ACTION: self.action,
-                attr.ERROR: self.error,
-                FAILED_AT: None if self.failed_at is None else format_instant(self.failed_at),
-                STATE: str(self.state),
-                TASK_STATUS: self.task_status,
-            }
-        )
+    def to_row(self) -> dict[str, object]:
+        return {STATE: str(self.state)} if self.task_id is None else View.to_row(self)
 
 
 def letter_of(body: str) -> DeadLetterView:

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, cast
+from typing import Annotated
 
 from dynatick.client import task_update
 from dynatick.client.insertion import InsertResult, result_of
 from dynatick.client.task_update import state_shown
-from dynatick.client.views import instant_or_none, text_or_none, without_none
+from dynatick.client.views import instant_or_none, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
@@ -25,12 +25,10 @@ from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import FormerDefinition, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row, Status
+from dynatick.domain.view import Json, View
 from dynatick.engine.conditional_write import create_many
 from dynatick.engine.ports import Store, StoreFailure
 from dynatick.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from dynatick.client.row_types import ScheduleOccurrenceRow
 
 RUN_NOW = "#now"
 """Ends the id of an occurrence that run-now makes."""
@@ -91,35 +89,27 @@ def _note(store: Store, schedule_id: str, name: str, entry: object, version: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScheduleOccurrence:
+class ScheduleOccurrence(View):
     """An occurrence of a schedule that was due."""
 
-    occurrence_at: datetime  # nominal
-    status: str  # of its task; missed: it was not made; due: its tick is yet to come; gone: its task was deleted
+    FORM = "Occurrence"
+
+    occurrence_at: Annotated[datetime, "Its nominal instant."]
+    status: Annotated[
+        str, "That of its task; missed: it was not made; due: its tick is to come; gone: its task was deleted."
+    ]
     task_id: str | None = None
-    bucket: str | None = None
+    bucket: Annotated[str | None, Json(name=attr.TASK_DATE_TIME)] = None
     finished_at: datetime | None = None
     error: str | None = None
-    reason: str | None = None  # why it was not made: a MissedFor
-    run_now: bool = False  # an extra one, made by run-now
-    in_time: bool | None = None  # whether it completed within ``expectedWithinSeconds``; None: not known, or not asked
-
-    def to_row(self) -> ScheduleOccurrenceRow:
-        """Returns the fields that are not None, under the table's names."""
-        row = without_none(
-            {
-                "occurrenceAt": format_instant(self.occurrence_at),
-                attr.STATUS: self.status,
-                attr.TASK_ID: self.task_id,
-                attr.TASK_DATE_TIME: self.bucket,
-                attr.FINISHED_AT: None if self.finished_at is None else format_instant(self.finished_at),
-                attr.ERROR: self.error,
-                "reason": self.reason,
-                "runNow": True if self.run_now else None,
-                "inTime": self.in_time,
-            }
-        )
-        return cast("ScheduleOccurrenceRow", row)
+    reason: Annotated[
+        str | None, "Why it was not made: outage, too-old, overlap, paused, all-paused, id-taken or too-large."
+    ] = None
+    run_now: Annotated[bool, Json(optional=True), "An extra occurrence, made by run-now."] = False
+    in_time: Annotated[
+        bool | None,
+        "Whether it completed within `expectedWithinSeconds`. Left out: not yet known, or not asked.",
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

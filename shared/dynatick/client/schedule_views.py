@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import Annotated
 
 from dynatick.actions.plain_value import plain
 from dynatick.client.task_update import MAX_KEY_BYTES
-from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
+from dynatick.client.views import NextPageToken, instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
 from dynatick.domain.durations import exact_text
@@ -19,6 +20,7 @@ from dynatick.domain.numbers import is_whole
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import CatchUp, Missed, Overlap, Schedule, ScheduleState, handed_on
 from dynatick.domain.task import Row, size_of
+from dynatick.domain.view import Json, View, WholeRow
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
 
@@ -31,30 +33,36 @@ _MAX_PAGE_BYTES = 4_000_000  # of rows, after which a page ends
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScheduleView:
+class ScheduleView(WholeRow):
     """A schedule as it was when it was read. Instants of occurrences are nominal: those of the expression."""
 
-    schedule_id: str
-    expression: str | None
-    timezone: str
-    state: str  # ENABLED, DISABLED (paused), COMPLETED, FAILED; unscheduled: no tick has read it yet
+    TYPED = (attr.TASK_ID, attr.SCHEDULE_STATE, "warnings")
+
+    schedule_id: Annotated[str, Json(name=attr.TASK_ID)]
+    expression: Annotated[str | None, Json(name=attr.SCHEDULE_EXPRESSION)]
+    timezone: Annotated[str, Json(name=attr.SCHEDULE_EXPRESSION_TIMEZONE)]
+    state: Annotated[
+        str,
+        Json(name=attr.SCHEDULE_STATE),
+        "ENABLED, DISABLED (paused), COMPLETED, FAILED; or unscheduled: no tick has read it yet.",
+    ]
     state_reason: str | None
     start_date: datetime | None
     end_date: datetime | None
     flexible_time_window: int
     catch_up: str
     overlap: str
-    expected_within_seconds: int | None
+    expected_within_seconds: Annotated[int | None, "When an occurrence must have completed."]
     action: str | None
     payload: Mapping[str, object]
-    next_occurrence_at: datetime | None
-    last_occurrence_at: datetime | None
-    last_task_id: str | None  # the latest occurrence
-    missed_occurrences: int
+    next_occurrence_at: Annotated[datetime | None, "The next occurrence."]
+    last_occurrence_at: Annotated[datetime | None, "The latest one."]
+    last_task_id: Annotated[str | None, "The task of that occurrence."]
+    missed_occurrences: Annotated[int, "How many were not made, without those of pauses."]
     created_at: datetime | None
-    error: str | None  # why it failed
-    warnings: tuple[str, ...]  # about behaviour that may be unexpected
-    row: Mapping[str, object] = field(repr=False)  # the whole row, under the table's names
+    error: Annotated[str | None, "Why it failed."]
+    warnings: Annotated[tuple[str, ...], Json(optional=True), "Behaviour that may be unexpected."]
+    row: Annotated[Mapping[str, object], Json(hidden=True)] = field(repr=False)  # under the table's names
 
     @property
     def attributes(self) -> Mapping[str, object]:
@@ -108,19 +116,21 @@ class ScheduleView:
             row=values,
         )
 
-    def to_row(self) -> Mapping[str, object]:
-        """Returns the fields under the table's names, with the warnings."""
+    def to_row(self) -> dict[str, object]:
+        """Returns the row, with the state ``unscheduled`` if it has none, and the warnings."""
         return {**self.row, attr.SCHEDULE_STATE: self.state} | (
             {"warnings": list(self.warnings)} if self.warnings else {}
         )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SchedulePage:
-    """A page of a list; the last one has no ``next_page_token``."""
+class SchedulePage(View):
+    """A page of the schedules, in order of state and id."""
+
+    FORM = "ScheduleList"
 
     schedules: tuple[ScheduleView, ...]
-    next_page_token: str | None = None
+    next_page_token: NextPageToken = None
 
 
 def warnings_of(row: Row, grid: Grid, now: datetime) -> tuple[str, ...]:

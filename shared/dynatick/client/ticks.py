@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated, Literal
 
 from dynatick.client.buckets import minutes_between
 from dynatick.client.new_task import Time
-from dynatick.client.views import instant_or_none, number_or, without_none
+from dynatick.client.views import instant_or_none, number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of, minute_of
-from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
+from dynatick.domain.view import View
 from dynatick.engine.counts import COUNTERS, Counts, tick_record_id
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.idle_record import read_cursors
@@ -28,76 +29,66 @@ _LOOK_AHEAD = 1440  # minutes after a range, in which a record may show that its
 
 
 @dataclass(kw_only=True, slots=True)
-class TickView(Counts):
+class TickView(Counts, View):
     """A pass over one shard that had work. Counts are of tasks."""
 
     tick: str
     shard: int
-    continuation: int  # the number of the invocation: a pass that runs out of time continues in another
+    continuation: Annotated[int, "Which invocation: a pass that runs out of time continues in another."]
     started_at: datetime | None
     finished_at: datetime | None
-    lateness_max_ms: int  # how long after its tick a first attempt began; with Precision second, after it was due
+    lateness_max_ms: Annotated[
+        int, "How long after its tick a first attempt began; with `Precision: second`, after it was due."
+    ]
     lateness_mean_ms: int
-    lateness_p50_ms: int
+    lateness_p50_ms: Annotated[int, "Half of them began within this."]
     lateness_p99_ms: int
-    first_start_ms: int | None  # from the start of the pass to the start of its first task
+    first_start_ms: Annotated[int | None, "From the start of the pass to the start of its first task."]
     continued: bool
 
-    def to_row(self) -> Mapping[str, object]:
-        """Returns the fields under the table's names."""
-        counts = {attribute: getattr(self, name) for name, attribute in _NUMBERS.items()}
-        return without_none(
-            {
-                "kind": "pass",
-                attr.TICK: self.tick,
-                attr.SHARD: self.shard,
-                attr.CONTINUATION: self.continuation,
-                attr.STARTED_AT: None if self.started_at is None else format_instant(self.started_at),
-                attr.FINISHED_AT: None if self.finished_at is None else format_instant(self.finished_at),
-                **counts,
-                attr.FIRST_START_MS: self.first_start_ms,
-                attr.CONTINUED: self.continued,
-            }
-        )
+    @property
+    def kind(self) -> Annotated[Literal["pass"], ""]:
+        return "pass"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class IdleTicks:
-    """Ticks in a row that found nothing to do."""
+class _Ticks(View):
+    """Consecutive ticks, without a record each."""
 
     shard: int
-    since: str  # the first
-    until: str  # the last
+    since: Annotated[str, "The first."]
+    until: Annotated[str, "The last."]
     ticks: int
 
-    def to_row(self) -> Mapping[str, object]:
-        return {"kind": "idle", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
+
+class IdleTicks(_Ticks):
+    """Consecutive ticks that found nothing to do."""
+
+    __slots__ = ()
+
+    @property
+    def kind(self) -> Annotated[Literal["idle"], ""]:
+        return "idle"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MissedTicks:
+class MissedTicks(_Ticks):
     """Consecutive ticks without a record: they did not come, or failed. Tasks that were due ran later."""
 
-    shard: int
-    since: str
-    until: str
-    ticks: int
+    __slots__ = ()
 
-    def to_row(self) -> Mapping[str, object]:
-        return {"kind": "missed", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
+    @property
+    def kind(self) -> Annotated[Literal["missed"], ""]:
+        return "missed"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PausedTicks:
+class PausedTicks(_Ticks):
     """Consecutive ticks that ran nothing, because the installation was paused."""
 
-    shard: int
-    since: str
-    until: str
-    ticks: int
+    __slots__ = ()
 
-    def to_row(self) -> Mapping[str, object]:
-        return {"kind": "paused", "shard": self.shard, "since": self.since, "until": self.until, "ticks": self.ticks}
+    @property
+    def kind(self) -> Annotated[Literal["paused"], ""]:
+        return "paused"
 
 
 TickEntry = TickView | IdleTicks | MissedTicks | PausedTicks

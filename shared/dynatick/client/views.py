@@ -12,43 +12,49 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, cast
+from typing import Annotated
 
 from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain import attributes as attr
 from dynatick.domain.distribution import Distribution
-from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row, Status
+from dynatick.domain.view import Json, View, WholeRow
 from dynatick.engine.counts import FAILED, RAN
 from dynatick.errors import InvalidInput, shown
 
-if TYPE_CHECKING:
-    from dynatick.client.row_types import BucketCountsRow, TaskEntryRow
+NextPageToken = Annotated[str | None, Json(null=True), "The pageToken of the next page. None: this is the last one."]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskView:
+class TaskView(WholeRow):
     """A task as it was when it was read."""
 
+    TYPED = (attr.TASK_ID, attr.STATUS)
     task_id: str
-    status: Status | str  # another text only if it was written by hand
-    bucket: str | None  # taskDateTime; a canonical name once the task is scheduled
-    due_at: datetime | None
+    status: Annotated[
+        Status | str,
+        "unscheduled, scheduled, running, completed, failed or cancelled; another text if it was written by hand.",
+    ]
+    bucket: Annotated[
+        str | None, Json(name=attr.TASK_DATE_TIME), "Its bucket; none before the scheduler has placed it."
+    ]
+    due_at: Annotated[datetime | None, "When it is due."]
     action: str | None
     payload: Mapping[str, object]
-    attempt: int  # 0 until the first; one more with each claim; 0 again with each run
-    run: int
-    turn: int  # how often its handler has rescheduled it in this run
-    next_attempt_at: datetime | None  # of a retry, a deferral or a further turn that is to come
+    attempt: Annotated[int, "0 until the first; goes up with each claim; 0 again with each run."]
+    run: Annotated[int, "One more with each redrive and each run-now of an ended task."]
+    turn: Annotated[int, "How often its handler has rescheduled it in this run."]
+    next_attempt_at: Annotated[datetime | None, "When a retry, a deferral or a further turn may begin."]
     created_at: datetime | None
-    started_at: datetime | None  # of the latest attempt
+    started_at: Annotated[datetime | None, "When its latest attempt began."]
     finished_at: datetime | None
-    expires_at: datetime | None  # when the table deletes it; only of ended tasks
+    expires_at: Annotated[datetime | None, "When the table deletes it; on ended tasks only. In epoch seconds."]
     error: str | None
     result: object
-    row: Mapping[str, object] = field(repr=False)  # the whole row, under the table's names
+    row: Annotated[Mapping[str, object], Json(hidden=True)] = field(repr=False)  # under the table's names
 
     @property
     def attributes(self) -> Mapping[str, object]:
@@ -59,6 +65,18 @@ class TaskView:
     def version(self) -> str:
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
+
+    @property
+    def outcome(self) -> Annotated[object, "How it ended; on ended tasks only."]:
+        return self.row.get(attr.OUTCOME)
+
+    @property
+    def late_milliseconds(
+        self,
+    ) -> Annotated[
+        object, "How late the first attempt of the run began, after its tick or, to the second, its due time."
+    ]:
+        return self.row.get(attr.LATE_MILLISECONDS)
 
     @classmethod
     def from_row(cls, row: Row) -> TaskView:
@@ -84,66 +102,60 @@ class TaskView:
             row=values,
         )
 
-    def to_row(self) -> Mapping[str, object]:
-        """Returns the fields under the table's names, with the status ``unscheduled`` if the row has none."""
+    def to_row(self) -> dict[str, object]:
+        """Returns the row, with the status ``unscheduled`` if it has none."""
         return {**self.row, attr.STATUS: str(self.status)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskEntry:
-    """A task in a history."""
+class TaskEntry(View):
+    """A task as its bucket lists it."""
 
     task_id: str
-    bucket: str
+    bucket: Annotated[str, Json(name=attr.TASK_DATE_TIME)]
     status: Status | str
     action: str | None = None
     due_at: datetime | None = None
     finished_at: datetime | None = None
     error: str | None = None
-    attempt: int | None = None  # of tasks that have not ended; of all, on request
+    attempt: Annotated[int | None, "Of tasks that have not ended; of all, on request."] = None
     schedule_id: str | None = None
-    late_milliseconds: int | None = None  # how late its first attempt began; of ended tasks that were begun
-
-    def to_row(self) -> TaskEntryRow:
-        """Returns the fields that are not None, under the table's names."""
-        row = without_none(
-            {
-                attr.TASK_ID: self.task_id,
-                attr.TASK_DATE_TIME: self.bucket,
-                attr.STATUS: str(self.status),
-                attr.ACTION: self.action,
-                attr.DUE_AT: None if self.due_at is None else format_instant(self.due_at),
-                attr.FINISHED_AT: None if self.finished_at is None else format_instant(self.finished_at),
-                attr.ERROR: self.error,
-                attr.ATTEMPT: self.attempt,
-                attr.SCHEDULE_ID: self.schedule_id,
-                attr.LATE_MILLISECONDS: self.late_milliseconds,
-            }
-        )
-        return cast("TaskEntryRow", row)
+    late_milliseconds: Annotated[int | None, "How late its first attempt began. Of ended tasks that were begun."] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryPage:
-    """A page of a history. Only the last one has no ``next_page_token``; others may be empty, too."""
+class HistoryPage(View):
+    """A page of a history, in order of time and id. It may be empty without being the last one."""
 
-    entries: tuple[TaskEntry, ...]
-    next_page_token: str | None = None
+    FORM = "TaskPage"
+
+    entries: Annotated[tuple[TaskEntry, ...], Json(name="tasks")]
+    next_page_token: NextPageToken = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BucketCounts:
-    """How many tasks of each status a bucket holds, and how late those that have ended began, in milliseconds."""
+class BucketCounts(View):
+    """How many tasks of each status a bucket holds, and how late those that have ended began."""
 
     bucket: str
-    counts: Mapping[str, int]  # by status, without zeros
-    lateness_p50_ms: int | None = None  # half of them began within this; None: none was begun
-    lateness_p99_ms: int | None = None
-    lateness_max_ms: int | None = None
-    left: Mapping[str, int] = field(default_factory=dict)  # went elsewhere since, by how; without zeros
+    counts: Annotated[Mapping[str, int], "By status, without zeros."]
+    lateness_p50_ms: Annotated[
+        int | None,
+        "How late the tasks that have ended began, in milliseconds after their tick: the median; "
+        "with `Precision: second`, of when they were due.",
+    ] = None
+    lateness_p99_ms: Annotated[int | None, "The same of 99 in 100."] = None
+    lateness_max_ms: Annotated[int | None, "The same of all."] = None
+    left: Annotated[
+        Mapping[str, int],
+        "Of one bucket: tasks that have gone elsewhere since. retried, rescheduled (a further turn), "
+        "deferred (failed, and waiting for the dead-letter queue), redrivenFailed, redrivenCompleted, "
+        "redrivenCancelled, moved (before they ran). Left out: there are none.",
+        Json(optional=True),
+    ] = field(default_factory=dict)
 
     @property
-    def total(self) -> int:
+    def total(self) -> Annotated[int, "Tasks in it."]:
         return sum(self.counts.values())
 
     @property
@@ -152,29 +164,21 @@ class BucketCounts:
         return all(status in TERMINAL for status in self.counts)
 
     @property
-    def ran(self) -> int:
+    def ran(
+        self,
+    ) -> Annotated[int, Json(optional=True), "With left: tasks that have run there, those that have left among them."]:
         """How many have run there, once or more: those that are there still and those that have left."""
         there = sum(self.counts.get(status, 0) for status in (Status.COMPLETED, Status.FAILED))
         return there + sum(self.left.get(name, 0) for name in RAN)
 
     @property
-    def failed(self) -> int:
+    def failed(self) -> Annotated[int, Json(optional=True), "With left: how many of them have failed there."]:
         """How many of them have failed there, for good or to be tried again."""
         return self.counts.get(Status.FAILED, 0) + sum(self.left.get(name, 0) for name in FAILED)
 
-    def to_row(self) -> BucketCountsRow:
-        row = without_none(
-            {
-                "bucket": self.bucket,
-                "counts": dict(self.counts),
-                "total": self.total,
-                attr.LATENESS_P50_MS: self.lateness_p50_ms,
-                attr.LATENESS_P99_MS: self.lateness_p99_ms,
-                attr.LATENESS_MAX_MS: self.lateness_max_ms,
-                **({"left": dict(self.left), "ran": self.ran, "failed": self.failed} if self.left else {}),
-            }
-        )
-        return cast("BucketCountsRow", row)
+    def to_row(self) -> dict[str, object]:
+        row = View.to_row(self)
+        return row if self.left else {name: value for name, value in row.items() if name not in ("ran", "failed")}
 
 
 @dataclass(slots=True)

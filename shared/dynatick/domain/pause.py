@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
+from dynatick.domain.view import View
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Pause:
+class Pause(View):
     """A pause: no tick runs anything. Since when, by whom, and why."""
 
     since: datetime | None  # None: it was written by hand, without an instant
     by: str | None = None
     reason: str | None = None
-    until: datetime | None = None  # None: it is in force
+    until: Annotated[datetime | None, "None: it is in force."] = None
 
     def covers(self, instant: datetime) -> bool:
         """Whether it was in force then."""
         return (self.since is None or self.since <= instant) and (self.until is None or instant <= self.until)
-
-    def to_row(self) -> dict[str, object]:
-        since, until = (None if at is None else format_instant(at) for at in (self.since, self.until))
-        values = {attr.SINCE: since, attr.UNTIL: until, attr.BY: self.by, attr.REASON: self.reason}
-        return {name: value for name, value in values.items() if value is not None}
 
     def __str__(self) -> str:
         """``since 2026-12-31T12:00:00Z until 2026-12-31T12:10:00Z by ada: a bad deployment``."""

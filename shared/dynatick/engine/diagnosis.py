@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Annotated
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
@@ -15,6 +16,7 @@ from dynatick.domain.normalise import needs_normalising
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import Row, is_own_row
+from dynatick.domain.view import View
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.placement import make_ready
@@ -74,17 +76,17 @@ _WHILE_PAUSED = (Kind.NO_TICK, Kind.CURSOR_BEHIND, Kind.CURSOR_STUCK)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(View):
     """Something wrong with a row, which may be a cursor."""
 
     kind: Kind
     task_id: str
-    why: str  # without anything of the payload
+    why: Annotated[str, "Without anything of the payload."]
     repaired: bool = False
-    left: str | None = None  # why the repair failed
+    left: Annotated[str | None, "Why the repair failed."] = None
 
     @property
-    def remedy(self) -> str:
+    def remedy(self) -> Annotated[str, "What to do about it."]:
         return REMEDIES[self.kind]
 
 

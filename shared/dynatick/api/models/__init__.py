@@ -1,1 +1,2 @@
-"""The forms of requests and answers. The client checks the values, so that every interface checks them alike."""
+"""The forms of requests; those of answers are the views. The client checks the values, so that every interface checks
+them alike."""

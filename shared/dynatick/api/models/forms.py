@@ -15,9 +15,3 @@ class ClosedForm(Form):
     """A form that allows no other attributes."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class OpenForm(Form):
-    """A form that allows other attributes."""
-
-    model_config = ConfigDict(extra="allow")

@@ -1,4 +1,4 @@
-"""The forms of schedules and their occurrences."""
+"""The forms of requests about schedules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from dynatick.api.models.forms import ClosedForm, Form, OpenForm
+from dynatick.api.models.forms import ClosedForm, Form
 from dynatick.api.models.values import (
     TEXT_OR_NUMBER,
     Action,
@@ -118,7 +118,7 @@ class SchedulePatch(ClosedForm):
     expectedWithinSeconds: ExpectedWithin = None
 
 
-class Pause(ClosedForm):
+class SchedulePause(ClosedForm):
     """Why a schedule is paused."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the reports are being moved"}]})
@@ -138,67 +138,3 @@ class Backfill(ClosedForm):
     start: str = Field(description="The first nominal instant, in RFC 3339.", examples=["2026-12-01T00:00:00Z"])
     end: str = Field(description="The last one; not after now.", examples=["2026-12-02T00:00:00Z"])
     dryRun: bool = Field(False, description="Return the missing ones, and make none.")
-
-
-class Schedule(OpenForm):
-    """A schedule, with every attribute of its row. Instants of occurrences are nominal: those of the expression."""
-
-    taskId: str
-    scheduleState: str = Field(description="ENABLED, DISABLED (paused), COMPLETED, FAILED; or unscheduled.")
-    scheduleExpression: Any = None
-    scheduleExpressionTimezone: Any = None
-    nextOccurrenceAt: Any = Field(None, description="The next occurrence.")
-    lastOccurrenceAt: Any = Field(None, description="The latest one.")
-    expectedWithinSeconds: Any = Field(None, description="When an occurrence must have completed.")
-    lastTaskId: Any = Field(None, description="The task of that occurrence.")
-    missedOccurrences: Any = Field(None, description="How many were not made, without those of pauses.")
-    stateReason: Any = None
-    error: Any = Field(None, description="Why it failed.")
-    warnings: list[str] | None = Field(None, description="Behaviour that may be unexpected.")
-
-
-class ScheduleList(OpenForm):
-    """A page of the schedules, in order of state and id."""
-
-    schedules: list[Schedule]
-    nextPageToken: str | None = Field(None, description="The pageToken of the next page. None: this is the last one.")
-
-
-class Occurrence(OpenForm):
-    """An occurrence of a schedule that was due."""
-
-    occurrenceAt: str = Field(description="Its nominal instant.")
-    status: str = Field(
-        description="That of its task; missed: it was not made; due: its tick is to come; gone: its task was deleted."
-    )
-    taskId: str | None = None
-    taskDateTime: str | None = None
-    finishedAt: str | None = None
-    error: str | None = None
-    reason: str | None = Field(
-        None, description="Why it was not made: outage, too-old, overlap, paused, all-paused, id-taken or too-large."
-    )
-    runNow: bool | None = Field(None, description="An extra occurrence, made by run-now.")
-    inTime: bool | None = Field(
-        None, description="Whether it completed within `expectedWithinSeconds`. Left out: not yet known, or not asked."
-    )
-
-
-class OccurrenceList(OpenForm):
-    """Occurrences that were due, oldest first."""
-
-    occurrences: list[Occurrence]
-
-
-class NextOccurrence(OpenForm):
-    """A future occurrence."""
-
-    occurrenceAt: str = Field(description="Its nominal instant.")
-    notes: list[str] = Field(description="How clock changes affect it.")
-
-
-class NextOccurrences(OpenForm):
-    """The next occurrences. Those of a paused schedule: as if it were resumed."""
-
-    occurrences: list[NextOccurrence]
-    warnings: list[str] = Field(description="How it fits the ticks, and a year of clock changes.")
