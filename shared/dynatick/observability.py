@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # each function needs only some of these, and must not import
     from dynatick.domain.occurrences import Overdue
     from dynatick.engine.counts import PassReport
     from dynatick.engine.processor import Invoked
-    from dynatick.engine.reconcile import Reconciled, Round
+    from dynatick.engine.reconcile import Reconciled
     from dynatick.engine.scheduler import Assigned
     from dynatick.engine.shards import GroupReport
     from dynatick.errors import ConfigurationError
@@ -312,14 +312,7 @@ def _add_lateness(report: PassReport, metrics: Metrics) -> None:
 
 
 def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: datetime) -> None:
-    if found.leased_elsewhere:
-        logger.info(
-            "another invocation has leased the reconcile, or has ended the round that this one was to continue",
-            extra={"action": "reconcile_leased_elsewhere"},
-        )
-        return
-    kept = found.round
-    is_overdue = kept is not None and kept.is_overdue(now)
+    is_overdue = found.is_overdue(now)
     write = logger.error if found.problem else logger.warning if found.found or is_overdue else logger.info
     write(
         "reconcile ended",
@@ -335,21 +328,11 @@ def _log_reconciled(found: Reconciled, logger: Logger, metrics: Metrics, now: da
             "continued": found.continued,
             "overdue": is_overdue,
             "problem": found.problem,
-            "round": None if kept is None else _round_fields(kept),
+            "began_at": None if found.began_at is None else format_instant(found.began_at),
         },
     )
     _count(metrics, "Reconciled", found.found)
     _count(metrics, "ReconcileFailed", found.failed)
-
-
-def _round_fields(kept: Round) -> dict[str, object]:
-    return {
-        "began_at": format_instant(kept.began_at),
-        "scanned": kept.scanned,
-        "found": kept.found,
-        "repaired": kept.repaired,
-        "failed": kept.failed,
-    }
 
 
 def _count(metrics: Metrics, name: str, number: int) -> None:

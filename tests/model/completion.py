@@ -14,7 +14,6 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal, state_of
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.reconcile import LEASE, read_round
 from dynatick.engine.shards import CLOSE_EVERY
 
 MAX_TICKS = 60
@@ -86,9 +85,6 @@ def _stop_faults(model: Installation) -> None:
 
 
 def _reconcile(model: Installation) -> None:
-    kept = read_round(model.table.inner)
-    if kept is not None and kept.is_leased(model.simulation.instant):
-        model.pass_time(2 * LEASE.total_seconds())  # one was killed, and until its lease has expired no other works
     model.reconcile()
     model.wait_until_idle()
 

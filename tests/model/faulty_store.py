@@ -171,12 +171,8 @@ class FaultyStore:
             lambda: self.table.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         )
 
-    def scan(
-        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
-    ) -> ScanPage:
-        return self._read(
-            lambda: self.table.inner.scan(after=after, open_only=open_only, segment=segment, segments=segments)
-        )
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        return self._read(lambda: self.table.inner.scan(after=after, open_only=open_only))
 
     def create(self, row: Row) -> bool:
         return self.call(

@@ -270,7 +270,7 @@ class Installation:
 
     def _log(self, invoked: Invoked) -> None:
         self.invocations.append(invoked)
-        if invoked.reconciled is not None and not invoked.reconciled.leased_elsewhere:
+        if invoked.reconciled is not None:
             self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
         if self.store.actor.plan.unlogged:
             raise NotLogged

@@ -114,8 +114,8 @@ SCENARIOS: dict[str, tuple[type[BaseMachine], Sequence[Step], set[str]]] = {
         TaskMachine,
         TASKS,
         {
-            "new settings", "new cursor", "new tick", "new bucket", "new reconcile", "cursor, held", "cursor, not held",
-            "reconcile", "insert", "normalise", "move", "claim", "reclaim", "completed", "failed", "retry",
+            "new settings", "new cursor", "new tick", "new bucket", "cursor, held", "cursor, not held",
+            "insert", "normalise", "move", "claim", "reclaim", "completed", "failed", "retry",
             "reschedule", "cancelled", "redrive",
         },
     ),

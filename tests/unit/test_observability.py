@@ -25,7 +25,6 @@ from dynatick.engine.scheduler import Assigned
 from dynatick.engine.shards import GroupReport
 from dynatick.engine.processor import Invoked, NotStarted
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.reconcile import Round, Segment
 from dynatick.engine.counts import PassReport
 from dynatick.errors import StoreError
 
@@ -213,14 +212,12 @@ def test_the_log_of_the_scheduler_is_as_long_as_its_price_reckons() -> None:
 
 RECONCILED = """
 BEGAN = datetime(2026, 12, 31, 3, 37, tzinfo=UTC)
-counts = {"scanned": 9, "found": 2, "repaired": 1, "failed": 1}
-kept = Round(began_at=BEGAN, segments=(Segment("a"),), **counts, lease="x", lease_until=None)
 
 for days, found in [
-    (0, Reconciled(leased_elsewhere=True)),
-    (3, Reconciled(round=kept, continued=True)),
-    (3.01, Reconciled(round=kept, continued=True)),
-    (9, Reconciled(round=kept, found=2, repaired=1, failed=1, problem="throttled")),
+    (3, Reconciled(began_at=BEGAN, continued=True)),
+    (3.01, Reconciled(began_at=BEGAN, continued=True)),
+    (3.01, Reconciled(began_at=BEGAN, complete=True)),
+    (9, Reconciled(began_at=BEGAN, found=2, repaired=1, failed=1, problem="throttled")),
 ]:
     log_invocation(BEGAN + timedelta(days=days), reconciled=found)
 """
@@ -228,17 +225,15 @@ for days, found in [
 
 def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue() -> None:
     lines = output(RECONCILED)
-    held, *ended = [line for line in lines if "action" in line]
-    assert (held["level"], held["action"]) == ("INFO", "reconcile_leased_elsewhere")
-    assert [(one["action"], one["level"], one["overdue"], one["continued"], one.get("problem")) for one in ended] == [
-        ("reconcile_ended", "INFO", False, True, None),
-        ("reconcile_ended", "WARNING", True, True, None),
-        ("reconcile_ended", "ERROR", True, False, "throttled"),
+    ended = [line for line in lines if line.get("action") == "reconcile_ended"]
+    assert [(line["level"], line["overdue"], line["continued"], line.get("problem")) for line in ended] == [
+        ("INFO", False, True, None),
+        ("WARNING", True, True, None),
+        ("INFO", False, False, None),
+        ("ERROR", True, False, "throttled"),
     ]
-    assert [one["complete"] for one in ended] == [False] * 3
-    assert ended[0]["round"] == {
-        "began_at": "2026-12-31T03:37:00Z", "scanned": 9, "found": 2, "repaired": 1, "failed": 1
-    }  # fmt: skip
+    assert [line["complete"] for line in ended] == [False, False, True, False]
+    assert {line["began_at"] for line in ended} == {"2026-12-31T03:37:00Z"}
     (metric,) = [line for line in lines if "Reconciled" in line]
     assert (metric["Reconciled"], metric["ReconcileFailed"]) == ([2.0], [1.0])
 

@@ -15,6 +15,8 @@ from dynatick.domain.expressions.occurrence import upcoming
 from dynatick.domain.expressions.parse import parse_expression
 from dynatick.engine.counts import COUNTERS
 from dynatick.engine.invocation import max_timeout_seconds
+from dynatick.engine.orders import ReconcileOrder
+from dynatick.engine.processor import parse_event
 from dynatick.engine.rules import MAX_TICK_MINUTES
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
@@ -91,9 +93,12 @@ def test_a_rule_is_created_after_its_permission(rule: str, permission: str) -> N
     assert len(name.replace("${Id}", "")) + 36 <= 64
 
 
-def test_the_reconcile_has_a_time_and_a_constant_input_and_no_rule_counts_from_its_creation() -> None:
+def test_the_reconcile_has_a_time_that_is_in_its_event_and_no_rule_counts_from_its_creation() -> None:
+    """EventBridge and Lambda may deliver an event twice: both then name the same chain."""
     (target,) = properties("ReconcileRule")["Targets"]
-    assert json.loads(target["Input"]) == {"dynatick": {"reconcile": True}}
+    assert target["InputTransformer"]["InputPathsMap"] == {"time": "$.time"}
+    event = json.loads(target["InputTransformer"]["InputTemplate"].replace("<time>", '"2026-12-31T03:37:00Z"'))
+    assert parse_event(event, NOON) == ReconcileOrder(began_at=NOON - timedelta(hours=8, minutes=23))
     assert minutes_of_day(properties("ReconcileRule")["ScheduleExpression"]) == {3 * 60 + 37}
     assert not [name for name in of_type("AWS::Events::Rule") if "rate(" in json.dumps(properties(name))]
 

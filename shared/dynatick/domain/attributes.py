@@ -120,7 +120,7 @@ TICKS: Final = "ticks"  # whole number
 
 # -- Dynatick's own rows; all have taskId, status and outcome ----------------------------------------------------------
 
-VERSION: Final = "version"  # whole number, one more with each write: of cursors and the reconcile
+VERSION: Final = "version"  # whole number, one more with each write
 
 # Cursors, which have lease and leaseUntil, too. Buckets, unless it says otherwise.
 CLOSED_THROUGH: Final = "closedThrough"
@@ -162,13 +162,8 @@ PUBLISHED: Final = (
 )  # fmt: skip
 """What the settings say."""
 
-# The reconcile, which has lease and leaseUntil, too. Whole numbers, unless it says otherwise.
-BEGAN_AT: Final = "beganAt"  # instant
-SEGMENTS: Final = "segments"  # list of maps
-SCANNED: Final = "scanned"
-FOUND: Final = "found"
-REPAIRED: Final = "repaired"
-FAILED: Final = "failed"  # also of a tick record
+# A chain of the reconcile, which has writtenBy and expiresAt, too.
+READ_THROUGH: Final = "readThrough"  # id
 
 # Bucket records, which have version, expiresAt, and some of the numbers of tick records, too. Whole numbers.
 WRITTEN_BY: Final = "writtenBy"  # text: the token of the latest writer
@@ -180,6 +175,7 @@ REDRIVEN_CANCELLED: Final = "redrivenCancelled"
 TICK: Final = "tick"  # bucket
 SHARD: Final = "shard"
 CONTINUATION: Final = "continuation"
+FAILED: Final = "failed"
 RETRIED: Final = "retried"
 RESCHEDULED: Final = "rescheduled"
 DEFERRED: Final = "deferred"

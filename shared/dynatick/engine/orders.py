@@ -62,6 +62,31 @@ class WorkOrder:
         )
 
 
+# -- reconcile order ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReconcileOrder:
+    """A piece of the daily reconcile as data: read the table after an id; None: from its beginning.
+
+    ``began_at``: which chain of invocations it belongs to.
+    """
+
+    began_at: datetime
+    after: str | None = None
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"reconcile": True, "beganAt": format_instant(self.began_at), "after": self.after}}
+
+    @classmethod
+    def from_event(cls, inner: Mapping[str, object], now: datetime) -> ReconcileOrder:
+        """Raises InvalidInput. ``inner``: the value of ``dynatick``. Without ``beganAt``, a chain begins ``now``."""
+        began_at, after = inner.get("beganAt"), inner.get("after")
+        if after is not None and (not isinstance(after, str) or not after):
+            raise InvalidInput("event.dynatick.after", after, "expected an id, or null")
+        return cls(began_at=now if began_at is None else parse_instant(began_at, "event.dynatick.beganAt"), after=after)
+
+
 # -- wake up -----------------------------------------------------------------------------------------------------------
 
 MAX_TASKS = 100

@@ -62,7 +62,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ScanPage:
-    """One page of a scan over the table or a segment of it. ``after``: the id to go on after, None on the last page."""
+    """One page of a scan over the table. ``after``: the id to go on after, None on the last page."""
 
     rows: Sequence[Row]
     after: str | None
@@ -103,13 +103,9 @@ class Store(Protocol):
     def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""
 
-    def scan(
-        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
-    ) -> ScanPage:
-        """A page of the table, read consistently: rows without an outcome (or with NULL for one), or all.
-
-        ``segment``: one of ``segments``, which together are the whole table. ``after``: an id of the same segment, with
-        the same number of segments; its row need not exist."""
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
+        """A page of the table, read consistently: rows without an outcome (or with NULL for one), or all. ``after``: an
+        id; its row need not exist."""
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         """Deletes a row, if it exists. False: a condition doesn't hold, and the row stays."""

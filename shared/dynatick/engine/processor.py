@@ -7,8 +7,8 @@ included); one shard's pass, also as its own continuation
 starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); a wake-up, as its
 queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); a worker, for a range of ids that a pass
 handed out (``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``); releases that a table did
-not take (``{"dynatick": {"release": [["order-7", "its token"]]}}``); the daily reconcile
-(``{"dynatick": {"reconcile": true}}``).
+not take (``{"dynatick": {"release": [["order-7", "its token"]]}}``); the daily reconcile, also as its own continuation
+(``{"dynatick": {"reconcile": true, "beganAt": …, "after": "order-7"}}``; with neither, a new one begins).
 """
 
 from __future__ import annotations
@@ -21,18 +21,26 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.instants import parse_instant
 from dynatick.domain.task import check_count
 from dynatick.engine.claims import Entries
 from dynatick.engine.counts import PassReport, Resume
 from dynatick.engine.drain import drain
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.invocation import PAUSE_CHECK, Budget, Execution, PauseWatch, Services
-from dynatick.engine.orders import AnyWakeUp, TickOnTime, WakeUp, WorkOrder, parse_wake_up, send_wake_ups
+from dynatick.engine.orders import (
+    AnyWakeUp,
+    ReconcileOrder,
+    TickOnTime,
+    WakeUp,
+    WorkOrder,
+    parse_wake_up,
+    send_wake_ups,
+)
 from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.pools import START_TIMEOUT, Jobs, LettersUntilRefused, WakeUpsUntilRefused
 from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
-from dynatick.engine.reconcile import Reconciled, acquire, reconcile_round
+from dynatick.engine.reconcile import Reconciled, read_on
 from dynatick.engine.recovery import RecoveryOrder, recover
 from dynatick.engine.releasing import ReleaseOrder, release_orders, write_releases
 from dynatick.engine.rules import SKEW_MARGIN, Rules
@@ -83,20 +91,6 @@ class ShardsOrder:
         return {ENVELOPE: {"tick": str(Bucket(self.tick)), "shards": [self.shards[0], self.shards[-1]]}}
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileOrder:
-    """Go on with the unfinished round of the reconcile; if there is none, begin one.
-
-    ``continuing``: only go on with the round that began then, as a continuation.
-    """
-
-    continuing: datetime | None = None
-
-    def to_event(self) -> dict[str, object]:
-        continuing = None if self.continuing is None else format_instant(self.continuing)
-        return {ENVELOPE: {"reconcile": True, "continuing": continuing}}
-
-
 Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReleaseOrder | ReconcileOrder | AnyWakeUp
 
 
@@ -112,8 +106,7 @@ def parse_event(event: object, now: datetime) -> Order:
     if not isinstance(inner, Mapping):
         raise InvalidInput("event.dynatick", inner, _EXPECTED)
     if inner.get("reconcile"):
-        began_at = inner.get("continuing")
-        return ReconcileOrder(None if began_at is None else parse_instant(began_at, "event.dynatick.continuing"))
+        return ReconcileOrder.from_event(inner, now)
     continuation = check_count(inner.get("continuation", 0), "event.dynatick.continuation")
     if "wakeUp" in inner:
         return parse_wake_up(inner["wakeUp"])
@@ -193,7 +186,7 @@ class Invoked:
     shards: int = 1  # that it is to serve, together with the invocations that it starts
     not_started: list[NotStarted] = field(default_factory=list)
     starts_unanswered: bool = False  # a call that starts an invocation had no answer
-    fault: Exception | None = None  # of an idle shard; to be raised once this is logged, so that Lambda tries again
+    fault: Exception | None = None  # to be raised once this is logged, so that Lambda repeats the event
     schemas_not_published: str | None = None  # why the payload schemas are not in the settings row
 
 
@@ -437,16 +430,16 @@ class Processor:
         settings = self._publish_settings()
         send_letter = rejections_to(LettersUntilRefused(self.dead_letters), self.clock)
         placer = Placer(self.store, self.rules, settings, self.clock, send_letter)
-        acquired = acquire(self.store, token=self.new_token(), now=self.clock(), continuing=order.continuing)
-        if acquired is None:
-            return Invoked(reconciled=Reconciled(leased_elsewhere=True))
-        found = reconcile_round(
-            placer, acquired, is_first=order.continuing is None, hard_end=hard_end, clock=self.clock, pause=self.pause
+        report = read_on(
+            placer,
+            order,
+            hard_end=hard_end,
+            clock=self.clock,
+            pause=self.pause,
+            new_token=self.new_token,
+            start=lambda following: self.invoker.invoke(following.to_event()),
         )
-        done = Invoked(reconciled=found)
-        if found.continued:
-            self._start(ReconcileOrder(acquired.began_at), done)
-        return done
+        return Invoked(reconciled=report, fault=report.fault)
 
     def _recent_settings(self) -> InstallationSettings:
         """Returns settings read within the last minute, with a pause read within the last few seconds: a wake-up reads

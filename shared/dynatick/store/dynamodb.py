@@ -276,9 +276,7 @@ class DynamoStore:
         last = answer.get("LastEvaluatedKey")
         return Listing([item[attr.TASK_ID]["S"] for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
 
-    def scan(
-        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
-    ) -> ScanPage:
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         # An outcome that is NULL, written by a user, counts as missing.
         is_open = Path(attr.OUTCOME).does_not_exist() | Path(attr.OUTCOME).is_type("NULL")
         with translated("scan the table"):
@@ -286,8 +284,6 @@ class DynamoStore:
                 filter_condition=is_open if open_only else None,
                 exclusive_start_key=after,
                 consistent_read=True,
-                segment=segment if segments > 1 else None,
-                total_segments=segments if segments > 1 else None,
             )
         last = answer.get("LastEvaluatedKey")
         return ScanPage([decode(item) for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)

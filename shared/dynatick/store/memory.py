@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from zlib import crc32
 
 import orjson
 
@@ -145,15 +144,9 @@ class MemoryStore:
         page = ids[: min(limit or PAGE, PAGE)]
         return Listing(page, page[-1] if len(page) < len(ids) else None)
 
-    def scan(
-        self, *, after: str | None = None, open_only: bool = True, segment: int = 0, segments: int = 1
-    ) -> ScanPage:
+    def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         with self._lock:
-            ids = sorted(
-                i
-                for i in self._items
-                if (after is None or i > after) and (segments == 1 or crc32(i.encode()) % segments == segment)
-            )
+            ids = sorted(i for i in self._items if after is None or i > after)
             page = ids[:PAGE]
             rows = [decode(self._items[i]) for i in page]
         kept = [row for row in rows if not (open_only and is_terminal(row))]

@@ -22,7 +22,7 @@ from dynatick_stack.logs import LogLine
 # Lines of a function that ended as it should.
 _ROUTINE = {
     "attempt_recorded", "batch_ended", "import_ended", "import_skipped", "pass_ended", "reconcile_ended",
-    "reconcile_leased_elsewhere", "recovery_ended", "request_answered", "shard_leased_elsewhere", "task_logged",
+    "recovery_ended", "request_answered", "shard_leased_elsewhere", "task_logged",
     "wake_up_ended",
 }  # fmt: skip
 _COUNTS = ("completed", "failed", "retried", "rescheduled", "deferred", "missed", "recovered")

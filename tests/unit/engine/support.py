@@ -80,7 +80,7 @@ class RiggedStore(MemoryStore):
         """Begins the notes anew."""
         self.pages: list[tuple[Bucket, str | None]] = []  # (bucket, after)
         self.reads: list[str] = []
-        self.scans: list[tuple[int, int, str | None]] = []  # (segment, segments, after)
+        self.scans: list[str | None] = []  # after
         self.writes: list[ConditionalUpdate] = []
 
     @property
@@ -95,7 +95,7 @@ class RiggedStore(MemoryStore):
         self.batch_fails: Callable[[Sequence[ConditionalUpdate]], object] = lambda changes: False
         self.before_poll: Callable[[Bucket], None] | None = None
         self.before_read: Callable[[str], None] | None = None
-        self.before_scan: Callable[[int, str | None], object] = lambda segment, after: None
+        self.before_scan: Callable[[str | None], object] = lambda after: None
         self.hidden: Callable[[Entry], bool] = lambda entry: False
 
     def get(self, task_id: str) -> Row | None:
@@ -105,9 +105,15 @@ class RiggedStore(MemoryStore):
         return super().get(task_id)
 
     def create(self, row: Row) -> bool:
+        change = ConditionalUpdate(task_id=str(row["taskId"]), set=row)
         if self.before_write is not None:
-            self.before_write(ConditionalUpdate(task_id=str(row["taskId"]), set=row))
-        return super().create(row)
+            self.before_write(change)
+        if self.throttled(change):
+            raise StoreError(THROTTLED.error)
+        is_created = super().create(row)
+        if self.unanswered(change):
+            raise StoreError(NO_ANSWER.error)
+        return is_created
 
     def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
         answers = list[bool | StoreFailure]()
@@ -138,10 +144,10 @@ class RiggedStore(MemoryStore):
         page = super().query_bucket(bucket, **options)
         return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
 
-    def scan(self, *, segment: int = 0, segments: int = 1, after: str | None = None, **options: Any) -> ScanPage:
-        self.scans.append((segment, segments, after))
-        self.before_scan(segment, after)
-        return super().scan(segment=segment, segments=segments, after=after, **options)
+    def scan(self, *, after: str | None = None, **options: Any) -> ScanPage:
+        self.scans.append(after)
+        self.before_scan(after)
+        return super().scan(after=after, **options)
 
     def die(self) -> NoReturn:
         """Ends the process: nothing that it still does has an effect."""

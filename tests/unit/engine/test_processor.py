@@ -14,8 +14,8 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, worl
 from dynatick.domain.buckets import Grid
 from dynatick.domain.row import Due
 from dynatick.engine.counts import Resume
-from dynatick.engine.orders import TickOnTime, WakeUp, WorkOrder
-from dynatick.engine.processor import Order, PassOrder, ReconcileOrder, ShardsOrder, parse_event
+from dynatick.engine.orders import ReconcileOrder, TickOnTime, WakeUp, WorkOrder
+from dynatick.engine.processor import Order, PassOrder, ShardsOrder, parse_event
 from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.settings import SETTINGS_ID, read_settings
 
@@ -36,9 +36,9 @@ EVENTS = [
     ({"dynatick": {"tick": "2026-12-31#12:00", "shard": 1, "resume": {"bucket": "2026-12-31#11:30", "after": None}}},
         PassOrder(tick=NOON_MINUTE, shard=1, resume=Resume(NOON_MINUTE - 30))),
     # reconcile
-    ({"dynatick": {"reconcile": True}}, ReconcileOrder()),
-    ({"dynatick": {"reconcile": True, "continuing": "2026-12-31T03:37:00Z"}},
-        ReconcileOrder(continuing=NOON - timedelta(hours=8, minutes=23))),
+    ({"dynatick": {"reconcile": True}}, ReconcileOrder(began_at=NOON + timedelta(seconds=1))),
+    ({"dynatick": {"reconcile": True, "beganAt": "2026-12-31T03:37:00Z", "after": "ö☃"}},
+        ReconcileOrder(began_at=NOON - timedelta(hours=8, minutes=23), after="ö☃")),
     # what a tick starts
     ({"dynatick": {"tick": "2026-12-31#12:00", "shards": [64, 255]}}, ShardsOrder(NOON_MINUTE, range(64, 256))),
     ({"dynatick": {"recover": {"bucket": "2026-12-31#12:01#3", "taskIds": ["a", "b"]}, "continuation": 2}},
@@ -76,7 +76,8 @@ REFUSED = [
     ({"time": "noon"}, "event.time", "expected an instant"), ({"dynatick": "tick"}, "event.dynatick", EXPECTED),
     ({"dynatick": {}}, "event.dynatick.tick", "expected a bucket such as 2026-12-31#12:00"),
     ({"dynatick": {"tick": "2026-12-31T12:00:00Z"}}, "event.dynatick.tick", "expected a bucket such as"),
-    ({"dynatick": {"reconcile": True, "continuing": "yesterday"}}, "event.dynatick.continuing", "expected an instant"),
+    ({"dynatick": {"reconcile": True, "beganAt": "yesterday"}}, "event.dynatick.beganAt", "expected an instant"),
+    ({"dynatick": {"reconcile": True, "after": ""}}, "event.dynatick.after", "expected an id, or null"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shard": -1}}, "event.dynatick.shard", "expected a whole number"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": 3}}, "event.dynatick.shards", "expected the first and the"),
     ({"dynatick": {"tick": "2026-12-31#11:00", "shards": [1, "2"]}}, "event.dynatick.shards", "expected a whole"),

@@ -1,14 +1,11 @@
-"""Reconcile: each kind of wrong row and wrong cursor, what repairs it, what is only on its way; and the daily round,
-which keeps its place: what an invocation leaves, the next one continues, and no two work at once."""
+"""Reconcile: each kind of wrong row and wrong cursor, what repairs it, what is only on its way; and the daily chain of
+invocations, each of which goes on where the last one stopped, whatever dies or comes twice."""
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,16 +13,15 @@ from tests.builders import NOON, defaults, scheduled_row
 from tests.unit.engine.support import THROTTLED, Dies, World, bucket_at, cannot, cursor_at, raises_for, rules, world
 
 from dynatick.domain.buckets import Bucket, Grid
-from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
-from dynatick.engine.reconcile import RECONCILE_ID, SEGMENTS, Reconciled, Round, acquire, read_round, reconcile, save
-from dynatick.errors import StoreError
+from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.errors import DynatickError, StoreError
 from dynatick.store import memory
-from dynatick.store.memory import MemoryStore
 
 AHEAD, BEHIND, LONG_AGO = bucket_at(600), bucket_at(-600), "2026-12-31T09:00:00Z"
 
@@ -208,10 +204,11 @@ def test_a_cursor_wants_a_person_and_the_other_shards_are_repaired(three_shards:
     assert w.outcome("not to be judged") == "completed"
 
 
-# -- the daily round -------------------------------------------------------------------------------------------------
+# -- the daily chain -------------------------------------------------------------------------------------------------
 
-
-RECONCILE: Mapping[str, object] = {"dynatick": {"reconcile": True}}
+TODAY: Mapping[str, object] = {"dynatick": {"reconcile": True, "beganAt": "2026-12-31T11:59:00Z"}}
+TOMORROW: Mapping[str, object] = {"dynatick": {"reconcile": True, "beganAt": "2027-01-01T11:59:00Z"}}
+ROW = "_dynatick#reconcile#2026-12-31T11:59:00Z"
 
 
 class ReconcileWorld(World):
@@ -225,18 +222,19 @@ class ReconcileWorld(World):
     def lost(self) -> list[str]:
         return [task_id for task_id, row in self.open_rows().items() if row.get("taskDateTime") == str(BEHIND)]
 
-    def reconcile(self, event: Mapping[str, object] = RECONCILE, *, has_time: bool = True) -> Reconciled:
-        """Runs one invocation. ``has_time`` False: it reads one page of each segment."""
+    def reconcile(self, event: Mapping[str, object] = TODAY, *, has_time: bool = False) -> Reconciled:
+        """Runs one invocation as the function does. ``has_time`` False: it reads one page."""
         done = self.processor.handle(event, hard_end=self.clock() + (self.life if has_time else timedelta()))
+        if done.fault is not None:
+            raise done.fault
         assert done.reconciled is not None
         return done.reconciled
 
-    def chain(self) -> list[Reconciled]:
-        """Invocations of one page a segment each, until there is nothing to continue."""
-        done = [self.reconcile(has_time=False)]
-        while self.started:
-            done.append(self.reconcile(self.continuation(), has_time=False))
-        return done
+    def first_or_second_event(self, is_first: bool) -> Mapping[str, object]:
+        if is_first:
+            return TODAY
+        self.reconcile()
+        return self.continuation()
 
     def continuation(self) -> Mapping[str, object]:
         """The one invocation that was asked for, which is forgotten now."""
@@ -244,130 +242,75 @@ class ReconcileWorld(World):
         self.started.clear()
         return event
 
-    def dies_and_goes_on_the_next_day(self) -> Reconciled:
-        with pytest.raises(Dies):
-            self.reconcile()
-        self.rigged.forget()
-        self.rigged.clear_faults()
-        self.clock.forward(hours=24)
-        return self.reconcile()
+    def until_complete(self, event: Mapping[str, object] = TODAY) -> list[Reconciled]:
+        """The invocation of an event, and what continues it."""
+        done = [self.reconcile(event)]
+        while done[-1].continued:
+            done.append(self.reconcile(self.continuation()))
+        assert (done[-1].complete, self.started) == (True, [])
+        return done
 
     def assert_each_page_was_read_once(self) -> None:
-        assert max(Counter(self.rigged.scans).values()) == 1
-
-    @property
-    def kept(self) -> Round:
-        """The round as it is kept in the table."""
-        found = read_round(self.store)
-        assert found is not None
-        return found
+        assert len(set(self.rigged.scans)) == len(self.rigged.scans)
 
 
 @pytest.fixture
-def w(monkeypatch: pytest.MonkeyPatch) -> Iterator[ReconcileWorld]:
+def w(monkeypatch: pytest.MonkeyPatch) -> ReconcileWorld:
     monkeypatch.setattr(memory, "PAGE", 3)
     world = ReconcileWorld()
     world.tick()
     world.rigged.forget()
-    yield world
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("dynatick-scan")]
-    assert threads == [], "Lambda would freeze them, and let them go on in another invocation"
+    return world
 
 
-@pytest.fixture
-def one_segment(w: ReconcileWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scans in one segment, for tests that go page by page, with time for all pages."""
-    monkeypatch.setattr("dynatick.engine.reconcile.SEGMENTS", 1)
-    w.life = timedelta(hours=1)
+def of_chain(change: ConditionalUpdate) -> bool:
+    return change.task_id == ROW
 
 
-def test_a_round_reads_each_page_of_each_segment_once_and_segments_side_by_side(w: ReconcileWorld) -> None:
+def test_a_table_that_one_invocation_can_read_leaves_no_row(w: ReconcileWorld) -> None:
     w.lose(30)
-    together = threading.Barrier(SEGMENTS)
-    # raises if the others don't come
-    w.rigged.before_scan = lambda segment, after: together.wait(timeout=60) if after is None else None
-    found = w.reconcile()
-    assert not together.broken
-    assert (found.found, found.repaired, found.scanned, found.failed) == (30, 30, 30, 0)
-    assert (found.complete, found.continued, found.leased_elsewhere, w.started) == (True, False, False, [])
-    assert {(segment, of) for segment, of, _ in w.rigged.scans} == {(n, SEGMENTS) for n in range(SEGMENTS)}
-    assert len(w.rigged.scans) == found.pages
+    found = w.reconcile(has_time=True)
+    assert (found.found, found.repaired, found.scanned, found.failed, found.pages) == (30, 30, 30, 0, 11)
+    assert (found.complete, found.continued, found.problem, w.started) == (True, False, None, [])
     w.assert_each_page_was_read_once()
-    assert w.lost() == []
-
-
-def test_the_row_says_how_many_segments_its_round_has(w: ReconcileWorld) -> None:
-    """A later version may have another number; the places that one has reached mean nothing among another."""
-    w.lose(30)
-    w.reconcile(has_time=False)
-    w.started.clear()
-    w.rigged.put({**w.row(RECONCILE_ID), "segments": [{"after": None, "done": False}] * 2})
-    w.rigged.forget()
-    w.chain()
-    assert {of for _, of, _ in w.rigged.scans} == {2}
-    assert w.lost() == []
-    w.rigged.forget()
-    w.reconcile()
-    assert {of for _, of, _ in w.rigged.scans} == {SEGMENTS}
+    assert (w.lost(), w.rigged.peek(ROW)) == ([], None)
 
 
 @pytest.mark.parametrize("answers_are_lost", [False, True])
-def test_a_table_larger_than_one_invocation_is_continued_where_the_last_one_stopped(
-    w: ReconcileWorld, answers_are_lost: bool
-) -> None:
+def test_a_larger_one_is_continued_where_the_last_invocation_stopped(w: ReconcileWorld, answers_are_lost: bool) -> None:
     w.lose(40)
-    if answers_are_lost:
-        w.rigged.unanswered = lambda change: Is("lease", change.set.get("lease")) in change.conditions
-    chain = w.chain()
-    assert len(chain) >= 3
-    assert [(one.complete, one.continued) for one in chain] == [(False, True)] * (len(chain) - 1) + [(True, False)]
-    assert (sum(one.found for one in chain), w.lost()) == (40, [])
+    w.rigged.unanswered = lambda change: answers_are_lost and of_chain(change)
+    chain = w.until_complete()
+    assert len(chain) == 14
+    assert (sum(report.found for report in chain), w.lost()) == (40, [])
     w.assert_each_page_was_read_once()
+    row = w.row(ROW)
+    assert (row["status"], row["outcome"], row["readThrough"]) == ("reconcile", "none", w.rigged.scans[-1])
+    assert row["expiresAt"] == (w.clock() + timedelta(days=7)).timestamp()
 
 
-def test_a_round_of_a_few_pages_a_day_reads_the_whole_table_and_is_overdue_after_three_days(w: ReconcileWorld) -> None:
-    """The table takes longer than a day, and each day's chain dies."""
+def test_an_invocation_reads_on_for_two_minutes_so_that_lambda_can_repeat_it(w: ReconcileWorld) -> None:
     w.lose(60)
-    complete = w.reconcile(has_time=False).complete
-    began_at, overdue = w.kept.began_at, []
-    while not complete:
-        assert len(overdue) < 40
-        overdue.append(w.kept.is_overdue(w.clock()))
-        w.started.clear()
-        w.clock.forward(hours=24, seconds=1)
-        complete = w.reconcile(has_time=False).complete
-    assert overdue[:5] == [False, False, False, True, True]
-    assert not w.kept.is_overdue(w.clock()), "it is complete"
-    w.assert_each_page_was_read_once()
-    assert (w.kept.repaired, w.kept.scanned, w.kept.began_at, w.lost()) == (60, 60, began_at, [])
-
-
-@pytest.mark.usefixtures("one_segment")
-def test_a_killed_invocation_loses_little(w: ReconcileWorld) -> None:
-    """Killed in the middle of a long one: its place of some seconds ago was saved."""
-    w.lose(120)
-    read: list[str | None] = []
-
-    def four_seconds_a_page(segment: int, after: str | None) -> None:
-        w.clock.forward(seconds=4)
-        if len(read) == 20:
-            w.rigged.die()
-        read.append(after)
-
-    w.rigged.before_scan = four_seconds_a_page
-    assert w.dies_and_goes_on_the_next_day().complete
-    again = {after for _, _, after in w.rigged.scans} & set(read)
-    assert len(again) <= 4, "the pages of 10 s, and one whose rows were not judged"
-    assert w.lost() == []
+    w.life = timedelta(minutes=15)
+    w.rigged.before_scan = lambda after: w.clock.forward(seconds=10)
+    found = w.reconcile(has_time=True)
+    assert (found.pages, found.continued) == (11, True)
 
 
 def test_a_row_that_was_read_and_not_yet_judged_is_not_passed_by(w: ReconcileWorld) -> None:
-    """Rows that look wrong wait a moment before they are judged; the position saved meanwhile lies before them."""
-    w.lose(60)
-    w.life = timedelta(hours=1)
-    w.rigged.before_scan = lambda segment, after: w.clock.forward(seconds=11)
-    w.rigged.before_read = lambda task_id: None if task_id.startswith("_") else w.rigged.die()
-    assert w.dies_and_goes_on_the_next_day().repaired == 60
+    """Rows that look wrong wait a moment before they are judged."""
+    w.lose(12)
+
+    def three_seconds_a_page(after: str | None) -> None:
+        w.clock.forward(seconds=3)
+        if len(w.rigged.scans) == 4:
+            raise cannot("scan")
+
+    w.rigged.before_scan = three_seconds_a_page
+    found = w.reconcile(has_time=True)
+    assert (found.scanned, found.found, found.problem, found.continued) == (7, 4, str(cannot("scan")), True)
+    w.rigged.clear_faults()
+    assert w.reconcile(w.continuation(), has_time=True).found == 8
     assert w.lost() == []
 
 
@@ -378,118 +321,143 @@ def test_a_page_that_is_half_judged_as_time_ends_is_continued_in_the_middle(
     monkeypatch.setattr(memory, "PAGE", 1000)
     w.lose(600)
     w.rigged.before_write = lambda change: w.clock.forward(seconds=1)
-    judged = []
-    while not judged or not judged[-1].complete:
-        judged.append(w.reconcile())
-        w.started.clear()
-        assert len(judged) < 60
-    assert len(judged) > 3
-    assert sum(one.repaired for one in judged) == 600, "none is judged twice"
+    chain = [w.reconcile(has_time=True)]
+    while chain[-1].continued:
+        chain.append(w.reconcile(w.continuation(), has_time=True))
+    assert len(chain) > 3
+    assert sum(report.repaired for report in chain) == 600, "none is judged twice"
     assert w.lost() == []
 
 
-def test_a_row_that_cannot_be_understood_begins_a_new_round(w: ReconcileWorld) -> None:
-    w.reconcile()
+# -- what dies -------------------------------------------------------------------------------------------------------
+
+
+def test_lambda_repeats_the_event_of_an_invocation_that_died(w: ReconcileWorld) -> None:
     w.lose(12)
-    for name, value in (("segments", ""), ("segments", []), ("beganAt", None), ("version", "x"), ("leaseUntil", "?")):
-        w.rigged.put({**w.row(RECONCILE_ID), name: value})
-        assert w.reconcile().complete
+    w.reconcile()
+    event = w.continuation()
+    w.rigged.before_read = lambda task_id: w.rigged.die() if task_id.startswith("t") else None
+    with pytest.raises(Dies):
+        w.reconcile(event)
+    w.rigged.clear_faults()
+    w.rigged.forget()
+    w.until_complete(event)
+    w.assert_each_page_was_read_once()
+    assert None not in w.rigged.scans, "it does not begin at the start"
     assert w.lost() == []
 
 
-# -- one chain at a time ---------------------------------------------------------------------------------------------
-
-
-def test_of_two_events_at_once_one_works(w: ReconcileWorld) -> None:
-    w.lose(30)
-    others: list[Reconciled] = []
-    w.rigged.before_scan = lambda segment, after: segment or after or others.append(w.reconcile())
-    first = w.reconcile()
-    assert (first.found, first.leased_elsewhere, first.complete, w.started) == (30, False, True, [])
-    assert [(one.leased_elsewhere, one.found, one.pages, one.complete) for one in others] == [(True, 0, 0, False)]
-    w.assert_each_page_was_read_once()
+def test_a_table_that_does_not_answer_raises_and_starts_nothing(w: ReconcileWorld) -> None:
+    w.lose(12)
+    w.rigged.before_scan = raises_for(None, error=cannot("scan"))
+    with pytest.raises(StoreError, match="cannot scan"):
+        w.reconcile(has_time=True)
+    assert (w.started, w.rigged.peek(ROW)) == ([], None)
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_of_two_that_acquire_in_the_same_moment_one_does(w: ReconcileWorld, is_first: bool) -> None:
-    if not is_first:
-        w.reconcile()
-    with w.rigged.meanwhile(lambda change: True, partial(acquire, w.store, token="other", now=w.clock())):
-        assert acquire(w.store, token="one", now=w.clock()) is None
-    assert w.kept.lease == "other"
-
-
-@pytest.mark.usefixtures("one_segment")
-def test_an_invocation_that_lost_its_lease_stops_and_saves_nothing(w: ReconcileWorld) -> None:
-    w.lose(120)
-    taken: list[Row] = []
-
-    def frozen(segment: int, after: str | None) -> None:
-        if len(w.rigged.scans) == 6:
-            w.clock.forward(minutes=5)
-            assert acquire(w.store, token="other", now=w.clock()) is not None
-            taken.append(w.row(RECONCILE_ID))
-
-    w.rigged.before_scan = frozen
-    found = w.reconcile()
-    assert (found.complete, found.continued, w.started) == (False, False, [])
-    assert w.row(RECONCILE_ID) == taken[0]
-    assert len(w.rigged.scans) == 7, "it reads no further than the page after the present one"
-
-
-def test_a_continuation_that_comes_twice_begins_no_round(w: ReconcileWorld) -> None:
-    w.lose(30)
-    w.reconcile(has_time=False)
-    event = w.continuation()
-    assert w.reconcile(event).complete
-    began_at = w.kept.began_at
-    again = w.reconcile(event)
-    assert (again.leased_elsewhere, again.pages) == (True, 0)
-    w.clock.forward(hours=24)
-    w.reconcile()
-    assert w.kept.began_at != began_at
-    assert w.reconcile(event).leased_elsewhere, "the round that it belongs to is over"
-
-
-# -- what can go wrong -----------------------------------------------------------------------------------------------
-
-
-def test_a_page_that_cannot_be_read_stops_no_other_segment(w: ReconcileWorld) -> None:
-    w.lose(40)
-    w.rigged.before_scan = lambda segment, after: raises_for(2, error=cannot("scan"))(segment)
-    found = w.reconcile()
-    assert (found.complete, found.continued, found.problem) == (False, True, str(cannot("scan")))
-    assert [segment.is_done for segment in w.kept.segments] == [True, True, False, True]
-    left = w.lost()
-    assert len(left) == 40 - found.repaired
-    event = w.continuation()
-    with pytest.raises(StoreError, match="cannot scan"):  # so that Lambda tries again, later
+def test_an_invocation_that_does_not_know_whether_it_moved_the_chain_is_repeated(
+    w: ReconcileWorld, is_first: bool
+) -> None:
+    w.lose(12)
+    event = w.first_or_second_event(is_first)
+    w.rigged.throttled = of_chain
+    with pytest.raises(StoreError, match=THROTTLED.error):
         w.reconcile(event)
-    assert w.started == [], "nor is it tried again at once, for ever"
+    assert w.started == []
+    w.rigged.clear_faults()
+    w.until_complete(event)
+    assert w.lost() == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_continuation_that_could_not_be_started_is_started_by_the_repetition(
+    w: ReconcileWorld, is_first: bool
+) -> None:
+    w.lose(12)
+    event = w.first_or_second_event(is_first)
+    w.refused = lambda order: True
+    with pytest.raises(DynatickError, match="cannot invoke"):
+        w.reconcile(event)
+    w.refused = lambda order: False
+    w.rigged.forget()
+    again = w.reconcile(event)
+    assert (again.pages, again.complete, again.continued) == (0, False, True)
+    w.until_complete(w.continuation())
+    w.assert_each_page_was_read_once()
+    assert w.lost() == []
+
+
+def test_a_chain_that_is_dead_is_left_and_the_next_day_begins_at_the_start(w: ReconcileWorld) -> None:
+    w.lose(12)
+    w.reconcile()
+    w.started.clear()
+    w.clock.forward(hours=24)
+    w.rigged.forget()
+    w.until_complete(TOMORROW)
+    assert w.rigged.scans[0] is None
+    assert w.lost() == []
+
+
+def test_a_row_that_was_changed_by_hand_or_deleted_is_written_anew(w: ReconcileWorld) -> None:
+    w.lose(12)
+    for after in (None, 7, "deleted"):
+        w.reconcile()
+        event = w.continuation()
+        if after == "deleted":
+            w.store.delete(ROW)
+        else:
+            w.rigged.put({**w.row(ROW), "readThrough": after})
+        w.until_complete(event)
+        w.store.delete(ROW)
+    assert w.lost() == []
+
+
+# -- what comes twice ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_deliveries_at_once_one_continues(w: ReconcileWorld, is_first: bool) -> None:
+    w.lose(12)
+    event = w.first_or_second_event(is_first)
+    others: list[Reconciled] = []
+    with w.rigged.meanwhile(of_chain, lambda: others.append(w.reconcile(event))):
+        report = w.reconcile(event)
+    assert [(one.pages, one.complete, one.continued) for one in (report, *others)] == [
+        (1, False, False),
+        (1, False, True),
+    ]
     w.rigged.clear_faults()
     w.rigged.forget()
-    assert w.reconcile(event).repaired == len(left)
-    assert {segment for segment, _, _ in w.rigged.scans} == {2}
+    w.until_complete(w.continuation())
+    w.assert_each_page_was_read_once()
+    assert w.lost() == []
 
 
-def test_a_last_save_that_fails_raises_and_the_next_event_goes_on(w: ReconcileWorld) -> None:
+def test_a_delivery_that_comes_later_reads_no_page_and_begins_no_second_chain(w: ReconcileWorld) -> None:
+    """It starts the continuation once more, for the first may not have been. Of those two, only one starts the next."""
     w.lose(12)
-    w.rigged.throttled = lambda change: change.task_id == RECONCILE_ID
-    with pytest.raises(StoreError, match=THROTTLED.error):
-        w.reconcile()
+    w.reconcile()
+    event = w.continuation()
+    assert (w.reconcile().pages, w.continuation()) == (0, event)
+    with w.rigged.meanwhile(of_chain, lambda: w.reconcile(event)):
+        w.reconcile(event)
     w.rigged.clear_faults()
-    w.clock.forward(minutes=1)  # Lambda tries again
-    assert w.reconcile().complete
+    w.rigged.forget()
+    w.until_complete(w.continuation())
+    w.assert_each_page_was_read_once()
+    assert w.lost() == []
 
 
-def test_a_save_that_takes_effect_late_is_overwritten_by_the_next(w: ReconcileWorld) -> None:
-    first = acquire(w.store, token="one", now=w.clock())
-    assert first is not None
-    under_way: list[ConditionalUpdate] = []
-    w.rigged.before_write, w.rigged.throttled = under_way.append, lambda change: True
-    with pytest.raises(StoreError):
-        save(w.store, replace(first, found=1))
-    w.rigged.clear_faults()
-    assert isinstance(MemoryStore.write(w.rigged, under_way[0]), Written)
-    assert save(w.store, replace(first, found=2)) is not None
-    assert w.kept.found == 2
+def test_a_chain_that_takes_longer_than_a_day_goes_on_beside_the_next(w: ReconcileWorld) -> None:
+    w.lose(24)
+    today, tomorrow = w.reconcile(), w.reconcile(TOMORROW)
+    chains = [[today], [tomorrow]]
+    while w.started:
+        report = w.reconcile(w.started.pop(0))
+        chains[report.began_at != today.began_at].append(report)
+    for chain in chains:
+        assert [report.complete for report in chain] == [False] * 8 + [True]
+        assert sum(report.scanned for report in chain) == 24
+    assert sum(report.repaired for chain in chains for report in chain) == 24
+    assert w.lost() == []
