@@ -208,8 +208,8 @@ class Reschedule(Exception):
 
     That is no failed attempt: the task begins a further turn, with all its attempts and an idempotency key of its own.
     ``after``: the wait until then, in seconds or as a timedelta; a shorter one than a second counts as a second. A run
-    ends as failed if it would take longer than ``maximumEventAgeInSeconds`` of the task's retry policy, or more turns
-    than ``MaxTurns`` allows. Raises InvalidInput for anything but a finite wait from 0 on.
+    ends as failed if it would take longer than ``maximumEventAgeInSeconds`` of the task's retry policy, or more than
+    10,000 turns. Raises InvalidInput for anything but a finite wait from 0 on.
     """
 
     def __init__(self, *, after: float | timedelta) -> None:

@@ -25,13 +25,11 @@ class Settings:
     retention_days: int
     default_action: str
     dead_letter_queue_url: str | None
-    index_lag: timedelta
     precision: Precision
     handlers_module: str | None
     handlers_environment: Mapping[str, str] = field(default_factory=dict)  # environment variables for the handlers
     task_threads: int
     max_workers: int  # of a shard
-    max_turns: int
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
     action_settings: ActionSettings
     assignment_policy: str | None
@@ -55,13 +53,11 @@ class Settings:
             retention_days=_number(environ, "DYNATICK_RETENTION_DAYS", 30, 1, 3650),
             default_action=environ.get("DYNATICK_DEFAULT_ACTION") or "log",
             dead_letter_queue_url=environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
-            index_lag=timedelta(seconds=_number(environ, "DYNATICK_INDEX_LAG_SECONDS", 120, 0, 86_400)),
             precision=_precision(environ.get("DYNATICK_PRECISION") or "tick", grid),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             handlers_environment=_variables(environ, "DYNATICK_HANDLERS_ENVIRONMENT"),
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             max_workers=_number(environ, "DYNATICK_MAX_WORKERS", 0, 0, 100),
-            max_turns=_number(environ, "DYNATICK_MAX_TURNS", 10_000, 1, 1_000_000),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
             action_settings=ActionSettings(
                 rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),

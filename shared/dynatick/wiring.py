@@ -175,10 +175,8 @@ def build_rules(settings: Settings) -> Rules:
         limited_actions=frozenset(
             limit.partition("=")[0].partition(":")[0] for limit in settings.action_settings.rate_limits
         ),
-        index_lag=settings.index_lag,
         threads=settings.task_threads,
         max_workers=settings.max_workers,
-        max_turns=settings.max_turns,
         max_timeout_seconds=_longest(settings),
     )
 

@@ -14,7 +14,6 @@ from dynatick_stack.errors import DeployError
 
 pytestmark = pytest.mark.long
 
-OPEN = {"ApiAuthorization": "NONE", "ApiOpenToEverybody": "yes-without-any-authorisation"}
 TOKENS = {"ApiAuthorization": "JWT", "ApiJwtIssuer": "https://id.example.com/", "ApiJwtAudience": "tasks,reports"}
 UNSIGNED: dict[str, str] = {}
 MAX_WAIT_SECONDS = 60.0  # the function behind it may have to start, on a machine that starts many
@@ -33,17 +32,13 @@ def status(own: DeployedStack, headers: dict[str, str]) -> int:
     return int(answer.status)
 
 
-def test_open_only_if_that_is_confirmed(own: DeployedStack) -> None:
+def test_open_only_if_it_is_for_everybody(own: DeployedStack) -> None:
     assert (status(own, UNSIGNED), status(own, SIGNED)) == (403, 200)
-    with pytest.raises(DeployError, match="confirm it with ApiOpenToEverybody"):
-        own.stack.redeploy(ApiAuthorization="NONE")
-    own.stack.redeploy(ApiOpenToEverybody=OPEN["ApiOpenToEverybody"])
-    assert status(own, UNSIGNED) == 403, "a confirmation alone opens nothing"
-    own.stack.redeploy(**OPEN)
+    own.stack.redeploy(ApiAuthorization="EVERYBODY")
     try:
         assert status(own, UNSIGNED) == 200
     finally:
-        own.stack.redeploy(ApiAuthorization="IAM", ApiOpenToEverybody="no")
+        own.stack.redeploy(ApiAuthorization="IAM")
     assert status(own, UNSIGNED) == 403
 
 

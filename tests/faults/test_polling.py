@@ -115,8 +115,8 @@ def seen_late(world: World) -> Iterator[None]:
 
 
 def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld) -> None:
-    """Up to 110 of the 120 s of IndexLagSeconds, for each change another time, so that they show out of order. A later
-    poll of the bucket finds the task, in whatever way it came just before its tick."""
+    """Up to 110 of the 120 s that the index may lag, for each change another time, so that they show out of order. A
+    later poll of the bucket finds the task, in whatever way it came just before its tick."""
     world, each = new_world(**{LAG: "5 110"}), 40
     with seen_late(world):
         for minute in range(4):

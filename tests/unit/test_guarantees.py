@@ -17,7 +17,8 @@ from tests.builders import FakeClock, InProcess
 
 from dynatick import TaskClient
 from dynatick.actions import build_actions
-from dynatick.engine.rules import SKEW_MARGIN
+from dynatick.domain.buckets import Grid
+from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.store.memory import MemoryStore
 from dynatick_stack import template
 
@@ -112,7 +113,9 @@ def test_another_attempts_unfinished_work_is_waited_for_until_its_deadline(
 
 def test_its_numbers_names_and_libraries_are_the_codes() -> None:
     assert f"at most {SKEW_MARGIN.total_seconds():.0f} s" in TEXT
-    for name in ("RetentionDays", "ProcessorTimeoutSeconds", "IndexLagSeconds"):
+    lag = Rules(grid=Grid()).index_lag.seconds
+    assert f"late, by up to {lag} s | two ticks and {2 * lag} s after" in TEXT
+    for name in ("RetentionDays", "ProcessorTimeoutSeconds"):
         assert f"`{name}`" in TEXT and name in template.load()["Parameters"]
     assert "ProcessorRole" in template.load()["Resources"]
     layer = (template.ROOT / "requirements" / "layer.txt").read_text()

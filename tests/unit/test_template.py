@@ -11,13 +11,14 @@ from tests.sandbox.stream import matches, patterns
 from tests.unit.reference_page import described
 
 from dynatick.bulk import importer
+from dynatick.domain.buckets import Grid
 from dynatick.domain.expressions.occurrence import upcoming
 from dynatick.domain.expressions.parse import parse_expression
 from dynatick.engine.counts import COUNTERS
 from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.orders import ReconcileOrder
 from dynatick.engine.processor import parse_event
-from dynatick.engine.rules import MAX_TICK_MINUTES
+from dynatick.engine.rules import MAX_TICK_MINUTES, Rules
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules
 from dynatick_stack import template
@@ -68,7 +69,7 @@ def test_each_allowed_tick_is_on_the_clock_and_leaves_time_for_retries() -> None
     assert retries["MaximumRetryAttempts"] == 2
     retried_after = 60 + 120 + 2 * TEMPLATE["Parameters"]["ProcessorTimeoutSeconds"]["Default"]
     # Usually a bucket is drained two ticks later, plus the index lag and the duration of a lease.
-    lag = TEMPLATE["Parameters"]["IndexLagSeconds"]["MaxValue"] * 3 + 900
+    lag = Rules(grid=Grid()).index_lag.seconds * 3 + 900
     for tick in TICKS:
         row = TEMPLATE["Mappings"]["Tick"][str(tick)]
         assert row["Seconds"] == tick * 60, "an undelivered tick is retried until the next"
@@ -410,25 +411,21 @@ def test_the_api_has_one_route_with_an_authorizer_and_one_of_preflights_without(
         "Fn::If": ["ApiTakesTokens", "JWT", {"Fn::If": ["ApiTakesEverybody", "NONE", "AWS_IAM"]}]
     }
     assert TEMPLATE["Parameters"]["ApiAuthorization"]["Default"] == "IAM"
-    assert TEMPLATE["Parameters"]["ApiOpenToEverybody"]["Default"] == "no"
+    assert TEMPLATE["Conditions"]["ApiTakesEverybody"] == {"Fn::Equals": [{"Ref": "ApiAuthorization"}, "EVERYBODY"]}
     # The gateway answers preflights, but an authorizer on $default would refuse them first.
     assert RESOURCES["ApiPreflightRoute"]["Condition"] == "HasCorsOrigins"
     route = properties("ApiPreflightRoute")
     assert (route["RouteKey"], route["AuthorizationType"]) == ("OPTIONS /{proxy+}", "NONE")
 
 
-def test_the_rules_refuse_an_open_api_that_is_not_confirmed_secrets_for_any_host_and_seconds_with_rare_ticks() -> None:
-    """Of an open API a condition holds it too, where rules are not checked. The host * must be written explicitly."""
-    confirmed = {"Fn::Equals": [{"Ref": "ApiOpenToEverybody"}, "yes-without-any-authorisation"]}
-    wanted = {"Fn::Equals": [{"Ref": "ApiAuthorization"}, "NONE"]}
+def test_the_rules_refuse_secrets_for_any_host_and_seconds_with_rare_ticks() -> None:
+    """The host * must be written explicitly."""
     secrets, hosts = (
         {"Fn::Not": [{"Fn::Equals": [{"Ref": name}, ""]}]} for name in ("AllowedSecrets", "AllowedWebhookHosts")
     )
     frequent = [str(minutes) for minutes in TICKS if minutes <= MAX_TICK_MINUTES]
-    assert TEMPLATE["Conditions"]["ApiTakesEverybody"] == {"Fn::And": [wanted, confirmed]}
     rules = {name: (rule["RuleCondition"], rule["Assertions"][0]["Assert"]) for name, rule in TEMPLATE["Rules"].items()}
     wanted_rules = {
-        "OpenApiMustBeConfirmed": (wanted, confirmed),
         "SecretsGoToNamedHosts": (secrets, hosts),
         "SecondsNeedFrequentTicks": (
             {"Fn::Equals": [{"Ref": "Precision"}, "second"]}, {"Fn::Contains": [frequent, {"Ref": "TickMinutes"}]}
@@ -441,7 +438,7 @@ def test_the_api_is_throttled_logged_and_closed_to_browsers() -> None:
     stage = properties("ApiStage")
     assert stage["DefaultRouteSettings"] == {
         "ThrottlingRateLimit": {"Ref": "ApiRequestsPerSecond"},
-        "ThrottlingBurstLimit": {"Ref": "ApiBurst"},
+        "ThrottlingBurstLimit": {"Ref": "ApiRequestsPerSecond"},
     }
     line = json.loads(stage["AccessLogSettings"]["Format"])
     # Nothing that a caller can put a quote into, for the gateway escapes none.

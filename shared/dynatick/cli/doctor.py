@@ -113,12 +113,10 @@ def executions_of(parameters: Mapping[str, str], shards_ever: int) -> Executions
 
 
 def _of_api(parameters: Mapping[str, str]) -> int:
-    """The requests that the gateway lets through while the first of them waits; one that doesn't takes a second."""
-    rate, burst, wait = (
-        int(parameters.get(name, default))
-        for name, default in (("ApiRequestsPerSecond", "0"), ("ApiBurst", "0"), ("ApiWaitSeconds", "10"))
-    )
-    return burst + rate * max(1, wait)
+    """The requests that the gateway lets through while the first of them waits; one that doesn't takes a second. It
+    accepts as many at once as in a second."""
+    rate, wait = int(parameters.get("ApiRequestsPerSecond", "0")), int(parameters.get("ApiWaitSeconds", "10"))
+    return rate * (1 + max(1, wait))
 
 
 @on_table

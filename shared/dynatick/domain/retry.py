@@ -143,7 +143,7 @@ def decide_turn(
     Its number is bounded by ``max_turns``, its age by the policy's ``maximumEventAgeInSeconds``, as that of a retry is.
     """
     if turn > max_turns:
-        return GiveUp(f"its handler has rescheduled it {max_turns} times in this run, the most that MaxTurns allows")
+        return GiveUp(f"its handler has rescheduled it {max_turns} times in this run, the most that is allowed")
     wait = max(after, MIN_TURN_SECONDS)
     if wait > policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds():
         return GiveUp(

@@ -198,13 +198,13 @@ def test_parameters_that_take_executions() -> None:
 
 
 def test_requests_that_wait_and_imports_take_executions_too() -> None:
-    api = {"ApiRequestsPerSecond": "50", "ApiBurst": "100"}
-    for wait, taken in (("10", 600), ("2", 200), ("0", 150)):
+    api = {"ApiRequestsPerSecond": "50"}
+    for wait, taken in (("10", 550), ("2", 150), ("0", 100)):
         assert executions_of(api | {"ApiWaitSeconds": wait}, 1).api == taken
     assert executions_of(api | {"ApiEndpoint": "DISABLED"}, 1).api == 0
     of = executions_of(api | {"ImportBucket": "yes"}, 1)
-    assert (of.imports, of.total) == (1, 1 + RECOVERIES + 4 + 600 + 1)
-    assert "600 for the HTTP API, 1 for an import" in of.in_words()
+    assert (of.imports, of.total) == (1, 1 + RECOVERIES + 4 + 550 + 1)
+    assert "550 for the HTTP API, 1 for an import" in of.in_words()
 
 
 @given(shards=st.integers(1, 256), allowed=st.integers(1, 5000), wake_ups=st.integers(0, 100))

@@ -75,7 +75,7 @@ def test_giving_up_has_its_reason() -> None:
     for after in (86_401, 1e20, 1e308):
         assert turn(after=after) == GiveUp(TURN_TOO_LATE)
     assert turn(after=61, first_started_at=NOON - timedelta(seconds=86_340)) == GiveUp(TURN_TOO_LATE)
-    turns = "its handler has rescheduled it 7 times in this run, the most that MaxTurns allows"
+    turns = "its handler has rescheduled it 7 times in this run, the most that is allowed"
     assert turn(turn=8) == GiveUp(turns)
     assert decide(permanent=True) == GiveUp("the error is permanent")
     for maximum, attempt in ((0, 1), (3, 4), (3, 5), (185, 186)):

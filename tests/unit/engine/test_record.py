@@ -117,7 +117,7 @@ def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w
     often = attempt(w, "often", Rescheduled(1.0), turn=Decimal(10_000))
     long = attempt(w, "long", Rescheduled(1.0), retryPolicy=A_MINUTE, firstStartedAt="2026-12-31T11:59:00Z")
     assert recorded(w, [often, long]) == [RecordResult.FAILED] * 2
-    error = "its handler has rescheduled it 10000 times in this run, the most that MaxTurns allows"
+    error = "its handler has rescheduled it 10000 times in this run, the most that is allowed"
     assert w.row("often")["error"] == error
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["often", "long"]
 
