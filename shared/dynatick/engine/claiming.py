@@ -28,11 +28,11 @@ from dynatick.engine.claims import (
     Rejected,
     Verdict,
 )
-from dynatick.engine.counts import PassReport, RecordResult, Resume
+from dynatick.engine.counts import PassReport, RecordResult
 from dynatick.engine.invocation import BATCH, MAX_FAILING, Budget, Execution, Place, Services
-from dynatick.engine.orders import wake_ups_of
+from dynatick.engine.orders import RecoveryOrder, Resume, wake_ups_of
 from dynatick.engine.record import Failure, is_woken_late
-from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, RecoveryOrder, in_one_chain, orders_for
+from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, in_one_chain, orders_for
 from dynatick.engine.schedules import Made, Recurring
 from dynatick.engine.window import Window
 from dynatick.errors import DynatickError

@@ -23,21 +23,11 @@ from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row
 from dynatick.engine.conditional_write import create_many, write_many
+from dynatick.engine.orders import Resume
 from dynatick.engine.ports import Store
 from dynatick.errors import StoreError
 
 # -- report ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Where a continuation goes on: in this bucket, after this id (None: from its beginning)."""
-
-    minute: int
-    after: str | None = None
-
-    def __lt__(self, other: Resume) -> bool:
-        return (self.minute, self.after or "") < (other.minute, other.after or "")
 
 
 class RecordResult(Enum):

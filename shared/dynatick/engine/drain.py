@@ -24,17 +24,16 @@ from dynatick.domain.task import is_own_row
 from dynatick.engine.claiming import Claiming, ExpiredLeases
 from dynatick.engine.claims import Entries, LeaseExpired, is_stuck, judge
 from dynatick.engine.conditional_write import create, write
-from dynatick.engine.counts import PassReport, Resume, tick_record_id
+from dynatick.engine.counts import PassReport, tick_record_id
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.division import Outline
 from dynatick.engine.hand_out import HandOut
 from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.invocation import BATCH, Budget, Execution, Services
-from dynatick.engine.orders import WorkOrder
+from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, Resume, WorkOrder
 from dynatick.engine.page_reader import PAGE, PageReader, cut
 from dynatick.engine.pools import begin, in_turn
 from dynatick.engine.ports import Page, size_in_event
-from dynatick.engine.recovery import RecoveryOrder
 from dynatick.engine.rules import SKEW_MARGIN, TICKS_PLANNED
 from dynatick.engine.wake_ups import send_planned
 from dynatick.engine.window import Segment, ShardLease, Window
@@ -397,7 +396,6 @@ class LeaseSweep:
 # -- drain -------------------------------------------------------------------------------------------------------------
 
 MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it polls from the oldest bucket on
-MAX_LEFT_BYTES = 100_000  # of their ids, as JSON: an asynchronous invocation takes 256 KB
 ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is polled again
 LEASE_CHECK = timedelta(seconds=2)  # while a pass waits for workers: another tick may have closed more buckets
 TICK_RECORD_DAYS = 7
@@ -603,7 +601,7 @@ class _Pass:
         if report.resume and gets_further and self.send_continuation is not None and not report.continued:
             left = list(self.claiming.left_behind)
             is_too_much = (
-                len(left) > MAX_LEFT_BEHIND or sum(size_in_event(task_id) for _, task_id in left) > MAX_LEFT_BYTES
+                len(left) > MAX_LEFT_BEHIND or sum(size_in_event(task_id) for _, task_id in left) > MAX_ORDER_BYTES
             )
             rest: tuple[Resume | None, Entries] = (None, ()) if is_too_much else (report.resume, left)
             send = partial(self.send_continuation, *rest, self.sweep.position)

@@ -26,9 +26,9 @@ from dynatick.domain.row import RowView
 from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
-from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, Resume, count_departures, log_uncounted
+from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, count_departures, log_uncounted
 from dynatick.engine.division import measured_rate
-from dynatick.engine.orders import AnyWakeUp, send_wake_ups
+from dynatick.engine.orders import AnyWakeUp, Resume, send_wake_ups
 from dynatick.engine.placement import Placer
 from dynatick.engine.pools import START_TIMEOUT, IoPool, Job, LettersUntilRefused, RemoteCalls, TaskPool, begin
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps

@@ -1,24 +1,150 @@
-"""Orders to an invocation, as values: a worker's range of ids, and wake-ups (protocol 17, 18).
+"""What an invocation is to do, as values, and the events that ask for it.
 
-A wake-up names tasks of one bucket, and for each the instant that it was sent for. One that is lost, late, doubled or
-stale harms nothing: the tick runs what no wake-up ran.
+- A tick, as EventBridge sends it (``time``) or by hand: ``{"dynatick": {"tick": "2026-12-31#12:00"}}``.
+- The shards after the first, both included, which a tick starts as a tree:
+  ``{"dynatick": {"tick": …, "shards": [64, 255]}}``.
+- One shard's pass, also as its own continuation:
+  ``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``.
+- A recovery, which a pass starts for tasks whose lease expired:
+  ``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``.
+- A worker, for a range of ids: ``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``.
+- Releases that a table did not take: ``{"dynatick": {"release": [["order-7", "its token"]]}}``.
+- A wake-up, in the body of the one message that its queue delivers: ``{"dynatick": {"wakeUp": …}}``.
+- The daily reconcile, also as its own continuation:
+  ``{"dynatick": {"reconcile": true, "beganAt": …, "after": "order-7"}}``.
+  With neither, a new one begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.row import Due
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
+from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import InvalidInput
+from dynatick.json_reader import parse
 
-# -- work order --------------------------------------------------------------------------------------------------------
+MAX_ORDER_BYTES = 100_000
+"""The limit for ids and tokens in an order, as JSON: an asynchronous invocation takes 256 KB."""
+
+_EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
+_Item = TypeVar("_Item")
+
+
+def parts(items: Iterable[_Item], size_of: Callable[[_Item], int], *, max_items: int) -> Iterator[tuple[_Item, ...]]:
+    """Items, in order, in parts that each fit into an order. ``size_of`` an item: its bytes there."""
+    part: list[_Item] = []
+    size = 0
+    for item in items:
+        more = size_of(item)
+        if part and (len(part) == max_items or size + more > MAX_ORDER_BYTES):
+            yield tuple(part)
+            part, size = [], 0
+        part.append(item)
+        size += more
+    if part:
+        yield tuple(part)
+
+
+# -- passes ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where a continuation goes on: in this bucket, after this id (None: from its beginning)."""
+
+    minute: int
+    after: str | None = None
+
+    def __lt__(self, other: Resume) -> bool:
+        return (self.minute, self.after or "") < (other.minute, other.after or "")
+
+    def to_map(self) -> dict[str, object]:
+        return {"bucket": str(Bucket(self.minute)), "after": self.after}
+
+    @classmethod
+    def from_map(cls, value: object, field: str) -> Resume | None:
+        """None: there is none. Raises InvalidInput, which names ``field``."""
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise InvalidInput(field, value, "expected a map of bucket and after")
+        after = value.get("after")
+        return cls(Bucket.parse(value.get("bucket"), f"{field}.bucket").minute, None if after is None else str(after))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassOrder:
+    """Drain a shard. ``shard`` None: begin a tick, for all shards."""
+
+    tick: int
+    shard: int | None = None
+    continuation: int = 0
+    resume: Resume | None = None
+    left: tuple[tuple[Bucket, str], ...] = ()  # entries before ``resume`` that could not be ended
+    swept: Resume | None = None  # through where the waiting tasks were searched for expired leases
+
+    def to_event(self) -> dict[str, object]:
+        inner: dict[str, object] = {
+            "tick": str(Bucket(self.tick)),
+            "shard": self.shard,
+            "continuation": self.continuation,
+        }
+        for name, position in (("resume", self.resume), ("swept", self.swept)):
+            if position is not None:
+                inner[name] = position.to_map()
+        if self.left:
+            inner["left"] = [[str(bucket), task_id] for bucket, task_id in self.left]
+        return {ENVELOPE: inner}
+
+    @classmethod
+    def from_event(cls, inner: Mapping[str, object], tick: int, continuation: int) -> PassOrder:
+        """Raises InvalidInput. ``inner``: the value of ``dynatick``."""
+        shard, left = inner.get("shard"), inner.get("left")
+        left = [] if left is None else left
+        if not isinstance(left, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in left):
+            raise InvalidInput("event.dynatick.left", left, "expected a list of [bucket, taskId]")
+        return cls(
+            tick=tick,
+            shard=None if shard is None else check_count(shard, "event.dynatick.shard"),
+            continuation=continuation,
+            resume=Resume.from_map(inner.get("resume"), "event.dynatick.resume"),
+            left=tuple((Bucket.parse(bucket, "event.dynatick.left"), str(task_id)) for bucket, task_id in left),
+            swept=Resume.from_map(inner.get("swept"), "event.dynatick.swept"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShardsOrder:
+    """Serve these shards of a tick, here or in further invocations."""
+
+    tick: int
+    shards: range
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"tick": str(Bucket(self.tick)), "shards": [self.shards[0], self.shards[-1]]}}
+
+    @classmethod
+    def from_event(cls, value: object, tick: int) -> ShardsOrder:
+        """Raises InvalidInput. ``value``: of ``shards``."""
+        field = "event.dynatick.shards"
+        if not isinstance(value, list) or len(value) != 2:
+            raise InvalidInput(field, value, "expected the first and the last shard, such as [64, 127]")
+        first, last = (check_count(shard, field) for shard in value)
+        if not 0 < first <= last:
+            raise InvalidInput(field, value, "expected two whole numbers from 1 on, the lower one first")
+        return cls(tick, range(first, last + 1))
+
+
+# -- workers -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +188,93 @@ class WorkOrder:
         )
 
 
-# -- reconcile order ---------------------------------------------------------------------------------------------------
+# -- recoveries --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecoveryOrder:
+    """A recovery as data: reclaim these tasks of one bucket.
+
+    Those of an action with a rate limit run one after another: each starts the next of ``then``, and claims nothing
+    after ``until``, when another may be started.
+    """
+
+    bucket: Bucket
+    task_ids: tuple[str, ...]
+    continuation: int = 0
+    until: datetime | None = None
+    then: tuple[RecoveryOrder, ...] = ()
+
+    def to_event(self) -> dict[str, object]:
+        recover: dict[str, object] = {"bucket": str(self.bucket), "taskIds": list(self.task_ids)}
+        if self.until is not None:
+            recover["until"] = format_instant(self.until)
+        if self.then:
+            recover["then"] = [{"bucket": str(order.bucket), "taskIds": list(order.task_ids)} for order in self.then]
+        return {ENVELOPE: {"recover": recover, "continuation": self.continuation}}
+
+    @classmethod
+    def from_event(cls, inner: object, continuation: int) -> RecoveryOrder:
+        """Raises InvalidInput. ``inner``: the value of ``recover``."""
+        field = "event.dynatick.recover"
+        bucket, task_ids = _tasks_in(inner, field)
+        until, then = (inner.get("until"), inner.get("then", [])) if isinstance(inner, Mapping) else (None, [])
+        if not isinstance(then, list):
+            raise InvalidInput(f"{field}.then", then, "expected a list of maps of bucket and taskIds")
+        return cls(
+            bucket=bucket,
+            task_ids=task_ids,
+            continuation=continuation,
+            until=None if until is None else parse_instant(until, f"{field}.until"),
+            then=tuple(
+                cls(bucket=bucket, task_ids=ids) for bucket, ids in (_tasks_in(one, f"{field}.then") for one in then)
+            ),
+        )
+
+    def next(self, left: Sequence[str]) -> RecoveryOrder | None:
+        """What is to follow if these are left; None: nothing."""
+        if left:
+            return replace(self, task_ids=tuple(left), continuation=self.continuation + 1)
+        if not self.then:
+            return None
+        following, *rest = self.then
+        return replace(following, continuation=self.continuation + 1, until=self.until, then=tuple(rest))
+
+
+def _tasks_in(value: object, field: str) -> tuple[Bucket, tuple[str, ...]]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(field, value, "expected a map of bucket and taskIds")
+    ids = value.get("taskIds")
+    if not isinstance(ids, list) or not all(isinstance(task_id, str) and task_id for task_id in ids):
+        raise InvalidInput(f"{field}.taskIds", ids, "expected a list of ids")
+    return Bucket.parse(value.get("bucket"), f"{field}.bucket"), tuple(dict.fromkeys(ids))
+
+
+# -- releases ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOrder:
+    """Release these tasks, unless they were claimed anew: each with the token of the claim that was not begun."""
+
+    claims: tuple[tuple[str, str], ...]
+
+    def to_event(self) -> dict[str, object]:
+        return {ENVELOPE: {"release": [[task_id, token] for task_id, token in self.claims]}}
+
+    @classmethod
+    def from_event(cls, value: object) -> ReleaseOrder:
+        """Raises InvalidInput. ``value``: of ``release``."""
+        expected = "expected a list of [taskId, token]"
+        if not isinstance(value, list):
+            raise InvalidInput("event.dynatick.release", value, expected)
+        for pair in value:
+            if not isinstance(pair, list) or [type(text) for text in pair] != [str, str]:
+                raise InvalidInput("event.dynatick.release", pair, expected)
+        return cls(tuple((task_id, token) for task_id, token in value))
+
+
+# -- the reconcile -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +299,7 @@ class ReconcileOrder:
         return cls(began_at=now if began_at is None else parse_instant(began_at, "event.dynatick.beganAt"), after=after)
 
 
-# -- wake up -----------------------------------------------------------------------------------------------------------
+# -- wake-ups ----------------------------------------------------------------------------------------------------------
 
 MAX_TASKS = 100
 """The limit for one wake-up: about what one process can claim and begin within a second."""
@@ -108,7 +320,10 @@ _ATTRIBUTES = {kind: name for name, kind in _KINDS.items()}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WakeUp:
-    """A wake-up as data, for tasks of one bucket."""
+    """Run tasks of one bucket, each at the instant that it is named with (18).
+
+    One that is lost, late, doubled or stale harms nothing: the tick runs what no wake-up ran.
+    """
 
     bucket: Bucket
     due: tuple[Due, ...]
@@ -221,3 +436,67 @@ def send_wake_ups(queue: WakeUps, wake_ups: Iterable[AnyWakeUp]) -> int:
     """Sends wake-ups. Returns how many the queue refused."""
     events = [(one.to_event(), one.at) for one in wake_ups]
     return queue.send(events) if events else 0
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReleaseOrder | ReconcileOrder | AnyWakeUp
+
+
+def parse_event(event: object, now: datetime) -> Order:
+    """The order that an event holds. Raises InvalidInput, also for a tick in the future: its tasks would run early."""
+    if is_message(event):
+        return _wake_up_in(event)
+    if not isinstance(event, Mapping):
+        raise InvalidInput("event", event, _EXPECTED)
+    inner = event.get(ENVELOPE)
+    if inner is None:
+        if event.get("time") is None:
+            raise InvalidInput("event.time", None, _EXPECTED)
+        return PassOrder(tick=_not_ahead(minute_of(parse_instant(event["time"], "event.time")), event["time"], now))
+    if not isinstance(inner, Mapping):
+        raise InvalidInput("event.dynatick", inner, _EXPECTED)
+    if inner.get("reconcile"):
+        return ReconcileOrder.from_event(inner, now)
+    continuation = check_count(inner.get("continuation", 0), "event.dynatick.continuation")
+    if "wakeUp" in inner:
+        return parse_wake_up(inner["wakeUp"])
+    if "release" in inner:
+        return ReleaseOrder.from_event(inner["release"])
+    if "recover" in inner:
+        return RecoveryOrder.from_event(inner["recover"], continuation)
+    if "work" in inner:
+        order = WorkOrder.from_map(inner["work"], "event.dynatick.work")
+        _not_ahead(order.bucket.minute, str(order.bucket), now)
+        return order
+    tick = _not_ahead(Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute, inner.get("tick"), now)
+    if "shards" in inner:
+        return ShardsOrder.from_event(inner["shards"], tick)
+    return PassOrder.from_event(inner, tick, continuation)
+
+
+def is_message(event: object) -> bool:
+    """Whether an event is a delivery of a queue."""
+    return isinstance(event, Mapping) and isinstance(event.get("Records"), list)
+
+
+def _wake_up_in(delivery: object) -> AnyWakeUp:
+    """The wake-up in the one message of a delivery. Raises InvalidInput for anything else: it comes from a queue."""
+    records: Sequence[object] = delivery["Records"] if isinstance(delivery, Mapping) else []
+    (record,) = records if len(records) == 1 else (None,)
+    body = record.get("body") if isinstance(record, Mapping) else None
+    expected = 'expected {"dynatick": {"wakeUp": …}} as JSON'
+    try:
+        event = parse(body) if isinstance(body, str) else None
+    except ValueError:
+        raise InvalidInput("event.Records.body", body, expected) from None
+    inner = event.get(ENVELOPE) if isinstance(event, Mapping) else None
+    if not isinstance(inner, Mapping) or "wakeUp" not in inner:
+        raise InvalidInput("event.Records.body", body, expected)
+    return parse_wake_up(inner["wakeUp"])
+
+
+def _not_ahead(tick: int, value: object, now: datetime) -> int:
+    if tick > minute_of(now + SKEW_MARGIN):
+        raise InvalidInput("event.time", value, "expected a tick that is not in the future: its tasks would run early")
+    return tick

@@ -1,161 +1,48 @@
-"""The processor function's work: one invocation of any kind.
-
-Events: a tick, as EventBridge sends it (``time``) or by hand (``{"dynatick": {"tick": "2026-12-31#12:00"}}``); the
-shards after the first, which a tick starts as a tree (``{"dynatick": {"tick": …, "shards": [64, 255]}}``, both
-included); one shard's pass, also as its own continuation
-(``{"dynatick": {"tick": …, "shard": 3, "continuation": 1, "resume": {…}, "left": […]}}``); a recovery, which a pass
-starts for tasks whose lease expired (``{"dynatick": {"recover": {"bucket": …, "taskIds": […]}}}``); a wake-up, as its
-queue delivers it (``{"dynatick": {"wakeUp": …}}`` in the body of one message); a worker, for a range of ids that a pass
-handed out (``{"dynatick": {"work": {"bucket": …, "after": …, "through": …, "until": …}}}``); releases that a table did
-not take (``{"dynatick": {"release": [["order-7", "its token"]]}}``); the daily reconcile, also as its own continuation
-(``{"dynatick": {"reconcile": true, "beganAt": …, "after": "order-7"}}``; with neither, a new one begins).
-"""
+"""The processor function's work: one invocation of any kind (``orders`` has the kinds)."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import parse_instant
-from dynatick.domain.task import check_count
 from dynatick.engine.claims import Entries
-from dynatick.engine.counts import PassReport, Resume
+from dynatick.engine.counts import PassReport
 from dynatick.engine.drain import drain
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.invocation import PAUSE_CHECK, Budget, Execution, PauseWatch, Services
 from dynatick.engine.orders import (
-    AnyWakeUp,
+    Order,
+    PassOrder,
     ReconcileOrder,
+    RecoveryOrder,
+    ReleaseOrder,
+    Resume,
+    ShardsOrder,
     TickOnTime,
     WakeUp,
     WorkOrder,
-    parse_wake_up,
+    is_message,
+    parse_event,
     send_wake_ups,
 )
 from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.pools import START_TIMEOUT, Jobs, LettersUntilRefused, WakeUpsUntilRefused
-from dynatick.engine.ports import ENVELOPE, Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
+from dynatick.engine.ports import Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, read_on
-from dynatick.engine.recovery import RecoveryOrder, recover
-from dynatick.engine.releasing import ReleaseOrder, release_orders, write_releases
-from dynatick.engine.rules import SKEW_MARGIN, Rules
+from dynatick.engine.recovery import recover
+from dynatick.engine.releasing import release_orders, write_releases
+from dynatick.engine.rules import Rules
 from dynatick.engine.settings import InstallationSettings, publish_settings, read_pause
 from dynatick.engine.shards import GroupReport, serve_group
 from dynatick.engine.wake_ups import MAX_EARLY, MAX_LATE, wake
 from dynatick.engine.worker import work
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, NoAnswer, StoreError
-from dynatick.json_reader import parse
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)
-_EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick": "2026-12-31#12:00"}}'
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PassOrder:
-    """Drain a shard. ``shard`` None: begin a tick, for all shards."""
-
-    tick: int
-    shard: int | None = None
-    continuation: int = 0
-    resume: Resume | None = None
-    left: tuple[tuple[Bucket, str], ...] = ()  # entries before ``resume`` that could not be ended
-    swept: Resume | None = None  # through where the waiting tasks were searched for expired leases
-
-    def to_event(self) -> dict[str, object]:
-        inner: dict[str, object] = {
-            "tick": str(Bucket(self.tick)),
-            "shard": self.shard,
-            "continuation": self.continuation,
-        }
-        for name, position in (("resume", self.resume), ("swept", self.swept)):
-            if position is not None:
-                inner[name] = {"bucket": str(Bucket(position.minute)), "after": position.after}
-        if self.left:
-            inner["left"] = [[str(bucket), task_id] for bucket, task_id in self.left]
-        return {ENVELOPE: inner}
-
-
-@dataclass(frozen=True, slots=True)
-class ShardsOrder:
-    """Serve these shards of a tick, here or in further invocations."""
-
-    tick: int
-    shards: range
-
-    def to_event(self) -> dict[str, object]:
-        return {ENVELOPE: {"tick": str(Bucket(self.tick)), "shards": [self.shards[0], self.shards[-1]]}}
-
-
-Order = PassOrder | ShardsOrder | RecoveryOrder | WorkOrder | ReleaseOrder | ReconcileOrder | AnyWakeUp
-
-
-def parse_event(event: object, now: datetime) -> Order:
-    """The order that an event holds. Raises InvalidInput, also for a tick in the future: its tasks would run early."""
-    if not isinstance(event, Mapping):
-        raise InvalidInput("event", event, _EXPECTED)
-    inner = event.get(ENVELOPE)
-    if inner is None:
-        if event.get("time") is None:
-            raise InvalidInput("event.time", None, _EXPECTED)
-        return PassOrder(tick=_not_ahead(minute_of(parse_instant(event["time"], "event.time")), event["time"], now))
-    if not isinstance(inner, Mapping):
-        raise InvalidInput("event.dynatick", inner, _EXPECTED)
-    if inner.get("reconcile"):
-        return ReconcileOrder.from_event(inner, now)
-    continuation = check_count(inner.get("continuation", 0), "event.dynatick.continuation")
-    if "wakeUp" in inner:
-        return parse_wake_up(inner["wakeUp"])
-    if "release" in inner:
-        return ReleaseOrder.from_event(inner["release"])
-    if "recover" in inner:
-        return RecoveryOrder.from_event(inner["recover"], continuation)
-    if "work" in inner:
-        order = WorkOrder.from_map(inner["work"], "event.dynatick.work")
-        _not_ahead(order.bucket.minute, str(order.bucket), now)
-        return order
-    tick = Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute
-    if "shards" in inner:
-        return ShardsOrder(_not_ahead(tick, inner.get("tick"), now), _shards(inner["shards"]))
-    shard = inner.get("shard")
-    return PassOrder(
-        tick=_not_ahead(tick, inner.get("tick"), now),
-        shard=None if shard is None else check_count(shard, "event.dynatick.shard"),
-        continuation=continuation,
-        resume=_position(inner.get("resume"), "event.dynatick.resume"),
-        left=_entries(inner.get("left")),
-        swept=_position(inner.get("swept"), "event.dynatick.swept"),
-    )
-
-
-def _position(value: object, field: str) -> Resume | None:
-    if value is None:
-        return None
-    if not isinstance(value, Mapping):
-        raise InvalidInput(field, value, "expected a map of bucket and after")
-    after = value.get("after")
-    return Resume(Bucket.parse(value.get("bucket"), f"{field}.bucket").minute, None if after is None else str(after))
-
-
-def _shards(value: object) -> range:
-    if not isinstance(value, list) or len(value) != 2:
-        raise InvalidInput("event.dynatick.shards", value, "expected the first and the last shard, such as [64, 127]")
-    first, last = (check_count(shard, "event.dynatick.shards") for shard in value)
-    if not 0 < first <= last:
-        raise InvalidInput("event.dynatick.shards", value, "expected two whole numbers from 1 on, the lower one first")
-    return range(first, last + 1)
-
-
-def _entries(value: object) -> tuple[tuple[Bucket, str], ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
-        raise InvalidInput("event.dynatick.left", value, "expected a list of [bucket, taskId]")
-    return tuple((Bucket.parse(bucket, "event.dynatick.left"), str(task_id)) for bucket, task_id in value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +117,9 @@ class Processor:
         """Carries out the event's order. ``hard_end``: when Lambda will kill this process."""
         self.executions.clear()
         try:
-            order = parse_event(event, self.clock()) if not _is_message(event) else _wake_up_in(event)
+            order = parse_event(event, self.clock())
         except InvalidInput as error:
-            if not _is_message(event):
+            if not is_message(event):
                 raise
             return Invoked(malformed_wake_up=str(error))  # if this raised, the queue would deliver it again and again
         try:
@@ -499,30 +386,3 @@ class Processor:
             for order in release_orders(execution.unreleased):
                 self._start(order, tried)
         done.not_started += tried.not_started
-
-
-def _is_message(event: object) -> bool:
-    """Whether an event is a delivery of a queue."""
-    return isinstance(event, Mapping) and isinstance(event.get("Records"), list)
-
-
-def _wake_up_in(delivery: object) -> AnyWakeUp:
-    """The wake-up in the one message of a delivery. Raises InvalidInput for anything else: it comes from a queue."""
-    records: Sequence[object] = delivery["Records"] if isinstance(delivery, Mapping) else []
-    (record,) = records if len(records) == 1 else (None,)
-    body = record.get("body") if isinstance(record, Mapping) else None
-    expected = 'expected {"dynatick": {"wakeUp": …}} as JSON'
-    try:
-        event = parse(body) if isinstance(body, str) else None
-    except ValueError:
-        raise InvalidInput("event.Records.body", body, expected) from None
-    inner = event.get(ENVELOPE) if isinstance(event, Mapping) else None
-    if not isinstance(inner, Mapping) or "wakeUp" not in inner:
-        raise InvalidInput("event.Records.body", body, expected)
-    return parse_wake_up(inner["wakeUp"])
-
-
-def _not_ahead(tick: int, value: object, now: datetime) -> int:
-    if tick > minute_of(now + SKEW_MARGIN):
-        raise InvalidInput("event.time", value, "expected a tick that is not in the future: its tasks would run early")
-    return tick

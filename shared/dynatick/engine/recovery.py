@@ -6,7 +6,7 @@ own, but starts a recovery for it. A recovery writes no cursor; what it leaves u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -14,7 +14,6 @@ from itertools import groupby
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
-from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import claim, defer, reclaim
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
@@ -26,74 +25,15 @@ from dynatick.engine.claims import (
     understand,
 )
 from dynatick.engine.conditional_write import write, write_many
-from dynatick.engine.counts import PassReport, Resume
+from dynatick.engine.counts import PassReport
 from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
-from dynatick.engine.ports import ENVELOPE, size_in_event
-from dynatick.errors import DynatickError, InvalidInput
+from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, Resume, parts
+from dynatick.engine.ports import size_in_event
+from dynatick.errors import DynatickError
 
 MAX_TOGETHER = 100  # tasks of one recovery, if they have attempts left
 MAX_ALONE = 10  # tasks of one recovery at their last attempt, which it runs one after another
 MAX_RECOVERIES = 20  # of one pass
-MAX_ORDER_BYTES = 100_000  # of ids, as JSON: an asynchronous invocation takes 256 KB
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecoveryOrder:
-    """A recovery as data: reclaim these tasks of one bucket.
-
-    Those of an action with a rate limit run one after another: each starts the next of ``then``, and claims nothing
-    after ``until``, when another may be started.
-    """
-
-    bucket: Bucket
-    task_ids: tuple[str, ...]
-    continuation: int = 0
-    until: datetime | None = None
-    then: tuple[RecoveryOrder, ...] = ()
-
-    def to_event(self) -> dict[str, object]:
-        recover: dict[str, object] = {"bucket": str(self.bucket), "taskIds": list(self.task_ids)}
-        if self.until is not None:
-            recover["until"] = format_instant(self.until)
-        if self.then:
-            recover["then"] = [{"bucket": str(order.bucket), "taskIds": list(order.task_ids)} for order in self.then]
-        return {ENVELOPE: {"recover": recover, "continuation": self.continuation}}
-
-    @classmethod
-    def from_event(cls, inner: object, continuation: int) -> RecoveryOrder:
-        """Raises InvalidInput. ``inner``: the value of ``recover``."""
-        field = "event.dynatick.recover"
-        bucket, task_ids = _tasks_in(inner, field)
-        until, then = (inner.get("until"), inner.get("then", [])) if isinstance(inner, Mapping) else (None, [])
-        if not isinstance(then, list):
-            raise InvalidInput(f"{field}.then", then, "expected a list of maps of bucket and taskIds")
-        return cls(
-            bucket=bucket,
-            task_ids=task_ids,
-            continuation=continuation,
-            until=None if until is None else parse_instant(until, f"{field}.until"),
-            then=tuple(
-                cls(bucket=bucket, task_ids=ids) for bucket, ids in (_tasks_in(one, f"{field}.then") for one in then)
-            ),
-        )
-
-    def next(self, left: Sequence[str]) -> RecoveryOrder | None:
-        """What is to follow if these are left; None: nothing."""
-        if left:
-            return replace(self, task_ids=tuple(left), continuation=self.continuation + 1)
-        if not self.then:
-            return None
-        following, *rest = self.then
-        return replace(following, continuation=self.continuation + 1, until=self.until, then=tuple(rest))
-
-
-def _tasks_in(value: object, field: str) -> tuple[Bucket, tuple[str, ...]]:
-    if not isinstance(value, Mapping):
-        raise InvalidInput(field, value, "expected a map of bucket and taskIds")
-    ids = value.get("taskIds")
-    if not isinstance(ids, list) or not all(isinstance(task_id, str) and task_id for task_id in ids):
-        raise InvalidInput(f"{field}.taskIds", ids, "expected a list of ids")
-    return Bucket.parse(value.get("bucket"), f"{field}.bucket"), tuple(dict.fromkeys(ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +71,7 @@ def orders_for(expired: Sequence[tuple[Bucket, LeaseExpired]]) -> Iterator[Recov
             (task for task in expired if task[1].is_last is is_last), key=lambda task: (task[0], task[1].action)
         )
         for (bucket, _), group in groupby(of_kind, key=lambda task: (task[0], None if is_last else task[1].action)):
-            for ids in _parts([task.task_id for _, task in group], max_tasks):
+            for ids in parts([task.task_id for _, task in group], size_in_event, max_items=max_tasks):
                 yield RecoveryOrder(bucket=bucket, task_ids=ids)
 
 
@@ -151,20 +91,6 @@ def in_one_chain(expired: Sequence[tuple[Bucket, LeaseExpired]], until: datetime
 
 def _size_of(task_ids: Sequence[str]) -> int:
     return sum(map(size_in_event, task_ids))
-
-
-def _parts(task_ids: Sequence[str], max_tasks: int) -> Iterator[tuple[str, ...]]:
-    part: list[str] = []
-    size = 0
-    for task_id in task_ids:
-        more = size_in_event(task_id)
-        if part and (len(part) == max_tasks or size + more > MAX_ORDER_BYTES):
-            yield tuple(part)
-            part, size = [], 0
-        part.append(task_id)
-        size += more
-    if part:
-        yield tuple(part)
 
 
 def recover(

@@ -8,58 +8,28 @@ goes to another invocation, which tries for a minute, and then again when Lambda
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import Unknown, Written
 from dynatick.domain.lifecycle import release_claim
 from dynatick.engine.conditional_write import write_many
-from dynatick.engine.ports import ENVELOPE, Clock, Store, size_in_event
-from dynatick.errors import InvalidInput, StoreError
+from dynatick.engine.orders import ReleaseOrder, parts
+from dynatick.engine.ports import Clock, Store, size_in_event
+from dynatick.errors import StoreError
 
 MAX_TASKS = 200  # of one order
-MAX_ORDER_BYTES = 100_000  # of ids and tokens, as JSON: an asynchronous invocation takes 256 KB
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds between two tries."""
 
 _DECISIVE = (attr.STATUS, attr.LEASE, attr.LEASE_UNTIL, attr.ATTEMPT)
-_EXPECTED = "expected a list of [taskId, token]"
-
-
-@dataclass(frozen=True, slots=True)
-class ReleaseOrder:
-    """Release these tasks, unless they were claimed anew: each with the token of the claim that was not begun."""
-
-    claims: tuple[tuple[str, str], ...]
-
-    def to_event(self) -> dict[str, object]:
-        return {ENVELOPE: {"release": [[task_id, token] for task_id, token in self.claims]}}
-
-    @classmethod
-    def from_event(cls, value: object) -> ReleaseOrder:
-        """Raises InvalidInput."""
-        if not isinstance(value, list):
-            raise InvalidInput("event.dynatick.release", value, _EXPECTED)
-        for pair in value:
-            if not isinstance(pair, list) or [type(text) for text in pair] != [str, str]:
-                raise InvalidInput("event.dynatick.release", pair, _EXPECTED)
-        return cls(tuple((task_id, token) for task_id, token in value))
 
 
 def release_orders(claims: Mapping[str, str]) -> Iterator[ReleaseOrder]:
     """The orders that release these claims, given as tokens and the ids of their tasks."""
-    part: list[tuple[str, str]] = []
-    size = 0
-    for token, task_id in claims.items():
-        more = size_in_event(task_id) + size_in_event(token)
-        if part and (len(part) == MAX_TASKS or size + more > MAX_ORDER_BYTES):
-            yield ReleaseOrder(tuple(part))
-            part, size = [], 0
-        part.append((task_id, token))
-        size += more
-    if part:
-        yield ReleaseOrder(tuple(part))
+    pairs = [(task_id, token) for token, task_id in claims.items()]
+    for part in parts(pairs, lambda pair: sum(map(size_in_event, pair)), max_items=MAX_TASKS):
+        yield ReleaseOrder(part)
 
 
 def write_releases(

@@ -19,9 +19,9 @@ from dynatick.domain.row import Due, due_of
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Claimer, Malformed
-from dynatick.engine.counts import PassReport, Resume
+from dynatick.engine.counts import PassReport
 from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
-from dynatick.engine.orders import WakeUp, send_wake_ups, wake_ups_of
+from dynatick.engine.orders import Resume, WakeUp, send_wake_ups, wake_ups_of
 from dynatick.engine.ports import Entry
 from dynatick.engine.record import is_woken_late
 from dynatick.errors import DynatickError

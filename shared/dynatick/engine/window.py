@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dynatick.domain.instants import EPOCH
-from dynatick.engine.counts import Resume
 from dynatick.engine.cursor import Cursor, read_cursor, save
-from dynatick.engine.orders import WorkOrder
+from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.rules import SHARD_LEASE, Rules
 from dynatick.errors import DynatickError

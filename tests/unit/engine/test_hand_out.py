@@ -15,8 +15,7 @@ from tests.unit.engine.support import World, bucket_at, ids, is_cursor, rules, w
 from dynatick.engine import page_reader
 from dynatick.engine.cursor import save
 from dynatick.engine.division import SOON
-from dynatick.engine.orders import WorkOrder
-from dynatick.engine.processor import parse_event
+from dynatick.engine.orders import WorkOrder, parse_event
 
 
 @pytest.fixture

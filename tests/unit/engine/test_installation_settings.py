@@ -35,9 +35,7 @@ from dynatick.domain.pause import Pause
 from dynatick.domain.row import Due
 from dynatick.engine import settings
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.orders import WakeUp, WorkOrder
-from dynatick.engine.processor import Order, PassOrder, ShardsOrder
-from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.orders import Order, PassOrder, RecoveryOrder, ShardsOrder, WakeUp, WorkOrder
 from dynatick.engine.rules import Rules
 from dynatick.engine.settings import (
     MAX_PAUSES_KEPT,

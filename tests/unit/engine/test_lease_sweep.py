@@ -28,12 +28,10 @@ from tests.unit.engine.support import (
 
 from dynatick.domain.task import Row
 from dynatick.engine.claiming import ExpiredLeases
-from dynatick.engine.counts import PassReport, Resume
+from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import save
 from dynatick.engine.drain import MAX_SWEPT, LeaseSweep
-from dynatick.engine.orders import WorkOrder
-from dynatick.engine.processor import PassOrder, parse_event
-from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.orders import PassOrder, RecoveryOrder, Resume, WorkOrder, parse_event
 from dynatick.engine.window import Window
 from dynatick.errors import StoreError
 

@@ -17,10 +17,9 @@ from dynatick.domain.row import Due
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
 from dynatick.engine.invocation import PAUSE_CHECK, PauseWatch
-from dynatick.engine.orders import WakeUp, WorkOrder
+from dynatick.engine.orders import Order, PassOrder, RecoveryOrder, WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.processor import Invoked, Order, PassOrder, Processor
-from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
 from dynatick.engine.settings import SETTINGS_ID, pause, read_pause, resume
 from dynatick.errors import StoreError

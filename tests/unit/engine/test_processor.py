@@ -13,10 +13,18 @@ from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, rules, worl
 
 from dynatick.domain.buckets import Grid
 from dynatick.domain.row import Due
-from dynatick.engine.counts import Resume
-from dynatick.engine.orders import ReconcileOrder, TickOnTime, WakeUp, WorkOrder
-from dynatick.engine.processor import Order, PassOrder, ShardsOrder, parse_event
-from dynatick.engine.recovery import RecoveryOrder
+from dynatick.engine.orders import (
+    Order,
+    PassOrder,
+    ReconcileOrder,
+    RecoveryOrder,
+    Resume,
+    ShardsOrder,
+    TickOnTime,
+    WakeUp,
+    WorkOrder,
+    parse_event,
+)
 from dynatick.engine.settings import SETTINGS_ID, read_settings
 
 EVENTS = [
@@ -71,7 +79,7 @@ EXPECTED = 'expected a scheduled event with its "time", or {"dynatick": {"tick":
 
 REFUSED = [
     (None, "event", EXPECTED), ([], "event", EXPECTED), ("tick", "event", EXPECTED), ({}, "event.time", EXPECTED),
-    ({"time": None}, "event.time", EXPECTED), ({"Records": []}, "event.time", EXPECTED),
+    ({"time": None}, "event.time", EXPECTED), ({"Records": []}, "event.Records.body", "expected {"),
     ({"time": "2026-12-31T12:00:00"}, "event.time", "its offset from UTC is missing"),
     ({"time": "noon"}, "event.time", "expected an instant"), ({"dynatick": "tick"}, "event.dynatick", EXPECTED),
     ({"dynatick": {}}, "event.dynatick.tick", "expected a bucket such as 2026-12-31#12:00"),

@@ -19,20 +19,11 @@ from dynatick.domain.conditional_update import Written
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import reclaim
 from dynatick.domain.task import Task
+from dynatick.engine.counts import RecordResult
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import ActionContext, DeadLetter
-from dynatick.engine.record import (
-    Attempted,
-    Deferred,
-    Done,
-    Error,
-    Failure,
-    Recorder,
-    RecordResult,
-    Rescheduled,
-    lateness_of,
-)
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Failure, Recorder, Rescheduled, lateness_of
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import PermanentError, Reschedule

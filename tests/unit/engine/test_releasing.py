@@ -16,8 +16,9 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine import releasing
+from dynatick.engine.orders import ReleaseOrder
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.releasing import MAX_TASKS, PAUSES, ReleaseOrder, release_orders, write_releases
+from dynatick.engine.releasing import MAX_TASKS, PAUSES, release_orders, write_releases
 from dynatick.errors import InvalidInput, NoAnswer, StoreError
 from dynatick.json_reader import parse
 

@@ -22,9 +22,9 @@ from dynatick.domain.row import Due, due_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.counts import PassReport, bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.orders import MAX_TASKS, TickOnTime, WakeUp, wake_ups_of
+from dynatick.engine.orders import MAX_TASKS, TickOnTime, WakeUp, parse_event, wake_ups_of
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.processor import Invoked, parse_event
+from dynatick.engine.processor import Invoked
 from dynatick.engine.rules import Precision
 from dynatick.engine.scheduler import Assigned, Scheduler
 from dynatick.engine.settings import SETTINGS_ID

@@ -28,9 +28,8 @@ from tests.unit.engine.support import (
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Ineligible
-from dynatick.engine.counts import Resume
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
-from dynatick.engine.orders import WorkOrder
+from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.rules import SHARD_LEASE
 from dynatick.engine.schedules import Made, Recurring
 from dynatick.engine.window import Segment, ShardLease, Window
