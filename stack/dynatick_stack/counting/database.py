@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 from dynatick_stack.counting.counts import Count, Counts
 from dynatick_stack.counting.language import Statement, parse_condition, parse_statement, parse_update
@@ -350,18 +349,11 @@ class Database:
     def _scan(self, request: Request) -> Answer:
         """Scans in the order of the table's key (a real one has an order of its own)."""
         table, start = self._table(request["TableName"]), request.get("ExclusiveStartKey")
-        segment, segments = request.get("Segment", 0), request.get("TotalSegments", 1)
-        if ("Segment" in request) != ("TotalSegments" in request) or not 0 <= segment < segments:
-            raise Refused("Segment is zero-based and must be less than TotalSegments, which goes with it")
         if start is None or not table.ids:
             table.ids = sorted(table.items)
         first = 0 if start is None else bisect_right(table.ids, table.key_of(start))
         coming: Iterable[str] = (table.ids[n] for n in range(first, len(table.ids)))
-        there = (
-            (key, *table.items[key])
-            for key in coming
-            if key in table.items and (segments == 1 or crc32(key.encode()) % segments == segment)
-        )
+        there = ((key, *table.items[key]) for key in coming if key in table.items)
         answer, last = self._page(there, request, request.get("ConsistentRead", False))
         return answer | ({} if last is None else {"LastEvaluatedKey": {table.key: {"S": last}}})
 
