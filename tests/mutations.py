@@ -37,14 +37,14 @@ CLAIMS = "tests/unit/engine/test_claims.py"
 RECORD = "tests/unit/engine/test_record.py"
 POOLS = "tests/unit/engine/test_pools.py"
 PLACEMENT = "tests/unit/engine/test_placement.py"
-SCHEDULES = "tests/unit/engine/test_recurring.py"
+SCHEDULES = "tests/unit/engine/test_schedules.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
 SHARDS = "tests/unit/engine/test_shards.py"
 RECONCILE = "tests/unit/engine/test_reconcile.py"
 WRITES = "tests/unit/engine/test_conditional_write.py"
 RELEASING = "tests/unit/engine/test_releasing.py"
-RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_recurring.py"
+RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
 _WITHOUT = ("-p", "no:cacheprovider", "-p", "no:schemathesis")  # plugins: to start one takes a second each time
@@ -175,7 +175,7 @@ MUTATIONS = (
     # -- shards, cursors and the reconcile -----------------------------------------------------------------------------
     Mutation(14, "a new shard has no cursor until a tick needs it", "publish_settings",
              "range(was.shards_ever, wanted.shards_ever)", "()",
-             "tests/unit/engine/test_installation_settings.py"),
+             "tests/unit/engine/test_settings.py"),
     Mutation(14, "shards that were in use once are forgotten", "publish_settings",
              "max(configured.shard_count, was.shards_ever)", "configured.shard_count", RULES),
     Mutation(14, "shards whose invocation can't be started are left out", "Processor._not_started",

@@ -1,14 +1,31 @@
-"""A counter is declared once, and all that speaks of passes has it from there."""
+"""A counter is declared once, and all that speaks of passes has it from there. The record of a bucket counts what has
+left it: by the engine, by the client, in any order, and never twice."""
 
 from __future__ import annotations
 
-from tests.builders import NOON
-from tests.unit.client.support import client_of
-from tests.unit.engine.support import NOON_MINUTE, world
+from collections.abc import Callable
+from datetime import timedelta
 
+import pytest
+from tests.builders import NOON
+from tests.unit.client.support import client_of, fail, fail_for_now
+from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, World, raises, world
+
+from dynatick import Reschedule, StoreError, TaskClient
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import TickView
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.view import members
-from dynatick.engine.counts import COUNTERS, PassReport, RecordResult, tick_record_id
+from dynatick.engine.counts import (
+    COUNTERS,
+    PassReport,
+    RecordResult,
+    bucket_record_id,
+    count_departures,
+    read_departures,
+    tick_record_id,
+)
+from dynatick.store.memory import MemoryStore
 
 NUMBERS = {counter.name: n for n, counter in enumerate(COUNTERS, 1)}
 
@@ -36,3 +53,139 @@ def test_each_result_of_an_attempt_has_a_counter() -> None:
     assert {name: number for name, number in report.by_name().items() if number} == {
         result.value: 2 for result in RecordResult
     }
+
+
+# -- the record of a bucket ------------------------------------------------------------------------------------------
+
+
+B, LATER = "2026-12-31#12:01", "2026-12-31#13:00"
+BUCKET = Bucket.parse(B)
+
+
+def count(store: MemoryStore, number: int = 1, token: str = "t", name: str = "retried") -> None:
+    count_departures(store, {BUCKET: {name: number}}, token=token, now=NOON, retention_days=30)
+
+
+def test_the_record_of_a_bucket() -> None:
+    store = MemoryStore()
+    count(store, 3, "first")
+    count(store, 2, "second", "redrivenFailed")
+    assert store.get(bucket_record_id(BUCKET)) == {
+        "taskId": "_dynatick#bucket#2026-12-31#12:01", "status": "bucket", "outcome": "none", "retried": 3,
+        "redrivenFailed": 2, "version": 2, "writtenBy": "second",
+        "expiresAt": int((NOON + timedelta(days=30)).timestamp()),
+    }  # fmt: skip
+    assert read_departures(store, [BUCKET, Bucket.parse(LATER)]) == {"retried": 3, "redrivenFailed": 2}
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_write_whose_answer_was_lost_is_not_repeated(writes: bool) -> None:
+    """The first, which creates the record, takes effect or not, and so does the one that updates it."""
+    store = RiggedStore()
+    for number, token in ((2, "first"), (3, "second")):
+        lost = Once(lambda change: True)
+        setattr(store, "unanswered" if writes else "throttled", lost)
+        count(store, number, token)
+        assert lost.done
+    assert read_departures(store, [BUCKET]) == {"retried": 5}
+
+
+def test_a_record_that_a_person_has_changed_or_whose_table_does_not_answer() -> None:
+    store = RiggedStore()
+    store.put({"taskId": bucket_record_id(BUCKET), "retried": "many", "version": True, "moved": 4})
+    count(store, 1)
+    assert read_departures(store, [BUCKET]) == {"retried": 1, "moved": 4}
+    store.throttled = lambda change: True
+    with pytest.raises(StoreError, match="cannot count what left _dynatick#bucket#2026-12-31#12:01"):
+        count(store, token="another")
+
+
+# -- who counts what has left ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def w() -> World:
+    return world(dead_letters=MemoryDeadLetterQueue())
+
+
+@pytest.fixture
+def client(w: World) -> TaskClient:
+    assert isinstance(w.dead_letters, MemoryDeadLetterQueue)
+    return TaskClient(w.store, clock=w.clock, dead_letter_queue=w.dead_letters)
+
+
+def insert_due(client: TaskClient, *task_ids: str) -> None:
+    for task_id in task_ids:
+        client.insert(task_id, delay_seconds=1)
+
+
+def counted(client: TaskClient, bucket: str = B) -> tuple[dict[str, int], dict[str, int], int, int]:
+    """Returns how many are there, have left, ran, and failed."""
+    (counts,) = client.bucket_counts(bucket)
+    return dict(counts.counts), dict(counts.left), counts.ran, counts.failed
+
+
+def test_retries_and_further_turns_have_left_and_a_task_that_runs_once_writes_no_record(
+    w: World, client: TaskClient
+) -> None:
+    w.actions.behaviour["failed"] = fail
+    insert_due(client, "failed")
+    w.next_tick()
+    assert counted(client) == ({"failed": 1}, {}, 1, 1)
+    assert w.store.get(bucket_record_id(BUCKET)) is None
+    w.actions.behaviour |= {"r1": fail_for_now, "r2": fail_for_now, "turn": raises(Reschedule(after=3600))}
+    insert_due(client, "r1", "r2", "turn", "fine")
+    w.next_tick()
+    assert counted(client, "2026-12-31#12:02") == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
+    w.clock.forward(hours=1)
+    w.actions.behaviour.clear()
+    w.next_tick()
+    assert counted(client, "2026-12-31#12:02") == ({"completed": 1}, {"retried": 2, "rescheduled": 1}, 4, 2)
+    assert w.outcome("r1") == "completed"
+
+
+@pytest.mark.parametrize(
+    "redrive",
+    [lambda client: client.redrive("a"), lambda client: client.run_now("a"),
+     lambda client: (list(client.redrive_many(B, dry_run=True)), list(client.redrive_many(B))),
+     lambda client: (list(client.dead_letters.redrive(dry_run=True)), list(client.dead_letters.redrive()))],
+    ids=["redrive", "run_now", "redrive_many", "dead_letters"],
+)  # fmt: skip
+def test_redrives_are_counted_whichever_way(
+    w: World, client: TaskClient, redrive: Callable[[TaskClient], object]
+) -> None:
+    w.actions.behaviour["a"] = fail
+    insert_due(client, "a", "b")
+    w.next_tick()
+    redrive(client)
+    assert counted(client) == ({"completed": 1}, {"redrivenFailed": 1}, 2, 1)
+    w.next_tick()
+    assert counted(client, "2026-12-31#12:02") == ({"failed": 1}, {}, 1, 1)
+
+
+def test_every_task_may_have_left(w: World, client: TaskClient) -> None:
+    insert_due(client, "a")
+    w.next_tick()
+    client.run_now("a")
+    assert counted(client) == ({}, {"redrivenCompleted": 1}, 1, 0)
+    assert list(client.bucket_counts(start="2026-12-31T12:01:00Z", end="2026-12-31T12:02:00Z")) == []
+
+
+def test_what_waited_in_a_past_bucket_and_was_moved(w: World, client: TaskClient) -> None:
+    insert_due(client, "a", "b")
+    w.clock.forward(minutes=3)  # and no tick came
+    client.reschedule("a", delay_seconds=3600)
+    assert len(list(client.reschedule_many(B, delay_seconds=3600))) == 1
+    assert counted(client) == ({}, {"moved": 2}, 0, 0)
+
+
+def test_a_record_that_can_not_be_written_keeps_no_task_from_moving(
+    w: World, client: TaskClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    w.rigged.throttled = lambda change: change.task_id == bucket_record_id(BUCKET)
+    w.actions.behaviour |= {"a": fail_for_now, "b": fail}
+    insert_due(client, "a", "b")
+    w.next_tick()
+    client.redrive("b")
+    assert (w.row("a")["status"], w.row("b")["run"]) == ("scheduled", 2)
+    assert [one.action for one in caplog.records if hasattr(one, "action")] == ["departures_uncounted"] * 2
