@@ -324,8 +324,10 @@ class Oracle:
         elif after == "running" and new.get("leaseUntil") == RELEASED and old.get("leaseUntil") != RELEASED:
             if execution is not None:
                 self.report(f"{task.task_id}: released although it was begun")
+            claim = self.claims.get(str(old.get("lease")))
+            claimer = by if claim is None else claim.process  # another that had no answer may have asked
             left = by.ends - self.simulation.now
-            if by.plan == QUIET and left > by.plan.timeout / 2:
+            if claimer.plan == QUIET and left > by.plan.timeout / 2:
                 self.report(f"{task.task_id}: released with {left:.0f} s left, for no reason")
             if (claim := self.claims.get(str(old.get("lease")))) is not None:
                 claim.released = True

@@ -26,7 +26,7 @@ from tests.model.counterexamples import (
     wait,
     wake_up,
 )
-from tests.model.faulty_store import REFUSE, Plan
+from tests.model.faulty_store import LOSE, REFUSE, Fault, Plan
 from tests.model.installation import INDEX_LAG, Installation
 from tests.model.rows import RawRow, When
 from tests.model.steps import Step
@@ -233,5 +233,13 @@ SITUATIONS: Mapping[str, Situation] = {
             bool(model.oracle.refused)
             and {row["taskId"] for _, _, row in model.table.history if row and row.get("deferrals")} == {*"abcd"}
         ),
+    ),
+    "a claim without an answer is released by another invocation": Situation(
+        [
+            insert_many(When(), "hang"),
+            reconfigure(60, 3),
+            tick(PLAIN, by(PLAN, PLAN, Plan(faults=(Fault(call=3, kind=LOSE, calls=2),))), PLAIN),
+        ],
+        lambda model: any(done.released for done in model.invocations),
     ),
 }
