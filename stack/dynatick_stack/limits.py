@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dynatick.domain.plan_figures import TABLE_WRITE_UNITS
 from dynatick_stack import template
 from dynatick_stack.errors import RefusedError
+from dynatick_stack.plan.figures import TABLE_WRITE_UNITS
 
 MAX_ENVIRONMENT_BYTES = 4096
 """Names and values of a function's environment variables together (Lambda quotas)."""

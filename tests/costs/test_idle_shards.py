@@ -11,7 +11,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dynatick.domain.plan_figures import (
+from dynatick.engine.page_reader import LOOKAHEAD
+from dynatick.engine.shards import CLOSE_EVERY, THREADS
+from dynatick_stack.bench.units import Idle, idle
+from dynatick_stack.bench.wake_up_price import MONTH
+from dynatick_stack.counting.counts import Engine
+from dynatick_stack.plan.figures import (
     FURTHER_READS,
     FURTHER_WRITES,
     GB_SECOND,
@@ -21,11 +26,6 @@ from dynatick.domain.plan_figures import (
     READ_UNIT,
     WRITE_UNIT,
 )
-from dynatick.engine.page_reader import LOOKAHEAD
-from dynatick.engine.shards import CLOSE_EVERY, THREADS
-from dynatick_stack.bench.units import Idle, idle
-from dynatick_stack.bench.wake_up_price import MONTH
-from dynatick_stack.counting.counts import Engine
 from dynatick_stack.template import ROOT
 
 CALL_SECONDS, GB = 0.005, 1.0

@@ -6,13 +6,13 @@ import pytest
 from tests.costs.test_deadlines import SCHEDULES, TICKS, ticks_with
 
 from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.capacity import PlanOptions, units_of
-from dynatick.domain.plan import plan_burst, plan_schedules
-from dynatick.domain.plan_figures import READ_UNITS_OF_OCCURRENCE, ROW_GROWTH
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import ACTION, Installation, dynamodb
 from dynatick_stack.counting.counts import Engine
 from dynatick_stack.counting.rules import item_bytes
+from dynatick_stack.plan.capacity import PlanOptions, units_of
+from dynatick_stack.plan.figures import READ_UNITS_OF_OCCURRENCE, ROW_GROWTH
+from dynatick_stack.plan.loads import plan_burst, plan_schedules
 
 
 def test_a_task_that_grows_over_a_kilobyte_while_it_runs(engine: Engine) -> None:

@@ -16,10 +16,10 @@ from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.schedules import simulate_schedules
 from tests.simulate.world import Scenario
 
-from dynatick.domain.capacity import PlanOptions
-from dynatick.domain.plan import plan_burst, plan_schedules, plan_steady
 from dynatick.engine.rules import Precision
 from dynatick_stack.markdown import write_parts
+from dynatick_stack.plan.capacity import PlanOptions
+from dynatick_stack.plan.loads import plan_burst, plan_schedules, plan_steady
 from dynatick_stack.template import ROOT
 
 Found = TypeVar("Found")

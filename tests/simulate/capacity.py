@@ -11,7 +11,8 @@ from math import ceil
 
 from tests.simulate.assumptions import PARTITION_READ_UNITS, SPLIT_AFTER
 
-from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS, TABLE_WRITE_UNITS
+from dynatick.domain.executions import PARTITION_WRITE_UNITS
+from dynatick_stack.plan.figures import TABLE_WRITE_UNITS
 
 HASHES = 2**32
 

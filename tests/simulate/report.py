@@ -10,10 +10,10 @@ from tests.simulate.inserting import Inserting
 from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
 
-from dynatick.domain import capacity
-from dynatick.domain.plan import Plan
-from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT
 from dynatick_stack.markdown import figures
+from dynatick_stack.plan import capacity
+from dynatick_stack.plan.figures import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT
+from dynatick_stack.plan.loads import Plan
 
 
 def price(used: Counts, scenario: Scenario) -> float:

@@ -9,9 +9,9 @@ from tests.simulate.assumptions import Assumptions
 from tests.simulate.burst import simulate_burst
 from tests.simulate.world import Scenario
 
-from dynatick.domain.capacity import Fleet, PlanOptions, first_claim, timing
-from dynatick.domain.plan import plan_burst
 from dynatick.engine.rules import Precision
+from dynatick_stack.plan.capacity import Fleet, PlanOptions, first_claim, timing
+from dynatick_stack.plan.loads import plan_burst
 
 SMALL = Scenario(tasks=1000, shards=4, threads=16, warm=4000)
 

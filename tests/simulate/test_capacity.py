@@ -12,7 +12,7 @@ from tests.simulate.capacity import Capacity
 from tests.simulate.dynamodb import INDEX, SimulatedDynamoDB, SimulatedStore
 
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Unknown, Written
-from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS
+from dynatick.domain.executions import PARTITION_WRITE_UNITS
 
 
 @dataclass

@@ -12,8 +12,8 @@ from tests.simulate.inserting import simulate_inserting
 from tests.simulate.schedules import MINUTES, simulate_schedules
 from tests.simulate.world import Scenario, World, id_of
 
-from dynatick.domain.capacity import Fleet
-from dynatick.domain.plan import plan_burst
+from dynatick_stack.plan.capacity import Fleet
+from dynatick_stack.plan.loads import plan_burst
 
 
 def test_a_row_has_the_size_that_was_asked_for() -> None:

@@ -26,12 +26,12 @@ from tests.simulate.wake_up_queue import WakeUpQueue
 
 from dynatick.client import NewTask, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.plan import Plan
-from dynatick.domain.plan_figures import NEW_TABLE_WRITE_UNITS
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Precision, Rules
+from dynatick_stack.plan.figures import NEW_TABLE_WRITE_UNITS
+from dynatick_stack.plan.loads import Plan
 
 ACTION = "wait"
 WARMING_TICKS = 2  # of an installation that has nothing to do: its settings, its cursors, its environments

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from typing import Any
 
-from dynatick.domain.plan_figures import SCHEDULER_LOG_BYTES
 from dynatick.engine.counts import COUNTERS
+from dynatick_stack.plan.figures import SCHEDULER_LOG_BYTES
 
 # Each program runs in a process of its own: loggers are the process's, and so is their configuration.
 BEGINNING = """

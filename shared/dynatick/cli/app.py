@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dynatick.cli import bucket, dead_letter, doctor, expr, installation, plan, schedule, task, tick
+from dynatick.cli import bucket, dead_letter, doctor, expr, installation, schedule, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.errors import DynatickError
@@ -92,7 +92,6 @@ app.command("status")(installation.status)
 app.command("pause")(installation.pause)
 app.command("resume")(installation.resume)
 app.command("doctor")(doctor.doctor)
-app.command("plan")(plan.plan)
 app.command("ui")(installation.ui)
 
 

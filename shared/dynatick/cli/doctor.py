@@ -19,8 +19,7 @@ from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.stack import aws_client
 from dynatick.domain import attributes as attr
-from dynatick.domain.executions import STREAM_SHARDS, Executions
-from dynatick.domain.plan_figures import PARTITION_WRITE_UNITS
+from dynatick.domain.executions import PARTITION_WRITE_UNITS, STREAM_SHARDS, Executions
 
 if TYPE_CHECKING:
     from dynatick.cli.session import Session

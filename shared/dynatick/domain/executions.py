@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 RECOVERIES = 20  # of one pass; the engine's bound
 STREAM_SHARDS = 4  # of a new table's stream
+PARTITION_WRITE_UNITS = 1_000  # a second, of one partition of a table or index
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dynatick.domain.capacity import PlanOptions
-from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 from dynatick_stack.markdown import Table
+from dynatick_stack.plan.capacity import PlanOptions
+from dynatick_stack.plan.loads import Plan, plan_burst, plan_schedules, plan_steady
 
 MINUTE = 60.0
 BURSTS = (10_000, 100_000, 1_000_000, 10_000_000)

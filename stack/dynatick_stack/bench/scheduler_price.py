@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dynatick.domain.plan_figures import GB_SECOND, MB_PER_CPU, READ_UNIT, STORAGE_GB_MONTH, STREAM_BATCH, WRITE_UNIT
-from dynatick.domain.prices import records_together, scheduler_price
 from dynatick_stack.markdown import Table
+from dynatick_stack.plan.figures import GB_SECOND, MB_PER_CPU, READ_UNIT, STORAGE_GB_MONTH, STREAM_BATCH, WRITE_UNIT
+from dynatick_stack.plan.prices import records_together, scheduler_price
 
 MILLION = 1_000_000
 STREAM_SHARDS = 4  # of a new table

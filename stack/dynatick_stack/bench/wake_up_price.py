@@ -16,7 +16,6 @@ from typing import Any
 
 from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.buckets import Bucket, Grid, instant_of
-from dynatick.domain.plan_figures import GB_SECOND, LAMBDA_REQUEST
 from dynatick.domain.row import Due
 from dynatick.engine.orders import WakeUp, parse_wake_up, send_wake_ups, wake_ups_of
 from dynatick.engine.ports import ENVELOPE
@@ -24,6 +23,7 @@ from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.wiring import WAKE_UP_LEAD
 from dynatick_stack.bench.installation import START, Clock
 from dynatick_stack.markdown import Table
+from dynatick_stack.plan.figures import GB_SECOND, LAMBDA_REQUEST
 
 # us-east-1, November 2026
 SQS_REQUEST = 0.40 / 1e6

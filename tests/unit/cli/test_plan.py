@@ -1,4 +1,4 @@
-"""``dynatick plan``: what it prints, and what it refuses. What a plan says is tested in the domain."""
+"""``dynatick plan``: what it prints, and what it refuses. What a plan says is tested in tests/unit/stack."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from dynatick.domain.plan_figures import (
+from dynatick.domain.executions import PARTITION_WRITE_UNITS
+from dynatick_stack.plan.figures import (
     BATCH,
     CALL_SECONDS,
     CLAIM_AHEAD,
@@ -30,7 +31,6 @@ from dynatick.domain.plan_figures import (
     MIN_MEASURED,
     NEW_TABLE_WRITE_UNITS,
     OUTLINE_SECONDS,
-    PARTITION_WRITE_UNITS,
     POLL_SECONDS,
     POLLING_THREADS,
     SOON,

@@ -10,10 +10,11 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, show_document, show_table
-from dynatick.domain.capacity import PlanOptions, Quotas
 from dynatick.domain.durations import duration_of
-from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
-from dynatick.domain.plan_figures import (
+from dynatick.engine.rules import Precision
+from dynatick.errors import InvalidInput
+from dynatick_stack.plan.capacity import PlanOptions, Quotas
+from dynatick_stack.plan.figures import (
     CONCURRENT_EXECUTIONS,
     CONFIDENCE,
     LATE_TICK,
@@ -23,14 +24,16 @@ from dynatick.domain.plan_figures import (
     TICK_DELAY,
     TICK_SECONDS,
 )
-from dynatick.engine.rules import Precision
-from dynatick.errors import InvalidInput
+from dynatick_stack.plan.loads import Plan, plan_burst, plan_schedules, plan_steady
 
 _COLUMNS = (Column("PARAMETER", "name"), Column("VALUE", "value", right=True), Column("WHY", "why", folds=True))
 _FACTOR = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)x?", re.ASCII)
 _OF_LOADS = {"per-day": "peak", "schedules": "every"}
 
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+
+@app.command()
 def plan(
     burst: Annotated[int | None, typer.Option(help="This many tasks, all due in one bucket.")] = None,
     within: Annotated[

@@ -7,7 +7,6 @@ Each says where it comes from: *AWS*, from its documentation; *measured*, on the
 
 # -- AWS ---------------------------------------------------------------------------------------------------------------
 
-PARTITION_WRITE_UNITS = 1_000  # a second, of one partition of a table or index
 NEW_TABLE_WRITE_UNITS = 4_000  # a second, of a new on-demand table, and of each of its indexes, without warm throughput
 TABLE_WRITE_UNITS = 40_000  # a second: the default quota of a table, and of each of its indexes
 CONCURRENT_EXECUTIONS = 1_000  # the default quota of an account and region; some new accounts have 10

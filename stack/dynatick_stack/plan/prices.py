@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dynatick.domain.capacity import Fleet, Load, process_rate
-from dynatick.domain.plan_figures import (
+from dynatick_stack.plan.capacity import Fleet, Load, process_rate
+from dynatick_stack.plan.figures import (
     ENTRY_BYTES,
     FURTHER_READS,
     FURTHER_SECONDS,

@@ -1,6 +1,6 @@
 """What a load takes: shards, workers, threads, capacity and quotas, its time and its price.
 
-Arithmetic alone, over figures (``plan_figures``) that say where they come from.
+Arithmetic alone, over figures (``figures``) that say where they come from.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dynatick.domain.capacity import (
+from dynatick.domain.executions import Executions
+from dynatick.errors import InvalidInput
+from dynatick_stack.plan.capacity import (
     Fleet,
     Inserting,
     LimitedBy,
@@ -23,8 +25,7 @@ from dynatick.domain.capacity import (
     timing,
     units_of,
 )
-from dynatick.domain.executions import Executions
-from dynatick.domain.plan_figures import (
+from dynatick_stack.plan.figures import (
     CPU_SECONDS_OF_OCCURRENCE,
     LATE_TICK,
     MAX_MEMORY_MB,
@@ -43,14 +44,13 @@ from dynatick.domain.plan_figures import (
     USUAL_TIMEOUT_SECONDS,
     WAKE_UP_CONCURRENCY,
 )
-from dynatick.domain.prices import (
+from dynatick_stack.plan.prices import (
     Prices,
     idle_month,
     prices_of,
     running_price,
     warm_price,
 )
-from dynatick.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from tests.unit.domain.support import refusal
 
 from dynatick.client import insertion
-from dynatick.domain import capacity, prices
-from dynatick.domain import plan_figures as figures
-from dynatick.domain.capacity import Fleet, PlanOptions, Quotas, fullest_partition, timing
-from dynatick.domain.plan import Plan, plan_burst, plan_schedules, plan_steady
 from dynatick.engine import claiming, division, fan_out, invocation
 from dynatick.engine import shards as shards_of_ticks
 from dynatick.engine.rules import Rules
 from dynatick_stack import template
+from dynatick_stack.plan import capacity, figures, prices
+from dynatick_stack.plan.capacity import Fleet, PlanOptions, Quotas, fullest_partition, timing
+from dynatick_stack.plan.loads import Plan, plan_burst, plan_schedules, plan_steady
 
 PARAMETERS = template.load()["Parameters"]
 MEASURED = json.loads((Path(__file__).parents[3] / "docs" / "benchmark.json").read_text(encoding="utf-8"))
