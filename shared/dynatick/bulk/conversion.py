@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 from dynatick.errors import InvalidInput
@@ -27,5 +26,3 @@ class Conversion:
     row: Mapping[str, object] | None = None
     error: InvalidInput | None = None
     notes: tuple[str, ...] = ()
-    original: Callable[[datetime], Iterator[datetime]] | None = None
-    """The instants after one, by an evaluation that is not ours. Neither sorted out by dates nor by state."""

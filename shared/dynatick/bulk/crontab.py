@@ -10,14 +10,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from itertools import pairwise
 
-from dynatick.bulk import brute_force
 from dynatick.bulk.conversion import Conversion
 from dynatick.bulk.derived_id import PREFIX, with_id
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import Cron, check_zone, clock_warnings, parse_expression
+from dynatick.domain.expressions.cron import MONTHS, WEEKDAYS
 from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.schedule import CatchUp, Overlap
 from dynatick.errors import InvalidInput
@@ -35,7 +34,6 @@ _MACRO_NAMES = "@yearly, @annually, @monthly, @weekly, @daily, @midnight or @hou
 _ASSIGNMENT = re.compile(r"""(?P<quote>["']?)(?P<name>[A-Za-z_]\w*)(?P=quote)\s*=\s*(?P<value>.*)""", re.ASCII)
 _PART = re.compile(r"(?:(?P<all>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d+))?", re.ASCII)
 _PERCENT = re.compile(r"(?<!\\)%")
-_WEEKDAYS = brute_force.WEEKDAYS
 _ZONE = "CRON_TZ"
 _HALF_MONTHS_AHEAD = 240  # over which the offsets of a zone are compared: ten years
 
@@ -51,8 +49,8 @@ class _Kind:
 
 
 _MINUTE, _HOUR, _DAY = _Kind("minute", 0, 59), _Kind("hour", 0, 23), _Kind("day of month", 1, 31)
-_MONTH = _Kind("month", 1, 12, {name: number for number, name in enumerate(brute_force.MONTHS, 1)})
-_WEEKDAY = _Kind("day of week", 0, 7, {name: number for number, name in enumerate(_WEEKDAYS)})
+_MONTH = _Kind("month", 1, 12, {name: number for number, name in enumerate(MONTHS, 1)})
+_WEEKDAY = _Kind("day of week", 0, 7, {name: number for number, name in enumerate(WEEKDAYS)})
 
 
 def read_crontab(
@@ -104,12 +102,13 @@ def _note(number: int, note: str) -> Conversion:
 def _schedule(number: int, line: str, zone: str, action: str, now: datetime, id_prefix: str) -> Conversion:
     fields, command = _split(line)
     expression, is_hourly = _expression(fields)
-    notes = []
     ours = "UTC" if is_hourly and _has_whole_hours(zone, now) else zone
     parsed = parse_expression(expression)
     assert isinstance(parsed, Cron)
-    if clock_warnings(parsed, now, zone=ours):
-        notes.append("where the clock changes, cron may run it once more, or right after a gap; this schedule does not")
+    notes = [
+        f"{warning}; cron may run it once more then, or right after a gap"
+        for warning in clock_warnings(parsed, now, zone=ours)
+    ]
     command, stdin = _without_percent(command)
     row = {
         attr.SCHEDULE_EXPRESSION: parsed.text,
@@ -120,14 +119,7 @@ def _schedule(number: int, line: str, zone: str, action: str, now: datetime, id_
         attr.OVERLAP: str(Overlap.ALLOW),
         attr.RETRY_POLICY: {attr.MAXIMUM_RETRY_ATTEMPTS: 0},
     }
-    return Conversion(
-        line=number,
-        name=f"line {number}",
-        text=line,
-        row=with_id(row, id_prefix),
-        notes=tuple(notes),
-        original=partial(brute_force.crontab_runs, fields.upper(), zone=zone_of(zone)),
-    )
+    return Conversion(line=number, name=f"line {number}", text=line, row=with_id(row, id_prefix), notes=tuple(notes))
 
 
 def _split(line: str) -> tuple[str, str]:
@@ -238,7 +230,7 @@ def _written(values: Collection[int], kind: _Kind) -> str:
 
 def _written_weekdays(values: Collection[int]) -> str:
     """A day of week by names: a range, or a list."""
-    names = [_WEEKDAYS[number] for number in sorted(values)]
+    names = [WEEKDAYS[number] for number in sorted(values)]
     is_range = len(names) > 2 and max(values) - min(values) == len(names) - 1
     return f"{names[0]}-{names[-1]}" if is_range else ",".join(names)
 

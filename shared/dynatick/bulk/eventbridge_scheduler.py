@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import count
+from collections.abc import Iterator, Mapping
 
-from dynatick.bulk import brute_force
 from dynatick.bulk.conversion import Conversion
 from dynatick.domain import attributes as attr
-from dynatick.domain.expressions import At, Cron, Expression, Rate, check_zone, parse_expression
-from dynatick.domain.expressions.occurrence import zone_of
+from dynatick.domain.expressions import At, Rate, check_zone, parse_expression
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.schedule import Overlap, ScheduleState
 from dynatick.errors import InvalidInput
@@ -38,7 +34,7 @@ _TARGETS = {
 """For each service of a target's ARN: our action, and how the resource begins."""
 
 
-def read_eventbridge_scheduler(text: str, *, now: datetime, id_prefix: str = "") -> Iterator[Conversion]:
+def read_eventbridge_scheduler(text: str, *, id_prefix: str = "") -> Iterator[Conversion]:
     """The schedules of one document or many: objects, lists of them, and objects with ``Schedules``.
 
     The id of each is its name, after ``GROUP/`` if its group is not the default one. Raises InvalidInput for a text
@@ -47,7 +43,7 @@ def read_eventbridge_scheduler(text: str, *, now: datetime, id_prefix: str = "")
     try:
         for line, document in documents(text):
             for one in _schedules_of(document):
-                yield _conversion(one, line, now, id_prefix)
+                yield _conversion(one, line, id_prefix)
     except ValueError as error:
         if isinstance(error, InvalidInput):
             raise
@@ -60,7 +56,7 @@ def _schedules_of(document: object) -> list[object]:
     return document if isinstance(document, list) else [document]
 
 
-def _conversion(one: object, line: int, now: datetime, id_prefix: str) -> Conversion:
+def _conversion(one: object, line: int, id_prefix: str) -> Conversion:
     name, text = f"line {line}", dumps(one)
     notes: list[str] = []
     try:
@@ -69,7 +65,7 @@ def _conversion(one: object, line: int, now: datetime, id_prefix: str) -> Conver
         name = id_prefix + _id_of(one)
         row = {attr.TASK_ID: name, **_timing(one, notes), **_target(one, notes)}
         notes += _left_out(one)
-        return Conversion(line=line, name=name, text=text, row=row, notes=tuple(notes), original=_original(row, now))
+        return Conversion(line=line, name=name, text=text, row=row, notes=tuple(notes))
     except InvalidInput as error:
         return Conversion(line=line, name=name, text=text, error=error)
 
@@ -229,34 +225,3 @@ def _left_out(one: Mapping[str, object]) -> list[str]:
     if one.get("KmsKeyArn"):
         notes.append("KmsKeyArn is left out: the table's key encrypts the payload")
     return notes
-
-
-def _original(row: Mapping[str, object], now: datetime) -> Callable[[datetime], Iterator[datetime]]:
-    """What EventBridge Scheduler's expression means, without our evaluation of it."""
-    expression: Expression = parse_expression(row[attr.SCHEDULE_EXPRESSION])
-    zone = zone_of(str(row[attr.SCHEDULE_EXPRESSION_TIMEZONE]))
-    start = parse_instant(row.get(attr.START_DATE) or now, attr.START_DATE)
-    match expression:
-        case Rate(text=text):
-            return lambda after: _rate(text, start, after)
-        case At(text=text):
-            return lambda after: _at(text, zone, after)
-        case Cron(text=text):
-            return lambda after: brute_force.runs(text, after, zone)
-
-
-def _rate(text: str, start: datetime, after: datetime) -> Iterator[datetime]:
-    number, unit = text.removeprefix("rate(").removesuffix(")").split()
-    seconds = int(number) * {"m": 60, "h": 3600, "d": 86_400}[unit[0]]
-    first = int(start.timestamp())
-    for n in count(max(0, (int(after.timestamp()) - first) // seconds)):
-        instant = start + timedelta(seconds=n * seconds)
-        if instant > after:
-            yield instant
-
-
-def _at(text: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
-    local = datetime.fromisoformat(text.removeprefix("at(").removesuffix(")"))
-    instant = local.replace(tzinfo=zone).astimezone(UTC)
-    if instant > after:
-        yield instant

@@ -23,7 +23,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.errors import InvalidInput
 
-_NEXT = 3  # occurrences that a dry run shows
+_NEXT = 5  # occurrences that a dry run shows
 _COLUMNS = (
     Column("LINE", "line", right=True, spare=1),
     Column("SCHEDULE", attr.TASK_ID, folds=True),
@@ -31,7 +31,6 @@ _COLUMNS = (
     Column("ZONE", attr.SCHEDULE_EXPRESSION_TIMEZONE, spare=1),
     Column("ACTION", attr.ACTION, spare=1),
     Column("NEXT OCCURRENCES", "nextOccurrences", folds=True),
-    Column("COMPARED", "comparison", folds=True),
 )
 
 
@@ -49,7 +48,7 @@ class ConversionOptions:
         str | None, typer.Option("--tz", metavar="ZONE", help="Of a crontab: its time zone before a CRON_TZ.")
     ] = None
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --from: show and compare them, and insert none. Needs no table.")
+        bool, typer.Option("--dry-run", help="With --from: show them, and insert none. Needs no table.")
     ] = False
 
 
@@ -100,7 +99,7 @@ def _converted(
 
     if options.action is not None or options.tz is not None:
         raise CommandFailed(ExitCode.USAGE, "--action and --tz are for --from crontab; each schedule has its own")
-    return list(read_eventbridge_scheduler(text, now=now, id_prefix=id_prefix or ""))
+    return list(read_eventbridge_scheduler(text, id_prefix=id_prefix or ""))
 
 
 def _text(file: str) -> str:
@@ -169,17 +168,19 @@ def _show(session: Session, found: Sequence[Conversion]) -> None:
 
 
 def _row(one: Conversion, now: datetime) -> dict[str, object]:
-    """A schedule as it would be, its next occurrences, and how they compare with the original's."""
-    from dynatick.bulk.comparison import compare, occurrences
+    """A schedule as it would be, and its next occurrences, a paused one's too; a rate without a start counts from
+    ``now``."""
+    from dynatick.domain.expressions import Rate, upcoming
     from dynatick.domain.schedule import Schedule
 
     assert one.row is not None
-    following = islice(occurrences(Schedule.from_row(one.row), now), _NEXT)
+    schedule = Schedule.from_row(one.row)
+    start = schedule.start or (now if isinstance(schedule.expression, Rate) else None)
+    following = islice(upcoming(schedule.expression, now, zone=schedule.zone, start=start, end=schedule.end), _NEXT)
     return {
         "line": one.line,
         **one.row,
-        "nextOccurrences": [format_instant(instant) for instant in following],
-        "comparison": str(compare(one, now)),
+        "nextOccurrences": [format_instant(occurrence.instant) for occurrence in following],
         "notes": list(one.notes),
     }
 

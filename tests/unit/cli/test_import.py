@@ -370,16 +370,18 @@ def test_a_crontab_becomes_schedules(shell: Shell, world: InProcess, tmp_path: P
     assert shell(*command, "--id-prefix", "machine-7-", "-o", "json").json["inserted"] == 2
 
 
-def test_a_dry_run_shows_compares_and_inserts_nothing(
+def test_a_dry_run_shows_what_each_becomes_and_inserts_nothing(
     shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Session, "client", lambda session: pytest.fail("a dry run needs no table"))
     file = written(tmp_path, CRONTAB)
     command = ["schedule", "import", file, "--dry-run", "--from", "crontab", "--action", "run-command"]
     ended = shell(*command, "-o", "json")
-    assert [(one["payload"], one["comparison"], one["notes"]) for one in ended.json["schedules"]] == [
-        ({"command": command}, "1,000 of 1,000 agree", []) for command in ("poll", "report")
+    poll, report = ended.json["schedules"]
+    assert [(one["payload"], one["notes"]) for one in (poll, report)] == [
+        ({"command": command}, []) for command in ("poll", "report")
     ]
+    assert report["nextOccurrences"] == [f"2027-01-0{day}T09:00:00Z" for day in (1, 4, 5, 6, 7)]
     assert ended.code == 3
     assert ended.err.splitlines()[-2:] == [
         "line 5: the file has the same schedule, or another of its id, before: it is inserted once",

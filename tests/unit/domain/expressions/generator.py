@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from dynatick.bulk.brute_force import MONTHS, WEEKDAYS
+from tests.unit.brute_force import MONTHS, WEEKDAYS
 
 Names = tuple[str, ...] | None
 

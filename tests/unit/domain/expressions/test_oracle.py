@@ -15,9 +15,9 @@ import pytest
 from croniter import CroniterBadDateError, croniter
 from cronsim import CronSim
 from tests.search.seed import search_seed
+from tests.unit import brute_force as oracle
 from tests.unit.domain.expressions import generator
 
-from dynatick.bulk import brute_force as oracle
 from dynatick.domain.expressions import next_after, parse_expression, upcoming
 from dynatick.domain.expressions.occurrence import clock_changes, zone_of
 from dynatick.errors import InvalidInput

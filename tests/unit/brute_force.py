@@ -3,8 +3,7 @@
 The evaluator of ``dynatick.domain.expressions`` lists the values of each field and goes from wall times to instants.
 Here nothing is listed: a day is asked whether it belongs, a minute likewise, straight from the expression's text; and
 each minute of UTC is asked what the clock shows then, so a time that the clock skips never comes up. Nothing else of
-``dynatick`` is used. Tests compare the evaluator with it, and an import its schedules with the lines that they come
-from.
+``dynatick`` is used. Tests compare with it the evaluator, and the schedules that are made of a crontab's lines.
 """
 
 from __future__ import annotations
