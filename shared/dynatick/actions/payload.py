@@ -7,7 +7,7 @@ import is slow, and would delay a cold start.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -71,8 +71,11 @@ def payload_schemas() -> dict[str, dict[str, Any]]:
     }
 
 
-def field_problems(error: ValidationError) -> list[tuple[str, str]]:
-    """(field, problem) for each field that does not fit, without values. Bounded in number and length."""
+def field_problems(error: ValidationError, known: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """(field, problem) for each field that does not fit, without values. Bounded in number and length.
+
+    ``known``: the fields of the payload, for the problem of one that is not known.
+    """
     details = error.errors(include_url=False, include_input=False)
     found: list[tuple[str, str]] = []
     for detail in details[:_SHOWN_ERRORS]:
@@ -80,16 +83,19 @@ def field_problems(error: ValidationError) -> list[tuple[str, str]]:
         parts = [str(part) for part in detail["loc"] if not str(part).startswith("<")]
         context = detail.get("ctx", {})
         path = ".".join(("payload", *parts, *([context["field"]] if "field" in context else [])))
-        found.append((path[:_SHOWN_CHARACTERS], detail["msg"][:_SHOWN_CHARACTERS]))
+        problem = detail["msg"]
+        if detail["type"] == "extra_forbidden" and len(parts) == 1 and (names := ", ".join(known)):
+            problem = f"unknown; expected any of {names}"
+        found.append((path[:_SHOWN_CHARACTERS], problem[:_SHOWN_CHARACTERS]))
     if len(details) > _SHOWN_ERRORS:
         found.append(("", f"and {len(details) - _SHOWN_ERRORS} more"))
     return found
 
 
-def invalid_payload(error: ValidationError, raw: object) -> InvalidInput:
-    """The problems of a payload: the first, with the others in ``others``; without values."""
+def invalid_payload(error: ValidationError, raw: object, known: Iterable[str] = ()) -> InvalidInput:
+    """The problems of a payload: the first, with the others in ``others``; without values. ``known``: its fields."""
     first, *others = (
-        InvalidInput(field, _described(_at(raw, field)), text) for field, text in field_problems(error) if field
+        InvalidInput(field, _described(_at(raw, field)), text) for field, text in field_problems(error, known) if field
     )
     first.others = tuple(others)
     return first

@@ -3,6 +3,10 @@
 ``schema_of`` derives it from the type, and leaves out what JSON Schema can't express. A payload that does not fit the
 schema does not fit the type; one that fits may still be refused by the type, for instance by a validator of the user.
 ``check_schema`` converts values as the handler does: a text of digits is a number.
+
+One thing is refused at insertion only: fields that the type does not name, unless it says by ``extra`` of its
+configuration that it allows or ignores more. Such a field is misspelt, or its sender expects what the handler doesn't
+do. A task that is in the table runs: its field may be one that the type has lost since.
 """
 
 from __future__ import annotations
@@ -66,7 +70,7 @@ def check_schema(text: str, payload: object) -> None:
     except _TooManyAlternatives:
         return
     except ValidationError as error:
-        raise invalid_payload(error, raw) from None
+        raise invalid_payload(error, raw, known=_fields_of(json.loads(text))) from None
 
 
 class _TooManyAlternatives(Exception):
@@ -103,7 +107,8 @@ class _Writer:
         self._names: dict[str, str] = {}  # from pydantic's names, which differ between processes
 
     def of(self, core: Mapping[str, Any], config: Mapping[str, Any]) -> Schema:
-        config = {**config, **core.get("config", {})}
+        of_its_own = core["type"] in ("model", "dataclass")  # which take nothing from what they are in
+        config = {**({} if of_its_own else config), **core.get("config", {})}
         match core["type"]:
             case "none":
                 return {"type": "null"}
@@ -132,8 +137,13 @@ class _Writer:
                 return {"type": "object", **({"additionalProperties": values} if values else {})}
             case "typed-dict" | "model-fields" | "dataclass-args":
                 return self._fields(core, config)
-            case "dataclass" | "function-after" | "default":
+            case "function-after" | "default":
                 return self.of(core["schema"], config)
+            case "dataclass":
+                made = self.of(core["schema"], config)
+                if "properties" in made:  # what its __init__ doesn't take is in a payload made from a value
+                    made["properties"] |= {name: {} for name in core["fields"] if name not in made["properties"]}
+                return made
             case "model" if not core.get("custom_init"):
                 return self.of(core["schema"], config)
             case "nullable":
@@ -165,7 +175,9 @@ class _Writer:
         by_name = any(config.get(name) for name in _OF_NAMES) or config.get("validate_by_alias") is False
         properties: dict[str, Schema] = {}
         required: list[str] = []
-        closed = core.get("extra_behavior", config.get("extra_fields_behavior")) == "forbid"
+        closed = not _allows_more(core, config)
+        computed = core.get("computed_fields", ())  # in a payload made from a value
+        properties |= {one.get("alias") or one["property_name"]: {} for one in computed}
         for name, field in listed:
             if field.get("init") is False:
                 continue
@@ -184,6 +196,14 @@ class _Writer:
         if required:
             made["required"] = required
         return made | ({"additionalProperties": False} if closed else {})
+
+
+def _allows_more(core: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Whether a type says that its values may have fields that it does not name."""
+    said = core.get("extra_behavior")
+    if said is None or core["type"] == "typed-dict":  # for which pydantic says "ignore" if nothing is said
+        said = config.get("extra_fields_behavior", said if said != "ignore" else None)
+    return said in ("allow", "ignore")
 
 
 def _text(core: Mapping[str, Any], config: Mapping[str, Any]) -> Schema:
@@ -217,6 +237,13 @@ def _one_of(values: list[Any]) -> Schema:
 
 def _any_of(choices: list[Schema]) -> Schema:
     return {"anyOf": choices} if all(choices) else {}
+
+
+def _fields_of(schema: Mapping[str, Any]) -> list[str]:
+    """The fields of a payload; none if they differ."""
+    if "$ref" in schema:
+        return _fields_of(schema["$defs"][schema["$ref"].rpartition("/")[2]])
+    return list(schema.get("properties", ()))
 
 
 def _as_kept(value: object) -> object:

@@ -30,6 +30,7 @@ from pydantic import (
     StringConstraints,
     TypeAdapter,
     WithJsonSchema,
+    computed_field,
     create_model,
     model_validator,
 )
@@ -90,6 +91,8 @@ Aliased = create_model(
     "Aliased", __config__=CLOSED | ConfigDict(populate_by_name=True),
     a=(int, Field(alias="aye")), b=(str, Field("b", validation_alias=AliasChoices("bee", "be"))),
 )  # fmt: skip
+Ignoring = create_model("Ignoring", __config__=ConfigDict(extra="ignore"), a=(Child, ...))
+Allowing = create_model("Allowing", __config__=ConfigDict(extra="allow"), a=(int, ...))
 OneAlias = create_model("OneAlias", a=(int, Field(alias="aye")))
 Stripped = create_model(
     "Stripped", __config__=STRIP, a=(str, Field(max_length=3, min_length=1)),
@@ -109,6 +112,20 @@ class Partly(TypedDict):
 
 class Optional(TypedDict, total=False):
     a: Annotated[int, Field(ge=0, lt=10, multiple_of=2)]
+
+
+class IgnoringDict(TypedDict, total=False):
+    __pydantic_config__ = ConfigDict(extra="ignore")  # type: ignore[misc]
+    a: int
+
+
+class Computing(BaseModel):
+    a: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def twice(self) -> int:
+        return 2 * self.a
 
 
 class Turned(BaseModel):
@@ -159,7 +176,8 @@ class Wide(BaseModel):
 
 
 KINDS: list[Any] = [
-    Node, Counted, Strict, Closed, Aliased, OneAlias, Turned, OwnInit, Stripped, Numbers, Lines, Holder[int],
+    Node, Counted, Strict, Closed, Ignoring, Allowing, IgnoringDict, Computing,
+    Aliased, OneAlias, Turned, OwnInit, Stripped, Numbers, Lines, Holder[int],
     Holder[Child | None], Pets, Partly, Optional, Wide, dict[str, int], dict[str, Node],
 ]  # fmt: skip
 NAMES = sorted(
@@ -206,7 +224,9 @@ def test_what_the_schema_refuses_the_type_refuses_too(kind: Any, payload: dict[s
         return
     try:
         check_schema(schema, payload)
-    except InvalidInput:
+    except InvalidInput as refused:
+        if any("unknown; " in one.expected or "Extra inputs" in one.expected for one in (refused, *refused.others)):
+            return  # the type ignores such a field, unless it says otherwise
         row = decode(encode({"taskId": "t", "payload": payload}))
         task = a_task(row["payload"])
         with pytest.raises(PermanentError):
@@ -236,6 +256,17 @@ def test_what_the_schema_refuses_the_type_refuses_too(kind: Any, payload: dict[s
         (Wide, {"code": "7"}, "payload.code: 'a text of 1 characters' is not accepted; String should match pattern"),
         (Wide, {"amount": []}, "payload.amount: 'a list' is not accepted; "),
         (dict[str, int], {"a": "b"}, "payload.a: "),
+        (
+            Node,
+            {"name": "a", "nxt": None},
+            "payload.nxt: 'nothing' is not accepted; unknown; expected any of name, next, o",
+        ),
+        (Partly, {"a": 1, "c": 2}, "payload.c: 'a number' is not accepted; unknown; expected any of a, b"),
+        (
+            Ignoring,
+            {"a": {"x": 1, "y": 2}, "c": 3},
+            "payload.a.y: 'a number' is not accepted; Extra inputs are not perm",
+        ),
     ],
 )
 def test_a_payload_that_does_not_fit_is_refused_without_its_value(kind: Any, payload: Any, message: str) -> None:
@@ -253,6 +284,27 @@ def test_a_types_schema_is_valid_and_the_same_each_time(kind: Any) -> None:
     assert schema == schema_of(TypeAdapter(kind))
     assert str(id(kind)) not in (schema or "")
     Draft202012Validator(json.loads(schema or "{}"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload"),
+    [
+        (Ignoring, {"a": {"x": 1}, "c": 3}),
+        (Allowing, {"a": 1, "c": 3}),
+        (IgnoringDict, {"c": 3}),
+        (Aliased, {"aye": 1, "bee": "b", "b": "b"}),
+        (Counted, {"start": 1, "total": 1}),
+        (Computing, {"a": 1, "twice": 2}),
+    ],
+)
+def test_fields_that_the_type_does_not_name_are_taken_where_it_says_so_or_makes_them(kind: Any, payload: Any) -> None:
+    check_schema(handler_of(kind).payload_schema() or "{}", payload)
+
+
+@pytest.mark.parametrize(("kind", "payload"), [(Node, {"name": "a", "old": 1}), (Partly, {"a": 1, "c": 2})])
+def test_a_task_runs_whose_payload_has_a_field_that_the_type_has_lost(kind: Any, payload: Any) -> None:
+    task = a_task(payload)
+    assert handler_of(kind).run(task, a_context(task)) is None
 
 
 def test_other_validators_match_the_schema() -> None:
