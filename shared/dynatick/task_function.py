@@ -239,7 +239,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         return Handler(self.action, self._function)
 
     def _derived_id(self, **given: object) -> str:
-        from dynatick.bulk.derived_id import with_id
+        from dynatick.bulk.task_definition import with_id
 
         return str(with_id({attr.ACTION: self.action, **given}, prefix=f"{self.action}-")[attr.TASK_ID])
 

@@ -10,7 +10,7 @@ import pytest
 
 from dynatick import wiring
 from dynatick.actions.aws import CALL_SECONDS
-from dynatick.actions.client_cache import ClientCache
+from dynatick.actions.aws_client import ClientCache
 from dynatick.engine.invocation import LETTER_TIMEOUT, WAKE_UP_TIMEOUT
 from dynatick.engine.pools import START_TIMEOUT
 from dynatick.settings import Settings

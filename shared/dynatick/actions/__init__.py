@@ -46,7 +46,7 @@ def build_actions(
     """
     # Imported here, because importing a single module of this package imports this file.
     from dynatick.actions.allow_list import ActionSettings, AllowedArns
-    from dynatick.actions.client_cache import ClientCache
+    from dynatick.actions.aws_client import ClientCache
     from dynatick.actions.handlers import load_handlers
     from dynatick.actions.log import Log
     from dynatick.actions.payload import BUILT_IN

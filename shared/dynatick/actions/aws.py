@@ -37,7 +37,7 @@ _PERMANENT = frozenset(
 
 
 class MakeClient(Protocol):
-    """Returns boto3 clients (see ``client_cache.ClientCache``)."""
+    """Returns boto3 clients (see ``aws_client.ClientCache``)."""
 
     def __call__(
         self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = 2, exact: bool = False

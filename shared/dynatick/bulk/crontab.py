@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from dynatick.bulk.conversion import Conversion
-from dynatick.bulk.derived_id import PREFIX, with_id
+from dynatick.bulk.task_definition import PREFIX, with_id
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import Cron, check_zone, clock_warnings, parse_expression
 from dynatick.domain.expressions.cron import MONTHS, WEEKDAYS

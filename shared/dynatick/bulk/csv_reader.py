@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_many_empty
-from dynatick.bulk.record import Record, Source
+from dynatick.bulk.record import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, Record, Source, lines, too_many_empty
 from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dynatick.bulk.csv_reader import REST
-from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.record import FileFormat
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import Row

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 from itertools import chain
 
 from dynatick.bulk import csv_reader
-from dynatick.bulk.file_format import FileFormat
-from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, Line, lines, too_long, too_many_empty
-from dynatick.bulk.record import Record, Source
+from dynatick.bulk.record import (
+    MAX_EMPTY_LINES,
+    MAX_LINE_BYTES,
+    FileFormat,
+    Line,
+    Record,
+    Source,
+    lines,
+    too_long,
+    too_many_empty,
+)
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads
 

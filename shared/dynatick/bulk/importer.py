@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import IO, Protocol
 
-from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.bulk.file_reader import read
 from dynatick.bulk.importing import Import, InsertRows, LineError
-from dynatick.bulk.line_reader import Read
+from dynatick.bulk.record import FileFormat, Read, format_of
 from dynatick.client.insertion import InsertCounts
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant

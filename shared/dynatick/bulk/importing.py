@@ -6,9 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from dynatick.bulk.derived_id import PREFIX, with_id
 from dynatick.bulk.record import Record
-from dynatick.bulk.task_definition import definition
+from dynatick.bulk.task_definition import PREFIX, definition, with_id
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, Refused
 from dynatick.domain import attributes as attr
 from dynatick.domain.misspelt import check_names

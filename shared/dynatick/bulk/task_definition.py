@@ -1,12 +1,15 @@
-"""Which attributes of a row define the task; Dynatick has set the others."""
+"""Which attributes of a row define the task, since Dynatick has set the others; and the id of one without."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
 from dynatick.domain.schedule import ScheduleState
+from dynatick.errors import InvalidInput
+from dynatick.json_reader import dumps
 
 _WHAT = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS)
 DEFINITION = (attr.TASK_ID, *attr.TIME_INPUTS, *_WHAT)
@@ -45,3 +48,33 @@ def _default_state(row: Mapping[str, object]) -> set[str]:
         if row.get(attr.SCHEDULE_STATE) == str(ScheduleState.DISABLED)
         else {attr.SCHEDULE_STATE, attr.STATE_REASON}
     )
+
+
+# -- ids for tasks without one -----------------------------------------------------------------------------------------
+#
+# Derived from the attributes, so that importing a file again inserts no second task.
+
+PREFIX = "import-"
+
+
+def with_id(row: Mapping[str, object], prefix: str = PREFIX) -> Mapping[str, object]:
+    """The row with a ``taskId``: its own, or one derived from its attributes, independent of their order.
+
+    Equal rows get the same id and so are one task. Raises InvalidInput for an empty row, and for a row in which
+    ``taskId`` seems misspelt.
+    """
+    if attr.TASK_ID in row:
+        return row
+    for name in row:
+        if name.lower().replace("_", "").replace("-", "").replace(" ", "") == "taskid":
+            raise InvalidInput(name, row[name], "expected the name taskId")
+    if not row:
+        raise InvalidInput("line", dict(row), "expected a task: at least one attribute")
+    return {attr.TASK_ID: prefix + hashlib.sha256(dumps(_sorted(row)).encode()).hexdigest()[:32], **row}
+
+
+def _sorted(value: object) -> object:
+    """The value, with the names in its maps sorted."""
+    if isinstance(value, Mapping):
+        return {name: _sorted(value[name]) for name in sorted(value)}
+    return [_sorted(part) for part in value] if isinstance(value, list) else value

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dynatick.bulk.file_format import FileFormat, format_of
-from dynatick.bulk.record import Source
+from dynatick.bulk.record import FileFormat, Source, format_of
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import one_line, say, show_one
@@ -19,7 +18,7 @@ from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
 if TYPE_CHECKING:
     from dynatick.bulk.importing import Import, LineError
-    from dynatick.bulk.line_reader import Read
+    from dynatick.bulk.record import Read
     from dynatick.client.insertion import InsertCounts
 
 _LINES_PER_MESSAGE = 10_000  # without a terminal

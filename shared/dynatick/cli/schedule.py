@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.record import FileFormat
 from dynatick.cli.arguments import Ids, Payload, Timeout, map_of, minutes_of, seconds_of
 from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from dynatick.bulk.conversion import Conversion, Origin
-from dynatick.bulk.derived_id import PREFIX
+from dynatick.bulk.task_definition import PREFIX
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import import_tasks
 from dynatick.cli.output import Column, one_line, say, show_many, show_one

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.bulk.derived_id import PREFIX
-from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.record import FileFormat
+from dynatick.bulk.task_definition import PREFIX
 from dynatick.cli.arguments import Filters, Range
 from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks

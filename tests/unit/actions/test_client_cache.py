@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynatick.actions.client_cache import ClientCache
+from dynatick.actions.aws_client import ClientCache
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from freezegun import freeze_time
 from moto import mock_aws
 from pydantic import TypeAdapter
 
-from dynatick.actions.client_cache import ClientCache
+from dynatick.actions.aws_client import ClientCache
 from dynatick.actions.payload_field import ManagedSecret, SsmSecret
 from dynatick.actions.secret import MAX_AGE_SECONDS, Secrets
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError

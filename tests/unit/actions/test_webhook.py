@@ -14,7 +14,7 @@ from standardwebhooks import WebhookVerificationError
 from tests.unit.actions.support import NOW, SecretValues, a_context, a_server, a_task, a_webhook
 
 from dynatick.actions.secret import Secrets
-from dynatick.actions.signing import signature
+from dynatick.actions.webhook import signature
 from dynatick.actions.webhook_url import Hosts
 from dynatick.errors import ActionError, PermanentError, RetryableError
 

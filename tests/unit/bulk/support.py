@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dynatick.bulk.conversion import Conversion
-from dynatick.bulk.file_format import FileFormat
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.record import Record
+from dynatick.bulk.record import FileFormat, Record
 
 
 def records(content: str | bytes, form: FileFormat = FileFormat.NDJSON, **place: int) -> list[Record]:

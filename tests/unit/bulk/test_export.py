@@ -14,7 +14,7 @@ from tests.unit.bulk.support import records
 
 from dynatick import TaskClient
 from dynatick.bulk.export import export_lines
-from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.record import FileFormat
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
 from dynatick.domain.attributes import OWN_ATTRIBUTES
 

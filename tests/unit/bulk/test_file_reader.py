@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.bulk.support import records
 
-from dynatick.bulk.file_format import FileFormat, format_of
 from dynatick.bulk.file_reader import read
-from dynatick.bulk.line_reader import MAX_EMPTY_LINES, MAX_LINE_BYTES, lines
+from dynatick.bulk.record import MAX_EMPTY_LINES, MAX_LINE_BYTES, FileFormat, format_of, lines
 from dynatick.errors import InvalidInput
 
 

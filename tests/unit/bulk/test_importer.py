@@ -19,10 +19,10 @@ from tests.unit.bulk.support import records
 from tests.unit.engine.support import Dies
 
 from dynatick import TaskClient
-from dynatick.bulk import importer, line_reader
-from dynatick.bulk.derived_id import with_id
+from dynatick.bulk import importer, record
 from dynatick.bulk.importer import FileGone, Importer, ImportResult, parse_event
 from dynatick.bulk.importing import Import, LineError
+from dynatick.bulk.task_definition import with_id
 from dynatick.client.insertion import InsertCounts, InsertResult, InsertUnknown
 from dynatick.engine.ports import StoreFailure
 from dynatick.errors import InvalidInput, StoreError
@@ -269,7 +269,7 @@ def test_a_bucket_that_does_not_answer_holds_up_its_import_alone(
     function: Lambda, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half-way through a file. Its process is killed, and Lambda repeats the event."""
-    monkeypatch.setattr(line_reader, "_CHUNK", 20_000)
+    monkeypatch.setattr(record, "_CHUNK", 20_000)
     world, bucket, first = function.world, function.bucket, threading.Lock()
     s3 = Silent()
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.builders import NOON
 
-from dynatick.bulk.file_format import FileFormat
+from dynatick.bulk.record import FileFormat
 from dynatick.cli.exporting import ExportOptions, export_tasks
 from dynatick.cli.installation import _group
 from dynatick.cli.output import suggested
