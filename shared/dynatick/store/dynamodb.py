@@ -42,7 +42,8 @@ from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
-from dynatick.store.wire import Wire, register_large_reader
+from dynatick.store.sdk_internals import AttributeName, register_large_reader, use_session
+from dynatick.store.wire import Wire
 
 INDEX = "taskDateTime-index"
 SCHEDULES_INDEX = "schedules-index"
@@ -118,8 +119,7 @@ class DynamoStore:
         self._sent = threading.local()  # ``times``: how often the insert under way was sent
         self._batch_size = BATCH  # statements in one request; fewer after an answer with large rows
         if session is not None:
-            # pynamodb keeps a session for each thread; the client that it creates from this one serves all threads.
-            self._connection.connection._local.session = session
+            use_session(self._connection, session)
             with translated("connect"):
                 _ = self._client
 
@@ -186,10 +186,10 @@ class DynamoStore:
         for part in change.conditions:
             condition = condition & _condition(part)
         actions = [
-            _Attribute(n).set(_Attribute(n) + v.number if isinstance(v, Plus) else encode_value(v, n))
+            AttributeName(n).set(AttributeName(n) + v.number if isinstance(v, Plus) else encode_value(v, n))
             for n, v in change.set.items()
         ]
-        actions += [_Attribute(n).remove() for n in change.remove]
+        actions += [AttributeName(n).remove() for n in change.remove]
         try:
             answer = self._requests.update_item(
                 change.task_id,
@@ -379,23 +379,11 @@ class DynamoStore:
         self._pause(random.uniform(0.5, 1.0) * 0.05 * 2**attempt)
 
 
-class _Attribute(Path):
-    """An attribute by its literal name: in pynamodb's Path, dots and brackets refer to parts of maps and lists."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__([name])
-
-    def _serialize_value(
-        self, value: list[str], placeholder_names: dict[str, str], expression_attribute_values: dict[str, str]
-    ) -> str:
-        return placeholder_names.setdefault(value[0], f"#{len(placeholder_names)}")
-
-
 def _condition(part: Condition) -> PynamoCondition:
     match part:
         case Is(name, value):
-            return _Attribute(name) == encode_value(value, name)
+            return AttributeName(name) == encode_value(value, name)
         case Absent(name):
-            return _Attribute(name).does_not_exist()
+            return AttributeName(name).does_not_exist()
         case AtLeast(name, value):
-            return _Attribute(name) >= encode_value(value, name)
+            return AttributeName(name) >= encode_value(value, name)

@@ -18,14 +18,12 @@ import orjson
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
 from botocore.exceptions import BotoCoreError
-from botocore.handlers import add_recursion_detection_header
-from botocore.httpsession import get_cert_path
 from botocore.session import Session
-from botocore.utils import get_environ_proxies
 from urllib3 import Timeout, connection_from_url
 from urllib3.exceptions import HTTPError
 
 from dynatick.store.large import is_large, read_answer
+from dynatick.store.sdk_internals import add_recursion_detection_header, get_cert_path, get_environ_proxies
 
 SERVICE = "dynamodb"
 API_VERSION = "DynamoDB_20120810"
@@ -135,24 +133,6 @@ def _read(operation: str, content: bytes) -> Mapping[str, Any] | None:
         return read_answer(operation, content)
     answer = orjson.loads(content)
     return answer if isinstance(answer, dict) else None
-
-
-def register_large_reader(client: Any) -> None:
-    """Registers ``read_answer`` for large answers to the client's own requests, instead of botocore's parser."""
-    client.meta.events.register(f"before-parse.{SERVICE}.*", _read_large, unique_id="dynatick-large")
-
-
-def _read_large(
-    operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
-) -> None:
-    """Handles botocore's event ``before-parse``, and puts the decoded answer into ``customized_response_dict``."""
-    operation, content = operation_model.name, response_dict["body"]
-    if response_dict["status_code"] == 200 and is_large(operation, content):
-        try:
-            customized_response_dict.update(read_answer(operation, content))
-        except ValueError:  # botocore reports the error
-            return
-        response_dict["body"] = b"{}"
 
 
 def _as_base64(value: object) -> str:

@@ -24,7 +24,8 @@ from tests.unit.store.support import response
 from urllib3.exceptions import ProtocolError, ReadTimeoutError, SSLError
 
 from dynatick.store.codec import decode
-from dynatick.store.wire import Connections, Wire, register_large_reader
+from dynatick.store.sdk_internals import register_large_reader
+from dynatick.store.wire import Connections, Wire
 
 BATCH = {"Statements": [{"Statement": 'UPDATE "t" SET "a"=? WHERE "taskId"=?', "Parameters": [{"S": "é"}, {"S": "b"}]}]}
 
