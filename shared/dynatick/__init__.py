@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dynatick.actions.handlers import HandlerContext, around
     from dynatick.client import (
         Exists,
-        Health,
         HistoryPage,
         InsertCounts,
         Inserted,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         TaskView,
     )
     from dynatick.client.async_tasks import AsyncTaskClient
+    from dynatick.client.operations import Health
     from dynatick.domain.buckets import Bucket, Grid
     from dynatick.domain.normalise import Unassigned
     from dynatick.domain.retry import RetryPolicy
@@ -66,7 +66,7 @@ _HOMES = {
     "Exists": "dynatick.client",
     "Grid": "dynatick.domain.buckets",
     "HandlerContext": "dynatick.actions.handlers",
-    "Health": "dynatick.client",
+    "Health": "dynatick.client.operations",
     "HistoryPage": "dynatick.client",
     "InsertCounts": "dynatick.client",
     "InsertUnknown": "dynatick.client",

@@ -68,7 +68,7 @@ def test_a_broken_module_is_seen_within_a_tick_and_repaired_by_the_next_deployme
     assert "can't start" in said and "no_such_library" in said
     found, kinds = doctor(own)
     assert (found, "processor-fails" in kinds) == (ExitCode.FOUND, True)
-    explained = partial(own.client.explain, "waits")
+    explained = partial(own.client.operations.explain, "waits")
     eventually(lambda: "the processor can't start" in explained().sentence, within=TICK_SECONDS, what=explained)
     assert own.status("waits") == "scheduled"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.e2e.support import DeployedStack, Row, bucket, deployed, eventually, instant, now
 
-from dynatick.client import TickView
+from dynatick.client.operations import TickView
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick_stack.demo.observe import served_through
 
@@ -30,7 +30,7 @@ def _in_batches(world: DeployedStack, requests: Sequence[Any]) -> None:
 
 
 def _passes(world: DeployedStack, since: str) -> list[TickView]:
-    ticks = world.client.ticks(start=since, end=bucket(1))
+    ticks = world.client.operations.ticks(start=since, end=bucket(1))
     return [tick for tick in ticks if isinstance(tick, TickView) and tick.occurrences]
 
 

@@ -50,7 +50,7 @@ def test_the_restore_drill(stack: LocalStack) -> None:
     assert dynamodb.describe_table(TableName=old)["Table"]["TableStatus"] == "ACTIVE", "the old one is kept"
 
     client = stack.task_client()
-    assert client.doctor(repair=True).repaired >= 1
+    assert client.operations.doctor(repair=True).repaired >= 1
     for task_id in ("ran-since", "unseen"):
         eventually(lambda task_id=task_id: ticked(stack, client, task_id) == "completed", within=150)  # type: ignore[misc]
     assert client.get("ended").run == client.get("ran-since").run == 1, "so their keys are those of before"
@@ -58,7 +58,7 @@ def test_the_restore_drill(stack: LocalStack) -> None:
     assert client.get("waits").status == "scheduled"
     with pytest.raises(TaskNotFound):
         client.get("inserted-since")
-    assert client.doctor().findings == ()
+    assert client.operations.doctor().findings == ()
 
 
 def ticked(stack: LocalStack, client: TaskClient, task_id: str) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.e2e.support import TICK_SECONDS, bucket, deployed, eventually, room
 
-from dynatick.client import TickView
+from dynatick.client.operations import TickView
 from dynatick_stack.checkout import MODULE, with_handlers
 
 pytestmark = pytest.mark.long
@@ -49,7 +49,7 @@ def test_workers_share_a_bucket(tmp_path: Path) -> None:
         assert Counter(path.read_text().split()) == Counter(ids)
 
         def started() -> int:
-            ticks = world.client.ticks(start=due, end=bucket(1))
+            ticks = world.client.operations.ticks(start=due, end=bucket(1))
             return sum(tick.workers for tick in ticks if isinstance(tick, TickView))
 
         def ended() -> list[int]:

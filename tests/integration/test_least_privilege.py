@@ -460,8 +460,8 @@ def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
     bucket = str(Bucket(minute_of(due)))
     assert len(client.history(bucket, attempts=True).entries) == 31
     assert {"hourly", "nightly"} < {one.schedule_id for one in client.schedules.list().schedules}
-    client.health()
-    client.status()
+    client.operations.health()
+    client.operations.status()
     shell(f"""
         settings
         task get one
@@ -502,8 +502,8 @@ def operates(client: TaskClient, due: datetime, folder: Path) -> None:
         deadletter list --queue-url {queue}
         deadletter redrive --queue-url {queue}
         deadletter purge --queue-url {queue}""")
-    client.doctor()
-    assert client.doctor(repair=True).repaired >= 1  # the row that no stream record has shown
+    client.operations.doctor()
+    assert client.operations.doctor(repair=True).repaired >= 1  # the row that no stream record has shown
     # Of a stack that is not there, it says only that; 7: the last tick is long ago by now.
     assert cli.run(("doctor", "--stack", STACK, "--table", TABLE)) in (0, 7)
     shell(  # the emulator has neither this stack nor a function

@@ -440,7 +440,7 @@ class World:
                 drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
                 dead_letters={(one["taskId"], str(one.get("createdAt")), one.get("run", 1))
                               for one in self.dead_letters()},
-                findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.doctor().findings],
+                findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.operations.doctor().findings],
                 timeout=timeout,
                 **given,
             )

@@ -62,6 +62,25 @@ def test_a_function_loads_nothing_of_the_others(name: str) -> None:
     assert ran.stdout.split() == []
 
 
+def test_an_application_that_inserts_tasks_loads_nothing_of_what_examines_the_table() -> None:
+    program = """
+import sys
+import dynatick
+from dynatick import AsyncTaskClient, MemoryStore, TaskClient
+client = TaskClient(MemoryStore())
+client.insert("t", delay_seconds=60, action="log")
+client.schedules.insert("s", "rate(1 day)", action="log")
+client.cancel("t")
+before = set(sys.modules)
+client.operations.health()
+names = ("reconcile", "placement", "diagnosis", "drain", "claims", "scheduler")
+print(*sorted(name for name in names if f"dynatick.engine.{name}" in before))
+print("dynatick.client.operations" in set(sys.modules) - before)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    assert ran.stdout.splitlines() == ["", "True"]
+
+
 def test_actions_load_what_is_slow_only_when_it_is_needed() -> None:
     program = """
 import sys

@@ -169,11 +169,11 @@ def test_a_module_that_cannot_be_imported_is_reported_everywhere(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["CannotStart"] for line in lines if "CannotStart" in line] == [[1.0]]
     client = TaskClient(w.store, clock=w.clock)
-    (finding,) = client.health().findings
-    assert (str(finding.kind), client.doctor().is_healthy) == ("processor-fails", False)
+    (finding,) = client.operations.health().findings
+    assert (str(finding.kind), client.operations.doctor().is_healthy) == ("processor-fails", False)
     assert "no_such_package" in finding.why
     w.next_tick()  # one that was deployed since
-    assert client.health().is_healthy
+    assert client.operations.health().is_healthy
     assert w.outcome("waits") == "completed"
 
 

@@ -11,8 +11,9 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 from dynatick.api.models import installation as models
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
-from dynatick.client import Health, InstallationStatus, Pause, TaskClient
+from dynatick.client import TaskClient
 from dynatick.client.installation import SettingsView, settings_view
+from dynatick.client.operations import Health, InstallationStatus, Pause
 from dynatick.domain.view import Json, View
 
 
@@ -92,15 +93,15 @@ class Installation:
         ]
 
     def status(self) -> Response[str]:
-        return answer(self._client.status())
+        return answer(self._client.operations.status())
 
     def pause(self, body: Annotated[models.PauseRequest, Body()]) -> Response[str]:
         self._known()
-        return answer(self._client.pause(reason=body.reason, by=body.by))
+        return answer(self._client.operations.pause(reason=body.reason, by=body.by))
 
     def resume(self) -> Response[str]:
         self._known()
-        return answer(Resumed(ended=self._client.resume()))
+        return answer(Resumed(ended=self._client.operations.resume()))
 
     def _known(self) -> None:
         if self._client.settings() is None:
@@ -113,7 +114,7 @@ class Installation:
         return answer(settings_view(settings))
 
     def health(self) -> Response[str]:
-        found = self._client.health()
+        found = self._client.operations.health()
         if found.is_healthy:
             return answer(found)
         detail = "; ".join(finding.why for finding in found.findings[:3])

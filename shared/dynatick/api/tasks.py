@@ -18,8 +18,9 @@ from dynatick.api.problems import Problem
 from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.waiting import Wait, Waiting
-from dynatick.client import Explanation, HistoryPage, NewTask, TaskClient, TaskView
+from dynatick.client import HistoryPage, NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
+from dynatick.client.operations import Explanation
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import TERMINAL
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
@@ -193,7 +194,7 @@ class Tasks:
         return shown(self._waiting.watch(wait, lambda: self._client.get(found), lambda task: task.status in TERMINAL))
 
     def explain(self, task_id: TaskId) -> Response[str]:
-        found = self._client.explain(from_path(task_id))
+        found = self._client.operations.explain(from_path(task_id))
         if found.status is None:
             raise Problem(code="task-not-found", detail=found.sentence)
         return answer(found)

@@ -13,7 +13,8 @@ from aws_lambda_powertools.event_handler.openapi.params import Query
 from dynatick.api import sizes
 from dynatick.api.routes import Operation, answer
 from dynatick.api.tasks import End, Start
-from dynatick.client import TaskClient, TickEntry, TickView
+from dynatick.client import TaskClient
+from dynatick.client.operations import TickEntry, TickView
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.view import Json, View
 
@@ -63,10 +64,10 @@ class Ticks:
         ]
 
     def list(self, minutes: Minutes = 60, start: Start = None, end: End = None) -> Response[str]:
-        first, stop = self._client.tick_range(timedelta(minutes=minutes), start=start, end=end)
+        first, stop = self._client.operations.tick_range(timedelta(minutes=minutes), start=start, end=end)
         settings = self._client.settings()
         until = min(stop, first + timedelta(minutes=max(1, MAX_RECORDS // (settings.shards_ever if settings else 1))))
-        entries = list(self._client.ticks(start=first, end=until)) if first < until else []
+        entries = list(self._client.operations.ticks(start=first, end=until)) if first < until else []
         fitting, next_start = sizes.fitting(entries), until if until < stop else None
         if fitting < len(entries):
             begins = _begins(entries[fitting])

@@ -23,7 +23,7 @@ from dynatick.domain.executions import PARTITION_WRITE_UNITS, STREAM_SHARDS, Exe
 
 if TYPE_CHECKING:
     from dynatick.cli.session import Session
-    from dynatick.client import Diagnosis
+    from dynatick.client.operations import Diagnosis
     from dynatick.engine.diagnosis import Finding
     from dynatick.engine.reconcile import Reconciled
 
@@ -136,7 +136,7 @@ def doctor(
 
     client = session.client()
     with _progress(alone=session.output is not Output.JSONL) as page_read:
-        found = client.doctor(
+        found = client.operations.doctor(
             repair=repair, report=report if session.output is Output.JSONL else None, page_read=page_read
         )
     rows = [finding.to_row() for finding in found.findings]

@@ -18,7 +18,7 @@ from dynatick.domain.durations import milliseconds_text
 from dynatick.ui.loopback import PORT
 
 if TYPE_CHECKING:
-    from dynatick.client import FailureGroup, InstallationStatus
+    from dynatick.client.operations import FailureGroup, InstallationStatus
 
 _GROUPS = 3
 
@@ -37,7 +37,7 @@ def settings(session: Session) -> None:
 @on_table
 def status(session: Session) -> None:
     """Show whether ticks run, what waits, and what has failed in the last 24 hours."""
-    found = session.client().status()
+    found = session.client().operations.status()
     if session.output is Output.TABLE:
         show_pairs(_lines(found, session.clock()))
     else:
@@ -99,7 +99,7 @@ def pause(
     client = session.client()
     wanted = by or _user()
     before = client.settings()
-    found = client.pause(reason=reason, by=wanted)
+    found = client.operations.pause(reason=reason, by=wanted)
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: found.to_row()}, session.output)
     is_earlier = before is not None and before.pause is not None
@@ -109,7 +109,7 @@ def pause(
 @on_table
 def resume(session: Session) -> None:
     """End the pause: the next tick runs what is due."""
-    ended = session.client().resume()
+    ended = session.client().operations.resume()
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: None}, session.output)
     if ended is None:

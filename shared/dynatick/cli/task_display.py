@@ -19,7 +19,8 @@ from dynatick.domain.instants import format_instant
 from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client import Explanation, HistoryPage, TaskClient, TaskEntry, TaskView
+    from dynatick.client import HistoryPage, TaskClient, TaskEntry, TaskView
+    from dynatick.client.operations import Explanation
     from dynatick.domain.task import Row
 
 COLUMNS = (

@@ -17,7 +17,7 @@ from dynatick.domain.durations import duration_of
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client import TickEntry
+    from dynatick.client.operations import TickEntry
 
 app = typer.Typer(name="tick", help="List ticks, or run one now.", no_args_is_help=True)
 
@@ -51,9 +51,9 @@ def list_ticks(
     if last is not None and (from_ or to):
         raise InvalidInput("last", last, "expected either --last or a range, not both")
     if from_ or to:
-        entries = session.client().ticks(start=session.time(from_, "start"), end=session.time(to, "end"))
+        entries = session.client().operations.ticks(start=session.time(from_, "start"), end=session.time(to, "end"))
     else:
-        entries = session.client().ticks(duration_of(last or "60m", "last"))
+        entries = session.client().operations.ticks(duration_of(last or "60m", "last"))
     _show(session, entries)
 
 
@@ -70,10 +70,10 @@ def run_tick(
     name = function if function is not None else session.processor()
     client = session.client()
     minute = minute_of(session.clock())
-    before = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
+    before = client.operations.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     _invoke(_lambda(session), name, {"dynatick": {"tick": str(Bucket(minute))}})
     # The minute may have had a tick before.
-    after = client.ticks(start=Bucket(minute), end=Bucket(minute + 1))
+    after = client.operations.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     settings = client.settings()
     paused = None if settings is None or settings.pause is None else str(settings.pause)
     nothing = "It found nothing to do" if paused is None else f"It ran nothing: paused {paused}"

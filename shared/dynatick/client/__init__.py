@@ -1,4 +1,4 @@
-"""The Python client: insert tasks, change them, list them.
+"""The Python client: insert tasks, change them, list them. ``dynatick.client.operations``: the installation.
 
 client = TaskClient.connect("my-table")
 client.insert("welcome-42", due_at="2026-12-31T12:00:00Z", action="webhook", payload={"url": "https://…"})
@@ -9,10 +9,7 @@ from dynatick.actions.payload import check_payload, payload_schemas
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
-from dynatick.client.doctor import Diagnosis
-from dynatick.client.explanation import Explanation, TaskEvent
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
-from dynatick.client.installation import FailureGroup, Health, InstallationStatus
 from dynatick.client.letter_views import DeadLetterView, LetterState
 from dynatick.client.new_task import NewTask, Time
 from dynatick.client.row_types import RetryPolicyRow, TaskRow
@@ -20,10 +17,7 @@ from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOcc
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
-from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
-from dynatick.domain.pause import Pause
-from dynatick.engine.diagnosis import Finding, Kind
 
 __all__ = [
     "BucketCounts",
@@ -34,31 +28,20 @@ __all__ = [
     "DeadLetterPage",
     "DeadLetterView",
     "DeadLetters",
-    "Diagnosis",
     "Exists",
     "ExpectedOccurrence",
-    "Explanation",
-    "FailureGroup",
-    "Finding",
     "HandledLetter",
     "HandledLetters",
-    "Health",
     "HistoryPage",
-    "IdleTicks",
     "InsertCounts",
     "InsertResult",
     "InsertUnknown",
     "Inserted",
-    "InstallationStatus",
-    "Kind",
     "LetterResult",
     "LetterState",
     "ManyResult",
-    "MissedTicks",
     "NewTask",
     "NoneInserted",
-    "Pause",
-    "PausedTicks",
     "Refused",
     "RetryPolicyRow",
     "ScheduleOccurrence",
@@ -68,11 +51,8 @@ __all__ = [
     "Skipped",
     "TaskClient",
     "TaskEntry",
-    "TaskEvent",
     "TaskRow",
     "TaskView",
-    "TickEntry",
-    "TickView",
     "Time",
     "WouldChange",
     "check_payload",

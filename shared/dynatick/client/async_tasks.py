@@ -12,7 +12,7 @@ import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from dynatick.client.dead_letters import DeadLetters, HandledLetter, HandledLetters
 from dynatick.client.schedules import Schedules
@@ -22,13 +22,16 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import TERMINAL
 from dynatick.errors import WaitTimedOut, shown
 
+if TYPE_CHECKING:
+    from dynatick.client.async_operations import AsyncOperations
+
 MAX_THREADS = 16
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _Threads:
+class Threads:
     """The threads in which the calls of a client run. They start when they are needed."""
 
     def __init__(self, max_threads: int) -> None:
@@ -40,17 +43,17 @@ class _Threads:
         return await asyncio.get_running_loop().run_in_executor(self.pool, context.run, call)
 
 
-class _Threaded:
+class Threaded:
     """The calls of ``client``, in threads."""
 
-    def __init__(self, client: Any, threads: _Threads) -> None:
+    def __init__(self, client: Any, threads: Threads) -> None:
         self._of, self._threads = client, threads
 
 
 class AsyncResults(AsyncIterator[R]):
     """The results of a call, one by one. The next is fetched when it is asked for."""
 
-    def __init__(self, threads: _Threads, begin: Callable[[], Iterator[R]]) -> None:
+    def __init__(self, threads: Threads, begin: Callable[[], Iterator[R]]) -> None:
         self._threads, self._begin = threads, begin
         self._results: Iterator[R] | None = None
 
@@ -84,9 +87,9 @@ class AsyncHandledLetters(AsyncResults[HandledLetter]):
         return isinstance(self._results, HandledLetters) and self._results.complete
 
 
-def _awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+def awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
     @functools.wraps(method)
-    async def call(self: _Threaded, /, *arguments: P.args, **named: P.kwargs) -> R:
+    async def call(self: Threaded, /, *arguments: P.args, **named: P.kwargs) -> R:
         return await self._threads.run(functools.partial(method, self._of, *arguments, **named))
 
     return call
@@ -94,7 +97,7 @@ def _awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[A
 
 def _iterated(method: Callable[Concatenate[Any, P], Iterator[R]]) -> Callable[Concatenate[Any, P], AsyncResults[R]]:
     @functools.wraps(method)
-    def call(self: _Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncResults[R]:
+    def call(self: Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncResults[R]:
         return AsyncResults(self._threads, functools.partial(method, self._of, *arguments, **named))
 
     return call
@@ -104,41 +107,41 @@ def _handled(
     method: Callable[Concatenate[Any, P], HandledLetters],
 ) -> Callable[Concatenate[Any, P], AsyncHandledLetters]:
     @functools.wraps(method)
-    def call(self: _Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncHandledLetters:
+    def call(self: Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncHandledLetters:
         return AsyncHandledLetters(self._threads, functools.partial(method, self._of, *arguments, **named))
 
     return call
 
 
-class AsyncSchedules(_Threaded):
+class AsyncSchedules(Threaded):
     """``Schedules``, awaited."""
 
     backfill = _iterated(Schedules.backfill)
-    compose = _awaited(Schedules.compose)
-    delete = _awaited(Schedules.delete)
+    compose = awaited(Schedules.compose)
+    delete = awaited(Schedules.delete)
     export = _iterated(Schedules.export)
-    forecast = _awaited(Schedules.forecast)
-    get = _awaited(Schedules.get)
-    history = _awaited(Schedules.history)
-    insert = _awaited(Schedules.insert)
-    list = _awaited(Schedules.list)
-    pause = _awaited(Schedules.pause)
-    preview = _awaited(Schedules.preview)
-    resume = _awaited(Schedules.resume)
-    run_now = _awaited(Schedules.run_now)
-    update = _awaited(Schedules.update)
+    forecast = awaited(Schedules.forecast)
+    get = awaited(Schedules.get)
+    history = awaited(Schedules.history)
+    insert = awaited(Schedules.insert)
+    list = awaited(Schedules.list)
+    pause = awaited(Schedules.pause)
+    preview = awaited(Schedules.preview)
+    resume = awaited(Schedules.resume)
+    run_now = awaited(Schedules.run_now)
+    update = awaited(Schedules.update)
 
 
-class AsyncDeadLetters(_Threaded):
+class AsyncDeadLetters(Threaded):
     """``DeadLetters``, awaited."""
 
-    count = _awaited(DeadLetters.count)
-    list = _awaited(DeadLetters.list)
+    count = awaited(DeadLetters.count)
+    list = awaited(DeadLetters.list)
     purge = _handled(DeadLetters.purge)
     redrive = _handled(DeadLetters.redrive)
 
 
-class AsyncTaskClient(_Threaded):
+class AsyncTaskClient(Threaded):
     """A ``TaskClient`` for asyncio: the same methods with the same arguments, awaited; what iterates, by ``async for``.
 
     Each call runs in one of ``max_threads`` threads; further ones wait for their turn. A call that is cancelled while
@@ -146,7 +149,7 @@ class AsyncTaskClient(_Threaded):
     """
 
     def __init__(self, client: TaskClient, *, max_threads: int = MAX_THREADS) -> None:
-        super().__init__(client, _Threads(max_threads))
+        super().__init__(client, Threads(max_threads))
         self.client = client
 
     @classmethod
@@ -188,6 +191,13 @@ class AsyncTaskClient(_Threaded):
         return AsyncSchedules(self.client.schedules, self._threads)
 
     @property
+    def operations(self) -> AsyncOperations:
+        """The installation: its state, ticks and faults, and the pause of everything."""
+        from dynatick.client.async_operations import AsyncOperations
+
+        return AsyncOperations(self.client.operations, self._threads)
+
+    @property
     def dead_letters(self) -> AsyncDeadLetters:
         """The messages of tasks that failed for good. Raises ConfigurationError if the client knows no queue."""
         return AsyncDeadLetters(self.client.dead_letters, self._threads)
@@ -210,33 +220,25 @@ class AsyncTaskClient(_Threaded):
             await _pause(further, of=f"bucket {bucket}")
 
     bucket_counts = _iterated(TaskClient.bucket_counts)
-    bucket_departures = _awaited(TaskClient.bucket_departures)
-    cancel = _awaited(TaskClient.cancel)
+    bucket_departures = awaited(TaskClient.bucket_departures)
+    cancel = awaited(TaskClient.cancel)
     cancel_many = _iterated(TaskClient.cancel_many)
-    compose = _awaited(TaskClient.compose)
-    delete = _awaited(TaskClient.delete)
-    doctor = _awaited(TaskClient.doctor)
-    explain = _awaited(TaskClient.explain)
+    compose = awaited(TaskClient.compose)
+    delete = awaited(TaskClient.delete)
     export = _iterated(TaskClient.export)
-    get = _awaited(TaskClient.get)
-    health = _awaited(TaskClient.health)
-    history = _awaited(TaskClient.history)
-    insert = _awaited(TaskClient.insert)
+    get = awaited(TaskClient.get)
+    history = awaited(TaskClient.history)
+    insert = awaited(TaskClient.insert)
     insert_lazily = _iterated(TaskClient.insert_lazily)
-    insert_many = _awaited(TaskClient.insert_many)
+    insert_many = awaited(TaskClient.insert_many)
     insert_rows = _iterated(TaskClient.insert_rows)
-    insert_task = _awaited(TaskClient.insert_task)
+    insert_task = awaited(TaskClient.insert_task)
     iter_history = _iterated(TaskClient.iter_history)
     iter_listed = _iterated(TaskClient.iter_listed)
-    pause = _awaited(TaskClient.pause)
-    redrive = _awaited(TaskClient.redrive)
+    redrive = awaited(TaskClient.redrive)
     redrive_many = _iterated(TaskClient.redrive_many)
-    reschedule = _awaited(TaskClient.reschedule)
+    reschedule = awaited(TaskClient.reschedule)
     reschedule_many = _iterated(TaskClient.reschedule_many)
-    resume = _awaited(TaskClient.resume)
-    run_now = _awaited(TaskClient.run_now)
-    settings = _awaited(TaskClient.settings)
-    status = _awaited(TaskClient.status)
-    tick_range = _awaited(TaskClient.tick_range)
-    ticks = _awaited(TaskClient.ticks)
-    update = _awaited(TaskClient.update)
+    run_now = awaited(TaskClient.run_now)
+    settings = awaited(TaskClient.settings)
+    update = awaited(TaskClient.update)

@@ -1,43 +1,27 @@
-"""The part of the client that reads tasks and ticks of a bucket or a range, and the state of the installation."""
+"""The part of the client that reads the tasks of a bucket or a range."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
-from dynatick.client import task_update
-from dynatick.client import ticks as tick_lists
 from dynatick.client.buckets import Scope, scope
-from dynatick.client.doctor import Diagnosis, examine
-from dynatick.client.explanation import Explanation, explain, explain_missing
 from dynatick.client.history import export
-from dynatick.client.installation import Health, InstallationStatus, health_of, status_of_installation
 from dynatick.client.new_task import Time
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.task_update import Departures
-from dynatick.client.ticks import TickEntry
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
-from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.domain.pause import Pause
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Row, Status
-from dynatick.engine.cursor import Cursor
-from dynatick.engine.diagnosis import Finding
-from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.ports import Clock, Store
-from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.settings import InstallationSettings, pause, resume
-from dynatick.errors import InvalidInput
-
-_MAX_TEXT = 500  # characters of a pause's reason
+from dynatick.engine.settings import InstallationSettings
 
 
 class TaskLists:
-    """Reads tasks and ticks. ``TaskClient`` has these methods."""
+    """Reads tasks. ``TaskClient`` has these methods."""
 
     def __init__(
         self,
@@ -151,100 +135,10 @@ class TaskLists:
         """
         return histories.listed_entries(self.store, self._scope(bucket, start, end))
 
-    def ticks(
-        self,
-        last: timedelta = timedelta(minutes=60),
-        *,
-        start: Time | None = None,
-        end: Time | None = None,
-    ) -> list[TickEntry]:
-        """What the latest ticks did, or those from ``start`` to before ``end`` (default: now); at most seven days.
-
-        Consecutive idle ticks are one entry, and so are consecutive missed ones.
-        """
-        now = self._clock()
-        minutes = tick_lists.minutes_of_range(last, start, end, now=now)
-        return tick_lists.ticks(self.store, self._settings_cache.refresh(), minutes, now=now)
-
-    def tick_range(
-        self,
-        last: timedelta = timedelta(minutes=60),
-        *,
-        start: Time | None = None,
-        end: Time | None = None,
-    ) -> tuple[datetime, datetime]:
-        """The range that ``ticks`` reads for the same arguments: from its first minute to the end of its last."""
-        minutes = tick_lists.minutes_of_range(last, start, end, now=self._clock())
-        return instant_of(minutes.start), instant_of(minutes.stop)
-
-    def doctor(
-        self,
-        *,
-        repair: bool = False,
-        report: Callable[[Finding], None] | None = None,
-        page_read: Callable[[Reconciled], None] | None = None,
-    ) -> Diagnosis:
-        """Reads the whole table and finds tasks that no tick would run, rows that the scheduler has not read, expired
-        leases, and shards whose ticks do not come. Writes nothing, unless ``repair``.
-
-        ``report`` is called with each finding, after its repair; ``page_read`` after each page of the table.
-        """
-        return examine(
-            self.store,
-            self._settings_cache.refresh(),
-            clock=self._clock,
-            repair=repair,
-            report=report,
-            page_read=page_read,
-        )
-
-    def health(self) -> Health:
-        """Whether ticks come and drain their buckets, by the settings and the cursors: two requests. ``doctor`` reads
-        every task, too."""
-        return health_of(self.store, self._settings_cache.refresh(), self._clock())
-
-    def status(self) -> InstallationStatus:
-        """The state of the installation for the person on call: ticks, what waits, what has failed in 24 hours.
-
-        Reads the index minute by minute, about one read unit for each two, and one for each twenty tasks.
-        """
-        settings, now = self._settings_cache.refresh(), self._clock()
-        return status_of_installation(self.store, settings, health_of(self.store, settings, now), now)
-
-    def explain(self, task_id: str) -> Explanation:
-        """Why a task is where it is, what happened to it, and what will. Its ``status`` is None if there is none."""
-        settings, row = self._settings_cache.refresh(), self.store.get(task_update.known_id(task_id))
-        if row is None:
-            return explain_missing(task_id, settings)
-        bucket, cursors = RowView(row).bucket, dict[int, Cursor]()
-        if bucket is not None and not is_terminal(row):
-            found = read_cursors(self.store, range(bucket.shard, bucket.shard + 1))[bucket.shard]
-            if isinstance(found, Cursor):  # the doctor reports a malformed one
-                cursors[bucket.shard] = found
-        return explain(row, settings, cursors, self._clock())
-
     def settings(self) -> InstallationSettings | None:
         """The current tick interval, shards and actions, read now; None before the first tick."""
         return self._settings_cache.refresh()
 
-    def pause(self, *, reason: str | None = None, by: str | None = None) -> Pause:
-        """Pauses everything: from the next tick on nothing is run, until ``resume``; then ticks run what is due.
-
-        Tasks that run go on to their end. A pass at work stops within ten seconds. Returns the pause in force: an
-        earlier one, if there is one. ``by``: who pauses. Raises ConfigurationError before the first tick.
-        """
-        return pause(self.store, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON))
-
-    def resume(self) -> Pause | None:
-        """Ends the pause, and returns it; None: there was none. The next tick runs what is due."""
-        return resume(self.store, now=self._clock())
-
     def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
         settings = self._settings_cache.refresh()
         return scope(bucket, start, end, settings.shards_ever if settings else 1)
-
-
-def _text(value: str | None, field: str) -> str | None:
-    if value is not None and len(value) > _MAX_TEXT:
-        raise InvalidInput(field, value, f"expected at most {_MAX_TEXT} characters")
-    return value or None

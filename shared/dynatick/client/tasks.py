@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.client import task_update
 from dynatick.client.bulk_change import BulkTasks
@@ -36,6 +36,9 @@ from dynatick.errors import (
     shown,
 )
 from dynatick.store.codec import with_item
+
+if TYPE_CHECKING:
+    from dynatick.client.operations import Operations
 
 T = TypeVar("T")
 FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between two polls
@@ -103,6 +106,13 @@ class TaskClient(BulkTasks):
     def schedules(self) -> Schedules:
         """Recurring schedules."""
         return Schedules(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
+
+    @property
+    def operations(self) -> Operations:
+        """The installation: its state, ticks and faults, and the pause of everything."""
+        from dynatick.client.operations import Operations
+
+        return Operations(self.store, self._settings_cache, self._clock)
 
     @property
     def dead_letters(self) -> DeadLetters:

@@ -147,13 +147,13 @@ def _live(request: Request) -> Response:
 
 def _pause(request: Request, form: Form) -> Response:
     site = site_of(request)
-    found = site.client.pause(reason=form.get("reason"), by=_user())
+    found = site.client.operations.pause(reason=form.get("reason"), by=_user())
     return site.answer("/", Notice(f"Paused{_by(found.by)}: from the next tick on nothing runs, until it is resumed."))
 
 
 def _resume(request: Request, form: Form) -> Response:
     site = site_of(request)
-    ended = site.client.resume()
+    ended = site.client.operations.resume()
     text = "It was not paused." if ended is None else "Resumed: the next tick runs what is due."
     return site.answer("/", Notice(text))
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 
-from dynatick.client import IdleTicks, MissedTicks, PausedTicks, TaskClient, TaskEntry, TickEntry, TickView
+from dynatick.client import TaskClient, TaskEntry
+from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.distribution import Distribution
@@ -104,7 +105,9 @@ class Readings:
 
     def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
         """The ticks from ``start`` on."""
-        return self._recent.get(("ticks", start, end), lambda: TickLog.of(self._client.ticks(start=start, end=end)))
+        return self._recent.get(
+            ("ticks", start, end), lambda: TickLog.of(self._client.operations.ticks(start=start, end=end))
+        )
 
     def recent_ticks(self, start: datetime, end: datetime, now: datetime) -> TickLog:
         """The ticks of a range in the past 24 hours; none of those before, which cost as much as the tasks."""
@@ -115,7 +118,7 @@ class Readings:
         """The ticks of the past 24 hours, and of the hour in which they begin. Those of hours that are over are read
         again after a while only: a page that stays open asks for them each minute."""
         recent, first = hour_of(now) - HOUR, hour_of(now) - DAY
-        past = self._past.get((first, recent), lambda: self._client.ticks(start=first, end=recent))
+        past = self._past.get((first, recent), lambda: self._client.operations.ticks(start=first, end=recent))
         return TickLog.of([*past, *self.ticks(recent).entries])
 
     def forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:

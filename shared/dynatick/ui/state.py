@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from dynatick.client import Pause, TaskClient
+from dynatick.client import TaskClient
+from dynatick.client.operations import Pause
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 
 NONE, RUNNING, LATE, PAUSED = "none", "running", "late", "paused"
@@ -25,7 +26,7 @@ class State:
 
 def state_of(client: TaskClient, now: datetime) -> State:
     """Reads the settings and the cursors: three requests. Raises StoreError."""
-    health, settings = client.health(), client.settings()
+    health, settings = client.operations.health(), client.settings()
     grid = settings.grid if settings is not None else Grid()
     problems = [(one.why, one.remedy) for one in health.findings]
     if health.pause is not None:

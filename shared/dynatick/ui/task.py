@@ -56,11 +56,11 @@ def _page(request: Request) -> Response:
     try:
         task = site.client.get(task_id)
     except TaskNotFound:
-        sentence = site.client.explain(task_id).sentence
+        sentence = site.client.operations.explain(task_id).sentence
         return site.problem(request, 404, f"{sentence[0].upper()}{sentence[1:]}.")
     if task.status == RECURRING:
         return RedirectResponse(links.schedule(task_id), 303)
-    explanation = site.client.explain(task_id)
+    explanation = site.client.operations.explain(task_id)
     return site.page(
         request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
         events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dynatick.client import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
+from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.ticks import MAX_DAYS
 from dynatick.domain.buckets import Bucket
 from dynatick.ui import links, query
@@ -66,7 +66,7 @@ def _page(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "6h", longest=timedelta(days=MAX_DAYS))
-    lines = [_line(entry) for entry in site.client.ticks(last)]
+    lines = [_line(entry) for entry in site.client.operations.ticks(last)]
     columns = _columns(lines, now - last, last / _COLUMNS)
     lateness = [one.lateness_ms for one in columns if one.lateness_ms is not None]
     took = [one.took_ms for one in columns if one.took_ms is not None]

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from dynatick.client import IdleTicks, TaskClient, TaskView, TickView
+from dynatick.client import TaskClient, TaskView
+from dynatick.client.operations import IdleTicks, TickView
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick_stack.demo.receiver import Call, Receiver
 from dynatick_stack.local import LocalStack
@@ -21,7 +22,7 @@ ENDED = frozenset({"completed", "failed", "cancelled"})
 def served_through(client: TaskClient, since: str) -> str:
     """The latest tick after ``since`` that has done its work; ``since`` if none has."""
     ends = [since]
-    for tick in client.ticks(start=since, end=str(Bucket(minute_of(datetime.now(UTC)) + 1))):
+    for tick in client.operations.ticks(start=since, end=str(Bucket(minute_of(datetime.now(UTC)) + 1))):
         if isinstance(tick, TickView) and tick.finished_at is not None:
             ends.append(tick.tick)
         elif isinstance(tick, IdleTicks):

@@ -78,7 +78,7 @@ def test_missing_ticks_are_counted_before_they_make_it_unhealthy(shards: int, ca
     assert (status, row["healthy"], row["missingTicks"], row["findings"]) == (200, True, 0, [])
     assert row["lastTick"] == "2026-12-31T12:03:00Z"
     assert row["lastTickAgeSeconds"] == 20.2
-    found = caller.client.health()
+    found = caller.client.operations.health()
     assert (found.is_healthy, found.last_tick) == (True, NOON + timedelta(minutes=3)), "the client says the same"
     world.clock.to(NOON + timedelta(minutes=7))
     status, row = health(world, caller)

@@ -83,5 +83,5 @@ def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
     monkeypatch.setattr(Session, "clock", lambda session: world.clock())
     # The doctor reads again what it finds, after a pause.
-    monkeypatch.setattr("dynatick.client.task_lists.examine", partial(doctor.examine, pause=lambda seconds: None))
+    monkeypatch.setattr("dynatick.client.operations.examine", partial(doctor.examine, pause=lambda seconds: None))
     return world

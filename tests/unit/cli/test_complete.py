@@ -18,6 +18,7 @@ from dynatick.cli.app import app
 from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
 from dynatick.client import DeadLetters
+from dynatick.client.operations import Operations
 from dynatick.client.schedules import Schedules
 
 # Each command with the methods that it is for.
@@ -25,10 +26,13 @@ OF_TASKS = {
     "task add": "insert insert_task", "task import": "insert_many insert_lazily insert_rows compose",
     "task get": "get", "task cancel": "cancel cancel_many", "task delete": "delete",
     "task reschedule": "reschedule reschedule_many", "task update": "update", "task redrive": "redrive redrive_many",
-    "task run": "run_now", "task list": "history iter_history", "task export": "export", "task explain": "explain",
+    "task run": "run_now", "task list": "history iter_history", "task export": "export",
     "task wait": "wait", "bucket list": "bucket_counts iter_listed", "bucket show": "bucket_departures",
-    "bucket wait": "wait_for_bucket", "tick list": "ticks tick_range", "doctor": "doctor health",
-    "settings": "settings", "pause": "pause", "resume": "resume", "status": "status",
+    "bucket wait": "wait_for_bucket", "settings": "settings",
+}  # fmt: skip
+OF_OPERATIONS = {
+    "tick list": "ticks tick_range", "doctor": "doctor health", "pause": "pause", "resume": "resume",
+    "status": "status", "task explain": "explain",
 }  # fmt: skip
 OF_SCHEDULES = {
     "schedule preview": "forecast preview", "schedule add": "insert", "schedule get": "get", "schedule list": "list",
@@ -37,12 +41,18 @@ OF_SCHEDULES = {
     "schedule export": "export", "schedule import": "compose",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
-NO_VERBS = {"connect", "dead_letters", "schedules", "store"}  # ways to the rest
+NO_VERBS = {"connect", "dead_letters", "operations", "schedules", "store"}  # ways to the rest
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
 @pytest.mark.parametrize(
-    ("of", "verbs"), [(TaskClient, OF_TASKS), (Schedules, OF_SCHEDULES), (DeadLetters, OF_DEAD_LETTERS)]
+    ("of", "verbs"),
+    [
+        (TaskClient, OF_TASKS),
+        (Operations, OF_OPERATIONS),
+        (Schedules, OF_SCHEDULES),
+        (DeadLetters, OF_DEAD_LETTERS),
+    ],
 )
 def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str, str]) -> None:
     methods = {name for name, _ in inspect.getmembers(of) if not name.startswith("_")} - NO_VERBS

@@ -19,7 +19,7 @@ from dynatick.bulk.record import FileFormat
 from dynatick.cli.exporting import ExportOptions, export_tasks
 from dynatick.cli.installation import _group
 from dynatick.cli.output import suggested
-from dynatick.client import FailureGroup
+from dynatick.client.operations import FailureGroup
 from dynatick_stack.dev.display import Display
 from dynatick_stack.logs import LogLine
 from dynatick_stack.template import ROOT

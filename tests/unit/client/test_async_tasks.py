@@ -21,7 +21,9 @@ from tests.builders import InProcess
 from dynatick import AsyncTaskClient, InvalidInput, Status, TaskClient, TaskExists, TaskNotFound
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import DeadLetters, Schedules, async_tasks
+from dynatick.client.async_operations import AsyncOperations
 from dynatick.client.async_tasks import AsyncDeadLetters, AsyncSchedules
+from dynatick.client.operations import Operations
 from dynatick.errors import ConfigurationError, WaitTimedOut
 
 ROOT = Path(__file__).parents[3]
@@ -56,6 +58,7 @@ def parameters(function: Any) -> list[inspect.Parameter]:
         (TaskClient, AsyncTaskClient, {"aclose"}),
         (Schedules, AsyncSchedules, set()),
         (DeadLetters, AsyncDeadLetters, set()),
+        (Operations, AsyncOperations, set()),
     ],
 )
 def test_it_has_each_method_with_the_same_arguments(of: type, awaited: type, more: set[str]) -> None:
@@ -127,7 +130,7 @@ def test_the_event_loop_goes_on_while_calls_wait(client: TaskClient, monkeypatch
         together.wait(SOON)  # four calls, and this test
         return request.get() + task_id
 
-    monkeypatch.setattr(AsyncTaskClient, "get", async_tasks._awaited(slow))
+    monkeypatch.setattr(AsyncTaskClient, "get", async_tasks.awaited(slow))
 
     async def use(tasks: AsyncTaskClient) -> list[Any]:
         request.set("mine: ")

@@ -80,7 +80,7 @@ CALLS: list[tuple[Call, str]] = [
     (lambda c: c.get(""), "taskId: '' is not accepted; expected a text that is not empty"),
     *((call, f"taskId: '_dynatick#settings' is not accepted; {RESERVED}") for call in (
         lambda c: c.get("_dynatick#settings"), lambda c: c.cancel("_dynatick#settings"),
-        lambda c: c.delete("_dynatick#settings"), lambda c: c.explain("_dynatick#settings"),
+        lambda c: c.delete("_dynatick#settings"), lambda c: c.operations.explain("_dynatick#settings"),
         lambda c: c.schedules.get("_dynatick#settings"))),
     (lambda c: c.wait("x"), "taskId: there is no task 'x'"),
     (lambda c: c.reschedule("x"), NO_TIME),
@@ -112,11 +112,13 @@ CALLS: list[tuple[Call, str]] = [
      "end: '2027-01-01#00:01' is not accepted; expected a range of at most 31 days: split it"),
     (lambda c: c.history(WAITING, limit=0), "limit: 0 is not accepted; expected a number from 1 to 1000"),
     (lambda c: c.bucket_counts("12:00"), "bucket: '12:00' is not accepted; expected a bucket such as 2026-12-31#12:00"),
-    (lambda c: c.ticks(timedelta(days=8)), "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7"),
-    (lambda c: c.ticks(start="2026-12-01T00:00:00Z"),
+    (lambda c: c.operations.ticks(timedelta(days=8)),
+     "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7"),
+    (lambda c: c.operations.ticks(start="2026-12-01T00:00:00Z"),
      "end: '2026-12-31 12:01:00+00:00' is not accepted; expected a range of at most 7 days"),
-    (lambda c: c.ticks(end=5), "start: None is not accepted; expected a start with the end"),
-    (lambda c: c.ticks(start=600, end=60), "end: '60' is not accepted; expected a time later than start, 600"),
+    (lambda c: c.operations.ticks(end=5), "start: None is not accepted; expected a start with the end"),
+    (lambda c: c.operations.ticks(start=600, end=60),
+     "end: '60' is not accepted; expected a time later than start, 600"),
 ]  # fmt: skip
 
 

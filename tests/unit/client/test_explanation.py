@@ -10,7 +10,7 @@ from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import World, bucket_at, fails
 
 from dynatick import TaskClient
-from dynatick.client import Explanation
+from dynatick.client.operations import Explanation
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.settings import publish_settings
@@ -33,12 +33,12 @@ def test_one_that_ran_a_schedule_and_its_occurrence(world: World, client: TaskCl
     client.insert("t", due_at=SOON)
     client.schedules.insert("nightly", "rate(1 minute)", action="log")
     world.next_tick()
-    found = client.explain("t")
+    found = client.operations.explain("t")
     assert said(found) == "t ran at 2026-12-31T12:01:00#Z, # s after it was due, and took # ms"
     assert events(found) == ["inserted", "due", "attempt 1 of 4 began", "completed", "its row expires"]
     assert list(found.events) == sorted(found.events, key=lambda event: str(event.at))
-    assert "nightly is a schedule: `dynatick schedule get`" in client.explain("nightly").sentence
-    assert "due, a run of the schedule nightly" in events(client.explain("nightly#1#2026-12-31T12:01:00Z"))
+    assert "nightly is a schedule: `dynatick schedule get`" in client.operations.explain("nightly").sentence
+    assert "due, a run of the schedule nightly" in events(client.operations.explain("nightly#1#2026-12-31T12:01:00Z"))
 
 
 def test_one_that_took_several_attempts(world: World, client: TaskClient) -> None:
@@ -49,7 +49,7 @@ def test_one_that_took_several_attempts(world: World, client: TaskClient) -> Non
     world.actions.behaviour["t"] = at_last
     client.insert("t", retry_policy={"minBackoffSeconds": 0}, due_at=SOON)
     world.ticks(4)
-    found = client.explain("t")
+    found = client.operations.explain("t")
     assert said(found) == "t completed at 2026-12-31T12:03:00#Z with the 3rd attempt"
     assert [re.sub(r"after .* ms", "after #", one) for one in events(found)] == [
         "inserted", "due", "attempt 1 of 4 failed after #: ValueError: not yet",
@@ -63,7 +63,7 @@ def test_one_that_waits_for_its_next_attempt(world: World, client: TaskClient) -
     client.insert("t", retry_policy={"minBackoffSeconds": 600, "maxBackoffSeconds": 600}, due_at=SOON)
     world.next_tick()
     world.clock.forward(seconds=4)
-    found = client.explain("t")
+    found = client.operations.explain("t")
     assert re.fullmatch(
         r"t waits for its 2nd attempt at 2026-12-31T12:\S+Z, in \d+ min: the 1st failed # s ago with ValueError: "
         r"no; the tick of 2026-12-31#12:\d\d runs it; nothing holds it up",
@@ -71,19 +71,19 @@ def test_one_that_waits_for_its_next_attempt(world: World, client: TaskClient) -
     ), said(found)
     assert events(found)[-1] == "attempt 2 of 4"
     world.clock.forward(hours=1)
-    assert "and waits because no tick has come since 2026-12-31T12:01:00Z" in client.explain("t").sentence
+    assert "and waits because no tick has come since 2026-12-31T12:01:00Z" in client.operations.explain("t").sentence
 
 
 def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, client: TaskClient) -> None:
     world.actions.behaviour["t"] = fails
     client.insert("t", retry_policy={"maximumRetryAttempts": 0}, due_at=SOON)
     world.next_tick()
-    assert said(client.explain("t")) == "t failed at 2026-12-31T12:01:00#Z, after 1 attempt: ValueError: no"
+    assert said(client.operations.explain("t")) == "t failed at 2026-12-31T12:01:00#Z, after 1 attempt: ValueError: no"
     world.actions.behaviour.clear()
     client.redrive("t")
     world.next_tick()
-    assert any("of run 1 failed" in one for one in events(client.explain("t")))
-    assert said(client.explain("t")).startswith("t ran at 2026-12-31T12:02:00#Z")
+    assert any("of run 1 failed" in one for one in events(client.operations.explain("t")))
+    assert said(client.operations.explain("t")).startswith("t ran at 2026-12-31T12:02:00#Z")
 
 
 @pytest.mark.parametrize(
@@ -105,35 +105,39 @@ def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, cl
 def test_one_due_later_or_now(world: World, client: TaskClient, due: timedelta, seconds: int, sentence: str) -> None:
     client.insert("t", due_at=NOON + due)
     world.clock.to(NOON + timedelta(seconds=seconds))
-    assert client.explain("t").sentence == sentence
+    assert client.operations.explain("t").sentence == sentence
 
 
 def test_one_that_is_held_up_by_a_pause_and_by_a_processor_that_cannot_start(world: World, client: TaskClient) -> None:
     client.insert("t", due_at=SOON)
-    client.pause(reason="a release", by="ada")
+    client.operations.pause(reason="a release", by="ada")
     expected = r"t is due at 2026-12-31T12:00:50Z, .*; but all is paused since \S+Z \(a release\)"
-    assert re.fullmatch(expected, client.explain("t").sentence)
+    assert re.fullmatch(expected, client.operations.explain("t").sentence)
     world.ticks(2)
     expected = r"t is due since 2026-12-31T12:00:50Z, and waits because all is paused since \S+Z \(a release\)"
-    assert re.fullmatch(expected, client.explain("t").sentence)
-    client.resume()
+    assert re.fullmatch(expected, client.operations.explain("t").sentence)
+    client.operations.resume()
     publish_settings(world.store, world.rules.grid, now=NOON, processor_problem="HandlersModule: no")
     world.clock.forward(minutes=2)
-    assert client.explain("t").sentence.endswith("and waits because the processor can't start: HandlersModule: no")
+    assert client.operations.explain("t").sentence.endswith(
+        "and waits because the processor can't start: HandlersModule: no"
+    )
 
 
 def test_one_that_runs_and_one_whose_process_died(client: TaskClient, world: World) -> None:
     client.insert("t", due_at=SOON)
     client.insert("dies", due_at=NOON + 2 * MINUTE)
     found: list[str] = []
-    world.actions.behaviour["t"] = lambda task, context: found.append(client.explain("t").sentence)
+    world.actions.behaviour["t"] = lambda task, context: found.append(client.operations.explain("t").sentence)
     world.next_tick()
     assert "t is running since" in found[0] and "attempt 1 of 4; its lease ends at" in found[0]
     world.clock.forward(minutes=1)
     world.claim("dies", until=world.clock() + timedelta(seconds=10))
-    assert "is running since" in client.explain("dies").sentence
+    assert "is running since" in client.operations.explain("dies").sentence
     world.clock.forward(seconds=30)
-    assert "dies waits for a tick to make the next attempt: its process died" in client.explain("dies").sentence
+    assert (
+        "dies waits for a tick to make the next attempt: its process died" in client.operations.explain("dies").sentence
+    )
 
 
 def test_one_that_its_handler_rescheduled_or_its_limit_deferred(world: World, client: TaskClient) -> None:
@@ -145,8 +149,8 @@ def test_one_that_its_handler_rescheduled_or_its_limit_deferred(world: World, cl
         client.insert(task_id, due_at=SOON)
     world.next_tick()
     expected = "polls waits for its 2nd turn, as its handler asked, at 2026-12-31T12:1"
-    assert expected in client.explain("polls").sentence
-    assert "limited waits for its rate limit, which allows it at" in client.explain("limited").sentence
+    assert expected in client.operations.explain("polls").sentence
+    assert "limited waits for its rate limit, which allows it at" in client.operations.explain("limited").sentence
 
 
 def test_one_that_never_ran(world: World, client: TaskClient) -> None:
@@ -154,18 +158,18 @@ def test_one_that_never_ran(world: World, client: TaskClient) -> None:
     client.cancel("t")
     assert re.fullmatch(
         r"t never ran: it was cancelled at 2026-12-31T12:00:00\S*Z, and was due at 2026-12-31T12:00:50Z",
-        client.explain("t").sentence,
+        client.operations.explain("t").sentence,
     )
     world.store.put({"taskId": "new"})
-    assert "new is new: the scheduler function has not read it yet" in client.explain("new").sentence
-    none = client.explain("nobody")
+    assert "new is new: the scheduler function has not read it yet" in client.operations.explain("new").sentence
+    none = client.operations.explain("nobody")
     assert (none.status, none.events) == (None, ())
     assert none.sentence == (
         "there is no task of this id: it was never inserted, was deleted, or has expired 30 days after it ended"
     )
     world.ticks(10)
     world.store.put(scheduled_row("late", bucket_at(1)))
-    assert "its bucket was drained without it: `dynatick doctor --repair`" in client.explain("late").sentence
+    assert "its bucket was drained without it: `dynatick doctor --repair`" in client.operations.explain("late").sentence
 
 
 @pytest.mark.parametrize("row", [
@@ -179,6 +183,6 @@ def test_one_that_never_ran(world: World, client: TaskClient) -> None:
 ])  # fmt: skip
 def test_no_row_is_too_odd(world: World, client: TaskClient, row: dict[str, object]) -> None:
     world.store.put({"taskId": "odd", **row})
-    found = client.explain("odd")
+    found = client.operations.explain("odd")
     assert found.sentence.startswith("odd ")
     assert len(found.to_row()["events"]) == len(found.events)  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World, fails, ids
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import IdleTicks, MissedTicks, TickEntry, TickView, installation
+from dynatick.client import installation
+from dynatick.client.operations import IdleTicks, InstallationStatus, MissedTicks, TickEntry, TickView
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
@@ -25,18 +26,18 @@ ONCE = {"maximumRetryAttempts": 0}
 
 
 def test_status_counts_what_ran_failed_and_waits(world: World, client: TaskClient) -> None:
-    seen: list[tuple[int, int | None]] = []
+    seen: list[InstallationStatus] = []
 
     def no_mailbox(task: Task, context: ActionContext) -> None:
         raise LookupError("no such mailbox")
 
     world.actions.behaviour = {
-        "alone": lambda task, context: seen.append((client.status().due_now, client.status().running)),
+        "alone": lambda task, context: seen.append(client.operations.status()),
         "bad-0": fails, "bad-1": fails, "worse": no_mailbox,
     }  # fmt: skip
     client.insert("alone", due_at=NOON + timedelta(seconds=30))
     world.next_tick()
-    assert seen == [(1, 1)]
+    assert [(status.due_now, status.running) for status in seen] == [(1, 1)]
     for task_id in (*ids(5), "bad-0", "bad-1", "worse", "never"):
         client.insert(task_id, delay_seconds=30, retry_policy=ONCE)
     client.cancel("never")
@@ -45,7 +46,7 @@ def test_status_counts_what_ran_failed_and_waits(world: World, client: TaskClien
     world.next_tick()
     client.insert("due", due_at=world.clock())
     world.clock.forward(seconds=90)
-    found = client.status()
+    found = client.operations.status()
     assert (found.state, found.completed, found.failed, found.cancelled) == ("running", 6, 3, 1)
     assert (found.waiting, found.due_now, found.running) == (1, 1, 0)
     assert (found.oldest_due, found.next_tick) == (NOON + 3 * MINUTE, NOON + 4 * MINUTE)
@@ -59,16 +60,19 @@ def test_status_counts_what_ran_failed_and_waits(world: World, client: TaskClien
 
 
 def test_states(world: World, client: TaskClient) -> None:
-    assert client.status().state == "running"
+    assert client.operations.status().state == "running"
     publish_settings(world.store, world.rules.grid, now=NOON, processor_problem="no handlers")
-    assert (client.status().state, client.status().processor_problem) == ("failing", "no handlers")
+    assert (client.operations.status().state, client.operations.status().processor_problem) == (
+        "failing",
+        "no handlers",
+    )
     world.next_tick()
-    client.pause()
-    assert client.status().state == "paused"
-    client.resume()
+    client.operations.pause()
+    assert client.operations.status().state == "paused"
+    client.operations.resume()
     world.clock.forward(minutes=30)
-    assert client.status().state == "stopped"
-    assert TaskClient(MemoryStore()).status().state == "stopped", "no tick has come yet"
+    assert client.operations.status().state == "stopped"
+    assert TaskClient(MemoryStore()).operations.status().state == "stopped", "no tick has come yet"
 
 
 def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,13 +80,13 @@ def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyP
     world = world_of(shard_count=2)
     world.tick()
     world.rigged.forget()
-    found = client_of(world).status()
+    found = client_of(world).operations.status()
     assert len(world.rigged.polls) <= 1000
     assert found.until - found.since == timedelta(hours=8), "four hours each way"
     monkeypatch.setattr(installation, "MAX_ENTRIES", 3)
     world.insert(*ids(5))
     world.next_tick()
-    found = client_of(world).status()
+    found = client_of(world).operations.status()
     assert (found.completed, found.until - found.since) == (5, timedelta(hours=5)), "one hour of the past was enough"
 
 
@@ -99,7 +103,7 @@ def reported(entries: Sequence[TickEntry]) -> list[str]:
 
 
 def test_ticks_with_work_and_idle_ones_in_between(world: World, client: TaskClient) -> None:
-    assert TaskClient(MemoryStore()).ticks() == [], "before the first tick"
+    assert TaskClient(MemoryStore()).operations.ticks() == [], "before the first tick"
     world.ticks(3)
     client.insert("a", delay_seconds=1)
     client.insert("b", delay_seconds=1)
@@ -107,14 +111,16 @@ def test_ticks_with_work_and_idle_ones_in_between(world: World, client: TaskClie
     client.insert("c", delay_seconds=1)
     world.ticks(1)
     every = ["idle 12:00 to 12:03: 4", "pass 12:04 claimed 2", "idle 12:05 to 12:07: 3", "pass 12:08 claimed 1"]
-    assert reported(client.ticks()) == every
-    assert reported(client.ticks(MINUTE)) == every[3:], "of the last minute"
+    assert reported(client.operations.ticks()) == every
+    assert reported(client.operations.ticks(MINUTE)) == every[3:], "of the last minute"
     for start, end, expected in [
         ("12:02", "12:04", every[:1]), ("12:04", "12:05", every[1:2]), ("12:05", "12:06", every[2:3]),
         ("12:03", "12:06", every[:3]), ("11:00", "12:00", []),
     ]:  # fmt: skip
-        assert reported(client.ticks(start=f"2026-12-31T{start}:00Z", end=f"2026-12-31T{end}:00Z")) == expected
-    (view,) = [entry for entry in client.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
+        assert (
+            reported(client.operations.ticks(start=f"2026-12-31T{start}:00Z", end=f"2026-12-31T{end}:00Z")) == expected
+        )
+    (view,) = [entry for entry in client.operations.ticks() if isinstance(entry, TickView) and entry.claimed == 2]
     assert (view.shard, view.continuation, view.due, view.completed, view.failed) == (0, 0, 2, 2, 0)
     assert timedelta(milliseconds=200) <= view.started_at - NOON - 4 * MINUTE < MINUTE
     assert (view.to_row()["kind"], view.to_row()["startedAt"]) == ("pass", format_instant(view.started_at))
@@ -129,12 +135,16 @@ def test_missing_ticks_are_reported_and_a_malformed_cursor_hides_no_pass(world: 
     world.clock.forward(minutes=5)  # 12:06
     client.insert("b", delay_seconds=1)
     world.ticks(1)
-    assert reported(client.ticks()) == ["idle 12:00 to 12:01: 2", "missed 12:02 to 12:06: 5", "pass 12:07 claimed 1"]
+    assert reported(client.operations.ticks()) == [
+        "idle 12:00 to 12:01: 2",
+        "missed 12:02 to 12:06: 5",
+        "pass 12:07 claimed 1",
+    ]
     world.clock.forward(minutes=10)  # 12:17
-    assert reported(client.ticks())[-1] == "missed 12:08 to 12:15: 8"  # the last two may be on their way
+    assert reported(client.operations.ticks())[-1] == "missed 12:08 to 12:15: 8"  # the last two may be on their way
     world.store.write(ConditionalUpdate(task_id=cursor_id(0), set={"checkpoint": "soon"}))
-    assert reported(client.ticks())[-1] == "pass 12:07 claimed 1"
-    assert client.doctor().missed_ticks == 0
+    assert reported(client.operations.ticks())[-1] == "pass 12:07 claimed 1"
+    assert client.operations.doctor().missed_ticks == 0
 
 
 def test_ticks_that_a_longer_pass_has_served_are_not_missing(world: World, client: TaskClient) -> None:
@@ -142,7 +152,11 @@ def test_ticks_that_a_longer_pass_has_served_are_not_missing(world: World, clien
     world.actions.behaviour["slow"] = lambda *_: world.clock.forward(seconds=100) and None
     world.next_tick()  # from 12:01 to 12:02:40
     world.next_tick()  # 12:03
-    assert reported(client.ticks()) == ["idle 12:00 to 12:00: 1", "pass 12:01 claimed 1", "idle 12:03 to 12:03: 1"]
+    assert reported(client.operations.ticks()) == [
+        "idle 12:00 to 12:00: 1",
+        "pass 12:01 claimed 1",
+        "idle 12:03 to 12:03: 1",
+    ]
 
 
 def test_a_pass_that_continued_is_shown_in_its_parts(world: World, client: TaskClient) -> None:
@@ -153,7 +167,7 @@ def test_a_pass_that_continued_is_shown_in_its_parts(world: World, client: TaskC
         client.insert(f"t{n}", delay_seconds=1)
         world.actions.behaviour[f"t{n}"] = lambda *_: world.clock.forward(seconds=next(takes, 0)) and None
     world.next_tick()
-    passes = [entry for entry in client.ticks() if isinstance(entry, TickView)]
+    passes = [entry for entry in client.operations.ticks() if isinstance(entry, TickView)]
     assert len(passes) > 1
     assert [view.continuation for view in passes] == list(range(len(passes)))
     # The last part may have found nothing left to do; then it has no record.

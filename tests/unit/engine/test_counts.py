@@ -13,7 +13,7 @@ from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, World, rai
 
 from dynatick import Reschedule, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.client import TickView
+from dynatick.client.operations import TickView
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.view import members
 from dynatick.engine.counts import (
@@ -35,7 +35,7 @@ def test_each_counter_is_in_the_tick_record_the_view_and_the_form_of_the_http_ap
     w = world()
     w.tick()
     w.store.create({"taskId": tick_record_id(NOON_MINUTE, 0, 0), **report.to_row()})
-    (view,) = [entry for entry in client_of(w).ticks() if isinstance(entry, TickView)]
+    (view,) = [entry for entry in client_of(w).operations.ticks() if isinstance(entry, TickView)]
     shown = view.to_row()
     described = {member.name: member.description for member in members(TickView)}
     for counter in COUNTERS:

@@ -280,16 +280,18 @@ def test_ticks_of_a_pause_are_not_missing(w: World) -> None:
     w.insert("first", at=bucket_at(3))
     w.insert("second", at=bucket_at(8))
     w.ticks(3)
-    client.pause()
+    client.operations.pause()
     w.ticks(4)
     w.clock.forward(seconds=30)
-    assert (client.health().missing_ticks, client.doctor().found) == (0, 0)
-    client.resume()
+    assert (client.operations.health().missing_ticks, client.operations.doctor().found) == (0, 0)
+    client.operations.resume()
     w.ticks(2)
     w.clock.forward(minutes=5)
     w.insert("last", at=bucket_at(16))
     w.next_tick(2)
-    shown = [(row["kind"], row.get("since"), row.get("ticks")) for row in (one.to_row() for one in client.ticks())]
+    shown = [
+        (row["kind"], row.get("since"), row.get("ticks")) for row in (one.to_row() for one in client.operations.ticks())
+    ]
     assert ("paused", "2026-12-31#12:04", 4) in shown
     assert ("missed", "2026-12-31#12:10", 6) in shown
-    assert client.doctor().missed_ticks == 6
+    assert client.operations.doctor().missed_ticks == 6

@@ -20,7 +20,7 @@ from tests.builders import NOON
 from tests.unit.engine.support import NOON_MINUTE, Dies, World, bucket_at, raises_for, rules, world
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import IdleTicks
+from dynatick.client.operations import IdleTicks
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
 from dynatick.engine.fan_out import GROUP, MAX_CHILDREN, group_of, groups, portions, split
@@ -415,7 +415,7 @@ def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> N
     client = TaskClient(w.store, clock=w.clock)
     for ticks in range(2, 3 * CLOSE_EVERY):
         w.next_tick()
-        idle = [entry for entry in client.ticks() if isinstance(entry, IdleTicks)]
+        idle = [entry for entry in client.operations.ticks() if isinstance(entry, IdleTicks)]
         last = instant_of(NOON_MINUTE + minute(w)).strftime("%H:%M")
         assert [(one.shard, one.since[-5:], one.until[-5:], one.ticks) for one in idle] == [
             (shard, "12:00", last, ticks) for shard in range(SHARDS)
@@ -426,7 +426,7 @@ def test_every_idle_tick_is_counted_whether_the_cursor_was_written_or_not() -> N
 def test_an_idle_record_that_was_changed_by_hand_breaks_nothing(w: World, served: object) -> None:
     w.rigged.put({"taskId": idle_record_id(0), "served": served, "version": "x"})
     w.ticks(CLOSE_EVERY)
-    TaskClient(w.store, clock=w.clock).ticks()
+    TaskClient(w.store, clock=w.clock).operations.ticks()
     assert_serves(w, 3)
 
 

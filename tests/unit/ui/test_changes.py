@@ -63,7 +63,7 @@ def test_a_form_of_another_content_type_or_a_large_one_is_refused(busy: VirtualI
         answer = browser.http.post("/pause", content=f"token={browser.site.token}", headers={"Content-Type": kind})
         assert answer.status_code == 415, kind
     assert browser.post("/pause", reason="x" * 70_000).status_code == 413
-    assert busy.client.health().pause is None
+    assert busy.client.operations.health().pause is None
 
 
 def test_a_task_is_rescheduled_and_cancelled_until_it_is_too_late(busy: VirtualInstallation, browser: Browser) -> None:
@@ -101,9 +101,9 @@ def test_each_change_says_what_it_did(busy: VirtualInstallation, browser: Browse
         assert "<b>the move</b>" in text_of(page, "paused") and "b" not in tags(page)
     assert 'hx-swap-oob="true"' in browser.get("/live?state=running").text
     assert "hx-swap-oob" not in browser.get("/live?state=paused").text
-    assert "<b>the move</b>" in str(busy.client.health().pause)
+    assert "<b>the move</b>" in str(busy.client.operations.health().pause)
     change("/resume", "Resumed: the next tick runs what is due.")
-    assert busy.client.health().pause is None
+    assert busy.client.operations.health().pause is None
     change("/resume", "It was not paused.")
     assert not elements(browser.get("/?notice=You+are+hacked"), "notice"), "no notice is taken from the URL"
 

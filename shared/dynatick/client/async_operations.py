@@ -1,0 +1,19 @@
+"""``Operations`` for asyncio. Imported when they are needed, as ``Operations`` are."""
+
+from __future__ import annotations
+
+from dynatick.client.async_tasks import Threaded, awaited
+from dynatick.client.operations import Operations
+
+
+class AsyncOperations(Threaded):
+    """``Operations``, awaited."""
+
+    doctor = awaited(Operations.doctor)
+    explain = awaited(Operations.explain)
+    health = awaited(Operations.health)
+    pause = awaited(Operations.pause)
+    resume = awaited(Operations.resume)
+    status = awaited(Operations.status)
+    tick_range = awaited(Operations.tick_range)
+    ticks = awaited(Operations.ticks)

@@ -1,0 +1,146 @@
+"""The installation: its state, its ticks and its faults, and the pause of everything.
+
+Apart from the client for tasks, so that an application that inserts tasks does not import what examines the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from dynatick.client import task_update
+from dynatick.client import ticks as tick_lists
+from dynatick.client.doctor import Diagnosis, examine
+from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing
+from dynatick.client.installation import FailureGroup, Health, InstallationStatus, health_of, status_of_installation
+from dynatick.client.new_task import Time
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
+from dynatick.domain import attributes as attr
+from dynatick.domain.buckets import instant_of
+from dynatick.domain.pause import Pause
+from dynatick.domain.row import RowView, is_terminal
+from dynatick.engine.cursor import Cursor
+from dynatick.engine.diagnosis import Finding, Kind
+from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.ports import Clock, Store
+from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.settings import pause, resume
+from dynatick.errors import InvalidInput
+
+__all__ = [
+    "Diagnosis",
+    "Explanation",
+    "FailureGroup",
+    "Finding",
+    "Health",
+    "IdleTicks",
+    "InstallationStatus",
+    "Kind",
+    "MissedTicks",
+    "Operations",
+    "Pause",
+    "PausedTicks",
+    "TaskEvent",
+    "TickEntry",
+    "TickView",
+]
+
+_MAX_TEXT = 500  # characters of a pause's reason
+
+
+class Operations:
+    """What the person on call needs. ``TaskClient.operations`` returns it; errors are those of ``TaskClient``."""
+
+    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
+        self.store, self._settings_cache, self._clock = store, settings_cache, clock
+
+    def ticks(
+        self,
+        last: timedelta = timedelta(minutes=60),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> list[TickEntry]:
+        """What the latest ticks did, or those from ``start`` to before ``end`` (default: now); at most seven days.
+
+        Consecutive idle ticks are one entry, and so are consecutive missed ones.
+        """
+        now = self._clock()
+        minutes = tick_lists.minutes_of_range(last, start, end, now=now)
+        return tick_lists.ticks(self.store, self._settings_cache.refresh(), minutes, now=now)
+
+    def tick_range(
+        self,
+        last: timedelta = timedelta(minutes=60),
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+    ) -> tuple[datetime, datetime]:
+        """The range that ``ticks`` reads for the same arguments: from its first minute to the end of its last."""
+        minutes = tick_lists.minutes_of_range(last, start, end, now=self._clock())
+        return instant_of(minutes.start), instant_of(minutes.stop)
+
+    def doctor(
+        self,
+        *,
+        repair: bool = False,
+        report: Callable[[Finding], None] | None = None,
+        page_read: Callable[[Reconciled], None] | None = None,
+    ) -> Diagnosis:
+        """Reads the whole table and finds tasks that no tick would run, rows that the scheduler has not read, expired
+        leases, and shards whose ticks do not come. Writes nothing, unless ``repair``.
+
+        ``report`` is called with each finding, after its repair; ``page_read`` after each page of the table.
+        """
+        return examine(
+            self.store,
+            self._settings_cache.refresh(),
+            clock=self._clock,
+            repair=repair,
+            report=report,
+            page_read=page_read,
+        )
+
+    def health(self) -> Health:
+        """Whether ticks come and drain their buckets, by the settings and the cursors: two requests. ``doctor`` reads
+        every task, too."""
+        return health_of(self.store, self._settings_cache.refresh(), self._clock())
+
+    def status(self) -> InstallationStatus:
+        """The state of the installation for the person on call: ticks, what waits, what has failed in 24 hours.
+
+        Reads the index minute by minute, about one read unit for each two, and one for each twenty tasks.
+        """
+        settings, now = self._settings_cache.refresh(), self._clock()
+        return status_of_installation(self.store, settings, health_of(self.store, settings, now), now)
+
+    def explain(self, task_id: str) -> Explanation:
+        """Why a task is where it is, what happened to it, and what will. Its ``status`` is None if there is none."""
+        settings, row = self._settings_cache.refresh(), self.store.get(task_update.known_id(task_id))
+        if row is None:
+            return explain_missing(task_id, settings)
+        bucket, cursors = RowView(row).bucket, dict[int, Cursor]()
+        if bucket is not None and not is_terminal(row):
+            found = read_cursors(self.store, range(bucket.shard, bucket.shard + 1))[bucket.shard]
+            if isinstance(found, Cursor):  # the doctor reports a malformed one
+                cursors[bucket.shard] = found
+        return explain(row, settings, cursors, self._clock())
+
+    def pause(self, *, reason: str | None = None, by: str | None = None) -> Pause:
+        """Pauses everything: from the next tick on nothing is run, until ``resume``; then ticks run what is due.
+
+        Tasks that run go on to their end. A pass at work stops within ten seconds. Returns the pause in force: an
+        earlier one, if there is one. ``by``: who pauses. Raises ConfigurationError before the first tick.
+        """
+        return pause(self.store, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON))
+
+    def resume(self) -> Pause | None:
+        """Ends the pause, and returns it; None: there was none. The next tick runs what is due."""
+        return resume(self.store, now=self._clock())
+
+
+def _text(value: str | None, field: str) -> str | None:
+    if value is not None and len(value) > _MAX_TEXT:
+        raise InvalidInput(field, value, f"expected at most {_MAX_TEXT} characters")
+    return value or None
