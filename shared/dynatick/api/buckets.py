@@ -17,7 +17,7 @@ from dynatick.api.tasks import End, Start, Token
 from dynatick.api.waiting import Wait, Waiting
 from dynatick.client import TaskClient
 from dynatick.client.history import MAX_LIMIT
-from dynatick.client.views import BucketCounter, BucketCounts
+from dynatick.client.views import BucketCounts, Tally
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.view import Json, View
 
@@ -121,7 +121,7 @@ class Buckets:
 
     def _count(self, bucket: Bucket, token: str | None) -> tuple[BucketCounts, str | None]:
         """The counts from a page on, and the page that they end before, if the time is up."""
-        counter = BucketCounter()
+        counter = Tally()
         timer = Timer(self._seconds)
         while True:
             page = self._client.history(bucket, limit=MAX_LIMIT, page_token=token)

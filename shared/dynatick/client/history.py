@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from dynatick.client.buckets import BucketPage, BucketReader, Position, Scope, check_prefix
 from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.views import (
-    BucketCounter,
     BucketCounts,
     HistoryPage,
+    Tally,
     TaskEntry,
     instant_or_none,
     number_or,
@@ -134,13 +134,13 @@ def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
     """How many tasks of each status each bucket holds, over all shards, and how late they began; without empty
     buckets."""
     minute: int | None = None
-    counter = BucketCounter()
+    counter = Tally()
     name = _named_shard(scope)
     for page in BucketReader(store=store, attributes=_SHOWN).pages(scope.positions()):
         if page.bucket.minute != minute:
             if counter.counts and minute is not None:
                 yield counter.of(str(Bucket(minute, name)))
-            minute, counter = page.bucket.minute, BucketCounter()
+            minute, counter = page.bucket.minute, Tally()
         for entry in page.entries:
             if (task := _entry(entry, page)) is not None:
                 counter.add(task)

@@ -5,7 +5,6 @@ has failed.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -14,10 +13,9 @@ from typing import Annotated, Literal
 from dynatick.actions.payload import BUILT_IN
 from dynatick.client.buckets import Scope
 from dynatick.client.history import OPEN, listed_entries
-from dynatick.client.views import TaskEntry
+from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
-from dynatick.domain.distribution import Distribution
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import Status
 from dynatick.domain.view import Json, View
@@ -169,7 +167,7 @@ def status_of_installation(
     for _ in range(hours):
         past.add(listed_entries(store, _scope(since - _HOUR, shards)))
         since -= _HOUR
-        if past.read > MAX_ENTRIES:
+        if past.tally.counts.total() > MAX_ENTRIES:
             break
     waiting = 0
     for _ in range(hours):
@@ -187,10 +185,10 @@ def status_of_installation(
         oldest_due=min((_due_of(one) for one in past.due), default=None),
         running=_running(store, past.due),
         waiting=waiting,
-        completed=past.counts[Status.COMPLETED],
-        failed=past.counts[Status.FAILED],
-        cancelled=past.counts[Status.CANCELLED],
-        lateness=past.lateness_ms(),
+        completed=past.tally.counts[Status.COMPLETED],
+        failed=past.tally.counts[Status.FAILED],
+        cancelled=past.tally.counts[Status.CANCELLED],
+        lateness=past.tally.lateness_ms(),
         failures=past.failures.most_frequent(),
     )
 
@@ -212,31 +210,17 @@ class FailureGroups:
 @dataclass(slots=True)
 class _Past:
     now: datetime
-    read: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    lateness: Distribution = field(default_factory=Distribution)
+    tally: Tally = field(default_factory=Tally)
     due: list[TaskEntry] = field(default_factory=list)
     failures: FailureGroups = field(default_factory=FailureGroups)
 
     def add(self, entries: Iterable[TaskEntry]) -> None:
         for entry in entries:
-            self.read += 1
-            self.counts[str(entry.status)] += 1
+            self.tally.add(entry)
             if entry.status == OPEN and _due_of(entry) <= self.now:
                 self.due.append(entry)
             if entry.status == Status.FAILED:
                 self.failures.add(entry)
-            if entry.late_milliseconds is not None:
-                self.lateness.add(entry.late_milliseconds)
-
-    def lateness_ms(self) -> Mapping[str, int]:
-        if not self.lateness.count:
-            return {}
-        return {
-            "p50": self.lateness.percentile(50),
-            "p99": self.lateness.percentile(99),
-            "max": self.lateness.max,
-        }
 
 
 def _group(action: str | None, error: str | None, members: Sequence[TaskEntry]) -> FailureGroup:

@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated
@@ -182,8 +182,8 @@ class BucketCounts(View):
 
 
 @dataclass(slots=True)
-class BucketCounter:
-    """Counts the entries of a bucket."""
+class Tally:
+    """Counts entries by status, and how late those that have ended began."""
 
     counts: Counter[str] = field(default_factory=Counter)
     lateness: Distribution = field(default_factory=Distribution)
@@ -194,15 +194,19 @@ class BucketCounter:
             self.lateness.add(entry.late_milliseconds)
 
     def of(self, bucket: str) -> BucketCounts:
-        counted = BucketCounts(bucket=bucket, counts=dict(self.counts))
-        if not self.lateness.count:
-            return counted
-        return replace(
-            counted,
-            lateness_p50_ms=self.lateness.percentile(50),
-            lateness_p99_ms=self.lateness.percentile(99),
-            lateness_max_ms=self.lateness.max,
+        late = self.lateness_ms()
+        return BucketCounts(
+            bucket=bucket,
+            counts=dict(self.counts),
+            lateness_p50_ms=late.get("p50"),
+            lateness_p99_ms=late.get("p99"),
+            lateness_max_ms=late.get("max"),
         )
+
+    def lateness_ms(self) -> dict[str, int]:
+        """By ``p50``, ``p99`` and ``max``; empty if none was begun."""
+        late = self.lateness
+        return {"p50": late.percentile(50), "p99": late.percentile(99), "max": late.max} if late.count else {}
 
 
 def status_of(text: str) -> Status | str:
