@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dynatick.engine.page_reader import LOOKAHEAD
+from dynatick.engine.polling import LOOKAHEAD
 from dynatick.engine.shards import CLOSE_EVERY, THREADS
 from dynatick_stack.bench.units import Idle, idle
 from dynatick_stack.bench.wake_up_price import MONTH

@@ -38,7 +38,7 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
-from dynatick.engine.drain import CLAIM_DELAY
+from dynatick.engine.polling import CLAIM_DELAY
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.rules import SHARD_LEASE, SKEW_MARGIN, Precision
 from dynatick.errors import PermanentError, RetryableError

@@ -15,7 +15,7 @@ from tests.model.tables import TableOf, in_dynamodb, in_memory
 from tests.model.task_machine import TaskMachine
 from tests.search.seed import search_seed
 
-from dynatick.engine import division, hand_out
+from dynatick.engine import invocation, sharing
 from dynatick_stack import emulator
 
 # What is tried on a table of which kind, how many sequences each time, and from which seed they are made up. A search
@@ -59,11 +59,10 @@ def start(part: int) -> int:
 def divide_small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     """The buckets of the model hold few tasks: they are worth sharing with workers all the same."""
     for name in ("_MIN_MEASURED", "_MAX_MEASURED"):
-        monkeypatch.setattr(division, name, timedelta(milliseconds=1))
-    for module in (division, hand_out):
-        monkeypatch.setattr(module, "SOON", timedelta())
-        monkeypatch.setattr(module, "MIN_WORK", timedelta())
-        monkeypatch.setattr(module, "GRAIN", 4)
+        monkeypatch.setattr(invocation, name, timedelta(milliseconds=1))
+    monkeypatch.setattr(sharing, "SOON", timedelta())
+    monkeypatch.setattr(sharing, "MIN_WORK", timedelta())
+    monkeypatch.setattr(sharing, "GRAIN", 4)
 
 
 @pytest.fixture

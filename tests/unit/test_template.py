@@ -16,8 +16,7 @@ from dynatick.domain.expressions.occurrence import upcoming
 from dynatick.domain.expressions.parse import parse_expression
 from dynatick.engine.counts import COUNTERS
 from dynatick.engine.invocation import max_timeout_seconds
-from dynatick.engine.orders import ReconcileOrder
-from dynatick.engine.processor import parse_event
+from dynatick.engine.orders import ReconcileOrder, parse_event
 from dynatick.engine.rules import MAX_TICK_MINUTES, Rules
 from dynatick.settings import Settings
 from dynatick.wiring import build_rules

@@ -120,8 +120,9 @@ MAX_RATE_LIMITED = 500  # tasks that wait for a rate limit, beside those that ar
 class Permit(Protocol):
     """What a process may claim by: the shard lease of a pass, or the order of a worker."""
 
-    is_of_holder: bool
-    """Whether it holds the shard. The holder alone takes schedules, and tasks with a rate limit."""
+    @property
+    def is_of_holder(self) -> bool:
+        """Whether it holds the shard. The holder alone takes schedules, and tasks with a rate limit."""
 
     @property
     def is_held(self) -> bool:

@@ -143,6 +143,11 @@ class PassReport(Counts):
     planning_failed: str | None = None  # why a bucket was not planned to its end
     idle_before: dict[str, object] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, bucket: Bucket, started_at: datetime, *, continuation: int = 0) -> PassReport:
+        """The report of an invocation that begins now, for the tick and the shard of a bucket."""
+        return cls(tick=bucket.minute, shard=bucket.shard, continuation=continuation, started_at=started_at)
+
     @property
     def is_idle(self) -> bool:
         """Whether there was nothing to do: the cursor counts such a tick, and it has no record."""

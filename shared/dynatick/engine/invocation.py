@@ -27,7 +27,6 @@ from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, count_departures, log_uncounted
-from dynatick.engine.division import measured_rate
 from dynatick.engine.orders import AnyWakeUp, Resume, send_wake_ups
 from dynatick.engine.placement import Placer
 from dynatick.engine.pools import START_TIMEOUT, IoPool, Job, LettersUntilRefused, RemoteCalls, TaskPool, begin
@@ -131,6 +130,7 @@ MAX_FAILING = 500  # failures that wait for their letters, beyond which nothing 
 RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
+_MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=2), timedelta(seconds=5)  # the first claims take a moment
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _logger = logging.getLogger("dynatick.engine")
 
@@ -170,6 +170,14 @@ class _Failing:
     minute: int  # of its bucket
     key: str  # by which the execution knows its size, if it is large
     then: Callable[[RecordResult], None]
+
+
+def measured_rate(ended: int, running: int, elapsed: timedelta, threads: int) -> float | None:
+    """Tasks a second. ``ended`` and ``running``: how many have and are, ``elapsed``: since the first one began. None:
+    too early to say. What runs counts by half, for on average half of it is done."""
+    if elapsed < _MIN_MEASURED or (ended < threads and elapsed < _MAX_MEASURED):
+        return None
+    return max(ended + running / 2, 1) / elapsed.total_seconds()
 
 
 class Execution:

@@ -38,8 +38,8 @@ from dynatick.engine.releasing import release_orders, write_releases
 from dynatick.engine.rules import Rules
 from dynatick.engine.settings import InstallationSettings, publish_settings, read_pause
 from dynatick.engine.shards import GroupReport, serve_group
+from dynatick.engine.sharing import work
 from dynatick.engine.wake_ups import MAX_EARLY, MAX_LATE, wake
-from dynatick.engine.worker import work
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, NoAnswer, StoreError
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)

@@ -107,9 +107,7 @@ def recover(
     The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
     started = services.clock()
-    report = PassReport(
-        tick=order.bucket.minute, shard=order.bucket.shard, continuation=order.continuation, started_at=started
-    )
+    report = PassReport.of(order.bucket, started, continuation=order.continuation)
     budget = Budget.until(hard_end, started)
     if order.until is not None:
         budget = replace(budget, stop_claiming=min(budget.stop_claiming, order.until))

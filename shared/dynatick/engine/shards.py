@@ -22,7 +22,7 @@ from dynatick.engine.cursor import Cursor, close, cursor_id, update
 from dynatick.engine.fan_out import group_of
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, save_tick, with_idle_ticks
 from dynatick.engine.invocation import Services
-from dynatick.engine.page_reader import PAGE
+from dynatick.engine.polling import PAGE
 from dynatick.engine.pools import START_TIMEOUT, Jobs, run_all
 from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.engine.wake_ups import send_planned

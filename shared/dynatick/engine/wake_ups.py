@@ -107,7 +107,7 @@ def wake(
     The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
     started = services.clock()
-    report = PassReport(tick=order.bucket.minute, shard=order.bucket.shard, continuation=0, started_at=started)
+    report = PassReport.of(order.bucket, started)
     latest = started + MAX_EARLY
     execution = Execution(services, report, Budget.until(hard_end, started))
     if early := tuple(due for due in order.due if due.at > latest):

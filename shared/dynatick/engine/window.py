@@ -4,9 +4,10 @@ shard lease, by which it notices that another tick has closed more buckets (prot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import ClassVar
 
 from dynatick.domain.instants import EPOCH
 from dynatick.engine.cursor import Cursor, read_cursor, save
@@ -118,6 +119,10 @@ class Window:
                     yield Segment(minute, start, order.after)
                 start = order.through if start is None else max(start, order.through)
             yield Segment(minute, start)
+
+    def change_handed_out(self, remove: Collection[WorkOrder] = (), add: Iterable[WorkOrder] = ()) -> None:
+        """Changes which ranges are left to workers."""
+        self.handed_out = [*(order for order in self.handed_out if order not in remove), *add]
 
     # -- what holds a bucket back ----------------------------------------------------------------------------------
 
@@ -240,7 +245,7 @@ class ShardLease:
     clock: Clock
     window: Window
     token: str
-    is_of_holder: bool = True
+    is_of_holder: ClassVar[bool] = True
     is_held: bool = True
     is_lost: bool = False  # another process has acquired it
     renew_at: datetime = field(init=False)
@@ -251,6 +256,10 @@ class ShardLease:
     @property
     def must_renew(self) -> bool:
         return self.is_held and self.clock() >= self.renew_at
+
+    def renew_by(self, instant: datetime) -> None:
+        """Lets the next renewal come no later."""
+        self.renew_at = min(self.renew_at, instant)
 
     def renew(self) -> None:
         """Renews the lease if a third of it is over, and saves how far the pass has come: if the pass is killed, the

@@ -12,15 +12,15 @@ import pytest
 from tests.builders import NOON
 from tests.unit.engine.support import World, bucket_at, ids, is_cursor, rules, world
 
-from dynatick.engine import page_reader
+from dynatick.engine import polling
 from dynatick.engine.cursor import save
-from dynatick.engine.division import SOON
 from dynatick.engine.orders import WorkOrder, parse_event
+from dynatick.engine.sharing import SOON
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_reader, "PAGE", 25)
+    monkeypatch.setattr(polling, "PAGE", 25)
 
 
 def behind(

@@ -30,8 +30,8 @@ from dynatick.domain.task import Row
 from dynatick.engine.claiming import ExpiredLeases
 from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import save
-from dynatick.engine.drain import MAX_SWEPT, LeaseSweep
 from dynatick.engine.orders import PassOrder, RecoveryOrder, Resume, WorkOrder, parse_event
+from dynatick.engine.polling import MAX_SWEPT, LeaseSweep
 from dynatick.engine.window import Window
 from dynatick.errors import StoreError
 
@@ -84,9 +84,9 @@ def test_a_continuation_finds_one_that_lies_before_its_position() -> None:
 
 
 def test_what_is_not_reached_in_one_invocation_the_next_goes_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynatick.engine.drain.MAX_SWEPT", 20)
-    monkeypatch.setattr("dynatick.engine.drain.PAGE", 20)
-    monkeypatch.setattr("dynatick.engine.drain._MIN_OF_A_PAGE", 1)
+    monkeypatch.setattr("dynatick.engine.polling.MAX_SWEPT", 20)
+    monkeypatch.setattr("dynatick.engine.polling.PAGE", 20)
+    monkeypatch.setattr("dynatick.engine.polling._MIN_OF_A_PAGE", 1)
     w = behind(seconds=12)
     w.first_pass()
     (event,) = w.started

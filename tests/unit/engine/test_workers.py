@@ -20,6 +20,7 @@ from tests.unit.engine.support import (
     World,
     bucket_at,
     cannot,
+    cursor_at,
     ids,
     is_claim,
     is_cursor,
@@ -28,14 +29,15 @@ from tests.unit.engine.support import (
 )
 
 from dynatick.domain.task import Task
-from dynatick.engine import division, hand_out
+from dynatick.engine import invocation, sharing
 from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import acquire_shard, save
-from dynatick.engine.hand_out import HandOut
 from dynatick.engine.orders import WorkOrder
 from dynatick.engine.pools import START_TIMEOUT
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
+from dynatick.engine.sharing import HandOut
+from dynatick.engine.window import Window
 
 
 def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> None:
@@ -46,9 +48,10 @@ def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> Non
         store.put(scheduled_row(task_id, bucket_at(1), **ended))
     order = WorkOrder(bucket=bucket_at(1), after=names[10], through=names[150], until=NOON + timedelta(minutes=1))
     execution: Any = SimpleNamespace(services=SimpleNamespace(store=store, clock=clock, rules=rules(max_workers=1)))
-    window: Any = SimpleNamespace(handed_out=[order])
+    cursor = replace(cursor_at(0, 0), handed_out=(order,))
+    window = Window(cursor, rules(), closed_at=NOON)
     handed_out = HandOut(execution, window, Any, lambda order: True)
-    handed_out._started = [hand_out._Started(order, tasks=140, probe=names[19], probe_at=NOON)]
+    handed_out._started = [sharing._Started(order, tasks=140, probe=names[19], probe_at=NOON)]
     for _ in range(5):
         handed_out.take_back()
         assert window.handed_out == [order]
@@ -71,13 +74,10 @@ pytestmark = pytest.mark.usefixtures("time_passes")  # a pass waits for its work
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shortens what takes seconds in a pass."""
-    for module in (division, hand_out):
-        for name in ("SOON", "MIN_WORK"):
-            monkeypatch.setattr(module, name, QUICK)
-    monkeypatch.setattr(division, "START", timedelta(seconds=1))
-    monkeypatch.setattr(division, "_MIN_MEASURED", QUICK)
-    for name in ("_FIRST_PROBE", "_PROBE_INTERVAL"):
-        monkeypatch.setattr(hand_out, name, QUICK)
+    for name in ("SOON", "MIN_WORK", "_FIRST_PROBE", "_PROBE_INTERVAL"):
+        monkeypatch.setattr(sharing, name, QUICK)
+    monkeypatch.setattr(sharing, "START", timedelta(seconds=1))
+    monkeypatch.setattr(invocation, "_MIN_MEASURED", QUICK)
 
 
 class WorkersClock(PacedClock):

@@ -9,17 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatick.engine.division import (
-    GRAIN,
-    MAX_WORK,
-    SOON,
-    START,
-    Outline,
-    allowed_time,
-    divide,
-    longest_range,
-    measured_rate,
-)
+from dynatick.engine.invocation import measured_rate
+from dynatick.engine.sharing import GRAIN, MAX_WORK, SOON, START, Outline, allowed_time, divide, longest_range
 
 SECOND = timedelta(seconds=1)
 
