@@ -30,7 +30,7 @@ from dynatick.engine.claims import (
 )
 from dynatick.engine.counts import PassReport, RecordResult
 from dynatick.engine.invocation import BATCH, MAX_FAILING, Budget, Execution, Place, Services
-from dynatick.engine.orders import RecoveryOrder, Resume, wake_ups_of
+from dynatick.engine.orders import Order, RecoveryOrder, Resume, wake_ups_of
 from dynatick.engine.record import Failure, is_woken_late
 from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, in_one_chain, orders_for
 from dynatick.engine.schedules import Made, Recurring
@@ -142,11 +142,13 @@ class Claiming:
         report: PassReport,
         budget: Budget,
         permit: Permit,
-        expired: ExpiredLeases,
         *,
+        recoveries_until: datetime,
+        start: Callable[[Order], bool] = lambda order: False,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
-        self.window, self.report, self.budget, self.permit, self.expired = window, report, budget, permit, expired
+        """``recoveries_until``: when others may be started for actions with a rate limit."""
+        self.window, self.report, self.budget, self.permit = window, report, budget, permit
         self.clock = services.clock
         self.claimer = Claimer(
             services.store, services.placer, services.clock, services.new_token, self._add_unreleased
@@ -163,10 +165,14 @@ class Claiming:
             services,
             report,
             budget,
+            start=start,
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,
             after_events=after_events,
+        )
+        self.expired = ExpiredLeases(
+            report, self.execution.start_others, recoveries_until, services.rules.limited_actions
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order

@@ -5,7 +5,7 @@ One thread, the coordinator, decides everything. Rows that no tick can work on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,16 +17,15 @@ from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, P
 from dynatick.domain.lifecycle import defer
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
-from dynatick.engine.claiming import Claiming, ExpiredLeases
-from dynatick.engine.claims import Entries, is_stuck
+from dynatick.engine.claiming import Claiming
+from dynatick.engine.claims import is_stuck
 from dynatick.engine.conditional_write import create, write
 from dynatick.engine.counts import PassReport, tick_record_id
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.invocation import Budget, Services
-from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, Resume, WorkOrder
+from dynatick.engine.orders import MAX_ORDER_BYTES, Order, PassOrder, Resume
 from dynatick.engine.polling import LeaseSweep
-from dynatick.engine.pools import in_turn
 from dynatick.engine.ports import size_in_event
 from dynatick.engine.rules import SKEW_MARGIN, TICKS_PLANNED
 from dynatick.engine.sharing import HandOut, SharedPolling
@@ -72,50 +71,34 @@ TICK_RECORD_DAYS = 7
 
 
 def drain(
-    services: Services,
-    *,
-    tick: int,
-    shard: int,
-    hard_end: datetime,
-    continuation: int = 0,
-    resume: Resume | None = None,
-    left_behind: Entries = (),
-    swept: Resume | None = None,
-    send_continuation: Callable[[Resume | None, Entries, Resume | None], None] | None = None,
-    start_recovery: Callable[[RecoveryOrder], bool] = lambda order: False,
-    start_worker: Callable[[WorkOrder], bool] = lambda order: False,
+    services: Services, order: PassOrder, *, hard_end: datetime, start: Callable[[Order], bool] = lambda order: False
 ) -> PassReport:
-    """Closes the shard's buckets through ``tick`` and runs what is due in them.
+    """Closes the buckets of the order's shard through its tick and runs what is due in them.
 
-    ``hard_end``: when Lambda will kill the process. ``resume``: where an earlier invocation of this pass stopped;
-    ``left_behind``: entries before that place that it could not end; ``swept``: through where it has searched for
-    expired leases. ``send_continuation`` is called with the same three, at most once: if this pass leaves something for
-    want of time, and has made progress. ``start_recovery`` starts a recovery and returns whether it could; so does
-    ``start_worker``.
+    ``hard_end``: when Lambda will kill the process. ``start`` starts another invocation and returns whether it could:
+    recoveries, workers, and at most one continuation, if this pass leaves something for want of time, and has made
+    progress.
     Raises StoreError if the table can't be reached; what was claimed is reclaimed when its lease has expired.
     """
     started = services.clock()
-    report = PassReport.of(Bucket(tick, shard), started, continuation=continuation)
+    report = PassReport.of(Bucket(order.tick, order.shard or 0), started, continuation=order.continuation)
     token = services.new_token()
     is_to_plan = services.wake_ups is not None
     ahead = TICKS_PLANNED * services.rules.grid.tick_minutes if is_to_plan else 0
-    acquired = acquire_shard(services.store, shard, tick, token=token, now=started, plan_ahead=ahead)
+    acquired = acquire_shard(services.store, report.shard, order.tick, token=token, now=started, plan_ahead=ahead)
     plan = partial(send_planned, services, report, acquired.to_plan)
-    cursor = acquired.cursor
-    if cursor is None:
+    if acquired.cursor is None:
         plan()
         report.leased_elsewhere = True
         report.finished_at = services.clock()
         return report
-    window = Window(cursor, services.rules, closed_at=services.clock())
-    budget = Budget.until(hard_end, started)
-    running = _Pass(services, window, report, token, budget, swept, send_continuation, start_recovery, start_worker)
-    try:
+    window = Window(acquired.cursor, services.rules, closed_at=services.clock())
+    shard = ShardLease(services.store, services.clock, window, token)
+    running = _Pass(services, order, report, Budget.until(hard_end, started), shard, start)
+    with running.execution:
         if is_to_plan:
             running.execution.plan(plan)
-        running.work(resume, left_behind)
-    finally:
-        running.close()
+        running.work()
     if not report.is_idle:
         _save_report(services, report, token)
     return report
@@ -148,39 +131,35 @@ class _Pass:
     def __init__(
         self,
         services: Services,
-        window: Window,
+        order: PassOrder,
         report: PassReport,
-        token: str,
         budget: Budget,
-        swept: Resume | None,
-        send_continuation: Callable[[Resume | None, Entries, Resume | None], None] | None,
-        start_recovery: Callable[[RecoveryOrder], bool],
-        start_worker: Callable[[WorkOrder], bool],
+        shard: ShardLease,
+        start: Callable[[Order], bool],
     ) -> None:
-        self.services, self.window, self.report, self.budget = services, window, report, budget
-        self.clock, self.send_continuation, self.start_recovery = services.clock, send_continuation, start_recovery
-        self.shard = ShardLease(services.store, services.clock, window, token)
+        self.services, self.order, self.report, self.budget = services, order, report, budget
+        self.clock, self.shard, self.window = services.clock, shard, shard.window
         next_tick = instant_of(services.rules.grid.tick_after(minute_of(services.clock())))
-        self.expired = ExpiredLeases(
-            report, self._start_recoveries, min(next_tick, budget.stop_claiming), services.rules.limited_actions
-        )
         self.claiming = Claiming(
-            services, window, report, budget, self.shard, self.expired, after_events=self._after_events
+            services,
+            self.window,
+            report,
+            budget,
+            shard,
+            recoveries_until=min(next_tick, budget.stop_claiming),
+            start=start,
+            after_events=self._after_events,
         )
-        self.execution = self.claiming.execution
-        self.sweep = LeaseSweep(self.execution, window, self.expired, swept)
+        self.execution, self.expired = self.claiming.execution, self.claiming.expired
+        self.sweep = LeaseSweep(self.execution, self.window, self.expired, order.swept)
         self.is_polling = False
-        self.hand_out = HandOut(self.execution, window, self.shard, start_worker)
+        self.hand_out = HandOut(self.execution, self.window, shard)
         self.polling = SharedPolling(self.claiming, self.hand_out)
 
-    def close(self) -> None:
-        self.execution.close()
-        self.polling.close()
-
-    def work(self, resume: Resume | None, left_behind: Entries) -> None:
+    def work(self) -> None:
         execution = self.execution
-        self.polling.claim_left_behind(left_behind)
-        polled_through = self._poll_until_nothing_is_due(resume)
+        self.polling.claim_left_behind(self.order.left)
+        polled_through = self._poll_until_nothing_is_due(self.order.resume)
         if self.report.resume or execution.too_late:
             execution.release_unbegun()
         while self.shard.is_held and not self._end():
@@ -265,22 +244,23 @@ class _Pass:
 
     def _continue(self) -> None:
         """Starts a continuation, if this pass was cut short and a new invocation can get further."""
-        report = self.report
+        report, order = self.report, self.order
         is_stopped = self.shard.is_lost or self.execution.fault is not None or report.paused
-        gets_further = report.made_progress and not is_stopped
-        if report.resume and gets_further and self.send_continuation is not None and not report.continued:
-            left = list(self.claiming.left_behind)
-            is_too_much = (
-                len(left) > MAX_LEFT_BEHIND or sum(size_in_event(task_id) for _, task_id in left) > MAX_ORDER_BYTES
-            )
-            rest: tuple[Resume | None, Entries] = (None, ()) if is_too_much else (report.resume, left)
-            send = partial(self.send_continuation, *rest, self.sweep.position)
-            self.execution.starts.submit(send, lambda answer: None)
-            report.continued = True
-
-    def _start_recoveries(self, orders: Sequence[RecoveryOrder], then: Callable[[int], None]) -> None:
-        """Starts recoveries until one can't be started, and calls ``then`` with how many were."""
-        self.execution.starts.submit(partial(in_turn, self.start_recovery, orders), then, partial(then, 0))
+        if not report.resume or not report.made_progress or is_stopped or report.continued:
+            return
+        left = tuple(self.claiming.left_behind)
+        is_too_much = len(left) > MAX_LEFT_BEHIND or sum(size_in_event(id_) for _, id_ in left) > MAX_ORDER_BYTES
+        following = PassOrder(
+            tick=order.tick,
+            shard=report.shard,
+            continuation=order.continuation + 1,
+            resume=None if is_too_much else report.resume,
+            left=() if is_too_much else left,
+            swept=self.sweep.position,
+        )
+        if order.continuation < self.services.rules.max_continuations:
+            self.execution.start_others([following])
+        report.continued = True
 
     def _end(self) -> bool:
         """The end write. False: another tick has closed more buckets, so there is more to do."""

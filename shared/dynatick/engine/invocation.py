@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
@@ -27,9 +28,19 @@ from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, count_departures, log_uncounted
-from dynatick.engine.orders import AnyWakeUp, Resume, send_wake_ups
+from dynatick.engine.orders import AnyWakeUp, Order, Resume, send_wake_ups
 from dynatick.engine.placement import Placer
-from dynatick.engine.pools import START_TIMEOUT, IoPool, Job, LettersUntilRefused, RemoteCalls, TaskPool, begin
+from dynatick.engine.pools import (
+    START_TIMEOUT,
+    IoPool,
+    Job,
+    LettersUntilRefused,
+    Pool,
+    RemoteCalls,
+    TaskPool,
+    begin,
+    in_turn,
+)
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
 from dynatick.engine.record import (
     Attempted,
@@ -132,6 +143,7 @@ MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing mo
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
 _MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=2), timedelta(seconds=5)  # the first claims take a moment
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
+_Result = TypeVar("_Result", bound="RecordResult | Failure")
 _logger = logging.getLogger("dynatick.engine")
 
 
@@ -152,6 +164,10 @@ class Services:
     report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
+
+
+def _ignore(answer: object) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +200,8 @@ class Execution:
     """The tasks in flight of one invocation.
 
     The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
-    ``after_events`` after each round of events.
+    ``after_events`` after each round of events. ``start`` starts another invocation, in a thread, and returns whether
+    it could. At the end of a ``with`` block, the threads are dismissed.
     """
 
     def __init__(
@@ -193,12 +210,13 @@ class Execution:
         report: PassReport,
         budget: Budget,
         *,
+        start: Callable[[Order], bool] = lambda order: False,
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
-        self.services, self.report, self.budget = services, report, budget
+        self.services, self.report, self.budget, self.start_other = services, report, budget, start
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
         self.recorder = Recorder(
             services.store,
@@ -234,6 +252,7 @@ class Execution:
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
         )
+        self.pools: list[Pool] = [self.task_pool, self.io_pool, self.letters, self.wake_ups, self.starts]
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
         self.ids: set[tuple[str, int]] = set()  # of the same tasks, with the minutes of their buckets
         self.large: dict[str, int] = {}  # bytes of the large ones, by the same tokens; else by id
@@ -246,9 +265,7 @@ class Execution:
         self.ran = 0  # attempts that have ended
         self.ended_since = 0.0  # by time.monotonic(), the first of them
         self.fault: Exception | None = None
-        self.departures = defaultdict[Bucket, Counter[str]](
-            Counter
-        )  # what left its bucket, to be counted in that one's record
+        self.departures = defaultdict[Bucket, Counter[str]](Counter)  # to be counted in the records of these buckets
         services.executions.append(self)
 
     @property
@@ -407,6 +424,10 @@ class Execution:
             raise self.fault
         self.report.finished_at = self.services.clock()
 
+    def start_others(self, orders: Sequence[Order], then: Callable[[int], object] = _ignore) -> None:
+        """Starts invocations, one after another, until one can't be started. ``then`` is called with how many were."""
+        self.starts.submit(partial(in_turn, self.start_other, orders), then, partial(then, 0))
+
     def await_starts(self) -> None:
         """Waits for the answers to calls that start other invocations, to the last."""
         if self.starts.under_way:
@@ -416,12 +437,12 @@ class Execution:
         """Keeps the first error; the coordinator raises it once everything in flight is recorded."""
         self.fault = self.fault or error
 
-    def close(self) -> None:
-        self.task_pool.close()
-        self.io_pool.close()
-        self.letters.close()
-        self.wake_ups.close()
-        self.starts.close()
+    def __enter__(self) -> Execution:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for pool in self.pools:
+            pool.close()
         self._count_departures()
 
     def _count_departures(self) -> None:
@@ -504,26 +525,35 @@ class Execution:
         while len(self.ended) >= BATCH or (everything and self.ended):
             attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
             self.recording += len(attempts)
-            self.submit(partial(self._record, attempts))
+            self._write(
+                partial(self.recorder.record, attempts), partial(self._attempts_recorded, attempts), len(attempts)
+            )
         while len(self.unsent) >= BATCH or (everything and self.unsent):
             batch, self.unsent = self.unsent[:BATCH], self.unsent[BATCH:]
             self._send(batch)
 
-    def _record(self, attempts: Sequence[Attempted]) -> Callable[[], None]:
-        """Records attempts, in an I/O thread. Returns what the coordinator does with the results."""
-        results: Sequence[RecordResult | Failure] = [RecordResult.UNRECORDED] * len(attempts)
-        fault: Exception | None = None
-        try:
-            results = self.recorder.record(attempts)
-        except Exception as error:  # the coordinator raises it once everything in flight is recorded
-            fault = error
-        return partial(self._attempts_recorded, attempts, results, fault)
-
-    def _attempts_recorded(
-        self, attempts: Sequence[Attempted], results: Sequence[RecordResult | Failure], fault: Exception | None
+    def _write(
+        self,
+        write: Callable[[], Sequence[_Result]],
+        then: Callable[[Sequence[_Result | RecordResult]], None],
+        number: int,
     ) -> None:
-        if fault is not None:
-            self.keep_fault(fault)
+        """Writes records in an I/O thread; the coordinator calls ``then`` with their results. What raises has recorded
+        none of them, and the coordinator raises that once everything in flight is recorded."""
+
+        def job() -> Callable[[], None]:
+            try:
+                return partial(then, write())
+            except Exception as error:
+                return partial(failed, error)
+
+        def failed(error: Exception) -> None:
+            self.keep_fault(error)
+            then([RecordResult.UNRECORDED] * number)
+
+        self.submit(job)
+
+    def _attempts_recorded(self, attempts: Sequence[Attempted], results: Sequence[RecordResult | Failure]) -> None:
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
             if isinstance(result, Failure):
@@ -566,37 +596,20 @@ class Execution:
         return self.services.dead_letters.send([failing.failure.letter() for failing in batch])
 
     def _letters_sent(self, batch: Sequence[_Failing], taken: Sequence[bool]) -> None:
-        self.submit(partial(self._fail_now, batch, taken))
+        fail = partial(self.recorder.fail, [failing.failure for failing in batch], taken)
+        self._write(fail, partial(self._failures_recorded, batch), len(batch))
 
     def _defer(self, batch: Sequence[_Failing]) -> None:
         """Defers failures whose letters get no answer, as all that follow in this invocation."""
         self.services.dead_letters.is_refused = True
         self._letters_sent(batch, [False] * len(batch))
 
-    def _fail_now(self, batch: Sequence[_Failing], taken: Sequence[bool]) -> Callable[[], None]:
-        """Records failures, in an I/O thread. Returns what the coordinator does with the results."""
-        results: Sequence[RecordResult] = [RecordResult.UNRECORDED] * len(batch)
-        fault: Exception | None = None
-        try:
-            results = self.recorder.fail([failing.failure for failing in batch], taken)
-        except Exception as error:  # the coordinator raises it once everything in flight is recorded
-            fault = error
-        return partial(self._failures_recorded, batch, results, fault)
-
-    def _failures_recorded(
-        self, batch: Sequence[_Failing], results: Sequence[RecordResult], fault: Exception | None
-    ) -> None:
-        if fault is not None:
-            self.keep_fault(fault)
+    def _failures_recorded(self, batch: Sequence[_Failing], results: Sequence[RecordResult]) -> None:
         self.failing -= len(batch)
         for failing, result in zip(batch, results, strict=True):
             self.large.pop(failing.key, None)
             self.ids.discard((RowView(failing.failure.row).task_id, failing.minute))
             failing.then(result)
-
-
-def _ignore(answer: object) -> None:
-    pass
 
 
 def _log_attempt(attempted: Attempted, result: RecordResult) -> None:

@@ -54,6 +54,7 @@ class PageReader:
         self._ahead: deque[_Read] = deque()
         in_one_thread = execution.services.rules.in_one_thread
         self._pool = executor(LOOKAHEAD, "dynatick-poll", in_one_thread=in_one_thread)
+        execution.pools.append(self)
 
     def pages(
         self, segments: Iterable[Segment], began: Callable[[int, datetime], None], waits: Callable[[], None]
@@ -194,9 +195,6 @@ class Polling:
         """What this process claims itself of the entries that wait on a page of a segment. ``after``: where the next
         page begins; None: there is none."""
         return waiting
-
-    def close(self) -> None:
-        self.reader.close()
 
     def poll_and_claim(self, segments: Iterable[Segment]) -> Resume | None:
         """One round: polls these parts of buckets in order, all pages, and claims what is due.

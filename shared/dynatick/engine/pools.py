@@ -50,6 +50,13 @@ Job = Callable[[], Callable[[], None]]
 _CHECK_SECONDS = 0.05
 
 
+class Pool(Protocol):
+    """Threads that can be dismissed."""
+
+    def close(self) -> None:
+        """Drops what no thread has begun."""
+
+
 class Executor(Protocol):
     """Where work is done."""
 

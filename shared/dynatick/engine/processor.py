@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from dynatick.engine.claims import Entries
 from dynatick.engine.counts import PassReport
 from dynatick.engine.drain import drain
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
@@ -20,7 +19,6 @@ from dynatick.engine.orders import (
     ReconcileOrder,
     RecoveryOrder,
     ReleaseOrder,
-    Resume,
     ShardsOrder,
     TickOnTime,
     WakeUp,
@@ -223,46 +221,16 @@ class Processor:
 
     def _drain(self, services: Services, order: PassOrder, done: Invoked, hard_end: datetime) -> PassReport:
         shard = order.shard or 0
-
-        def send_continuation(resume: Resume | None, left: Entries, swept: Resume | None) -> None:
-            if order.continuation < self.rules.max_continuations:
-                following = PassOrder(
-                    tick=order.tick,
-                    shard=shard,
-                    continuation=order.continuation + 1,
-                    resume=resume,
-                    left=tuple(left),
-                    swept=swept,
-                )
-                self._start(following, done, range(shard, shard + 1))
-
-        return drain(
-            services,
-            tick=order.tick,
-            shard=shard,
-            hard_end=hard_end,
-            continuation=order.continuation,
-            resume=order.resume,
-            left_behind=order.left,
-            swept=order.swept,
-            send_continuation=send_continuation,
-            start_recovery=lambda recovery: self._start(recovery, done, range(shard, shard + 1)),
-            start_worker=lambda worker: self._start(worker, done, range(shard, shard + 1)),
-        )
+        start = partial(self._start, done=done, shards=range(shard, shard + 1))
+        return drain(services, order, hard_end=hard_end, start=start)
 
     def _recover(self, order: RecoveryOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
         if settings.pause is not None:
             return Invoked(paused=True)
         done = Invoked()
-
-        def send_continuation(rest: RecoveryOrder) -> None:
-            if rest.continuation <= self.rules.max_continuations:
-                self._start(rest, done)
-
-        done.recovered = recover(
-            self._services(settings), order, hard_end=hard_end, send_continuation=send_continuation
-        )
+        start = partial(self._start, done=done)
+        done.recovered = recover(self._services(settings), order, hard_end=hard_end, start=start)
         return done
 
     def _work(self, order: WorkOrder, hard_end: datetime) -> Invoked:

@@ -98,11 +98,11 @@ def recover(
     order: RecoveryOrder,
     *,
     hard_end: datetime,
-    send_continuation: Callable[[RecoveryOrder], object] = lambda order: None,
+    start: Callable[[RecoveryOrder], object] = lambda order: None,
 ) -> PassReport:
     """Reclaims the tasks of an order and runs them: first those with attempts left, then each last attempt with nothing
-    else in flight. ``hard_end``: when Lambda will kill the process. ``send_continuation`` is called with what is
-    to follow: the tasks that there was no time for, if this recovery made progress, or the next order.
+    else in flight. ``hard_end``: when Lambda will kill the process. ``start`` starts what is to
+    follow: the tasks that there was no time for, if this recovery made progress, or the next order.
 
     The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
@@ -111,17 +111,15 @@ def recover(
     budget = Budget.until(hard_end, started)
     if order.until is not None:
         budget = replace(budget, stop_claiming=min(budget.stop_claiming, order.until))
-    execution = Execution(services, report, budget)
-    try:
+    with Execution(services, report, budget) as execution:
         left = Recovery(execution, order.bucket).work(order.task_ids)
         execution.conclude()
         following = order.next(left)
         is_over = order.until is not None and services.clock() >= order.until
         if following is not None and (report.made_progress or not left) and not report.paused and not is_over:
-            send_continuation(following)
+            if following.continuation <= services.rules.max_continuations:
+                start(following)
             report.continued = True
-    finally:
-        execution.close()
     return report
 
 

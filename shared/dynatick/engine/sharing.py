@@ -9,21 +9,20 @@ holder polls the range itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import ClassVar
 
 from dynatick.domain.buckets import Bucket
-from dynatick.engine.claiming import Claiming, ExpiredLeases
+from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import Entries
 from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import read_cursor
 from dynatick.engine.invocation import Budget, Execution, Services
 from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.polling import Found, Pages, Polling
-from dynatick.engine.pools import in_turn
 from dynatick.engine.ports import Clock
 from dynatick.engine.window import Segment, ShardLease, Window
 from dynatick.errors import DynatickError
@@ -125,12 +124,10 @@ class _Started:
 
 
 class HandOut:
-    """Hands out ranges, and takes them back. ``start_worker`` starts a worker and returns whether it could."""
+    """Hands out ranges, and takes them back."""
 
-    def __init__(
-        self, execution: Execution, window: Window, shard: ShardLease, start_worker: Callable[[WorkOrder], bool]
-    ) -> None:
-        self._execution, self._window, self._shard, self._start = execution, window, shard, start_worker
+    def __init__(self, execution: Execution, window: Window, shard: ShardLease) -> None:
+        self._execution, self._window, self._shard = execution, window, shard
         self._clock, self._rules = execution.services.clock, execution.services.rules
         self._started: list[_Started] = []
         self._not_before = self._clock()  # what was divided recently, or could not be handed out, is left as it is
@@ -176,8 +173,7 @@ class HandOut:
         self._started += starting
         self._count(starting, 1)
         self._shard.renew_by(now)  # the cursor row is to list them
-        then = partial(self._answered, starting)
-        self._execution.starts.submit(partial(in_turn, self._start, orders), then, partial(then, 0))
+        self._execution.start_others(orders, partial(self._answered, starting))
         return parts
 
     def _answered(self, starting: Sequence[_Started], number: int) -> None:
@@ -345,16 +341,12 @@ def work(services: Services, order: WorkOrder, *, hard_end: datetime) -> PassRep
     report, budget = PassReport.of(order.bucket, started), Budget.until(hard_end, started)
     cursor = read_cursor(services.store, report.shard, services.clock())
     window = Window(cursor, services.rules, closed_at=services.clock())  # of this process alone: it saves nothing
-    expired = ExpiredLeases(report, lambda orders, then: then(0), order.until)
-    claiming = Claiming(services, window, report, budget, _Order(services.clock, order.until), expired)
-    polling, execution = Polling(claiming), claiming.execution
-    try:
-        polling.poll_and_claim([Segment.of(order)])
+    permit = _Order(services.clock, order.until)
+    claiming = Claiming(services, window, report, budget, permit, recoveries_until=order.until)
+    with claiming.execution as execution:
+        Polling(claiming).poll_and_claim([Segment.of(order)])
         execution.wait(until=lambda: not execution.in_flight or bool(execution.too_late), end=budget.stop_claiming)
         execution.release_unbegun()  # a task that begins later might be cut off
         execution.finish()
         execution.conclude()
-    finally:
-        execution.close()
-        polling.close()
     return report

@@ -109,14 +109,11 @@ def wake(
     started = services.clock()
     report = PassReport.of(order.bucket, started)
     latest = started + MAX_EARLY
-    execution = Execution(services, report, Budget.until(hard_end, started))
-    if early := tuple(due for due in order.due if due.at > latest):
-        execution.send_wake_ups([replace(order, due=early)])
-    try:
+    with Execution(services, report, Budget.until(hard_end, started)) as execution:
+        if early := tuple(due for due in order.due if due.at > latest):
+            execution.send_wake_ups([replace(order, due=early)])
         _Waking(execution, order.bucket).work([due for due in order.due if due.at <= latest])
         execution.conclude()
-    finally:
-        execution.close()
     return report
 
 

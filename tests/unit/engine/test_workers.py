@@ -50,7 +50,7 @@ def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> Non
     execution: Any = SimpleNamespace(services=SimpleNamespace(store=store, clock=clock, rules=rules(max_workers=1)))
     cursor = replace(cursor_at(0, 0), handed_out=(order,))
     window = Window(cursor, rules(), closed_at=NOON)
-    handed_out = HandOut(execution, window, Any, lambda order: True)
+    handed_out = HandOut(execution, window, Any)
     handed_out._started = [sharing._Started(order, tasks=140, probe=names[19], probe_at=NOON)]
     for _ in range(5):
         handed_out.take_back()
