@@ -144,7 +144,7 @@ MUTATIONS = (
              "partial(self.recorder.record, attempts)",
              "partial(self.recorder.record, attempts) if attempts[0].task.attempt > 1 else "
              "partial(tuple, [RecordResult.UNRECORDED] * len(attempts))", RULES),
-    Mutation(11, "a lease ends before its process does", "Claiming._claim_now",
+    Mutation(11, "a lease ends before its process does", "Claiming.claim",
              "self.budget.hard_end", "self.budget.stop_claiming", RULES),
     Mutation(11, "a process with a task in flight is kept", "processor:handler",
              "processor.running", "False", APP),

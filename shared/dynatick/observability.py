@@ -75,11 +75,13 @@ def log_invocation(invoked: Invoked, logger: Logger, metrics: Metrics, now: date
     for group in invoked.groups:
         _log_group(group, logger, metrics, now)
     if invoked.recovered is not None:
-        _log_recovery(invoked.recovered, logger, metrics)
+        _log_tasks_run(invoked.recovered, "recovery", "recovery_ended", logger, metrics)
     if invoked.woken is not None:
-        _log_wake_up(invoked.woken, logger, metrics)
+        _add_lateness(invoked.woken, metrics)
+        _log_tasks_run(invoked.woken, "wake-up", "wake_up_ended", logger, metrics)
     if invoked.worked is not None:
-        _log_worker(invoked.worked, logger, metrics)
+        _add_lateness(invoked.worked, metrics)
+        _log_tasks_run(invoked.worked, "worker", "worker_ended", logger, metrics)
     if invoked.released is not None:
         logger.info("releases written", extra={"action": "releases_written", "released": invoked.released})
         metrics.add_metric(name="Released", unit=MetricUnit.Count, value=invoked.released)
@@ -258,23 +260,10 @@ def _add_undrained(drained_through: int, now: datetime, metrics: Metrics) -> Non
     metrics.add_metric(name="Undrained", unit=MetricUnit.Seconds, value=seconds)
 
 
-def _log_recovery(report: PassReport, logger: Logger, metrics: Metrics) -> None:
+def _log_tasks_run(report: PassReport, what: str, action: str, logger: Logger, metrics: Metrics) -> None:
+    """Logs the end of an invocation that ran tasks and was no pass."""
     fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
-    logger.info("recovery ended", extra={"action": "recovery_ended", **fields})
-    _count_all(report, metrics)
-
-
-def _log_worker(report: PassReport, logger: Logger, metrics: Metrics) -> None:
-    fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
-    logger.info("worker ended", extra={"action": "worker_ended", **fields})
-    _add_lateness(report, metrics)
-    _count_all(report, metrics)
-
-
-def _log_wake_up(report: PassReport, logger: Logger, metrics: Metrics) -> None:
-    fields = _fields(report) | {"bucket": str(Bucket(report.tick, report.shard))}
-    logger.info("wake-up ended", extra={"action": "wake_up_ended", **fields})
-    _add_lateness(report, metrics)
+    logger.info(f"{what} ended", extra={"action": action, **fields})
     _count_all(report, metrics)
 
 

@@ -1,18 +1,14 @@
 """The tasks of a pass, from their claim to the record of their attempt (protocol 3, 9).
 
-Those whose lease expired go to recoveries, or are reclaimed by the pass itself at its end (protocol 10).
-
 They hold their bucket back, which the pass's window counts: an entry from its poll until its claim is answered, and a
 claimed task until its attempt is recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import islice
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
@@ -30,91 +26,19 @@ from dynatick.engine.claims import (
 )
 from dynatick.engine.counts import PassReport, RecordResult
 from dynatick.engine.invocation import BATCH, MAX_FAILING, Budget, Execution, Place, Services
-from dynatick.engine.orders import Order, RecoveryOrder, Resume, wake_ups_of
+from dynatick.engine.orders import Order, Resume, wake_ups_of
 from dynatick.engine.record import Failure, is_woken_late
-from dynatick.engine.recovery import MAX_RECOVERIES, MAX_TOGETHER, Recovery, in_one_chain, orders_for
+from dynatick.engine.recovery import ExpiredLeases
 from dynatick.engine.schedules import Made, Recurring
 from dynatick.engine.window import Window
 from dynatick.errors import DynatickError
 
-# -- expired leases ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class ExpiredLeases:
-    """Each task gets a recovery once in a pass. ``start`` starts recoveries until one can't be started, and calls its
-    second argument with how many were.
-
-    Of each action with a rate limit, ``limited``, one recovery runs at a time, through ``until``: the next pass may
-    start another then.
-    """
-
-    report: PassReport
-    start: Callable[[Sequence[RecoveryOrder], Callable[[int], None]], None]
-    until: datetime
-    limited: Collection[str] = ()
-    _seen: set[tuple[Bucket, str]] = field(default_factory=set)
-    _waiting: list[tuple[Bucket, LeaseExpired]] = field(default_factory=list)  # for a recovery to be started
-    _not_started: list[tuple[Bucket, str]] = field(default_factory=list)  # no recovery could be started for them
-    _started: int = 0
-    _begun: set[str] = field(default_factory=set)  # limited actions whose recoveries were started
-
-    def add(self, bucket: Bucket, task: LeaseExpired) -> None:
-        """Keeps a task for a recovery."""
-        if (bucket, task.task_id) not in self._seen:
-            self._seen.add((bucket, task.task_id))
-            self.report.expired += 1
-            self._waiting.append((bucket, task))
-
-    def start_full_recovery(self) -> None:
-        """Starts recoveries if there are enough tasks for a full one. Those of limited actions wait for more: they get
-        one order in all."""
-        free = [task for task in self._waiting if task[1].action not in self.limited]
-        if len(free) >= MAX_TOGETHER:
-            self._waiting = [task for task in self._waiting if task[1].action in self.limited]
-            self._start(orders_for(free))
-
-    def start_recoveries(self) -> None:
-        """Starts recoveries for all tasks; those beyond the share of a pass are left to the next tick."""
-        waiting, self._waiting = self._waiting, []
-        self._start(orders_for([task for task in waiting if task[1].action not in self.limited]))
-        for action in sorted({task.action for _, task in waiting if task.action in self.limited} - self._begun):
-            self._begun.add(action)
-            self._start([in_one_chain([task for task in waiting if task[1].action == action], self.until)])
-
-    def _start(self, orders: Iterable[RecoveryOrder]) -> None:
-        starting = list(islice(orders, MAX_RECOVERIES - self._started))
-        self._started += len(starting)
-        if self._not_started:
-            self._answered(starting, 0)
-        elif starting:
-            self.start(starting, partial(self._answered, starting))
-
-    def _answered(self, orders: Sequence[RecoveryOrder], number: int) -> None:
-        """The first ``number`` of these were started; the pass reclaims the tasks of the others at its end."""
-        left = orders[number:]
-        self._started -= len(left)
-        self._not_started += [
-            (one.bucket, task_id) for order in left for one in (order, *order.then) for task_id in one.task_ids
-        ]
-
-    def reclaim_rest(self, execution: Execution) -> None:
-        """Runs the tasks for which no recovery could be started, each with nothing else in flight (10). If a slow task
-        leaves no time for one, an invocation with nothing in flight gets it."""
-        for bucket, task_id in self._not_started:
-            if execution.in_flight or execution.recording or execution.fault or not execution.may_begin():
-                self.report.leave(Resume(bucket.minute))
-                return
-            left = Recovery(execution, bucket).reclaim([task_id], last_too=True)
-            if left and (self.report.claimed or self.report.recovered):
-                self.report.leave(Resume(bucket.minute))  # otherwise a new invocation has no more time for it either
-            execution.wait(until=execution.nothing_runs)
-
-
-# -- claiming ----------------------------------------------------------------------------------------------------------
-
 MAX_CLAIMS = 2  # at once
 MAX_RATE_LIMITED = 500  # tasks that wait for a rate limit, beside those that are in flight otherwise: they take memory
+
+
+_Occurrences = tuple[Sequence[Made], Iterable[Bucket], Exception | None]
+"""Those of some schedules, the buckets of the schedules' next occurrences, and why these may be closed."""
 
 
 class Permit(Protocol):
@@ -190,9 +114,13 @@ class Claiming:
         if not self._wait_for_room(len(batch)):
             return False
         entries = self._without_repetitions(batch)
-        self.execution.claiming += len(entries)
         self.report.due += len(entries)
-        self.execution.submit(partial(self._claim_now, entries, position))
+        self.execution.claim(
+            len(entries),
+            partial(self.claimer.claim, entries, lease_until=self.budget.hard_end),
+            partial(self._claim_answered, entries, position),
+            partial(self._claim_failed, entries),
+        )
         return True
 
     def make_occurrences(self, batch: Entries, position: Resume) -> bool:
@@ -206,9 +134,14 @@ class Claiming:
             self.execution.keep_fault(error)
             return False
         entries = self._without_repetitions(batch)
-        self.execution.claiming += len(entries)
         self.window.writing += 1
-        self.execution.submit(partial(self._make_occurrences_now, entries, position, self.window.cursor.closed_through))
+        closed_through = self.window.cursor.closed_through
+        self.execution.claim(
+            len(entries),
+            partial(self._make_occurrences_now, entries, closed_through),
+            partial(self._occurrences_made, entries, position, closed_through),
+            partial(self._claim_failed, entries, of_schedules=True),
+        )
         return True
 
     def wait_for_room(self, until: Callable[[], bool]) -> None:
@@ -243,28 +176,16 @@ class Claiming:
         passed_over = len(self.execution.too_late) >= BATCH
         return self.permit.is_held and self.execution.fault is None and not passed_over and self.execution.may_begin()
 
-    def _claim_now(self, entries: Entries, position: Resume) -> Callable[[], None]:
-        """Claims entries, in an I/O thread. Returns what the coordinator does with the answer."""
-        try:
-            verdicts = self.claimer.claim(entries, lease_until=self.budget.hard_end)
-        except Exception as error:  # the coordinator raises it once everything in flight is recorded
-            return partial(self._claim_failed, entries, error)
-        return partial(self._claim_answered, entries, position, verdicts)
-
-    def _make_occurrences_now(self, entries: Entries, position: Resume, closed_through: int) -> Callable[[], None]:
-        """Makes occurrences of schedules, in an I/O thread. Returns what the coordinator does with them."""
-        lease_until = self.budget.hard_end
-        try:
-            made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=lease_until)
-        except Exception as error:
-            return partial(self._claim_failed, entries, error, of_schedules=True)
+    def _make_occurrences_now(self, entries: Entries, closed_through: int) -> _Occurrences:
+        """Makes occurrences of schedules, in an I/O thread."""
+        made = self.recurring.make_occurrences(entries, closed_through=closed_through, lease_until=self.budget.hard_end)
         moves = {task_id: one.next for (_, task_id), one in zip(entries, made, strict=True) if one.next is not None}
         fault: Exception | None = None
         try:
             moves |= self.execution.services.placer.check_moves(moves)[0]
         except Exception as error:  # the coordinator raises it once everything in flight is recorded
             fault = error
-        return partial(self._occurrences_made, entries, position, made, moves.values(), closed_through, fault)
+        return made, moves.values(), fault
 
     def _wake_next(self, buckets: Iterable[Bucket], closed_through: int) -> None:
         """Lets passes begin on time for the next runs of schedules, in buckets that were planned without them (19)."""
@@ -284,7 +205,6 @@ class Claiming:
     # -- after the claim -------------------------------------------------------------------------------------------
 
     def _claim_answered(self, entries: Entries, position: Resume, verdicts: Sequence[Verdict]) -> None:
-        self.execution.claiming -= len(entries)
         may_begin = self.execution.may_begin()
         for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
             self._follow(bucket, task_id, verdict, position, may_begin)
@@ -292,18 +212,10 @@ class Claiming:
                 self.left_behind[bucket, task_id] = None
         self.expired.start_full_recovery()
 
-    def _occurrences_made(
-        self,
-        entries: Entries,
-        position: Resume,
-        made: Sequence[Made],
-        moved_to: Iterable[Bucket],
-        closed_through: int,
-        fault: Exception | None,
-    ) -> None:
+    def _occurrences_made(self, entries: Entries, position: Resume, closed_through: int, answer: _Occurrences) -> None:
+        made, moved_to, fault = answer
         if fault is not None:
             self.execution.keep_fault(fault)
-        self.execution.claiming -= len(entries)
         self.window.writing -= 1
         may_begin = self.execution.may_begin()
         for (bucket, schedule_id), of_schedule in zip(entries, made, strict=True):
@@ -312,7 +224,6 @@ class Claiming:
         self._wake_next(moved_to, closed_through)
 
     def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
-        self.execution.claiming -= len(entries)
         self.window.writing -= of_schedules
         self.end_unclaimed(entries)
         self.execution.keep_fault(error)

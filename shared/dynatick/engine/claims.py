@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown, Written
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.row import Due, RowView, is_terminal
 from dynatick.domain.task import LargeRow, Row, Task, size_of
@@ -154,21 +154,11 @@ class Claimer:
         Raises StoreError if the table doesn't answer and nothing was claimed; otherwise an entry without an answer is
         Contended, for a later poll.
         """
-        now = self.clock()
-        tokens = [self.new_token() for _ in entries]
-        results = write_many(
-            self.store,
-            [
-                claim(task_id, bucket, token=token, lease_until=lease_until, now=now)
-                for (bucket, task_id), token in zip(entries, tokens, strict=True)
-            ],
-        )
+        tokens, results = self._write([(task_id, bucket, ()) for bucket, task_id in entries], lease_until)
         verdicts: list[Verdict] = [
             understand(result.row) if isinstance(result, Written) and result.row is not None else Contended()
             for result in results
         ]
-        for (_, task_id), token, result in zip(entries, tokens, results, strict=True):
-            self._note_unclear(task_id, token, result)
         try:
             for n, ((bucket, task_id), token, result) in enumerate(zip(entries, tokens, results, strict=True)):
                 if not isinstance(result, Written):
@@ -184,17 +174,7 @@ class Claimer:
 
         Raises StoreError if the table doesn't answer.
         """
-        now = self.clock()
-        tokens = [self.new_token() for _ in due]
-        results = write_many(
-            self.store,
-            [
-                claim(one.task_id, bucket, token=token, lease_until=lease_until, now=now, due=one.conditions)
-                for one, token in zip(due, tokens, strict=True)
-            ],
-        )
-        for one, token, result in zip(due, tokens, results, strict=True):
-            self._note_unclear(one.task_id, token, result)
+        _, results = self._write([(one.task_id, bucket, one.conditions) for one in due], lease_until)
         claimed = [
             understand(result.row) for result in results if isinstance(result, Written) and result.row is not None
         ]
@@ -202,6 +182,23 @@ class Claimer:
             for result in results:
                 _require_read(result)
         return claimed
+
+    def _write(
+        self, wanted: Sequence[tuple[str, Bucket, tuple[Condition, ...]]], lease_until: datetime
+    ) -> tuple[Sequence[str], Sequence[Result]]:
+        """Writes claims, each with a token of its own. Returns the tokens and the results."""
+        now = self.clock()
+        tokens = [self.new_token() for _ in wanted]
+        results = write_many(
+            self.store,
+            [
+                claim(task_id, bucket, token=token, lease_until=lease_until, now=now, due=due)
+                for (task_id, bucket, due), token in zip(wanted, tokens, strict=True)
+            ],
+        )
+        for (task_id, *_), token, result in zip(wanted, tokens, results, strict=True):
+            self._note_unclear(task_id, token, result)
+        return tokens, results
 
     def _classify(self, task_id: str, bucket: Bucket, token: str, result: Result, lease_until: datetime) -> Verdict:
         too_large = result.error if isinstance(result, Unknown) and result.too_large else None

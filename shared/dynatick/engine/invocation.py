@@ -33,7 +33,6 @@ from dynatick.engine.placement import Placer
 from dynatick.engine.pools import (
     START_TIMEOUT,
     IoPool,
-    Job,
     LettersUntilRefused,
     Pool,
     RemoteCalls,
@@ -131,7 +130,6 @@ class PauseWatch:
 
 BATCH = 25
 MIN_IO_THREADS, MAX_IO_THREADS = 2, 6  # claims and records at once
-MAX_IO_WAIT_SECONDS = 0.02  # one that waits longer gets another thread; most take less
 MAX_LETTER_THREADS = 4
 MAX_WAKE_UP_THREADS = 2
 MAX_START_THREADS = 2
@@ -143,6 +141,7 @@ MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing mo
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
 _MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=2), timedelta(seconds=5)  # the first claims take a moment
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
+_Answer = TypeVar("_Answer")
 _Result = TypeVar("_Result", bound="RecordResult | Failure")
 _logger = logging.getLogger("dynatick.engine")
 
@@ -232,7 +231,6 @@ class Execution:
         self.io_pool = IoPool(
             min_threads=MIN_IO_THREADS,
             max_threads=MAX_IO_THREADS,
-            max_wait_seconds=MAX_IO_WAIT_SECONDS,
             name="dynatick-io",
             report=self.events.put,
             in_one_thread=services.rules.in_one_thread,
@@ -339,9 +337,33 @@ class Execution:
             self.report.paused = True
         return is_paused
 
-    def submit(self, work: Job) -> None:
-        """Queues a job for an I/O thread. It must not raise; the coordinator calls what it returns."""
-        self.io_pool.submit(work)
+    def in_io_thread(
+        self, work: Callable[[], _Answer], then: Callable[[_Answer], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Works in an I/O thread. The coordinator calls ``then`` with the answer, or ``failed`` with what it raised."""
+
+        def job() -> Callable[[], None]:
+            try:
+                return partial(then, work())
+            except Exception as error:
+                return partial(failed, error)
+
+        self.io_pool.submit(job)
+
+    def claim(
+        self,
+        number: int,
+        work: Callable[[], _Answer],
+        then: Callable[[_Answer], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Works in an I/O thread as ``in_io_thread`` does. It claims this number of entries."""
+        self.claiming += number
+        self.in_io_thread(work, partial(self._claimed, number, then), partial(self._claimed, number, failed))
+
+    def _claimed(self, number: int, then: Callable[[_Answer], None], answer: _Answer) -> None:
+        self.claiming -= number
+        then(answer)
 
     def send_wake_ups(self, wake_ups: Sequence[AnyWakeUp]) -> None:
         """Sends wake-ups in a thread of their own. ``finish`` waits for them."""
@@ -541,17 +563,11 @@ class Execution:
         """Writes records in an I/O thread; the coordinator calls ``then`` with their results. What raises has recorded
         none of them, and the coordinator raises that once everything in flight is recorded."""
 
-        def job() -> Callable[[], None]:
-            try:
-                return partial(then, write())
-            except Exception as error:
-                return partial(failed, error)
-
         def failed(error: Exception) -> None:
             self.keep_fault(error)
             then([RecordResult.UNRECORDED] * number)
 
-        self.submit(job)
+        self.in_io_thread(write, then, failed)
 
     def _attempts_recorded(self, attempts: Sequence[Attempted], results: Sequence[RecordResult | Failure]) -> None:
         self.recording -= len(attempts)
@@ -601,7 +617,7 @@ class Execution:
 
     def _defer(self, batch: Sequence[_Failing]) -> None:
         """Defers failures whose letters get no answer, as all that follow in this invocation."""
-        self.services.dead_letters.is_refused = True
+        self.services.dead_letters.refuse()
         self._letters_sent(batch, [False] * len(batch))
 
     def _failures_recorded(self, batch: Sequence[_Failing], results: Sequence[RecordResult]) -> None:

@@ -16,12 +16,13 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
-from dynatick.engine.claiming import Claiming, ExpiredLeases
+from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import Entries, LeaseExpired, judge
 from dynatick.engine.invocation import BATCH, Execution
 from dynatick.engine.orders import Resume
 from dynatick.engine.pools import begin, executor
 from dynatick.engine.ports import Page
+from dynatick.engine.recovery import ExpiredLeases
 from dynatick.engine.window import Segment, Window
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ class Polling:
         If time is up first, ``report.resume`` says from where on nothing was claimed. If it is interrupted, it returns
         the same.
         """
-        self.claiming.minutes_with_work = set()
+        self.claiming.minutes_with_work.clear()
         self.divided = set()
         batch: _Batch | None = None
         is_interrupted = False

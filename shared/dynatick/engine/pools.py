@@ -47,6 +47,7 @@ from dynatick.forked_child import EndChildren
 
 T = TypeVar("T")
 Job = Callable[[], Callable[[], None]]
+MAX_WAIT_SECONDS = 0.02  # a job that waits longer for a thread gets another; most take less
 _CHECK_SECONDS = 0.05
 
 
@@ -140,16 +141,14 @@ def run_all(
 
 
 class IoPool:
-    """Runs jobs in order of submission, with ``min_threads`` threads at first. If a job has waited for
-    ``max_wait_seconds``, ``grow`` adds a thread, up to ``max_threads``. A job must not raise; ``report`` gets what it
-    returns."""
+    """Runs jobs in order of submission, with ``min_threads`` threads at first. If a job has waited too long, ``grow``
+    adds a thread, up to ``max_threads``. A job must not raise; ``report`` gets what it returns."""
 
     def __init__(
         self,
         *,
         min_threads: int,
         max_threads: int,
-        max_wait_seconds: float,
         name: str,
         report: Callable[[Callable[[], None]], None],
         in_one_thread: bool = False,
@@ -162,7 +161,6 @@ class IoPool:
         self._threads = min_threads  # how many may work at once
         self._max_threads = max_threads
         self._working = 0
-        self._max_wait_seconds = max_wait_seconds
 
     @property
     def running(self) -> int:
@@ -183,7 +181,7 @@ class IoPool:
         with self._lock:
             if not self._waiting or self._threads == self._max_threads or self._working < self._threads:
                 return
-            if time.monotonic() - self._waiting[0][0] < self._max_wait_seconds:
+            if time.monotonic() - self._waiting[0][0] < MAX_WAIT_SECONDS:
                 return
             self._threads += 1
             self._working += 1
@@ -220,6 +218,10 @@ class LettersUntilRefused:
         self._queue = queue
         self.is_refused = False
 
+    def refuse(self) -> None:
+        """Counts all that follows as refused."""
+        self.is_refused = True
+
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
         """As the queue does: one result for each letter, in order."""
         if self.is_refused or not letters:
@@ -253,8 +255,6 @@ class WakeUpsUntilRefused:
 START_TIMEOUT = timedelta(seconds=10)
 """An invocation waits no longer for answers to its calls that start others: a little more than their own timeouts."""
 
-MAX_WAIT_SECONDS = 0.02  # a call that waits longer for a thread gets another
-
 
 class RemoteCalls:
     """Calls to one service. The coordinator calls everything here.
@@ -278,7 +278,6 @@ class RemoteCalls:
         self._pool = IoPool(
             min_threads=1,
             max_threads=max_threads,
-            max_wait_seconds=MAX_WAIT_SECONDS,
             name=f"dynatick-{name}",
             report=report,
             in_one_thread=in_one_thread,

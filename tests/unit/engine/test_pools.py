@@ -295,8 +295,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def pool(clock: Clock) -> Iterator[IoPool]:
-    made = IoPool(min_threads=2, max_threads=3, max_wait_seconds=1, name="test", report=lambda ended: ended())
+def pool(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Iterator[IoPool]:
+    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 1)
+    made = IoPool(min_threads=2, max_threads=3, name="test", report=lambda ended: ended())
     yield made
     made.close()
 

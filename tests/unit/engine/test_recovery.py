@@ -18,12 +18,19 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import Lost
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
-from dynatick.engine.claiming import ExpiredLeases
 from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, parse_event
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.recovery import MAX_ALONE, MAX_RECOVERIES, MAX_TOGETHER, in_one_chain, orders_for, plan_recovery
+from dynatick.engine.recovery import (
+    MAX_ALONE,
+    MAX_RECOVERIES,
+    MAX_TOGETHER,
+    ExpiredLeases,
+    in_one_chain,
+    orders_for,
+    plan_recovery,
+)
 from dynatick.errors import PermanentError, StoreError
 from dynatick.store.codec import item_bytes
 
