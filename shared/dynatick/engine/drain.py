@@ -97,7 +97,7 @@ def drain(
     running = _Pass(services, order, report, Budget.until(hard_end, started), shard, start)
     with running.execution:
         if is_to_plan:
-            running.execution.plan(plan)
+            running.execution.wake_ups.submit(plan)  # in a thread, for which ``finish`` waits
         running.work()
     if not report.is_idle:
         _save_report(services, report, token)

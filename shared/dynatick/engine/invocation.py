@@ -39,6 +39,7 @@ from dynatick.engine.pools import (
     TaskPool,
     begin,
     in_turn,
+    nothing,
 )
 from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
 from dynatick.engine.record import (
@@ -163,10 +164,6 @@ class Services:
     report_overdue: ReportOverdue = lambda overdue: None
     jitter: Callable[[], float] = random.random  # of retries, in [0, 1)
     executions: list[Execution] = field(default_factory=list)  # of this process; each adds itself
-
-
-def _ignore(answer: object) -> None:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,11 +366,7 @@ class Execution:
         """Sends wake-ups in a thread of their own. ``finish`` waits for them."""
         queue = self.services.wake_ups
         if queue is not None and wake_ups:
-            self.wake_ups.submit(partial(send_wake_ups, queue, wake_ups), _ignore)
-
-    def plan(self, send: Callable[[], None]) -> None:
-        """Plans wake-ups in a thread of their own. ``finish`` waits for it."""
-        self.wake_ups.submit(send, _ignore)
+            self.wake_ups.submit(partial(send_wake_ups, queue, wake_ups))
 
     def wait(self, *, until: Callable[[], bool], end: datetime | None = None) -> None:
         """Handles events until a condition holds, or until ``end`` (None: ``stop_waiting``)."""
@@ -446,7 +439,7 @@ class Execution:
             raise self.fault
         self.report.finished_at = self.services.clock()
 
-    def start_others(self, orders: Sequence[Order], then: Callable[[int], object] = _ignore) -> None:
+    def start_others(self, orders: Sequence[Order], then: Callable[[int], object] = nothing) -> None:
         """Starts invocations, one after another, until one can't be started. ``then`` is called with how many were."""
         self.starts.submit(partial(in_turn, self.start_other, orders), then, partial(then, 0))
 

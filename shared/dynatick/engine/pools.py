@@ -130,14 +130,8 @@ class Jobs(Generic[T]):
             self._answers.put((number, error))
 
 
-def run_all(
-    jobs: Sequence[Callable[[], T]], *, max_threads: int, name: str, in_one_thread: bool
-) -> list[T | Exception | None]:
-    """Runs jobs in ``max_threads`` threads. One result each, in order: what a job returned, or the error it raised."""
-    running: Jobs[T] = Jobs(max_threads=max_threads, name=name, in_one_thread=in_one_thread)
-    for job in jobs:
-        running.submit(job)
-    return running.results()
+def nothing(*_: object) -> None:
+    """What is done with an answer that says nothing."""
 
 
 class IoPool:
@@ -293,7 +287,7 @@ class RemoteCalls:
         return bool(self._under_way)
 
     def submit(
-        self, call: Callable[[], T], then: Callable[[T], object], unanswered: Callable[[], object] = lambda: None
+        self, call: Callable[[], T], then: Callable[[T], object] = nothing, unanswered: Callable[[], object] = nothing
     ) -> None:
         """Queues a call. ``then`` is called with what it returns; ``unanswered`` instead, if it raises or returns too
         late."""
@@ -335,7 +329,7 @@ class RemoteCalls:
 
     def _failed(self, number: int, error: Exception) -> None:
         self._keep_fault(error)
-        self._answered(number, self._under_way.get(number, _nothing))
+        self._answered(number, self._under_way.get(number, nothing))
 
 
 def in_turn(start: Callable[[T], bool], orders: Iterable[T]) -> int:
@@ -346,10 +340,6 @@ def in_turn(start: Callable[[T], bool], orders: Iterable[T]) -> int:
             break
         number += 1
     return number
-
-
-def _nothing() -> None:
-    pass
 
 
 # -- task pool ---------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from dynatick.engine.fan_out import group_of
 from dynatick.engine.idle_record import IdleRecord, idle_record_id, save_tick, with_idle_ticks
 from dynatick.engine.invocation import Services
 from dynatick.engine.polling import PAGE
-from dynatick.engine.pools import START_TIMEOUT, Jobs, run_all
+from dynatick.engine.pools import START_TIMEOUT, Jobs
 from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.engine.wake_ups import send_planned
 from dynatick.engine.window import Window
@@ -244,7 +244,10 @@ class _Group:
     def _each(self, jobs: Sequence[Callable[[], object]]) -> None:
         """Runs jobs in threads, one for each shard. What is wrong with one holds up no other."""
         in_one_thread = self.services.rules.in_one_thread
-        for result in run_all(jobs, max_threads=THREADS, name="dynatick-idle", in_one_thread=in_one_thread):
+        running: Jobs[object] = Jobs(max_threads=THREADS, name="dynatick-idle", in_one_thread=in_one_thread)
+        for job in jobs:
+            running.submit(job)
+        for result in running.results():
             if isinstance(result, Exception):
                 self._keep_fault(result)
 
