@@ -18,6 +18,7 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.rules import Rules
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import WaitTimedOut
 
@@ -160,8 +161,8 @@ def test_ticks_that_a_longer_pass_has_served_are_not_missing(world: World, clien
 
 
 def test_a_pass_that_continued_is_shown_in_its_parts(world: World, client: TaskClient) -> None:
-    world.life = timedelta(seconds=20)
-    # Whichever is the first: nothing is claimed after it, though there is time to record what ends.
+    world.life, world.rules = timedelta(seconds=20), Rules(in_one_thread=True)
+    # The first: nothing is claimed after it, though there is time to record what ends.
     takes = iter([16])
     for n in range(60):
         client.insert(f"t{n}", delay_seconds=1)
