@@ -153,6 +153,14 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
         "s: 2 occurrences from 360 to 420 recorded as missed (outage), and 1 of 2 were made",
         [tick(), put_schedule(), tick(*[MISSED] * 4), backfill(3), wait(0.2)],
     ),
+    "the stream moves a schedule of which a pass makes more": Counterexample(
+        "s: the occurrences of 16260, 16320, 16380, 16440, 16500 were never made",
+        [
+            begin(poll=2.0, grid=(60, 1), lag=100.0),
+            put(ScheduleRow(), "poison", task_id="t", policy={"maximumRetryAttempts": 1, "minBackoffSeconds": 0}),
+            put(ScheduleRow(overlap="allow"), "long", policy=MINUTES_LATER),
+        ],
+    ),
     "an insert without an answer, and no other attempt": Counterexample(
         "s#1#2026-12-31T23:50:30Z: failed and never executed: its process died, or did not finish in time",
         [

@@ -88,3 +88,16 @@ def test_every_link_of_the_documents_leads_to_a_file_and_to_a_place_in_it() -> N
                 wrong.append(f"{document.name} links to {target}#{place}")
     assert wrong == []
     assert places
+
+
+def test_every_module_that_a_document_names_exists() -> None:
+    packages = "|".join(
+        path.name for path in (ROOT / "shared" / "dynatick").iterdir() if (path / "__init__.py").is_file()
+    )
+    named = {
+        (document.name, module)
+        for document in DOCUMENTS
+        for module in re.findall(rf"`((?:{packages})/[\w/]+\.py)`", document.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [one for one in named if not (ROOT / "shared" / "dynatick" / one[1]).is_file()] == []

@@ -1,9 +1,8 @@
 """A recurring schedule as a row of the table: a template for tasks, and the times at which a tick makes one.
 
 A schedule is not a task. The index lists it in the bucket of its next occurrence. The tick that polls the bucket writes
-the *occurrence*, an ordinary task, and moves the schedule on (``occurrence_plan`` and ``occurrences``). The attributes
-about time are the *definition*: expression, time zone, dates, window and state. Occurrences get the others, the user's
-own included.
+the *occurrence*, an ordinary task, and moves the schedule on (``occurrences``). The attributes about time are the
+*definition*: expression, time zone, dates, window and state. Occurrences get the others, the user's own included.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ class Claiming:
             report, self.execution.start_others, recoveries_until, services.rules.limited_actions
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
+        self.unmade: set[int] = set()  # of those where it has left occurrences of a schedule to a further round
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
         self.on_time: set[Bucket] = set()  # for whose ticks this pass has sent a wake-up
 
@@ -143,6 +144,10 @@ class Claiming:
             partial(self._claim_failed, entries, of_schedules=True),
         )
         return True
+
+    def begin_round(self) -> None:
+        self.minutes_with_work.clear()
+        self.unmade.clear()
 
     def wait_for_room(self, until: Callable[[], bool]) -> None:
         """Waits until a batch can be claimed, or ``until`` holds, or nothing may be claimed any more."""
@@ -280,6 +285,7 @@ class Claiming:
             self.window.add_contended(minute)
         if made.more:
             self.minutes_with_work.add(bucket.minute)
+            self.unmade.add(bucket.minute)
         self.report.missed += made.missed
         for claimed in made.claimed:
             self.report.due += 1

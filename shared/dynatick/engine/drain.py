@@ -160,6 +160,8 @@ class _Pass:
         execution = self.execution
         self.polling.claim_left_behind(self.order.left)
         polled_through = self._poll_until_nothing_is_due(self.order.resume)
+        for minute in self.claiming.unmade:  # time was up before another round
+            self.report.leave(Resume(minute))
         if self.report.resume or execution.too_late:
             execution.release_unbegun()
         while self.shard.is_held and not self._end():

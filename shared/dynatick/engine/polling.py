@@ -203,7 +203,7 @@ class Polling:
         If time is up first, ``report.resume`` says from where on nothing was claimed. If it is interrupted, it returns
         the same.
         """
-        self.claiming.minutes_with_work.clear()
+        self.claiming.begin_round()
         self.divided = set()
         batch: _Batch | None = None
         is_interrupted = False

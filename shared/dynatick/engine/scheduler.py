@@ -102,7 +102,7 @@ class _Latest:
     revision: int  # with which a new schedule begins
     edit: ConditionalUpdate | None  # for a time that was changed by hand
     is_new_time: bool  # an instant that the processor has not set: the scheduler sends its wake-up
-    is_in_flight: bool  # an occurrence that a pass has just made, and holds its bucket back for
+    is_in_flight: bool  # a pass is at work on it, and holds its bucket back for it
 
     def revision_of(self, row: Row) -> int:
         """Returns the revision with which a row begins that was read later: it may be another one, with a record still
@@ -117,7 +117,6 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -
     if arrival.old is not None:
         grid, defaults = placer.settings.grid, placer.rules.defaults
         edit = rederive(arrival.old, new, now=now, grid=grid, defaults=defaults)
-    in_flight = arrival.old is None and RowView(new).is_running and RowView(new).schedule_id is not None
     if (
         edit is None
         and before is not None
@@ -127,7 +126,20 @@ def _after(before: _Latest | None, arrival: Arrival, new: Row, placer: Placer) -
         edit = before.edit
     revision = max(_next_revision(arrival.old, now), 1 if before is None else before.revision)
     new_time = _is_new_time(arrival.old, new) or (before is not None and before.is_new_time)
-    return _Latest(arrival.key, new, revision, edit, new_time, in_flight)
+    return _Latest(arrival.key, new, revision, edit, new_time, _is_in_flight(arrival.old, new))
+
+
+def _is_in_flight(old: Row | None, new: Row) -> bool:
+    """Whether a pass has written what a record shows, and goes on with it: an occurrence that it has just made, or a
+    schedule of which it makes more. Moved to the next tick, the rest would be made then, with ticks an hour apart an
+    hour later each time."""
+    if old is None:
+        return RowView(new).is_running and RowView(new).schedule_id is not None
+    return (
+        is_schedule(new)
+        and old.get(attr.NEXT_OCCURRENCE_AT) != new.get(attr.NEXT_OCCURRENCE_AT)
+        and all(old.get(name) == new.get(name) for name in (*attr.DEFINITION, attr.DEFINED_AT, attr.TASK_DATE_TIME))
+    )
 
 
 def _is_new_time(old: Row | None, new: Row) -> bool:

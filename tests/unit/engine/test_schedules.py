@@ -20,12 +20,14 @@ from tests.unit.engine.support import (
     passed,
     raises,
     raises_for,
+    reports,
+    rules,
     world,
 )
 
 from dynatick import TaskClient
 from dynatick.domain import awaited_occurrence, occurrences
-from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.schedule import Schedule
@@ -92,6 +94,38 @@ def test_a_backlog_is_made_in_order_and_in_parts(monkeypatch: pytest.MonkeyPatch
     assert sorted(made) == sorted(f"s#1#2026-12-31T{12 + n // 60}:{n % 60:02d}:00Z" for n in range(1, 96))
     assert w.row("s#1#2026-12-31T12:40:00Z")["taskDateTime"] == "2026-12-31#12:40"  # listed under its own time
     w.until_drained()
+
+
+def test_a_pass_without_time_for_all_that_is_late_goes_on_in_another_invocation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With ticks an hour apart, the rest of one every minute would wait for the next, and more with each."""
+    monkeypatch.setattr(recurring_module, "MAX_AT_ONCE", 10)
+    w = world(rules=rules(in_one_thread=True))
+    put(w, catchUp="all")
+    w.life = timedelta(seconds=20)
+    w.behave(lambda *_: w.clock.forward(seconds=16) and None, "s#1#2026-12-31T12:10:00Z")  # the last of a round
+    done = w.next_tick(35)
+    assert len(w.ran) == len(set(w.ran)) == 35
+    assert [report.continuation for report in reports(done)] == [0, 1]
+    w.until_drained()
+
+
+def test_the_stream_leaves_a_schedule_to_the_pass_that_makes_more_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moved to the next tick, the rest would be made then."""
+    monkeypatch.setattr(recurring_module, "MAX_AT_ONCE", 10)
+    w = with_a_schedule(catchUp="all")
+    before, closed = w.row("s"), NOON_MINUTE + 35
+    w.clock.to(instant_of(closed))
+    assert acquire_shard(w.store, 0, closed, token="at work", now=w.clock()).cursor is not None
+    entry = (Bucket.parse(before["taskDateTime"]), "s")
+    (made,) = recurring(w).make_occurrences([entry], closed_through=closed, lease_until=w.clock() + w.life)
+    after = w.row("s")
+    assert (made.more, after["nextOccurrenceAt"]) == (True, "2026-12-31T12:11:00Z")
+    w.stream(after, before)
+    assert w.row("s") == after
+    w.stream(after, None)  # as if a person had put it there
+    assert Bucket.parse(w.row("s")["taskDateTime"]).minute > closed
 
 
 def test_a_task_in_the_place_of_an_occurrence_is_left_alone() -> None:
