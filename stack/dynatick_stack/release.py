@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import boto3
 
 POLL_SECONDS = 2.0
-_PROTECTION = "DeletionProtection"
+_HANDLERS, _PROTECTION = "HandlersLayerArn", "DeletionProtection"
 
 
 class Release:
@@ -54,7 +54,8 @@ class Release:
         present = {} if existing is None else parameters_of(existing)
         body, defaults = template.load(), template.defaults()
         given = self._parameters(project, stage, body)
-        kept = {name: value for name, value in present.items() if name not in given and name in body["Parameters"]}
+        decided = {*given, _HANDLERS}
+        kept = {name: value for name, value in present.items() if name not in decided and name in body["Parameters"]}
         # Refused too if only the stack has them: CloudFormation would drop their values without a word.
         replaced = {name: value for name, value in present.items() if value and name in template.REPLACED}
         template.check_parameters(
@@ -63,7 +64,7 @@ class Release:
         check_quotas(given, project.table_write_units)
         check_environment({**defaults, **kept, **given}, body, self.stack.name)
         layer = self._handlers_layer if publishes else self._next_layer
-        given["HandlersLayerArn"] = layer(packages.handlers, bucket, given, say)
+        given[_HANDLERS] = layer(packages.handlers, bucket, given, say)
         for name, path in packages.of_template.items():
             template.set_code(body, name, bucket.upload(path, say))
         url = bucket.put(f"{self.stack.name}/template-{__version__}.json", json.dumps(body).encode())

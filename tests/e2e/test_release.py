@@ -62,6 +62,7 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     assert "add " not in said
     assert "There is nobody to ask; --yes answers yes" in run("deploy", code=2)
     assert "Deployed mine" in run("deploy", "--yes")
+    assert "mine-handlers:2" in str(client("lambda", aws.endpoint).list_functions()["Functions"])
 
     (mine / "handlers.py").write_text("import no_such_module\n")
     assert "No module named 'no_such_module'" in run("deploy", "--yes", code=3)

@@ -126,10 +126,12 @@ class Deployment:
         )
 
     def asked(self, parameter: str) -> list[str | None]:
-        """The values that the change sets give a parameter; None: it keeps what it has."""
+        """The values that the change sets give a parameter, each once; None: it keeps what it has."""
         return [
-            {one["ParameterKey"]: one.get("ParameterValue") for one in request["Parameters"]}[parameter]
+            one.get("ParameterValue")
             for request in self.cloudformation.made
+            for one in request["Parameters"]
+            if one["ParameterKey"] == parameter
         ]
 
 
@@ -197,6 +199,13 @@ def test_a_failure_that_was_not_taken_back_does_not_say_that_it_was() -> None:
     mine = Deployment(CloudFormation("UPDATE_COMPLETE", fails_as="UPDATE_ROLLBACK_FAILED"))
     with pytest.raises(DeployError, match=r"failed \(UPDATE_ROLLBACK_FAILED\):\n(.*\n)*.*continue-update-rollback"):
         mine.release.carry_out(mine.prepare(), say=mine.said.append)
+
+
+def test_changed_handlers_take_the_place_of_those_that_are_deployed() -> None:
+    mine = Deployment(CloudFormation("UPDATE_COMPLETE", HandlersLayerArn="arn:7"))
+    found = mine.prepare()
+    assert mine.asked("HandlersLayerArn") == ["arn:8"]
+    assert (found.parameters["HandlersLayerArn"], found.kept) == (("arn:7", "arn:8"), {})
 
 
 def test_looking_publishes_no_layer_version_and_shows_the_next() -> None:
