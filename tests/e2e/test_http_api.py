@@ -104,7 +104,7 @@ def test_tasks_go_their_way(world: DeployedStack, api: HttpApi, task_id: str) ->
     assert any(tick["kind"] == "pass" and tick["completed"] >= 1 for tick in ticks)
 
 
-def test_a_task_is_changed_cancelled_redriven_and_run(api: HttpApi, task_id: str) -> None:
+def test_a_task_is_changed_cancelled_restored_and_run(api: HttpApi, task_id: str) -> None:
     path = in_path(task_id)
     made = api.send("POST", "/v1/tasks", {"taskId": task_id, "taskDateTime": bucket(600)})
     seen = api.send("GET", path).headers["ETag"]
@@ -115,7 +115,7 @@ def test_a_task_is_changed_cancelled_redriven_and_run(api: HttpApi, task_id: str
     api.refused("changed", "PATCH", path, {"payload": {}}, **{"If-Match": seen})
     assert api.ask("POST", f"{path}/cancel")["outcome"] == "cancelled"
     api.refused("not-possible-now", "POST", f"{path}/cancel")
-    assert api.ask("POST", f"{path}/redrive")["run"] == 2
+    assert api.ask("POST", f"{path}/restore")["taskDateTime"] == later
     assert api.ask("POST", f"{path}/run")["status"] == "scheduled"
 
 
@@ -144,7 +144,7 @@ def test_many_tasks_and_their_bucket(api: HttpApi) -> None:
     start, end = (format_instant(due + timedelta(minutes=minutes)) for minutes in (-2, 2))
     listed = api.ask("GET", f"/v1/buckets?start={start}&end={end}")
     assert [(one["bucket"], one["total"]) for one in listed["buckets"]] == [(name, 60)]
-    again = api.ask("POST", "/v1/tasks/redrive", {"bucket": name, "status": "cancelled", "limit": 5})
+    again = api.ask("POST", "/v1/tasks/restore", {"bucket": name, "limit": 5})
     assert (again["counts"], again["more"]) == ({"changed": 5}, True)
 
 

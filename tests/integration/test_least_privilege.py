@@ -317,11 +317,14 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/tasks/<taskId>")
     ask("GET", "/v1/tasks/<taskId>/explanation")
     ask("PATCH", "/v1/tasks/<taskId>", {"payload": {"n": 1}})
-    for verb in ("cancel", "redrive", "run"):
+    for verb in ("cancel", "restore", "run"):
         ask("POST", f"/v1/tasks/<taskId>/{verb}")
+    ask("POST", "/v1/tasks/<taskId>/redrive", also=409)  # it has not failed
     ask("DELETE", "/v1/tasks/<taskId>")
     ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
-    ask("POST", "/v1/tasks/redrive", {"bucket": bucket, "status": "cancelled"})
+    ask("POST", "/v1/tasks/restore", {"bucket": bucket})
+    ask("POST", "/v1/tasks/run", {"bucket": bucket})
+    ask("POST", "/v1/tasks/redrive", {"bucket": bucket})
     span = {"start": iso(due), "end": iso(due + timedelta(minutes=9))}
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", "/v1/buckets/<bucket>")
@@ -486,11 +489,11 @@ def operates(client: TaskClient, due: datetime, folder: Path) -> None:
         task reschedule one --at {iso(due + timedelta(hours=1))}
         task update one --payload '{{"n": 1}}'
         task cancel one
-        task redrive one
+        task restore one
         task run one
         task delete untimed
         task cancel --bucket {earlier} --prefix many- --yes
-        task redrive --bucket {earlier} --prefix many- --status cancelled --yes
+        task run --bucket {earlier} --prefix many- --status cancelled --yes
         schedule update nightly --payload '{{"n": 1}}'
         schedule pause nightly
         schedule resume nightly

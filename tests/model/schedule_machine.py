@@ -167,7 +167,7 @@ class ScheduleMachine(BaseMachine):
 
     # -- occurrences ---------------------------------------------------------------------------------------------------
 
-    @step(nth=st.integers(0, 4), operation=("cancel", "redrive", "run_now", "reschedule"), plan=plans)
+    @step(nth=st.integers(0, 4), operation=("cancel", "redrive", "restore", "run_now", "reschedule"), plan=plans)
     def change_occurrence(self, nth: int, operation: str, plan: Plan) -> None:
         task_id = self._occurrence(nth)
         if task_id is None:

@@ -98,7 +98,7 @@ class TaskMachine(BaseMachine):
 
     # -- changes -------------------------------------------------------------------------------------------------------
 
-    @step(task_id=IDS, operation=("cancel", "redrive", "run_now"), plan=plans)
+    @step(task_id=IDS, operation=("cancel", "redrive", "restore", "run_now"), plan=plans)
     def change(self, task_id: str, operation: str, plan: Plan) -> None:
         self._send(Request(operation), lambda c: getattr(c, operation)(task_id), plan)
 
@@ -108,7 +108,7 @@ class TaskMachine(BaseMachine):
         request, times = Request("reschedule", not_before=when.earliest(now, start)), when.arguments(now)
         self._send(request, lambda c: c.reschedule(task_id, **times), plan, client)
 
-    @step(operation=("cancel", "redrive"), dry=st.booleans(), plan=plans)
+    @step(operation=("cancel", "redrive", "restore"), dry=st.booleans(), plan=plans)
     def change_many(self, operation: str, dry: bool, plan: Plan) -> None:
         """Changes all tasks of the time around now that wait, or have failed."""
         now = self.model.simulation.instant

@@ -27,6 +27,8 @@ def kind_of(change: ConditionalUpdate) -> str:
         return "release"
     if "outcome" in values:
         return str(values["outcome"])
+    if "restoredAt" in values:
+        return "restore"
     if "run" in values and values.get("status") == "scheduled":
         return "normalise" if "createdAt" in values else "redrive"
     if "nextAttemptAt" in values:

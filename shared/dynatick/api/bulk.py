@@ -1,4 +1,4 @@
-"""Many tasks in one request over HTTP: insert, and cancel or redrive by a filter."""
+"""Many tasks in one request over HTTP: insert, and cancel, restore, run or redrive by a filter."""
 
 from __future__ import annotations
 
@@ -121,6 +121,16 @@ class Bulk:
                 self.redrive_many,
                 "Redrive the failed tasks of a bucket or of a range",
             ),
+            self._by_filter(
+                "/v1/tasks/restore",
+                self.restore_many,
+                "Take the cancellations of a bucket or of a range back",
+            ),
+            self._by_filter(
+                "/v1/tasks/run",
+                self.run_many,
+                "Run the tasks of a bucket or of a range at the next tick",
+            ),
         ]
 
     @staticmethod
@@ -145,10 +155,13 @@ class Bulk:
         return self._change_many(body, self._client.cancel_many)
 
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
-        def select(*bucket: str, **arguments: object) -> Iterator[ManyResult]:
-            return self._client.redrive_many(*bucket, **arguments, status=body.status, error=body.error)  # type: ignore[arg-type]
+        return self._change_many(body, partial(self._client.redrive_many, error=body.error))
 
-        return self._change_many(body, select)
+    def restore_many(self, body: Annotated[models.RestoreSelection, Body()]) -> Response[str]:
+        return self._change_many(body, self._client.restore_many)
+
+    def run_many(self, body: Annotated[models.RunSelection, Body()]) -> Response[str]:
+        return self._change_many(body, partial(self._client.run_now_many, status=body.status))
 
     def _change_many(self, body: models.Selection, select: Select) -> Response[str]:
         """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only

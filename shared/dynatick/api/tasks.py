@@ -32,7 +32,8 @@ TaskId = Annotated[
     Path(
         alias=attr.TASK_ID,
         description="The task's id, percent-encoded. An id with `/`, `?`, `%` or a control character, one that "
-        "begins with `~`, and `.`, `..`, `bulk`, `cancel` and `redrive` are written as `~` and the id in base64url.",
+        "begins with `~`, and `.`, `..`, `bulk`, `cancel`, `redrive`, `restore`, `run` are written as `~` and the id "
+        "in base64url.",
         examples=["welcome-42"],
     ),
 ]
@@ -151,7 +152,13 @@ class Tasks:
             ),
             self._verb("cancel", self.cancel, "Cancel a waiting task"),
             self._verb("run", self.run, "Run a task at the next tick", "An ended one runs again."),
-            self._verb("redrive", self.redrive, "Start a failed or cancelled task anew", "At the next tick."),
+            self._verb("redrive", self.redrive, "Start a failed task anew", "At the next tick."),
+            self._verb(
+                "restore",
+                self.restore,
+                "Take a cancellation back",
+                "The task waits for its time again; if that has passed, it runs at the next tick.",
+            ),
         ]
 
     @staticmethod
@@ -224,6 +231,9 @@ class Tasks:
 
     def redrive(self, task_id: TaskId, match: Match = None) -> Response[str]:
         return shown(self._client.redrive(from_path(task_id), version=version_of(match)))
+
+    def restore(self, task_id: TaskId, match: Match = None) -> Response[str]:
+        return shown(self._client.restore(from_path(task_id), version=version_of(match)))
 
 
 def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:

@@ -266,9 +266,59 @@ def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None
 
 @app.command("run")
 @on_table
-def run_now(session: Session, task_ids: Ids) -> None:
-    """Run tasks at the next tick: waiting ones, or ended ones again."""
-    change_each(session, task_ids, session.client().run_now, "to run", show=partial(show_view, session))
+def run_now(
+    session: Session,
+    task_ids: IdsOrNone = None,
+    *,
+    range_: Range,
+    status: Annotated[
+        str | None, typer.Option(help="Only these: scheduled, unscheduled, completed, failed, cancelled.")
+    ] = None,
+    filters: Filters,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Run tasks at the next tick: those named, ended ones again; or the waiting ones of a bucket or range."""
+    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), dry_run=dry_run):
+        change_each(session, task_ids or (), session.client().run_now, "set to run", show=partial(show_view, session))
+        return
+    span = range_.span(session.clock())
+    change_many(
+        session,
+        partial(
+            session.client().run_now_many,
+            span.bucket,
+            start=span.start,
+            end=span.end,
+            status=status,
+            **filters.arguments(),
+        ),
+        BulkCommand("run", "set to run", dry_run=dry_run, yes=yes),
+    )
+
+
+@app.command()
+@on_table
+def restore(
+    session: Session,
+    task_ids: IdsOrNone = None,
+    *,
+    range_: Range,
+    filters: Filters,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Take cancellations back: those of the tasks named, or all of a bucket or range. The tasks wait for their time
+    again; if that has passed, they run at the next tick."""
+    if are_named(task_ids, **range_.by_option(), **filters.by_option(), dry_run=dry_run):
+        change_each(session, task_ids or (), session.client().restore, "restored", show=partial(show_view, session))
+        return
+    span = range_.span(session.clock())
+    change_many(
+        session,
+        partial(session.client().restore_many, span.bucket, start=span.start, end=span.end, **filters.arguments()),
+        BulkCommand("restore", "restored", dry_run=dry_run, yes=yes),
+    )
 
 
 @app.command()
@@ -278,13 +328,13 @@ def redrive(
     task_ids: IdsOrNone = None,
     *,
     range_: Range,
-    status: Annotated[str | None, typer.Option(help="Failed (the default) or cancelled ones.")] = None,
+    status: Annotated[str | None, typer.Option(help="Failed ones, which are the default.", hidden=True)] = None,
     filters: Filters,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Start failed or cancelled tasks anew, at the next tick: those named, or all of a bucket or range."""
+    """Start failed tasks anew, at the next tick: those named, or all of a bucket or range."""
     if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), error=error, dry_run=dry_run):
         change_each(session, task_ids or (), session.client().redrive, "redriven", show=partial(show_view, session))
         return

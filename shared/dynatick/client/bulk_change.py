@@ -303,13 +303,57 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
         """Redrives the failed tasks of a bucket or range (arguments as for ``history``), with one result per task, as
-        they are consumed. ``status`` may be ``cancelled``; ``error``: a part of the task's error, or a function that
-        decides by the whole; ``dry_run``: returns the tasks and changes none. ``limit``: the maximum number of tasks.
+        they are consumed. ``error``: a part of the task's error, or a function that decides by the whole; ``dry_run``:
+        returns the tasks and changes none. ``limit``: the maximum number of tasks.
         """
-        state = task_update.check_redrivable(status)
+        state = task_update.check_state_before("redrive", status)
         filter_ = BulkFilter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
         redriven = self._decisions.next_tick(task_update.redriven)
         return self._change_many(self._scope(bucket, start, end), filter_, redriven, dry_run, limit)
+
+    def restore_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Takes the cancellations of a bucket or range back, as ``restore`` does, with the arguments and results of
+        ``redrive_many``."""
+        filter_ = BulkFilter(states=(Status.CANCELLED,), action=action, schedule_id=schedule_id, prefix=prefix)
+        restored = self._decisions.next_tick(task_update.restored)
+        return self._change_many(self._scope(bucket, start, end), filter_, restored, dry_run, limit)
+
+    def run_now_many(
+        self,
+        bucket: str | Bucket | None = None,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        status: Status | str | None = None,
+        action: str | None = None,
+        schedule_id: str | None = None,
+        prefix: str | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+    ) -> Iterator[ManyResult]:
+        """Runs the tasks of a bucket or range at the next tick, with the arguments and results of ``redrive_many``:
+        those that wait and aren't due yet. ``status``: only these; ended ones of this status run again."""
+        states = task_update.WAITING if status is None else (task_update.check_state_before("run", status),)
+        filter_ = BulkFilter(
+            states=states,
+            action=action,
+            schedule_id=schedule_id,
+            prefix=prefix,
+            unless=lambda row: task_update.is_due(row, self._clock()),
+        )
+        run = self._decisions.next_tick(task_update.run_at_once)
+        return self._change_many(self._scope(bucket, start, end), filter_, run, dry_run, limit)
 
     def cancel_many(
         self,

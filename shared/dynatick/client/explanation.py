@@ -205,6 +205,8 @@ class _Story:
             yield TaskEvent(at=view.finished_at, what="failed", error=view.error)
         if view.status == Status.CANCELLED:
             yield TaskEvent(at=view.finished_at, what="cancelled")
+        if (restored := instant_or_none(view.row.get(attr.RESTORED_AT))) is not None:
+            yield TaskEvent(at=restored, what="its cancellation was taken back")
         if view.expires_at is not None:
             yield TaskEvent(at=view.expires_at, what="its row expires")
 

@@ -25,8 +25,9 @@ from dynatick.domain.conditional_update import (
     as_read,
     merge_updates,
 )
-from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state_of, states_before
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.instants import up_to_millisecond
+from dynatick.domain.lifecycle import cancel, redrive, reschedule, restore, revise, state_of, states_before
+from dynatick.domain.row import RowView, due_of, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
 from dynatick.engine.conditional_write import write, write_many
@@ -54,10 +55,13 @@ _OF_SCHEDULES: Final = {
     "reschedule": "give it another expression or start (dynatick schedule update)",
     "change": "change the schedule itself (dynatick schedule update)",
     "redrive": "redrive the occurrence that failed (dynatick schedule history lists them)",
+    "restore": "resume it, if it is paused (dynatick schedule resume)",
     "run": "make an extra occurrence (dynatick schedule run)",
     "delete": "delete it as a schedule (dynatick schedule delete)",
 }
 """The alternatives for a schedule to the changes of a task."""
+
+_UNCANCELLED: Final = "a cancelled task is restored, to run at its time, or run at the next tick"
 
 Decide = Callable[[Row], ConditionalUpdate]
 
@@ -149,10 +153,11 @@ def state_shown(row: Row) -> str:
     return (text_or_none(row[attr.OUTCOME]) if is_terminal(row) else None) or state_of(row)
 
 
-def check_redrivable(status: str) -> str:
-    """A status that a task can be redriven from. Raises InvalidInput."""
-    if status not in (allowed := states_before("redrive")):
-        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(allowed)}")
+def check_state_before(request: str, status: str) -> str:
+    """A state from which a task can be redriven, or run. Raises InvalidInput."""
+    if status not in (allowed := states_before(request)):
+        instead = f"; {_UNCANCELLED}" if request == "redrive" else ""
+        raise InvalidInput(attr.STATUS, status, f"expected {' or '.join(allowed)}{instead}")
     return str(status)
 
 
@@ -206,9 +211,17 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
 
 
 def redriven(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    """Started anew, as another run. Raises TransitionRefused unless the task has failed or was cancelled."""
+    """Started anew, as another run. Raises TransitionRefused unless the task has failed."""
     _require(row, "redrive")
     return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+
+
+def restored(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
+    """Its cancellation taken back. ``bucket``: that of the next tick, to which it goes if its own comes before it.
+    Raises TransitionRefused unless the task was cancelled."""
+    _require(row, "restore")
+    own = RowView(row).bucket
+    return restore(row, now=now, bucket=None if own is not None and own.minute >= bucket.minute else bucket)
 
 
 def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
@@ -219,12 +232,19 @@ def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate
     return reschedule(row, bucket=bucket, due_at=now)
 
 
+def is_due(row: Row, now: datetime) -> bool:
+    """Whether a waiting task is due, so that the next tick runs it."""
+    due = due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
+    return due is not None and due.at <= up_to_millisecond(now)
+
+
 def _require(row: Row, action: str) -> None:
     state, allowed = state_shown(row), states_before(action)
     _require_task(row, action)
     # A status that was set by hand, without an outcome, ends nothing: the scheduler repairs it.
     if state not in allowed or (state in TERMINAL and not is_terminal(row)):
-        raise TransitionRefused(RowView(row).task_id, action, state, allowed)
+        instead = _UNCANCELLED if action == "redrive" and state == Status.CANCELLED else ""
+        raise TransitionRefused(RowView(row).task_id, action, state, allowed, instead=instead)
 
 
 def _require_deletable(row: Row) -> None:

@@ -334,8 +334,13 @@ class TaskClient(BulkTasks):
         return self._change(task_id, decide, version)
 
     def redrive(self, task_id: str, *, version: str | None = None) -> TaskView:
-        """Starts a failed or cancelled task anew, at the next tick. ``version``, errors: as for ``cancel``."""
+        """Starts a failed task anew, at the next tick. ``version``, errors: as for ``cancel``."""
         return self._change(task_id, self._decisions.next_tick(task_update.redriven), version)
+
+    def restore(self, task_id: str, *, version: str | None = None) -> TaskView:
+        """Takes a cancellation back: the task waits for its time again; at the next tick, if that has passed.
+        ``version``, errors: as for ``cancel``."""
+        return self._change(task_id, self._decisions.next_tick(task_update.restored), version)
 
     def run_now(self, task_id: str, *, version: str | None = None) -> TaskView:
         """Runs a task at the next tick: a waiting one earlier than planned, an ended one again. ``version``, errors: as

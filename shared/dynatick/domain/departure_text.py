@@ -10,6 +10,6 @@ DEPARTURE_TEXT: Final = {
     attr.DEFERRED: "failed, and waiting for the dead-letter queue",
     attr.REDRIVEN_FAILED: "redriven after they had failed",
     attr.REDRIVEN_COMPLETED: "run again after they had completed",
-    attr.REDRIVEN_CANCELLED: "redriven after they were cancelled",
+    attr.REDRIVEN_CANCELLED: "restored or run after they were cancelled",
     attr.MOVED: "moved before they ran",
 }

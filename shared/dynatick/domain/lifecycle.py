@@ -53,7 +53,10 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
     },
     Status.COMPLETED: {Status.SCHEDULED: Transition("run again", ("run",))},
     Status.FAILED: {Status.SCHEDULED: Transition("redriven", ("redrive", "run"))},
-    Status.CANCELLED: {Status.SCHEDULED: Transition("redriven", ("redrive", "run"))},
+    Status.CANCELLED: {
+        Status.SCHEDULED: Transition("restored, or run at the next tick", ("restore", "run")),
+        UNSCHEDULED: Transition("restored, if the scheduler function had not seen it", ("restore",)),
+    },
 }  # fmt: skip
 """From each state to each that may follow. The conditions below and the client's refusals are derived from it."""
 
@@ -379,7 +382,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
     A row that was never normalised gets no ``attempt``, so it is normalised first: one that failed or was cancelled
     before, or whose ``attempt`` was set by hand, which names no action.
     """
-    counted = attr.ATTEMPT in row and row.get(attr.ACTION) is not None
+    counted = _is_normalised(row)
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={
@@ -413,6 +416,36 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
         returning=True,
         mark=(Is(attr.RUN, run), Is(attr.DUE_AT, _due(due_at))),
     )
+
+
+def restore(row: Row, *, now: datetime, bucket: Bucket | None = None) -> ConditionalUpdate:
+    """cancelled → what it was before, in the same run: it waits for its time, or for its next attempt (13).
+
+    ``bucket``: that of the next tick, for a task whose time has passed; None: it keeps its time. A row that was never
+    normalised has no status again, and the scheduler takes its time from it as from a new one.
+    """
+    normalised, restored_at = _is_normalised(row), format_instant(now)
+    values: dict[str, object] = {attr.RESTORED_AT: restored_at}
+    if normalised:
+        values[attr.STATUS] = str(Status.SCHEDULED)
+        if bucket is not None:
+            begins = attr.NEXT_ATTEMPT_AT if attr.NEXT_ATTEMPT_AT in row else attr.DUE_AT
+            values |= {attr.TASK_DATE_TIME: str(bucket), begins: _due(now)}
+    gone = (attr.OUTCOME, attr.FINISHED_AT, attr.EXPIRES_AT, *(() if normalised else (attr.STATUS,)))
+    return ConditionalUpdate(
+        task_id=RowView(row).task_id,
+        set=values,
+        remove=tuple(name for name in gone if name in row),
+        conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT),
+        returning=True,
+        mark=(Is(attr.RESTORED_AT, restored_at), *as_read(row, attr.RUN)),
+    )
+
+
+def _is_normalised(row: Row) -> bool:
+    """Whether an ended task can be claimed as it is; ``attempt`` may have been set by hand, but then without an
+    action."""
+    return attr.ATTEMPT in row and row.get(attr.ACTION) is not None
 
 
 def state_of(row: Row) -> str:

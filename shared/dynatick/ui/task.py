@@ -44,7 +44,9 @@ def possible(status: str) -> tuple[str, ...]:
     """What can be done to a task in a state, what is done most often first."""
     if status in _WAITING:
         return ("run-now", "reschedule", "cancel")
-    if status in (Status.FAILED, Status.CANCELLED):
+    if status == Status.CANCELLED:
+        return ("restore", "run-now")
+    if status == Status.FAILED:
         return ("redrive",)
     return ("run-now",) if status == Status.COMPLETED else ()
 
@@ -96,6 +98,9 @@ def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
         case "redrive":
             task = client.redrive(task_id)
             return Notice(f"Redriven: run {task.run} begins at {_tick_of(task, now)}.")
+        case "restore":
+            task = client.restore(task_id)
+            return Notice(f"Restored: it runs at {_tick_of(task, now)}.")
         case "run-now":
             task = client.run_now(task_id)
             return Notice(f"It runs at the next tick, {_tick_of(task, now)}.")

@@ -23,10 +23,13 @@ from dynatick.ui.query import Query
 from dynatick.ui.site import Site, query_of, site_of
 
 STATUSES = tuple(map(str, Status))
-CHANGES = {"redrive": "redriven", "cancel": "cancelled", "reschedule": "rescheduled"}
+CHANGES = {
+    "redrive": "redriven", "cancel": "cancelled", "reschedule": "rescheduled", "restore": "restored",
+    "run-now": "set to run",
+}  # fmt: skip
 _CHANGEABLE = {
-    "failed": ("redrive",), "cancelled": ("redrive",),
-    "scheduled": ("cancel", "reschedule"), "unscheduled": ("cancel", "reschedule"),
+    "failed": ("redrive",), "cancelled": ("restore", "run-now"),
+    "scheduled": ("run-now", "cancel", "reschedule"), "unscheduled": ("run-now", "cancel", "reschedule"),
 }  # fmt: skip
 _PAGE = 50
 _LONGEST = timedelta(days=31)
@@ -205,6 +208,10 @@ def _many(site: Site, do: str, selection: Selection, due_at: datetime | None) ->
             return partial(site.client.cancel_many, **given)
         case "redrive":
             return partial(site.client.redrive_many, **given)
+        case "restore":
+            return partial(site.client.restore_many, **selection.scope, **selection.filters)
+        case "run-now":
+            return partial(site.client.run_now_many, **given)
         case _:
             if due_at is None:
                 raise InvalidInput("due_at", None, "expected a time, such as 2026-12-31T12:00Z")

@@ -71,8 +71,21 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     assert (changed["taskId"], changed["result"]) == ("t0", "changed")
     assert caller.ask("GET", "/v1/tasks/t0")["run"] == 2
     caller.ask("POST", "/v1/tasks/t2/cancel")
-    again = caller.ask("POST", "/v1/tasks/redrive", {**RANGE, "status": "cancelled"})
+    caller.refused("invalid-input", "POST", "/v1/tasks/redrive", {**RANGE, "status": "cancelled"})
+    again = caller.ask("POST", "/v1/tasks/run", {**RANGE, "status": "cancelled"})
     assert [one["taskId"] for one in again["results"]] == ["t2"]
+
+
+def test_cancelled_ones_are_restored_to_their_time_and_waiting_ones_run_now(caller: Caller) -> None:
+    fill(caller, 4)
+    caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET})
+    for limit, more in ((3, True), (3, False)):
+        assert caller.ask("POST", "/v1/tasks/restore", {**RANGE, "limit": limit})["more"] is more
+    assert caller.ask("GET", PATH)["counts"] == {"scheduled": 4}
+    for changed in (3, 1, 0):
+        answer = caller.ask("POST", "/v1/tasks/run", {**RANGE, "limit": 3})
+        assert answer["counts"] == ({"changed": changed} if changed else {})
+    assert {caller.ask("GET", f"/v1/tasks/t{n}")["taskDateTime"] for n in range(4)} == {"2026-12-31#12:01"}
 
 
 def test_buckets_of_a_range(caller: Caller) -> None:

@@ -59,7 +59,8 @@ def test_the_examples_are_taken(caller: Caller) -> None:
     assert caller.ask("PATCH", f"/v1/tasks/{task['taskId']}", patch)["dueAt"] == patch["dueAt"]
     (simple,) = FORMS["ScheduleTask"]["examples"]
     assert caller.ask("POST", "/schedule-task", simple)["dueAt"] == simple["run_at"]
-    for path, form in (("cancel", "CancelSelection"), ("redrive", "RedriveSelection")):
+    for path in ("cancel", "redrive", "restore", "run"):
+        form = f"{path.capitalize()}Selection"
         (selection,) = FORMS[form]["examples"]
         assert caller.ask("POST", f"/v1/tasks/{path}", selection)["more"] is False
 

@@ -133,10 +133,10 @@ def test_a_waiting_task_is_changed_and_if_match_guards_the_change(caller: Caller
     assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
 
 
-@pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("run", "scheduled"), ("redrive", "scheduled")])
+@pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("run", "scheduled"), ("restore", "scheduled")])
 def test_if_match_guards_every_verb(caller: Caller, verb: str, status: str) -> None:
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER})
-    if verb == "redrive":
+    if verb == "restore":
         caller.ask("POST", "/v1/tasks/a/cancel")
     before = caller.client.get("a")
     caller.refused("changed", "POST", f"/v1/tasks/a/{verb}", if_match='"old"')
@@ -162,7 +162,8 @@ def test_a_task_is_deleted_and_then_is_not_there(caller: Caller) -> None:
     gone = caller.send("DELETE", "/v1/tasks/~YS9i")
     assert (gone.status, gone.response["body"]) == (204, "")
     assert caller.store.get("a/b") is None
-    for method, verb in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive")):
+    for method, verb in (("GET", ""), ("DELETE", ""), ("POST", "/cancel"), ("POST", "/run"), ("POST", "/redrive"),
+                         ("POST", "/restore")):  # fmt: skip
         caller.refused("task-not-found", method, f"/v1/tasks/~YS9i{verb}")
     caller.refused("task-not-found", "PATCH", "/v1/tasks/~YS9i", {"payload": {}})
 
@@ -171,11 +172,14 @@ def test_the_verbs_and_what_stands_in_their_way(caller: Caller) -> None:
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER})
     assert caller.ask("POST", "/v1/tasks/a/run")["taskDateTime"] == "2026-12-31#12:01"
     problem = caller.refused("not-possible-now", "POST", "/v1/tasks/a/redrive")
-    assert (problem["taskStatus"], problem["allowed"]) == ("scheduled", ["failed", "cancelled"])
+    assert (problem["taskStatus"], problem["allowed"]) == ("scheduled", ["failed"])
     assert caller.ask("POST", "/v1/tasks/a/cancel")["outcome"] == "cancelled"
     caller.refused("not-possible-now", "POST", "/v1/tasks/a/cancel")
-    again = caller.ask("POST", "/v1/tasks/a/redrive")
-    assert (again["status"], again["run"]) == ("scheduled", 2)
+    assert "is restored" in caller.refused("not-possible-now", "POST", "/v1/tasks/a/redrive")["detail"]
+    again = caller.ask("POST", "/v1/tasks/a/restore")
+    assert (again["status"], again["run"]) == ("scheduled", 1)
+    end(caller, "a", Status.FAILED, "no")
+    assert caller.ask("POST", "/v1/tasks/a/redrive")["run"] == 2
     end(caller, "a", Status.COMPLETED)
     assert caller.ask("POST", "/v1/tasks/a/run")["run"] == 3
 

@@ -54,8 +54,10 @@ def test_each_is_done_once_in_order_and_a_failure_does_not_stop_the_others(shell
     assert ended.err == "2 cancelled, 2 refused\nerror: 2 of 4 not cancelled\n"
     assert ended.code == 5  # the highest of those of the failures
     assert shell("task", "cancel", "nope", "nope2").code == 4
-    again = shell("task", "redrive", "w3", "w1", "-o", "jsonl")
-    assert [json.loads(line)["result"] for line in again.lines] == ["redriven", "redriven"]
+    assert shell("task", "redrive", "w3", "w1").err.startswith("2 refused\n")
+    again = shell("task", "restore", "w3", "w1", "-o", "jsonl")
+    assert [json.loads(line)["result"] for line in again.lines] == ["restored", "restored"]
+    assert due(waiting) == ["12:30", "12:30", "12:30"]
 
 
 def test_ids_from_stdin(shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +67,7 @@ def test_ids_from_stdin(shell: Shell, waiting: InProcess, monkeypatch: pytest.Mo
 
     ended = typed("w1\r\n\n  \nw2\n", "reschedule", "-", "--delay", "2h")
     assert (ended.code, ended.err, due(waiting)) == (0, "2 rescheduled\n", ["14:00", "14:00", "12:30"])
-    assert typed("w1\n", "run", "-", "w3").err == "2 to run\n"
+    assert typed("w1\n", "run", "-", "w3").err == "2 set to run\n"
     assert (typed("", "cancel", "-").err, waiting.row("w1")["status"]) == ("There are none\n", "scheduled")
     only = typed("w1", "get", "-", "-o", "json")  # a list, although of one
     assert only.json["tasks"][0]["taskId"] == "w1"
@@ -142,7 +144,9 @@ def test_long_lists_are_printed_as_they_come(shell: Shell, world: InProcess) -> 
 VERBS = [
     (["cancel"], "Cancel 3 tasks? [y/N] ", "3 cancelled\n"),
     (["reschedule", "--by", "+1h"], "Reschedule 3 tasks? [y/N] ", "3 rescheduled\n"),
-    (["redrive", "--status", "cancelled"], "Redrive 3 tasks? [y/N] ", "3 redriven\n"),
+    (["restore"], "Restore 3 tasks? [y/N] ", "3 restored\n"),
+    (["run"], "Run 3 tasks? [y/N] ", "3 set to run\n"),
+    (["run", "--status", "cancelled"], "Run 3 tasks? [y/N] ", "3 set to run\n"),
 ]
 
 
@@ -152,7 +156,7 @@ def test_it_asks_on_a_terminal_unless_it_changes_nothing_or_yes_is_given(
     shell: Shell, waiting: InProcess, monkeypatch: pytest.MonkeyPatch, verb: list[str], question: str, done: str,
     confirmed: tuple[str, ...],
 ) -> None:  # fmt: skip
-    if verb[0] == "redrive":
+    if verb[0] == "restore" or "cancelled" in verb:
         shell("task", "cancel", "w1", "w2", "w3")
 
     def answered(answer: str, *options: str) -> Ended:

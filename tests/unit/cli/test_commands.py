@@ -47,7 +47,7 @@ def test_changes(shell: Shell, world: InProcess) -> None:
     shell("task", "add", "x", "--delay", "600")
     updated = shell("task", "update", "x", "--payload", '{"n": 2}', "--at", "2026-12-31#12:50", "-o", "json").json
     assert (updated["payload"], updated["taskDateTime"]) == ({"n": 2}, "2026-12-31#12:50")
-    for verb, run in (("cancel", 1), ("redrive", 2), ("cancel", 2), ("run", 3)):
+    for verb, run in (("cancel", 1), ("restore", 1), ("cancel", 1), ("run", 2)):
         assert shell("task", verb, "x", "-o", "json").json["run"] == run, verb
 
 

@@ -26,7 +26,8 @@ OF_TASKS = {
     "task add": "insert insert_task", "task import": "insert_many insert_lazily insert_rows compose",
     "task get": "get", "task cancel": "cancel cancel_many", "task delete": "delete",
     "task reschedule": "reschedule reschedule_many", "task update": "update", "task redrive": "redrive redrive_many",
-    "task run": "run_now", "task list": "history iter_history", "task export": "export",
+    "task run": "run_now run_now_many", "task restore": "restore restore_many", "task list": "history iter_history",
+    "task export": "export",
     "task wait": "wait", "bucket list": "bucket_counts iter_listed", "bucket show": "bucket_departures",
     "bucket wait": "wait_for_bucket", "settings": "settings",
 }  # fmt: skip
@@ -109,7 +110,12 @@ def test_there_are_no_settings_before_a_tick(shell: Shell, world: InProcess, mon
 
 @pytest.mark.parametrize(
     ("line", "offered"),
-    [("sch", "schedule"), ("task re", "reschedule redrive"), ("task list --stat", "--status"), ("local u", "up")],
+    [
+        ("sch", "schedule"),
+        ("task re", "reschedule restore redrive"),
+        ("task list --stat", "--status"),
+        ("local u", "up"),
+    ],
 )
 def test_the_shell_completes(shell: Shell, monkeypatch: pytest.MonkeyPatch, line: str, offered: str) -> None:
     monkeypatch.setenv("_DYNATICK_COMPLETE", "complete_bash")

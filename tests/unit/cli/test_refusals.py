@@ -34,7 +34,7 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("task add x --payload @/nope.json", 4, "cannot read /nope.json: No such file or directory"),
     # what is there, and what is not
     ("task get \x1b[2J", 4, "taskId: there is no task '\\x1b[2J'"),
-    ("task redrive there", 5, "cannot redrive task 'there': it is scheduled; possible only while it is failed or can"),
+    ("task redrive there", 5, "cannot redrive task 'there': it is scheduled; possible only while it is failed"),
     ("task import /nope.ndjson", 4, "cannot read /nope.ndjson: No such file or directory"),
     # lists
     ("task export", 2, "select tasks by --bucket, --last, or --from and --to"),
@@ -50,7 +50,8 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("task list --last 1h --prefix ''", 3, "prefix: '' is not accepted; expected a text that is not empty"),
     ("tick run", 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     # changes of many tasks
-    ("task redrive", 2, NEITHER),
+    *((f"task {verb}", 2, NEITHER) for verb in ("redrive", "restore", "run")),
+    ("task redrive --last 1h --status cancelled", 3, "status: 'cancelled' is not accepted; expected failed; a cancell"),
     ("task cancel --action log", 2, NEITHER),
     (f"task redrive x --bucket {BUCKET}", 2, "--bucket has no effect on named tasks; use one of them only"),
     ("task cancel x --dry-run", 2, "--dry-run has no effect on named tasks; use one of them only"),

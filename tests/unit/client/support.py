@@ -24,6 +24,7 @@ WISHES: dict[str, Callable[[TaskClient, str], TaskView]] = {
     "cancel": lambda client, task_id: client.cancel(task_id),
     "reschedule": lambda client, task_id: client.reschedule(task_id, due_at="2026-12-31T14:00:00Z"),
     "redrive": lambda client, task_id: client.redrive(task_id),
+    "restore": lambda client, task_id: client.restore(task_id),
     "run": lambda client, task_id: client.run_now(task_id),
 }
 

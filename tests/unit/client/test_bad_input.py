@@ -91,7 +91,9 @@ CALLS: list[tuple[Call, str]] = [
     (lambda c: c.update("t", due_at=NOON, delay_seconds=5), TWO_TIMES),
     (lambda c: c.update("t", payload={"in": {"": 1}}), "payload.in: '' is not accepted; expected names that are not"),
     (lambda c: c.redrive_many(WAITING, status="running"),
-     "status: 'running' is not accepted; expected one of failed, cancelled"),
+     "status: 'running' is not accepted; expected failed; a cancelled task is restored, to run at its time, or run at"),
+    (lambda c: c.run_now_many(WAITING, status="running"), "status: 'running' is not accepted; expected unscheduled or "
+     "scheduled or completed or failed or cancelled"),
     (lambda c: c.cancel_many(WAITING, start=NOON, end=NOON + timedelta(hours=1)),
      f"bucket: '{WAITING}' is not accepted; expected either a bucket or a range, not both"),
     *((lambda c, limit=limit: c.cancel_many(WAITING, limit=limit),

@@ -53,7 +53,6 @@ def ids(results: object, kind: type[ManyResult]) -> list[str]:
     [
         ({}, ["a", "b", "c"]), ({"error": "SMTP"}, ["a", "b"]), ({"error": lambda error: error.islower()}, ["b", "c"]),
         ({"error": "nothing of the kind"}, []), ({"action": "log"}, ["a", "b", "c"]), ({"action": "webhook"}, []),
-        ({"status": "cancelled"}, []),
     ],
 )  # fmt: skip
 def test_filters(world: World, client: TaskClient, filters: dict[str, str], meant: list[str]) -> None:
@@ -160,7 +159,20 @@ def test_many_are_written_25_at_a_time() -> None:
     assert len(store.batches) == 16 + 6, "the last twelve are spread over the threads"
     assert store.written_alone() == 0
     assert len(store.read) == 1, "the page's rows, and nothing after a write that succeeded"
-    assert ids(client.redrive_many(LATER, status="cancelled"), Changed) == [f"t{n:03}" for n in range(412)]
+    assert ids(client.restore_many(LATER, prefix="t1"), Changed) == [f"t{n:03}" for n in range(100, 200)]
+    assert {client.get(f"t{n}").bucket for n in range(100, 200)} == {LATER}
+    assert ids(client.run_now_many(LATER, status="cancelled", limit=7), Changed) == [f"t{n:03}" for n in range(7)]
+    assert {client.get(f"t{n:03}").run for n in range(7)} == {2}
+
+
+def test_what_waits_is_run_at_the_next_tick_and_no_second_time() -> None:
+    client, _ = waiting(30)
+    around = {"start": NOON, "end": NOON + timedelta(hours=2)}
+    first = ids(client.run_now_many(**around, limit=12), Changed)  # type: ignore[arg-type]
+    assert (len(first), {client.get(task_id).bucket for task_id in first}) == (12, {"2026-12-31#12:01"})
+    assert len(ids(client.run_now_many(**around), Changed)) == 18  # type: ignore[arg-type]
+    assert list(client.run_now_many(**around)) == []  # type: ignore[arg-type]
+    assert list(client.run_now_many(**around, status="failed")) == []  # type: ignore[arg-type]
 
 
 def test_others_who_are_faster_than_a_batch() -> None:

@@ -9,11 +9,12 @@ from decimal import Decimal
 from functools import partial
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import NOON, InProcess, scheduled_row
 from tests.unit.client.support import client_of
 from tests.unit.engine.support import World
 
 from dynatick import ConfigurationError, InvalidInput, Refused, StoreError, TaskClient
+from dynatick.domain.buckets import Bucket
 from dynatick.engine.settings import SETTINGS_ID, publish_settings
 
 LATER = NOON + timedelta(hours=1)
@@ -128,10 +129,11 @@ def test_a_timeout_that_no_attempt_can_take_is_refused_by_the_latest_settings(wo
 
 @pytest.fixture
 def versioned(world: World, client: TaskClient) -> World:
-    """An installation with two tasks and a schedule."""
+    """An installation with tasks and a schedule."""
     client.insert("one", due_at=LATER, action="log")
     client.insert("ended", due_at=LATER, action="log")
     client.cancel("ended")
+    world.rigged.put(scheduled_row("broken", Bucket.parse(BUCKET), status="failed", outcome="failed"))
     client.schedules.insert("hourly", "cron(0 * * * ? *)", action="log")
     return world
 
@@ -153,10 +155,13 @@ OPERATIONS: dict[str, Operation] = {
     "reschedule": lambda client: client.reschedule("one", due_at=LATER),
     "update": lambda client: client.update("one", payload={"n": 1}),
     "update without checks": lambda client: TaskClient(client.store, check_actions=False).update("one", payload={}),
-    "redrive": lambda client: client.redrive("ended"),
+    "redrive": lambda client: client.redrive("broken"),
+    "restore": lambda client: client.restore("ended"),
     "run_now": lambda client: client.run_now("one"),
     "cancel_many": lambda client: list(client.cancel_many(BUCKET)),
-    "redrive_many": lambda client: list(client.redrive_many(BUCKET, status="cancelled")),
+    "redrive_many": lambda client: list(client.redrive_many(BUCKET)),
+    "restore_many": lambda client: list(client.restore_many(BUCKET)),
+    "run_now_many": lambda client: list(client.run_now_many(BUCKET)),
     "reschedule_many": lambda client: list(client.reschedule_many(BUCKET, shift=timedelta(hours=1))),
     "doctor": lambda client: client.operations.doctor(repair=True),
     "schedules.insert": lambda client: client.schedules.insert("x", "rate(1 hour)", action="log"),

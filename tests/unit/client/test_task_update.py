@@ -1,4 +1,4 @@
-"""Update, cancel, reschedule, redrive, run now, delete: from each state, and against another client who is faster."""
+"""Update, cancel, restore, redrive, run now, delete …: from each state, and against another client who is faster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ ALLOWED = {
     "change": ["unscheduled", "scheduled"],
     "cancel": ["unscheduled", "scheduled"],
     "reschedule": ["unscheduled", "scheduled"],
-    "redrive": ["failed", "cancelled"],
+    "redrive": ["failed"],
+    "restore": ["cancelled"],
     "run": ["unscheduled", "scheduled", "completed", "failed", "cancelled"],
 }
 
@@ -39,9 +40,10 @@ def test_what_is_possible_from_each_state(world: World, client: TaskClient, wish
     with pytest.raises(TransitionRefused) as refused:
         WISHES[wish](client, state)
     assert refused.value.status == state
-    assert str(refused.value) == (
-        f"cannot {wish} task '{state}': it is {state}; possible only while it is {' or '.join(ALLOWED[wish])}"
-    )
+    possible = f"possible only while it is {' or '.join(ALLOWED[wish])}"
+    if (wish, state) == ("redrive", "cancelled"):
+        possible = "a cancelled task is restored, to run at its time, or run at the next tick"
+    assert str(refused.value) == f"cannot {wish} task '{state}': it is {state}; {possible}"
     assert world.row(state) == before
 
 
@@ -53,6 +55,44 @@ def test_what_is_redriven_or_is_to_run_now_is_due_at_the_next_tick(world: World,
     assert (view.bucket, view.run, client.run_now("completed").run) == ("2026-12-31#12:02", 1, 2)
     world.next_tick()
     assert key_of(world.row("failed"), 2) in world.actions.keys
+
+
+def test_a_restored_task_waits_for_its_own_time_with_the_attempts_that_it_had(world: World, client: TaskClient) -> None:
+    client.insert("december", due_at="2027-12-24T18:00:00Z", payload={"n": 1})
+    for task_id in ("december", "waits-for-its-retry"):
+        before = client.get(task_id)
+        client.cancel(task_id)
+        after = client.restore(task_id)
+        assert after == client.get(task_id)
+        assert {**after.row, "restoredAt": None} == {**before.row, "restoredAt": None}
+        assert after.row["restoredAt"] == "2026-12-31T12:01:00.200Z"
+    assert client.get("waits-for-its-retry").attempt == 1
+    events = [event.what for event in client.operations.explain("december").events]
+    assert events == ["inserted", "its cancellation was taken back", "due"]
+
+
+def test_a_restored_task_whose_time_has_passed_runs_at_the_next_tick_in_the_same_run(
+    world: World, client: TaskClient
+) -> None:
+    client.insert("late", due_at="2026-12-31T12:01:30Z")
+    assert client.cancel("late").bucket == "2026-12-31#12:02"
+    world.next_tick(3)
+    view = client.restore("late")
+    assert (view.bucket, view.run, view.due_at) == ("2026-12-31#12:05", 1, world.clock())
+    world.next_tick()
+    assert (client.get("late").status, world.actions.keys[-1]) == ("completed", key_of(world.row("late"), 1))
+
+
+@pytest.mark.parametrize("row", [{}, {"delaySeconds": 60}, {"taskDateTime": "2026-12-31#11:00"}, {"dueAt": "noon"}])
+def test_a_row_that_the_scheduler_had_not_seen_is_restored_as_it_was_put(
+    world: World, client: TaskClient, row: dict[str, object]
+) -> None:
+    world.rigged.put({"taskId": "raw", "action": "log", **row})
+    client.cancel("raw")
+    assert client.restore("raw").status == "unscheduled"
+    world.stream(world.row("raw"))
+    world.ticks(3)
+    assert client.get("raw").status == ("failed" if row == {"dueAt": "noon"} else "completed")
 
 
 def test_a_malformed_row_can_be_redriven_once_it_is_repaired_by_its_new_time(world: World, client: TaskClient) -> None:
@@ -83,10 +123,14 @@ def test_time_and_payload_change_in_one_write_and_what_is_left_out_stays(client:
 def test_a_change_that_lost_a_race_is_tried_again_on_the_row_as_it_is(world: World, client: TaskClient) -> None:
     with be_first(world, lambda: client.reschedule("scheduled", due_at="2026-12-31T15:00:00Z")):
         assert client.cancel("scheduled").bucket == "2026-12-31#15:00"
-    again = be_first(world, lambda: (world.clock.forward(seconds=1), client.redrive("scheduled")))
+    again = be_first(world, lambda: (world.clock.forward(seconds=1), client.run_now("scheduled")))
     with again, pytest.raises(TransitionRefused, match="it is scheduled"):
-        client.redrive("scheduled")
+        client.restore("scheduled")
     assert client.get("scheduled").run == 2
+    client.cancel("scheduled")
+    once_more = be_first(world, lambda: (client.restore("scheduled"), client.cancel("scheduled")))
+    with once_more:
+        assert client.restore("scheduled").status == "scheduled"
 
 
 def test_a_version_names_a_row_as_it_stands(world: World, client: TaskClient) -> None:

@@ -17,7 +17,19 @@ from tests.unit.domain.support import written
 from dynatick.domain import lifecycle
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Absent, AtLeast, ConditionalUpdate, Is, Lost, Plus, Written
-from dynatick.domain.lifecycle import cancel, claim, complete, fail, move, reclaim, redrive, release, reschedule, retry
+from dynatick.domain.lifecycle import (
+    cancel,
+    claim,
+    complete,
+    fail,
+    move,
+    reclaim,
+    redrive,
+    release,
+    reschedule,
+    restore,
+    retry,
+)
 from dynatick.domain.task import TERMINAL, UNSCHEDULED, Row, Status, Task
 from dynatick.store.memory import MemoryStore
 
@@ -32,8 +44,8 @@ DAYS = 30
 def test_the_table_names_who_makes_each_transition() -> None:
     """docs/lifecycle.md has its transitions with their reasons (tests/unit/test_documents.py)."""
     assert set(lifecycle.TRANSITIONS) == {UNSCHEDULED, *map(str, Status)}
-    assert [lifecycle.states_before(by) for by in ("claim", "complete", "cancel", "redrive")] == [
-        ("scheduled",), ("running",), ("unscheduled", "scheduled"), ("failed", "cancelled"),
+    assert [lifecycle.states_before(by) for by in ("claim", "complete", "cancel", "redrive", "restore")] == [
+        ("scheduled",), ("running",), ("unscheduled", "scheduled"), ("failed",), ("cancelled",),
     ]  # fmt: skip
 
 
@@ -114,7 +126,10 @@ ARROWS = {
     "reschedule an unscheduled task": Arrow(lambda: reschedule(row_of("unscheduled"), **AGAIN), ("unscheduled",),
         "scheduled"),
     "redrive what failed": Arrow(lambda: redrive(row_of("failed"), **AGAIN, run=2), ("failed",), "scheduled"),
-    "redrive what was cancelled": Arrow(lambda: redrive(row_of("cancelled"), **AGAIN, run=2), ("cancelled",),
+    "run what was cancelled": Arrow(lambda: redrive(row_of("cancelled"), **AGAIN, run=2), ("cancelled",),
+        "scheduled"),
+    "restore": Arrow(lambda: restore(row_of("cancelled"), now=NOW), ("cancelled",), "scheduled"),
+    "restore to the next tick": Arrow(lambda: restore(row_of("cancelled"), now=NOW, bucket=LATER), ("cancelled",),
         "scheduled"),
     "run again what completed": Arrow(lambda: redrive(row_of("completed"), **AGAIN, run=2), ("completed",),
         "scheduled"),
@@ -261,6 +276,40 @@ def test_an_unscheduled_row_is_normalised_before_it_is_claimed() -> None:
     ended = {**raw, **ENDED, "status": "cancelled", "outcome": "cancelled"}
     assert after(redrive(ended, **AGAIN, run=2), ended) == row | {"run": 2}
     assert redrive({**ended, "action": "log"}, **AGAIN, run=2).set["attempt"] == 0
+
+
+def cancelled(row: Row) -> Row:
+    return after(cancel(row, **END), row)
+
+
+RETRIED = {**RUNNING, "status": "scheduled", "nextAttemptAt": "2026-12-31T12:04:31Z", "attempts": [NOTE], "turn": 2}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        scheduled_row("t", LATER, payload={"n": 1}),
+        RETRIED,
+        {"taskId": "t", "dueAt": "noon"},
+        {"taskId": "t", "delaySeconds": Decimal(30), "attempt": Decimal(0)},
+    ],
+)
+def test_a_restored_task_is_what_it_was_before_it_was_cancelled(row: Row) -> None:
+    """A row that was never normalised has no status again; so what its times mean is decided as of a new one."""
+    ended = cancelled(row)
+    assert after(restore(ended, now=SOON), ended) == {**row, "restoredAt": "2026-12-31T12:02:30Z"}
+
+
+@pytest.mark.parametrize(("row", "begins"), [(scheduled_row("t", HERE), "dueAt"), (RETRIED, "nextAttemptAt")])
+def test_a_restored_task_whose_time_has_passed_begins_now_at_the_next_tick(row: Row, begins: str) -> None:
+    ended = cancelled(row)
+    now = "2026-12-31T12:02:30Z"
+    expected = {**row, begins: now, "taskDateTime": str(LATER), "restoredAt": now}
+    assert after(restore(ended, now=SOON, bucket=LATER), ended) == expected
+    raw = cancelled({"taskId": "t", "taskDateTime": str(HERE)})
+    assert after(restore(raw, now=SOON, bucket=LATER), raw) == {
+        "taskId": "t", "taskDateTime": str(HERE), "restoredAt": now
+    }  # fmt: skip
 
 
 def test_a_redrive_removes_what_only_an_ended_task_has() -> None:

@@ -40,6 +40,7 @@ from dynatick.domain.lifecycle import (
     redrive,
     release,
     reschedule,
+    restore,
     retry,
     revise,
     started,
@@ -54,6 +55,7 @@ LATER = NOON + timedelta(minutes=5)
 WAITING = scheduled_row("t", bucket_at(0))
 RUNNING = {**WAITING, "status": "running", "lease": "mine", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": 1}
 ENDED = {**WAITING, "status": "failed", "outcome": "failed", "finishedAt": "2026-12-31T11:00:00Z"}
+CANCELLED = {**ENDED, "status": "cancelled", "outcome": "cancelled"}
 TASK = Task.from_row(RUNNING)
 ENDS = {"now": NOON, "retention_days": 7}
 LEASE = {"token": "new", "lease_until": LATER, "now": NOON}
@@ -77,6 +79,7 @@ KINDS: dict[str, tuple[Row, ConditionalUpdate]] = {
     "reschedule": (WAITING, reschedule(WAITING, bucket=bucket_at(5), due_at=LATER)),
     "revise": (WAITING, revise(WAITING, payload={"n": 1})),
     "redrive": (ENDED, redrive(ENDED, bucket=bucket_at(5), due_at=LATER, run=2)),
+    "restore": (CANCELLED, restore(CANCELLED, now=NOON)),
 }
 
 
@@ -128,6 +131,7 @@ def test_no_write_takes_the_effect_of_another_for_its_own(kind: str) -> None:
 def _renamed(change: ConditionalUpdate) -> dict[str, object]:
     """What another process would set: its own token, at another instant."""
     theirs = {"lease": "another's", "finishedAt": "2026-12-31T12:00:00.1Z", "dueAt": "2026-12-31T12:05:00.1Z"}
+    theirs["restoredAt"] = "2026-12-31T12:00:00.1Z"
     return {name: theirs.get(name, value) for name, value in change.set.items() if name != "payload"}
 
 
@@ -139,6 +143,8 @@ FURTHER: list[tuple[str, dict[str, object]]] = [
     ("reschedule", {"status": "running", "lease": "another's"}),  # claimed
     ("revise", {"status": "running", "lease": "another's"}),
     ("redrive", {"status": "running", "lease": "another's", "attempt": 1}),
+    ("restore", {"status": "completed", "outcome": "completed", "finishedAt": "2026-12-31T12:00:01Z"}),
+    ("restore", {"status": "cancelled", "outcome": "cancelled", "finishedAt": "2026-12-31T12:00:01Z"}),
 ]
 
 

@@ -171,6 +171,19 @@ def test_every_task_may_have_left(w: World, client: TaskClient) -> None:
     assert list(client.bucket_counts(start="2026-12-31T12:01:00Z", end="2026-12-31T12:02:00Z")) == []
 
 
+def test_what_was_cancelled_and_is_restored_leaves_a_bucket_only_if_that_has_passed(
+    w: World, client: TaskClient
+) -> None:
+    insert_due(client, "a", "b")
+    client.cancel("a")
+    client.cancel("b")
+    client.restore("a")
+    assert counted(client) == ({"cancelled": 1, "scheduled": 1}, {}, 0, 0)
+    w.clock.forward(minutes=3)
+    client.restore("b")
+    assert counted(client) == ({"scheduled": 1}, {"redrivenCancelled": 1}, 0, 0)
+
+
 def test_what_waited_in_a_past_bucket_and_was_moved(w: World, client: TaskClient) -> None:
     insert_due(client, "a", "b")
     w.clock.forward(minutes=3)  # and no tick came

@@ -530,7 +530,6 @@ def test_a_task_without_a_time_or_due_long_before_its_insert_begins_at_once(w: S
 
 
 RETIMED: Mapping[str, Callable[[TaskClient, RiggedStore], object]] = {
-    "redrive": lambda client, store: (client.cancel("t"), client.redrive("t")),
     "run_now": lambda client, store: (client.cancel("t"), client.run_now("t")),
     "reschedule": lambda client, store: client.reschedule("t", due_at=after_noon(30)),
     "by hand": lambda client, store: store.put({**of(store.peek("t")), "dueAt": "2026-12-31T12:00:45Z"}),
@@ -544,6 +543,16 @@ def test_another_time_is_woken_by_the_scheduler(w: Second, how: str) -> None:
     RETIMED[how](TaskClient(w.store, clock=w.clock), w.rigged)
     w.scheduled([(w.row("t"), old)])
     assert w.sent_for() == [parse_instant(w.row("t")["dueAt"], "dueAt")]
+
+
+def test_what_is_restored_in_a_planned_bucket_is_woken_by_the_scheduler(w: Second) -> None:
+    client = TaskClient(w.store, clock=w.clock)
+    w.insert_due("t", 90)
+    client.cancel("t")
+    old = w.row("t")
+    client.restore("t")
+    w.scheduled([(w.row("t"), old)])
+    assert w.sent_for() == [after_noon(90)]
 
 
 def test_no_wake_up_makes_another_for_ever(w: Second) -> None:

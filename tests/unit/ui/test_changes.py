@@ -16,6 +16,7 @@ CHANGES: Mapping[str, Mapping[str, str]] = {
     "/tasks/to-come/run-now": {},
     "/tasks/to-come/reschedule": {"due_at": "2026-12-31T15:00"},
     "/tasks/bad-0/redrive": {},
+    "/tasks/called-off/restore": {},
     "/tasks/change": {"do": "cancel", "status": "scheduled", "from": "2026-12-31T13:00Z", "to": "2026-12-31T15:00Z"},
     "/failures/redrive": {"last": "24h"},
     "/schedules/often/pause": {},
@@ -87,6 +88,10 @@ def test_each_change_says_what_it_did(busy: VirtualInstallation, browser: Browse
         assert text_of(page, "notice").startswith(notice), url
         return page
 
+    bucket = busy.client.get("to-come").bucket
+    change("/tasks/to-come/cancel", "Cancelled at ")
+    change("/tasks/to-come/restore", "Restored: it runs at 14:00.")
+    assert busy.client.get("to-come").bucket == bucket
     change("/tasks/to-come/run-now", "It runs at the next tick, 13:01.")
     change("/tasks/other/redrive", "Redriven: run 2 begins at 13:01.")
     busy.advance(minutes=1)
@@ -157,6 +162,15 @@ def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstalla
     job = browser.follow(browser.post("/tasks/change", **form))
     assert (text_of(job, "job-changed"), busy.client.get("to-come").status) == ("1", "cancelled")
     assert elements(browser.get(f"/tasks/change?{urlencode(form)}"), "none")
+    found = browser.get(f"/tasks?{urlencode({**filters, 'status': 'cancelled'})}")
+    for do, then in (("restore", "2026-12-31#18:00"), ("run-now", "2026-12-31#13:01")):
+        asked = {"do": do, **filters, "status": "cancelled" if do == "restore" else "scheduled"}
+        assert text_of(browser.get(f"/tasks/change?{urlencode(asked)}"), "dry-run-count") == "1"
+        job = browser.follow(browser.post("/tasks/change", **asked))
+        assert (text_of(job, "job-changed"), busy.client.get("to-come").bucket) == ("1", then)
+    assert [one.testid for do in ("restore", "run-now") for one in elements(found, f"change-{do}")] == [
+        "change-restore", "change-run-now"
+    ]  # fmt: skip
     for do, status in (("cancel", "failed"), ("redrive", "scheduled"), ("redrive", "completed")):
         assert browser.get(f"/tasks/change?do={do}&status={status}").status_code == 400
         assert browser.post("/tasks/change", do=do, status=status).status_code == 400

@@ -86,12 +86,28 @@ class CancelSelection(Selection):
 
 
 class RedriveSelection(Selection):
-    """The failed (or cancelled) tasks to redrive."""
+    """The failed tasks to redrive."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
-    status: Literal["failed", "cancelled"] = Field("failed", description="Failed or cancelled ones.")
+    status: Literal["failed"] = Field("failed", description="Failed ones; see also restore and run.")
     error: str | None = Field(None, description="Only tasks with this in their error.", examples=["answered 503"])
+
+
+class RestoreSelection(Selection):
+    """The cancelled tasks to restore."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
+
+
+class RunSelection(Selection):
+    """The tasks to run at the next tick: waiting ones, or ended ones again."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
+
+    status: Literal["unscheduled", "scheduled", "completed", "failed", "cancelled"] | None = Field(
+        None, description="Only these. Default: those that wait, scheduled or unscheduled."
+    )
 
 
 class ScheduleTask(ClosedForm):
