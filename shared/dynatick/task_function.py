@@ -71,16 +71,19 @@ def task(
     permanent: type[Exception] | tuple[type[Exception], ...] = (),
     timeout_seconds: int | None = None,
     retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+    upgrade: Callable[[Any], object] | None = None,
 ) -> Callable[[Callable[Concatenate[Payload, More], Result]], TaskFunction[Payload, More, Result]]:
     """Declares a function as the handler of the action ``name``, and makes it a ``TaskFunction``.
 
     The function takes (payload) or (payload, context). An ``async def`` runs in an event loop that all of a process
     share. An exception of a type in ``permanent`` fails the task at once; after any other, its retry policy applies.
     ``timeout_seconds``: the longest that a call takes; a call does not start with less time left. ``retry_policy``: of
-    the tasks and schedules that are made by this function's methods. Raises ConfigurationError for a function that
-    can't be a handler.
+    the tasks and schedules that are made by this function's methods. ``upgrade``: a function that turns a payload of
+    the type that its parameter is annotated with, an older one, into one of the present type, when a task with such a
+    payload runs; what it raises counts as raised by the function. Raises ConfigurationError for a function that can't
+    be a handler.
     """
-    declared = declare(name, permanent=permanent, timeout_seconds=timeout_seconds)
+    declared = declare(name, permanent=permanent, timeout_seconds=timeout_seconds, upgrade=upgrade)
     try:
         policy = (
             retry_policy

@@ -3,8 +3,9 @@
 The function's annotation decides the type of the payload. Without one, or with ``dict`` or ``Mapping``, the payload is
 a dict of plain Python values (see ``plain_value.plain``). Any other type that pydantic can validate (a dataclass, a
 TypedDict, a pydantic model) is validated first: an interface refuses a payload that does not fit (``payload_schema``),
-and a task that has one in the table fails for good. pydantic is imported when the first such task runs, or after the
-first pass of a process: its import is slow, and would delay a cold start.
+and a task that has one in the table fails for good, unless it is of an older type that is upgraded. pydantic is
+imported when the first such task runs, or after the first pass of a process: its import is slow, and would delay a cold
+start.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_h
 
 from dynatick.actions.handler_loop import result_of
 from dynatick.actions.payload import field_problems, invalid_payload
-from dynatick.actions.payload_schema import schema_of
+from dynatick.actions.payload_schema import check_schema, schema_of, with_upgraded
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
 from dynatick.domain.task import Task, check_payload, check_timeout
@@ -63,7 +64,11 @@ class _Declaration:
     name: str
     permanent: tuple[type[Exception], ...]
     timeout_seconds: int | None
+    upgrade: Upgrade | None
 
+
+Upgrade = Callable[[Any], object]
+"""Makes a payload of the handler's present type of one of the older type that its parameter is annotated with."""
 
 Around = Callable[[HandlerContext], AbstractContextManager[object]]
 
@@ -81,10 +86,17 @@ def around(function: Callable[[HandlerContext], AbstractContextManager[object]])
 
 
 def declare(
-    name: str, *, permanent: type[Exception] | tuple[type[Exception], ...], timeout_seconds: int | None
+    name: str,
+    *,
+    permanent: type[Exception] | tuple[type[Exception], ...],
+    timeout_seconds: int | None,
+    upgrade: Upgrade | None = None,
 ) -> Callable[[Function], Function]:
     """Marks a function as the handler of the action ``name``; see ``task``. Raises ConfigurationError."""
-    declaration = _Declaration(check_name(name), _exception_types(name, permanent), _seconds(name, timeout_seconds))
+    if upgrade is not None and not inspect.isfunction(upgrade):
+        raise _unfit(name, f"has as its upgrade a {type(upgrade).__name__}; expected a function of the old payload")
+    seconds = _seconds(name, timeout_seconds)
+    declaration = _Declaration(check_name(name), _exception_types(name, permanent), seconds, upgrade)
 
     def mark(function: Function) -> Function:
         if not inspect.isfunction(function):
@@ -102,7 +114,7 @@ class Handler:
 
     def __init__(self, name: str, function: Callable[..., object],
                  permanent: tuple[type[Exception], ...] = (), timeout_seconds: int | None = None,
-                 around: Sequence[Around] = ()) -> None:  # fmt: skip
+                 around: Sequence[Around] = (), upgrade: Upgrade | None = None) -> None:  # fmt: skip
         self.name = name
         self._around = around
         self._timeout_seconds = timeout_seconds
@@ -113,6 +125,11 @@ class Handler:
         self._payload_type: Any = _annotation(name, function, parameters[0])
         if self._payload_type is HandlerContext:
             raise _unfit(name, "takes the payload first and the context second")
+        self._upgrade, self._old_type = upgrade, None
+        if upgrade is not None:
+            if _is_raw(self._payload_type):
+                raise _unfit(name, "has an upgrade, and takes any payload; annotate its payload with the present type")
+            self._old_type = _annotation(name, upgrade, _check_shape(name, upgrade)[0])
 
     def reserved_seconds(self, task: Task) -> int | None:
         """The declared ``timeout_seconds``, or None."""
@@ -123,7 +140,11 @@ class Handler:
 
         Raises ConfigurationError for a type that pydantic can't validate.
         """
-        return None if self._adapter is None else schema_of(self._adapter)
+        if self._adapter is None:
+            return None
+        if self._upgrade is None:
+            return self._present_schema
+        return with_upgraded(self._present_schema, self._old_schema)
 
     def run(self, task: Task, context: ActionContext) -> object:
         """Calls the function and returns its result.
@@ -131,8 +152,8 @@ class Handler:
         Raises Reschedule if the function raises or returns one; PermanentError for a payload that does not fit and for
         a declared permanent error; other exceptions pass.
         """
-        payload = self.payload_of(task)
         try:
+            payload = self.payload_of(task)
             result = self._call(payload, task, context)
             if isinstance(result, Reschedule):
                 raise result
@@ -202,7 +223,10 @@ class Handler:
         return result
 
     def payload_of(self, task: Task) -> object:
-        """The task's payload as the function gets it. Raises PermanentError for one that does not fit."""
+        """The task's payload as the function gets it, upgraded if it is an old one.
+
+        Raises PermanentError for one that does not fit; exceptions of the upgrade as ``run`` those of the function.
+        """
         try:
             raw = plain(task.payload)
         except ValueError as error:
@@ -211,25 +235,51 @@ class Handler:
             return raw
         from pydantic import ValidationError
 
+        given = raw if self._upgrade is None or not self._is_old(raw) else self._upgraded(raw, self._upgrade)
         try:
-            return self._adapter.validate_python(raw)
+            return self._adapter.validate_python(given)
         except ValidationError as error:
-            lines = (": ".join(filter(None, problem)) for problem in field_problems(error))
-            raise PermanentError("; ".join(lines)) from None
+            lines = "; ".join(": ".join(filter(None, problem)) for problem in field_problems(error))
+            raise PermanentError(lines if given is raw else f"upgraded {lines}") from None
+
+    def _is_old(self, raw: object) -> bool:
+        """Whether a payload is of the older type, and not of the present one."""
+        return not _is_of(self._adapter, self._present_schema, raw) and _is_of(self._old_adapter, self._old_schema, raw)
+
+    def _upgraded(self, raw: object, upgrade: Upgrade) -> object:
+        try:
+            return upgrade(raw if self._old_adapter is None else self._old_adapter.validate_python(raw))
+        except self._permanent as error:
+            raise PermanentError(described(error)) from error
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any] | None:
         """The payload's validator, built once; None for a payload that needs no validation."""
-        if _is_raw(self._payload_type):
+        return self._adapter_of(self._payload_type)
+
+    @cached_property
+    def _old_adapter(self) -> TypeAdapter[Any] | None:
+        """The same for the payload that the upgrade takes."""
+        return self._adapter_of(self._old_type)
+
+    @cached_property
+    def _present_schema(self) -> str | None:
+        return None if self._adapter is None else schema_of(self._adapter)
+
+    @cached_property
+    def _old_schema(self) -> str | None:
+        return None if self._old_adapter is None else schema_of(self._old_adapter)
+
+    def _adapter_of(self, kind: Any) -> TypeAdapter[Any] | None:
+        if _is_raw(kind):
             return None
         from pydantic import PydanticUserError, TypeAdapter
 
         try:
-            return TypeAdapter(self._payload_type)
+            return TypeAdapter(kind)
         except (PydanticUserError, NameError) as error:
             reason = str(error).split("\n", 1)[0]
-            kind = _name_of(self._payload_type)
-            raise _unfit(self.name, f"has a payload that cannot be checked, {kind}: {reason}") from error
+            raise _unfit(self.name, f"has a payload that cannot be checked, {_name_of(kind)}: {reason}") from error
 
 
 def load_handlers(module: str | ModuleType, max_timeout_seconds: int | None = None) -> Sequence[Handler]:
@@ -252,7 +302,12 @@ def load_handlers(module: str | ModuleType, max_timeout_seconds: int | None = No
         if isinstance(declaration, _Declaration) and id(function) not in found:
             _seconds(declaration.name, declaration.timeout_seconds, max_timeout_seconds)
             found[id(function)] = Handler(
-                declaration.name, function, declaration.permanent, declaration.timeout_seconds, arounds
+                declaration.name,
+                function,
+                declaration.permanent,
+                declaration.timeout_seconds,
+                arounds,
+                declaration.upgrade,
             )
     return tuple(found.values())
 
@@ -316,6 +371,20 @@ def _is_raw(kind: object) -> bool:
         return False
     names, values = get_args(kind)
     return names is str and values in (object, Any)
+
+
+def _is_of(adapter: TypeAdapter[Any] | None, schema: str | None, raw: object) -> bool:
+    """Whether a payload is of a type, and has no field that the type does not name."""
+    from pydantic import ValidationError
+
+    try:
+        if schema is not None:
+            check_schema(schema, raw)
+        if adapter is not None:
+            adapter.validate_python(raw)
+    except (InvalidInput, ValidationError):
+        return False
+    return True
 
 
 def _name_of(kind: object) -> str:

@@ -7,6 +7,9 @@ schema does not fit the type; one that fits may still be refused by the type, fo
 One thing is refused at insertion only: fields that the type does not name, unless it says by ``extra`` of its
 configuration that it allows or ignores more. Such a field is misspelt, or its sender expects what the handler doesn't
 do. A task that is in the table runs: its field may be one that the type has lost since.
+
+A handler that upgrades old payloads takes two types: the schema of the present one has that of the older one under
+``UPGRADED``. What fits either is accepted.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from pydantic_core import SchemaValidator
 
 Schema = dict[str, Any]
+
+UPGRADED = "upgraded"
 
 MAX_ALTERNATIVES = 1000
 """How many ``anyOf`` within another are tried for one payload: that takes up to a tenth of a second."""
@@ -49,11 +54,33 @@ def schema_of(adapter: TypeAdapter[Any]) -> str | None:
     return json.dumps(schema | ({"$defs": writer.defs} if writer.defs else {}), separators=(",", ":"))
 
 
+def with_upgraded(present: str | None, older: str | None) -> str | None:
+    """The schema of a handler that also takes payloads of an older type, which it upgrades."""
+    if present is None or older is None:
+        return None
+    return json.dumps(json.loads(present) | {UPGRADED: json.loads(older)}, separators=(",", ":"))
+
+
 def check_schema(text: str, payload: object) -> None:
     """Refuses a payload that does not fit the schema ``text``. Raises InvalidInput, without the value.
 
     Alternatives within alternatives multiply the work: after ``MAX_ALTERNATIVES`` it is left to the handler.
     """
+    try:
+        _check(text, payload)
+    except InvalidInput:
+        older = json.loads(text).get(UPGRADED)
+        if older is None:
+            raise
+        try:
+            _check(json.dumps(older), payload)
+        except InvalidInput:
+            older = None
+        if older is None:
+            raise  # as of the present type
+
+
+def _check(text: str, payload: object) -> None:
     from dynatick.actions.payload import invalid_payload
 
     validator = _validator(text)

@@ -7,6 +7,7 @@ the ticks of the time between run, each at its time. Ticks that would find nothi
 from __future__ import annotations
 
 import json
+import uuid
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -225,6 +226,25 @@ class VirtualInstallation:
         if not callable(function):
             raise InvalidInput("function", function, "expected a function of the payload")
         self._actions.answers[self._actions.known(action)] = function
+
+    def insert_unchecked(
+        self,
+        action: str | TaskFunction[Any, Any, Any],
+        payload: Mapping[str, object],
+        *,
+        task_id: str | None = None,
+        due_at: datetime | None = None,
+    ) -> TaskView:
+        """Inserts a task with this payload, as an earlier version of its handler left it, whatever the handler's type
+        says now. Without ``due_at``, it runs as soon as it can. Raises InvalidInput, TaskExists."""
+        known = self._actions.known(action)
+        unchecked = TaskClient(self._table, clock=self._clock, check_actions=False)
+        return unchecked.insert(
+            f"{known}-{uuid.uuid4().hex}" if task_id is None else task_id,
+            due_at=due_at,
+            action=known,
+            payload=payload,
+        )
 
     # -- the machinery ---------------------------------------------------------------------------------------------
 

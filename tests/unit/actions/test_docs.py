@@ -45,12 +45,12 @@ def in_time(task):
 
 def test_handlers(monkeypatch, capsys):
     found = [code for _, code in blocks("handlers.md")]
-    first, scheduling, put, shared, failing, polling, timed, testing, elsewhere = found
+    first, scheduling, put, changing, shared, failing, polling, timed, testing, elsewhere = found
     assert {language for language, _ in blocks("handlers.md")} == {"python"}
-    module = a_module(first + shared + failing + polling + timed + testing)
+    module = a_module(first + changing + shared + failing + polling + timed + testing)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     actions = build_actions(handlers_module=module, clock=lambda: NOW)
-    assert actions.names() == ["log", "make-report", "reserve", "send-reminder", "wait-for-job", "webhook"]
+    assert actions.names() == ["invite", "log", "make-report", "reserve", "send-reminder", "wait-for-job", "webhook"]
     assert actions.timeout_seconds(a_task({}, action="make-report")) == 60
     with VirtualInstallation(module, start=NOW) as virtual:
         exec(scheduling, module.__dict__)
@@ -66,6 +66,11 @@ def test_handlers(monkeypatch, capsys):
         assert virtual.task("reminder-42").result == {"sent": 1}
         said = capsys.readouterr().out
         assert "To ann@example.com: The train leaves at two.\nsend-reminder took 0 s\n" in said
+
+        for payload in ({"address": "ann"}, {"to": "bob", "language": "de"}):
+            virtual.client.insert(f"invite-{len(payload)}", action="invite", payload=payload, due_at=NOW)
+        virtual.run_due()
+        assert "To ann, in en\n" in (said := capsys.readouterr().out) and "To bob, in de\n" in said
 
         module.test_one_is_reserved()
         orders = [{"item": "pen"}, {"item": "pencil"}, {"item": "pen", "count": 2}, {"item": "pen"}, {"item": "pen"}]
