@@ -155,7 +155,14 @@ class Bulk:
         return self._change_many(body, self._client.cancel_many)
 
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
-        return self._change_many(body, partial(self._client.redrive_many, error=body.error))
+        redrive = partial(
+            self._client.redrive_many,
+            error=body.error,
+            payload=body.payload,
+            set_fields=body.set,
+            unset_fields=body.unset,
+        )
+        return self._change_many(body, redrive)
 
     def restore_many(self, body: Annotated[models.RestoreSelection, Body()]) -> Response[str]:
         return self._change_many(body, self._client.restore_many)

@@ -130,7 +130,8 @@ class Tasks:
                 path="/v1/tasks/<taskId>",
                 call=self.patch,
                 summary="Give a waiting task another time or payload",
-                description="With `If-Match`, only if it is unchanged since you read it. Other attributes stay.",
+                description="A failed one can get another payload. With `If-Match`, only if it is unchanged since "
+                "you read it. Other attributes stay.",
                 tag="Task",
                 answers=_ONE,
                 headers=("ETag",),
@@ -152,7 +153,12 @@ class Tasks:
             ),
             self._verb("cancel", self.cancel, "Cancel a waiting task"),
             self._verb("run", self.run, "Run a task at the next tick", "An ended one runs again."),
-            self._verb("redrive", self.redrive, "Start a failed task anew", "At the next tick."),
+            self._verb(
+                "redrive",
+                self.redrive,
+                "Start a failed task anew",
+                "At the next tick, with its payload or with another one, which is checked by the type of its handler.",
+            ),
             self._verb(
                 "restore",
                 self.restore,
@@ -229,8 +235,20 @@ class Tasks:
     def run(self, task_id: TaskId, match: Match = None) -> Response[str]:
         return shown(self._client.run_now(from_path(task_id), version=version_of(match)))
 
-    def redrive(self, task_id: TaskId, match: Match = None) -> Response[str]:
-        return shown(self._client.redrive(from_path(task_id), version=version_of(match)))
+    def redrive(
+        self, task_id: TaskId, body: Annotated[models.Redrive | None, Body()] = None, match: Match = None
+    ) -> Response[str]:
+        asked = body or models.Redrive.model_validate({})
+        return shown(
+            self._client.redrive(
+                from_path(task_id),
+                payload=asked.payload,
+                set_fields=asked.set,
+                unset_fields=asked.unset,
+                dry_run=asked.dryRun,
+                version=version_of(match),
+            )
+        )
 
     def restore(self, task_id: TaskId, match: Match = None) -> Response[str]:
         return shown(self._client.restore(from_path(task_id), version=version_of(match)))

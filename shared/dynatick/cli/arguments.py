@@ -131,6 +131,20 @@ def map_of(text: str | None, field: str) -> dict[str, object] | None:
     return value
 
 
+def _fields_of(typed: Sequence[str]) -> dict[str, object]:
+    """The values of fields, each typed as FIELD=VALUE: JSON, else text. Raises InvalidInput."""
+    fields: dict[str, object] = {}
+    for one in typed:
+        name, sign, text = one.partition("=")
+        if not sign or not name:
+            raise InvalidInput("set", one, "expected FIELD=VALUE, such as text=hello or copies=2")
+        try:
+            fields[name] = loads(text, name)
+        except InvalidInput:
+            fields[name] = text
+    return fields
+
+
 def _read(name: str) -> str:
     try:
         if name == "-":
@@ -199,6 +213,36 @@ class Filters:
     def by_option(self) -> Mapping[str, object]:
         """The values by the names of the options."""
         return {"action": self.action, "schedule": self.schedule, "prefix": self.prefix}
+
+
+class PayloadArguments(TypedDict):
+    """Another payload, as the client's arguments."""
+
+    payload: dict[str, object] | None
+    set_fields: dict[str, object]
+    unset_fields: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedPayload:
+    """The options that give tasks another payload."""
+
+    payload: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="With this payload in the place of its own.")
+    ] = None
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="With this value of a field: JSON, else text. Repeatable."),
+    ] = None
+    unset: Annotated[list[str] | None, typer.Option(metavar="FIELD", help="Without this field. Repeatable.")] = None
+
+    def arguments(self) -> PayloadArguments:
+        """The client's arguments. Raises InvalidInput."""
+        return PayloadArguments(
+            payload=map_of(self.payload, "payload"),
+            set_fields=_fields_of(self.set_ or ()),
+            unset_fields=tuple(self.unset or ()),
+        )
 
 
 def span_of(from_: str | None, to: str | None, last: str | None, now: datetime, *, which: str = "--last") -> Span:

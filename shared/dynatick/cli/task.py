@@ -9,6 +9,7 @@ import typer
 
 from dynatick.cli.arguments import (
     At,
+    ChangedPayload,
     Delay,
     DryRun,
     Filters,
@@ -251,7 +252,7 @@ def reschedule(
 @app.command()
 @on_table
 def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None, payload: Payload = None) -> None:
-    """Change a waiting task: its time, its payload, or both at once."""
+    """Change a waiting task: its time, its payload, or both at once; or the payload of a failed one."""
     changed = map_of(payload, attr.PAYLOAD)
     if at is None and delay is None and changed is None:
         raise CommandFailed(ExitCode.USAGE, "give a change: --at, --delay or --payload")
@@ -331,24 +332,30 @@ def redrive(
     status: Annotated[str | None, typer.Option(help="Failed ones, which are the default.", hidden=True)] = None,
     filters: Filters,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
+    changed: ChangedPayload,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Start failed tasks anew, at the next tick: those named, or all of a bucket or range."""
-    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), error=error, dry_run=dry_run):
-        change_each(session, task_ids or (), session.client().redrive, "redriven", show=partial(show_view, session))
+    """Start failed tasks anew, at the next tick: those named, or all of a bucket or range. With their payload, or with
+    another one, which is checked by the handler's type."""
+    client = session.client()
+    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), error=error):
+        done = "to be redriven" if dry_run else "redriven"
+        change = partial(client.redrive, **changed.arguments(), dry_run=dry_run)
+        change_each(session, task_ids or (), change, done, show=partial(show_view, session))
         return
     span = range_.span(session.clock())
     change_many(
         session,
         partial(
-            session.client().redrive_many,
+            client.redrive_many,
             span.bucket,
             start=span.start,
             end=span.end,
             status=status or "failed",
             **filters.arguments(),
             error=error,
+            **changed.arguments(),
         ),
         BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes),
     )

@@ -7,7 +7,7 @@ meanwhile is skipped, and a second call changes nothing that the first has chang
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from dynatick.client import history as histories
 from dynatick.client import task_update
 from dynatick.client.buckets import BucketPage, BucketReader, Scope, backwards, check_prefix
 from dynatick.client.new_task import Time
+from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.task_lists import TaskLists
 from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
@@ -190,9 +191,15 @@ class _Change:
     began: datetime
 
     def preview(self, listed: _Listed) -> ManyResult:
-        """The result of a dry run."""
+        """The result of a dry run. It decides, too: a change may be refused for what the task has."""
         entry, row = listed
-        return _result(entry, lambda: WouldChange(entry.task_id, TaskView.from_row(self._check(entry, row))))
+
+        def would_change() -> WouldChange:
+            checked = self._check(entry, row)
+            self.decide(checked)
+            return WouldChange(entry.task_id, TaskView.from_row(checked))
+
+        return _result(entry, would_change)
 
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         """Writes a batch, in a thread of the pool. A task that another request changed first is decided again."""
@@ -299,16 +306,21 @@ class BulkTasks(TaskLists):
         schedule_id: str | None = None,
         prefix: str | None = None,
         error: str | Callable[[str], bool] | None = None,
+        payload: Mapping[str, object] | None = None,
+        set_fields: Mapping[str, object] | None = None,
+        unset_fields: Collection[str] = (),
         dry_run: bool = False,
         limit: int | None = None,
     ) -> Iterator[ManyResult]:
         """Redrives the failed tasks of a bucket or range (arguments as for ``history``), with one result per task, as
-        they are consumed. ``error``: a part of the task's error, or a function that decides by the whole; ``dry_run``:
-        returns the tasks and changes none. ``limit``: the maximum number of tasks.
+        they are consumed. ``error``: a part of the task's error, or a function that decides by the whole. ``payload``,
+        ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose handler would refuse the new payload is
+        skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the maximum number of tasks.
         """
         state = task_update.check_state_before("redrive", status)
         filter_ = BulkFilter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
-        redriven = self._decisions.next_tick(task_update.redriven)
+        change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
+        redriven = self._decisions.redriven(change)
         return self._change_many(self._scope(bucket, start, end), filter_, redriven, dry_run, limit)
 
     def restore_many(

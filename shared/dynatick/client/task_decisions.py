@@ -5,13 +5,14 @@ Many waiting tasks get one time for all, or each its own time shifted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from dynatick.client import task_update
-from dynatick.client.new_task import Time, not_before_next_tick, time_of
+from dynatick.client.new_task import Time, not_before_next_tick, payload_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -19,9 +20,10 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
 from dynatick.domain.normalise import Defaults, task_time
 from dynatick.domain.row import RowView
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, check_payload
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
+from dynatick.store.codec import with_item
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,6 +69,46 @@ class Rescheduling:
             raise InvalidInput(attr.DUE_AT, row.get(attr.DUE_AT), EXPECTED_RANGE) from None
 
 
+@dataclass(frozen=True, slots=True)
+class PayloadChange:
+    """The payload that failed tasks are redriven with: another one, or each one's own with some fields changed."""
+
+    payload: object  # None: its own
+    set_fields: Mapping[str, object]
+    unset_fields: Collection[str]
+    check: Callable[[str, object], None]  # gets a task's action and the payload; raises InvalidInput
+
+    @classmethod
+    def of(
+        cls,
+        payload: object,
+        set_fields: Mapping[str, object] | None,
+        unset_fields: Collection[str],
+        check: Callable[[str, object], None],
+    ) -> PayloadChange:
+        """Raises InvalidInput."""
+        fields = {} if set_fields is None else payload_of(set_fields)
+        assert isinstance(fields, dict)
+        if payload is not None and (fields or unset_fields):
+            raise InvalidInput(attr.PAYLOAD, "a map", "expected either a whole payload, or fields of it")
+        if both := sorted(fields.keys() & set(unset_fields)):
+            raise InvalidInput(f"{attr.PAYLOAD}.{both[0]}", fields[both[0]], "expected either a value, or none")
+        return cls(None if payload is None else payload_of(payload), fields, unset_fields, check)
+
+    def for_row(self, row: Row) -> object:
+        """The payload of a task; None: it keeps its own. Raises InvalidInput for one that its action refuses."""
+        changed = self.payload
+        if changed is None:
+            if not self.set_fields and not self.unset_fields:
+                return None
+            both = {**check_payload(row.get(attr.PAYLOAD)), **self.set_fields}
+            changed = {name: value for name, value in both.items() if name not in self.unset_fields}
+        if isinstance(action := row.get(attr.ACTION), str):
+            self.check(action, changed)
+        with_item({**row, attr.PAYLOAD: changed})
+        return changed
+
+
 class TaskDecisions:
     """Makes functions that return the update of a row, by the current settings."""
 
@@ -102,6 +144,10 @@ class TaskDecisions:
         if due_at is not None or delay_seconds is not None or not shift:
             raise InvalidInput("shift", str(shift), "expected one time, or a shift that is not zero")
         return Rescheduling(shift=shift, began=began, clock=self._clock, grid=grid)
+
+    def redriven(self, change: PayloadChange) -> Callable[[Row], ConditionalUpdate]:
+        """Starts a failed task anew, at the next tick."""
+        return self.next_tick(partial(task_update.redriven, payload=change.for_row))
 
     def next_tick(self, decide: Callable[..., ConditionalUpdate]) -> Callable[[Row], ConditionalUpdate]:
         """Calls ``decide`` with the bucket of the next tick."""

@@ -139,6 +139,9 @@ class TaskLists:
         """The current tick interval, shards and actions, read now; None before the first tick."""
         return self._settings_cache.refresh()
 
+    def _check_payload(self, action: str, payload: object) -> None:
+        self._settings_cache.check_payload(action, payload, of_handlers=self._check_actions)
+
     def _scope(self, bucket: str | Bucket | None, start: Time | None, end: Time | None) -> Scope:
         settings = self._settings_cache.refresh()
         return scope(bucket, start, end, settings.shards_ever if settings else 1)

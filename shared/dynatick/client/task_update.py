@@ -183,8 +183,8 @@ def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpd
 
 
 def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
-    """Given another payload. Raises TransitionRefused unless the task waits; InvalidInput from ``check``, which
-    gets the task's action and the payload."""
+    """Given another payload. Raises TransitionRefused unless the task waits or has failed; InvalidInput from ``check``,
+    which gets the task's action and the payload."""
     _require(row, "change")
     if isinstance(action := row.get(attr.ACTION), str):
         check(action, payload)
@@ -210,10 +210,13 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
     return as_read(row, *sorted(attr.OWN_ATTRIBUTES - {attr.TASK_ID}), *others[:_MAX_COMPARED])
 
 
-def redriven(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    """Started anew, as another run. Raises TransitionRefused unless the task has failed."""
+def redriven(
+    row: Row, *, bucket: Bucket, now: datetime, payload: Callable[[Row], object] = lambda row: None
+) -> ConditionalUpdate:
+    """Started anew, as another run. ``payload``: returns another payload for it, or None. Raises TransitionRefused
+    unless the task has failed, and what ``payload`` raises."""
     _require(row, "redrive")
-    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row), payload=payload(row))
 
 
 def restored(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.client import task_update
@@ -18,6 +17,7 @@ from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_
 from dynatick.client.new_task import Composed, NewTask, Time, compose, payload_of
 from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
+from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.views import BucketCounts, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
@@ -302,7 +302,8 @@ class TaskClient(BulkTasks):
         payload: Mapping[str, object] | None = None,
         version: str | None = None,
     ) -> TaskView:
-        """Gives a waiting task another time (one of the three at most), another payload, or both.
+        """Gives a waiting task another time (one of the three at most), another payload, or both; a failed one another
+        payload, with which it can be redriven.
 
         ``version``: that of a ``TaskView``; only if the task has not changed since.
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was written then.
@@ -316,7 +317,7 @@ class TaskClient(BulkTasks):
         if has_time:
             with wrong:
                 decisions.append(self._decisions.rescheduled(known, times))
-        check = partial(self._settings_cache.check_payload, of_handlers=self._check_actions)
+        check = self._check_payload
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
@@ -333,9 +334,25 @@ class TaskClient(BulkTasks):
 
         return self._change(task_id, decide, version)
 
-    def redrive(self, task_id: str, *, version: str | None = None) -> TaskView:
-        """Starts a failed task anew, at the next tick. ``version``, errors: as for ``cancel``."""
-        return self._change(task_id, self._decisions.next_tick(task_update.redriven), version)
+    def redrive(
+        self,
+        task_id: str,
+        *,
+        payload: Mapping[str, object] | None = None,
+        set_fields: Mapping[str, object] | None = None,
+        unset_fields: Collection[str] = (),
+        dry_run: bool = False,
+        version: str | None = None,
+    ) -> TaskView:
+        """Starts a failed task anew, at the next tick, with its payload or another one.
+
+        ``payload``: a whole one. ``set_fields``, ``unset_fields``: its own, with other values of some fields, and
+        without others. ``dry_run``: returns the task as it would be, and changes nothing. ``version``, errors: as for
+        ``cancel``; InvalidInput for a payload that its handler would refuse.
+        """
+        change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
+        decide = self._decisions.redriven(change)
+        return self._preview(task_id, decide, version) if dry_run else self._change(task_id, decide, version)
 
     def restore(self, task_id: str, *, version: str | None = None) -> TaskView:
         """Takes a cancellation back: the task waits for its time again; at the next tick, if that has passed.
@@ -359,6 +376,13 @@ class TaskClient(BulkTasks):
         if isinstance(row, Mapping) and RowView(row).has_expression:
             return self.schedules.compose(row)
         return self.compose(row)
+
+    def _preview(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None) -> TaskView:
+        row = self.store.get(task_update.known_id(task_id))
+        if row is None:
+            raise TaskNotFound(task_id)
+        change = task_update.only_in(version, decide)(row)
+        return TaskView.from_row({n: value for n, value in {**row, **change.set}.items() if n not in change.remove})
 
     def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None = None) -> TaskView:
         departures = self._departures()

@@ -52,7 +52,10 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
                                    ("reclaim", "release")),
     },
     Status.COMPLETED: {Status.SCHEDULED: Transition("run again", ("run",))},
-    Status.FAILED: {Status.SCHEDULED: Transition("redriven", ("redrive", "run"))},
+    Status.FAILED: {
+        Status.SCHEDULED: Transition("redriven", ("redrive", "run")),
+        Status.FAILED: Transition("given another payload, with which it can be redriven", ("change",)),
+    },
     Status.CANCELLED: {
         Status.SCHEDULED: Transition("restored, or run at the next tick", ("restore", "run")),
         UNSCHEDULED: Transition("restored, if the scheduler function had not seen it", ("restore",)),
@@ -366,7 +369,8 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
 
 
 def revise(row: Row, *, payload: object) -> ConditionalUpdate:
-    """scheduled or unscheduled → the same with another payload. Not while it runs: its payload has been read."""
+    """scheduled, unscheduled or failed → the same with another payload. Not while it runs: its payload has been
+    read."""
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={attr.PAYLOAD: payload},
@@ -376,8 +380,9 @@ def revise(row: Row, *, payload: object) -> ConditionalUpdate:
     )
 
 
-def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> ConditionalUpdate:
-    """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13).
+def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int, payload: object = None) -> ConditionalUpdate:
+    """terminal → scheduled in a future bucket, with attempt 0 and the next ``run`` (13). ``payload``: another one, or
+    None: it keeps its own.
 
     A row that was never normalised gets no ``attempt``, so it is normalised first: one that failed or was cancelled
     before, or whose ``attempt`` was set by hand, which names no action.
@@ -391,6 +396,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
             attr.DUE_AT: _due(due_at),
             attr.RUN: run,
             **({attr.ATTEMPT: 0} if counted else {}),
+            **({} if payload is None else {attr.PAYLOAD: payload}),
         },
         remove=tuple(
             name
@@ -412,7 +418,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int) -> Conditio
             )
             if name in row
         ),
-        conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN),
+        conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, *(() if payload is None else (attr.PAYLOAD,))),
         returning=True,
         mark=(Is(attr.RUN, run), Is(attr.DUE_AT, _due(due_at))),
     )

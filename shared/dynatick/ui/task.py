@@ -18,6 +18,7 @@ from dynatick.domain.instants import parse_instant
 from dynatick.domain.row import RECURRING
 from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput, TaskChanged, TaskNotFound, TransitionRefused
+from dynatick.json_reader import loads
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.display import clock
@@ -96,7 +97,8 @@ def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
             client.cancel(task_id)
             return Notice(f"Cancelled at {clock(now, now)}.")
         case "redrive":
-            task = client.redrive(task_id)
+            changed = form.get("payload")
+            task = client.redrive(task_id, payload=None if changed is None else _payload_of(changed))
             return Notice(f"Redriven: run {task.run} begins at {_tick_of(task, now)}.")
         case "restore":
             task = client.restore(task_id)
@@ -110,6 +112,14 @@ def _do(site: Site, task_id: str, do: str, form: Form, now: datetime) -> Notice:
             return Notice(f"Rescheduled: it is due at {clock(task.due_at, now)}.")
         case _:
             raise TaskNotFound(task_id)
+
+
+def _payload_of(text: str) -> Mapping[str, object]:
+    """Raises InvalidInput."""
+    payload = loads(text, attr.PAYLOAD)
+    if not isinstance(payload, dict):
+        raise InvalidInput(attr.PAYLOAD, payload, "expected a JSON object")
+    return payload
 
 
 def _tick_of(task: TaskView, now: datetime) -> str:

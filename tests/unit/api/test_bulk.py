@@ -76,6 +76,24 @@ def test_failed_ones_get_another_run(caller: Caller) -> None:
     assert [one["taskId"] for one in again["results"]] == ["t2"]
 
 
+def test_failed_ones_are_redriven_with_another_payload(caller: Caller) -> None:
+    fill(caller, 2, payload={"text": "x", "n": 1})
+    for task_id in ("t0", "t1"):
+        end(caller, task_id, Status.FAILED, "no")
+    change = {"set": {"body": "y"}, "unset": ["text"]}
+    dry = caller.ask("POST", "/v1/tasks/t0/redrive", {**change, "dryRun": True})
+    assert (dry["payload"], dry["status"]) == ({"n": 1, "body": "y"}, "scheduled")
+    assert caller.ask("GET", "/v1/tasks/t0")["status"] == "failed"
+    caller.refused("invalid-input", "POST", "/v1/tasks/t0/redrive", {"payload": {}, "unset": ["n"]})
+    assert caller.refused_fields("POST", "/v1/tasks/t0/redrive", {"fields": {}}) == ["#/fields"]
+    patched = caller.ask("PATCH", "/v1/tasks/t0", {"payload": {"n": 2, "text": "z"}})
+    assert (patched["status"], patched["payload"]) == ("failed", {"n": 2, "text": "z"})
+    assert caller.ask("POST", "/v1/tasks/redrive", {"bucket": BUCKET, **change})["counts"] == {"changed": 2}
+    assert [caller.ask("GET", f"/v1/tasks/t{n}")["payload"]["n"] for n in range(2)] == [2, 1]
+    end(caller, "t1", Status.FAILED, "no")
+    assert caller.ask("POST", "/v1/tasks/t1/redrive", {"payload": {"all": "new"}})["payload"] == {"all": "new"}
+
+
 def test_cancelled_ones_are_restored_to_their_time_and_waiting_ones_run_now(caller: Caller) -> None:
     fill(caller, 4)
     caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET})

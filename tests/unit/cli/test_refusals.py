@@ -50,6 +50,8 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("task list --last 1h --prefix ''", 3, "prefix: '' is not accepted; expected a text that is not empty"),
     ("tick run", 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     # changes of many tasks
+    ("task redrive x --set n", 3, "set: 'n' is not accepted; expected FIELD=VALUE, such as text=hello or copies=2"),
+    ("task redrive x --set n=1 --payload {}", 3, "payload: 'a map' is not accepted; expected either a whole payload, "),
     *((f"task {verb}", 2, NEITHER) for verb in ("redrive", "restore", "run")),
     ("task redrive --last 1h --status cancelled", 3, "status: 'cancelled' is not accepted; expected failed; a cancell"),
     ("task cancel --action log", 2, NEITHER),

@@ -14,7 +14,7 @@ from dynatick.domain.conditional_update import Lost
 from dynatick.errors import StoreError
 
 ALLOWED = {
-    "change": ["unscheduled", "scheduled"],
+    "change": ["unscheduled", "scheduled", "failed"],
     "cancel": ["unscheduled", "scheduled"],
     "reschedule": ["unscheduled", "scheduled"],
     "redrive": ["failed"],

@@ -93,7 +93,14 @@ def test_each_change_says_what_it_did(busy: VirtualInstallation, browser: Browse
     change("/tasks/to-come/restore", "Restored: it runs at 14:00.")
     assert busy.client.get("to-come").bucket == bucket
     change("/tasks/to-come/run-now", "It runs at the next tick, 13:01.")
-    change("/tasks/other/redrive", "Redriven: run 2 begins at 13:01.")
+    for wrong, said in (
+        ("{", "payload: '{' is not accepted; expected JSON"),
+        ("[]", "payload: [] is not accepted; ex"),
+    ):
+        page = browser.follow(browser.post("/tasks/other/redrive", payload=wrong))
+        assert text_of(page, "problem").startswith(f"Nothing was changed: {said}")
+    change("/tasks/other/redrive", "Redriven: run 2 begins at 13:01.", payload='{"message": "again"}')
+    assert busy.client.get("other").payload == {"message": "again"}
     busy.advance(minutes=1)
     assert busy.client.get("to-come").status == busy.client.get("other").status == "completed"
     change("/schedules/often/pause", "Paused", reason="the move")

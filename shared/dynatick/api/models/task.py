@@ -54,7 +54,7 @@ class NewTasks(ClosedForm):
 
 
 class TaskPatch(ClosedForm):
-    """The changes of a waiting task: its time (one of the three), its payload, or both."""
+    """Changes of a waiting task: its time (one of the three), its payload, or both. Of a failed one, its payload."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"dueAt": "2026-12-31T13:00:00Z"}]})
 
@@ -62,6 +62,22 @@ class TaskPatch(ClosedForm):
     dueAt: DueAt = None
     delaySeconds: DelaySeconds = None
     payload: Payload = None
+
+
+class PayloadChange(ClosedForm):
+    """Another payload for a task that is redriven: a whole one, or its own with other fields."""
+
+    payload: dict[str, Any] | None = Field(None, description="In the place of its own.")
+    set: dict[str, Any] | None = Field(None, description="New values of some fields of its own payload.")
+    unset: list[str] = Field(default_factory=list, description="Fields that its payload is to have no more.")
+
+
+class Redrive(PayloadChange):
+    """How to redrive a task."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"set": {"text": "It is time"}, "dryRun": True}]})
+
+    dryRun: bool = Field(False, description="Return the task as it would be, and change nothing.")
 
 
 class Selection(ClosedForm):
@@ -85,7 +101,7 @@ class CancelSelection(Selection):
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
 
-class RedriveSelection(Selection):
+class RedriveSelection(PayloadChange, Selection):
     """The failed tasks to redrive."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
