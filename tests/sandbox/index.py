@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -13,6 +12,7 @@ from typing import Any
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from tests.sandbox.calls import Call
 from tests.sandbox.folder import SharedFolder
+from tests.sandbox.locks import locked
 from tests.sandbox.seam import Seam, Send, respond
 
 POLLS = "polls"  # a file in the folder: a byte for each poll
@@ -47,8 +47,7 @@ class LaggingIndex:
 
     def _note(self, ids: set[str]) -> None:
         """Reads the rows back and appends them; one process at a time, so that the file is in order."""
-        with self._file.open("a") as file, self._seam.bypassed():
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with self._file.open("a") as file, locked(file), self._seam.bypassed():
             keys = [{"taskId": {"S": task_id}} for task_id in sorted(ids)]
             found = self._client.batch_get_item(RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}})
             rows = {row["taskId"]["S"]: row for row in found["Responses"][self._table]}
@@ -57,13 +56,13 @@ class LaggingIndex:
                 row = rows.get(task_id, {})
                 entry = {name: row[name] for name in _PROJECTED if name in row}
                 file.write(json.dumps({"id": task_id, "at": at, "entry": entry}) + "\n")
+            file.flush()
 
     def _query(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The bucket as the index shows it now, on one page."""
         bucket, now = body["ExpressionAttributeValues"][":bucket"], self._folder.now()
         shown: dict[str, dict[str, Any]] = {}
-        with self._file.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
+        with self._file.open() as file, locked(file, shared=True):
             lines = file.read().splitlines()
         for line in lines:
             noted = json.loads(line)
@@ -112,6 +111,5 @@ class Polls:
             # wait: some may have been claimed by another process, which nothing here says
             if not self._changed.wait_for(lambda: not self._in_flight, MAX_WAIT):
                 self._in_flight.clear()  # another process has claimed them
-            fcntl.flock(self._file, fcntl.LOCK_EX)  # other processes move it, too
-            self._clock.forward(seconds=self._seconds)
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            with locked(self._file):  # other processes move it, too
+                self._clock.forward(seconds=self._seconds)

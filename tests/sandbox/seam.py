@@ -26,6 +26,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from tests.sandbox.calls import Call, parse
+from tests.sandbox.locks import stop
 
 from dynatick.store.wire import Connections
 
@@ -216,14 +217,9 @@ class Seam:
         return faulty
 
     def _freeze(self, kind: str) -> None:
-        """Returns once the process was thawed. The signal may stop this thread a moment later than it is sent.
-
-        SIGCONT must be blocked in all threads, and so waits for this one (worker.py). A handler would not do: it runs
-        in the main thread alone, which the kernel need not choose, nor Python wake up.
-        """
+        """Returns once the process was thawed."""
         self.on_freeze(kind)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        signal.sigwait({signal.SIGCONT})
+        stop()
 
     def _without_parts(self, request: AWSPreparedRequest, call: Call, share: float, send: Send) -> AWSResponse:
         """Sends a batch without a share of its parts, at least one, and answers for those as its service does."""

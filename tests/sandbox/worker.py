@@ -24,6 +24,7 @@ import boto3
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.index import LaggingIndex, Polls
 from tests.sandbox.journal import append
+from tests.sandbox.locks import stop
 from tests.sandbox.seam import Fault, Seam
 from tests.sandbox.watch import Watch
 
@@ -107,7 +108,7 @@ class Worker:
             self._respond(ready=True)
             for line in sys.stdin:
                 self._run(app, **json.loads(line))
-                os.kill(os.getpid(), signal.SIGSTOP)
+                stop()
 
     def _run(self, app: Any, event: Any, timeout: float, faults: Sequence[Mapping[str, Any]]) -> None:
         self._seam.hits.clear()
