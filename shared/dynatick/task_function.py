@@ -28,7 +28,8 @@ from dynatick.errors import ConfigurationError, InvalidInput, ScheduleNotFound, 
 
 if TYPE_CHECKING:
     from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
-    from dynatick.client.new_task import Composed, Time
+    from dynatick.client.new_task import Composed
+    from dynatick.domain.buckets import Time
 
 Payload = TypeVar("Payload")
 More = ParamSpec("More")

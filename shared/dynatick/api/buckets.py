@@ -99,17 +99,18 @@ class Buckets:
         found: list[BucketCounts] = []
         next_start = None
         timer = Timer(self._seconds)
-        for part in parts(self._client, start, end, timer):
-            if part.out_of_time:
+        selection = self._client.select(start=start, end=end)
+        for part, out_of_time in parts(selection, timer):
+            if out_of_time:
                 next_start = part.start
                 break
-            for counts in self._client.bucket_counts(start=part.start, end=part.end):
+            for counts in self._client.bucket_counts(part):
                 found.append(counts)
                 if timer.is_up or len(found) == MAX_BUCKETS:
                     next_start = instant_of(Bucket.parse(counts.bucket).minute + 1)
                     break
             if next_start is not None:
-                next_start = next_start if next_start < part.until else None
+                next_start = next_start if next_start < selection.end else None
                 break
         return answer(BucketList(buckets=found, next_start=next_start))
 

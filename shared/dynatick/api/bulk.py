@@ -29,12 +29,11 @@ from dynatick.client import (
     WouldChange,
 )
 from dynatick.domain.instants import format_instant
+from dynatick.domain.selection import Selection
 from dynatick.domain.view import Json, View
-from dynatick.errors import InvalidInput, shown
+from dynatick.errors import shown
 
 _NOT_KNOWN = "the table gave no answer; whether it was written is not known. Repeat the request"
-
-Select = Callable[..., Iterator[ManyResult]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,38 +151,39 @@ class Bulk:
         return answer(InsertResults(results=results))
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
-        return self._change_many(body, self._client.cancel_many)
+        return self._change_many(body, self._select(body), self._client.cancel_many)
 
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
-        redrive = partial(
-            self._client.redrive_many,
-            error=body.error,
-            payload=body.payload,
-            set_fields=body.set,
-            unset_fields=body.unset,
-        )
-        return self._change_many(body, redrive)
+        redrive = partial(self._client.redrive_many, payload=body.payload, set_fields=body.set, unset_fields=body.unset)
+        return self._change_many(body, self._select(body, error=body.error), redrive)
 
     def restore_many(self, body: Annotated[models.RestoreSelection, Body()]) -> Response[str]:
-        return self._change_many(body, self._client.restore_many)
+        return self._change_many(body, self._select(body), self._client.restore_many)
 
     def run_many(self, body: Annotated[models.RunSelection, Body()]) -> Response[str]:
-        return self._change_many(body, partial(self._client.run_now_many, status=body.status))
+        return self._change_many(body, self._select(body, status=body.status), self._client.run_now_many)
 
-    def _change_many(self, body: models.Selection, select: Select) -> Response[str]:
+    def _select(self, body: models.SelectionForm, status: str | None = None, error: str | None = None) -> Selection:
+        return self._client.select(
+            body.bucket, start=body.start, end=body.end, status=status, action=body.action, error=error
+        )
+
+    def _change_many(
+        self, body: models.SelectionForm, selection: Selection, change: Callable[..., Iterator[ManyResult]]
+    ) -> Response[str]:
         """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only
         a dry run is stopped within a part, since every change must be reported."""
         results: list[ChangeResult] = []
         counts: Counter[str] = Counter()
         more, next_start = False, None
         timer = Timer(self._seconds)
-        for ranged, begins in self._ranges(body, timer):
-            if ranged is None:
+        for part, out_of_time in parts(selection, timer):
+            begins = None if selection.bucket is not None else format_instant(part.start)
+            if out_of_time:
                 more, next_start = True, begins
                 break
-            room = body.limit - len(results)
-            limit = None if body.dryRun else room
-            for result in select(**ranged, action=body.action, dry_run=body.dryRun, limit=limit):
+            limit = None if body.dryRun else body.limit - len(results)
+            for result in change(part, dry_run=body.dryRun, limit=limit):
                 changed = _changed(result)
                 counts[changed.result] += 1
                 if len(results) < body.limit:
@@ -197,17 +197,6 @@ class Bulk:
                 more, next_start = True, begins
                 break
         return answer(ChangeResults(results=results, counts=counts, more=more, next_start=next_start))
-
-    def _ranges(self, body: models.Selection, timer: Timer) -> Iterator[tuple[dict[str, object] | None, str | None]]:
-        """The selections one after another, each with its start; None instead of one when the time is up."""
-        if body.bucket is not None:
-            if body.start is not None or body.end is not None:
-                raise InvalidInput("bucket", body.bucket, "expected either a bucket or a range, not both")
-            yield {"bucket": body.bucket}, None
-            return
-        for part in parts(self._client, body.start, body.end, timer):
-            ranged: dict[str, object] = {"start": part.start, "end": part.end}
-            yield None if part.out_of_time else ranged, format_instant(part.start)
 
 
 def inserted(result: InsertResult) -> InsertAnswer:

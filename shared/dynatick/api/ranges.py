@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote, urlencode
 
 from dynatick.api.problems import Problem, Wrong
-from dynatick.client import TaskClient
-from dynatick.client.buckets import scope
-from dynatick.domain.buckets import instant_of
+from dynatick.domain.selection import Selection
 
 Seconds = Callable[[], float]
 """A monotonic clock, in seconds."""
@@ -39,16 +36,6 @@ class Timer:
         return self.seconds() - self.began > BUDGET_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a range. ``out_of_time``: it must not be begun; the range continues here."""
-
-    start: datetime
-    end: datetime
-    until: datetime  # the end of the whole range
-    out_of_time: bool
-
-
 def check_range(
     path: str, bucket: str | None, start: str | None, end: str | None, *more: tuple[str, str | None]
 ) -> None:
@@ -65,16 +52,12 @@ def check_range(
     raise Problem(code="invalid-input", detail=detail, errors=wrong)
 
 
-def parts(client: TaskClient, start: str | None, end: str | None, timer: Timer) -> Iterator[Part]:
-    """The parts of a range in order, until the time is up. Raises InvalidInput."""
-    settings = client.settings()
-    shards = settings.shards_ever if settings else 1
-    minutes = scope(None, start, end, shards).minutes
-    step = max(1, _POLLS // shards)
-    until = instant_of(minutes.stop)
+def parts(selection: Selection, timer: Timer) -> Iterator[tuple[Selection, bool]]:
+    """The parts of a range in order; a bucket is one. With each: whether the time is up, so that it must not be begun,
+    and the range continues there. It is the last one then."""
+    minutes, step = selection.minutes, max(1, _POLLS // len(selection.shards))
     for first in range(minutes.start, minutes.stop, step):
-        late = timer.is_up
-        # The minutes that begin in a part: those from its first instant to before its last.
-        yield Part(instant_of(first), instant_of(min(first + step, minutes.stop)), until, late)
+        late = selection.bucket is None and timer.is_up
+        yield replace(selection, minutes=range(first, min(first + step, minutes.stop))), late
         if late:
             return

@@ -52,9 +52,12 @@ Match = Annotated[
 Bucket = Annotated[
     str | None, Query(alias="bucket", description="The bucket's name, `#` as `%23`.", examples=["2026-12-31#12:00"])
 ]
-Start = Annotated[str | None, Query(alias="start", description="The first instant of a range: RFC 3339, or a bucket.")]
+Start = Annotated[
+    str | None,
+    Query(alias="start", description="The first instant of a range: RFC 3339, a bucket, or relative, such as -1h."),
+]
 Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the previous page.")]
-End = Annotated[str | None, Query(alias="end", description="The range ends before this instant.")]
+End = Annotated[str | None, Query(alias="end", description="The range ends before this instant, which may be `now`.")]
 
 _ONE = {200: ("The task", TaskView)}
 _OF_ONE = frozenset({attr.TASK_ID})

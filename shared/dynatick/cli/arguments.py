@@ -5,20 +5,22 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import dataclass, fields
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.domain.buckets import instant_of, minute_of
-from dynatick.domain.durations import EXAMPLES, duration_of, duration_or_none
-from dynatick.domain.instants import EXPECTED_RANGE, format_instant
+from dynatick.domain.durations import EXAMPLES, duration_or_none
+from dynatick.domain.selection import Selection
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads
+
+if TYPE_CHECKING:
+    from dynatick.client import TaskClient
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.", show_default=False)]
 At = Annotated[
@@ -60,30 +62,6 @@ IdsOrNone = Annotated[
     typer.Argument(metavar="ID...", help="Ids; - reads them from stdin.", show_default=False),
 ]
 Last = Annotated[str | None, typer.Option(metavar="DURATION", help="Instead of a range: the last 90s, 2h, 1h30m, 1d.")]
-
-
-def time_of(text: str | None, field: str, now: datetime) -> str | Decimal | None:
-    """A time as the client takes it: ``now``, +10m and -1h are relative to ``now``, a number is epoch seconds. The
-    client parses any other text. Raises InvalidInput."""
-    if text is None:
-        return None
-    typed = text.strip()
-    if typed == "now":
-        return format_instant(now)
-    sign, length = (typed[0], typed[1:]) if typed[:1] in ("+", "-") else ("", typed)
-    if _NUMBER.fullmatch(length):
-        if sign:
-            raise InvalidInput(field, text, f"add a unit: {sign}{length}s, {sign}{length}m or {sign}{length}h")
-        return Decimal(length)
-    distance = duration_or_none(length)
-    if distance is None:
-        return text
-    if not sign:
-        raise InvalidInput(field, text, f"add a sign: +{length} is later than now, -{length} earlier")
-    try:
-        return format_instant(now + distance if sign == "+" else now - distance)
-    except OverflowError:
-        raise InvalidInput(field, text, EXPECTED_RANGE) from None
 
 
 def shift_of(text: str, field: str) -> timedelta:
@@ -157,62 +135,41 @@ def _read(name: str) -> str:
         raise CommandFailed(ExitCode.INVALID, f"{name} is not UTF-8: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A bucket, or the instants from ``start`` to before ``end``, as the client takes them."""
-
-    bucket: str | None
-    start: str | Decimal | None
-    end: str | Decimal | None
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Range:
-    """The options that select buckets."""
+class SelectionOptions:
+    """The options that select tasks."""
 
     bucket: Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")] = None
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None
     last: Last = None
-
-    def span(self, now: datetime) -> Span:
-        """The bucket or range. Raises CommandFailed unless there is a bucket, or both ends of a range; InvalidInput."""
-        if self.bucket is not None:
-            used = [f"--{name}" for name, value in self.by_option().items() if value is not None and name != "bucket"]
-            if used:
-                message = f"{used[0]} has no effect with --bucket; use one of them only"
-                raise CommandFailed(ExitCode.USAGE, message)
-            return Span(self.bucket, None, None)
-        return span_of(self.from_, self.to, self.last, now, which="--bucket, --last")
-
-    def by_option(self) -> Mapping[str, object]:
-        """The values by the names of the options."""
-        return {"bucket": self.bucket, "from": self.from_, "to": self.to, "last": self.last}
-
-
-class FilterArguments(TypedDict):
-    """The filters, as the client's arguments."""
-
-    action: str | None
-    schedule_id: str | None
-    prefix: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Filters:
-    """The options that filter tasks."""
-
     action: Annotated[str | None, typer.Option(help="Only tasks of this action.")] = None
     schedule: Annotated[str | None, typer.Option(metavar="ID", help="Only tasks of this schedule.")] = None
     prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Only tasks whose id begins with this.")] = None
 
-    def arguments(self) -> FilterArguments:
-        """The client's arguments."""
-        return FilterArguments(action=self.action, schedule_id=self.schedule, prefix=self.prefix)
+    def given(self) -> Mapping[str, str]:
+        """Those that are used, by the names of the options."""
+        values = {option.name.rstrip("_"): getattr(self, option.name) for option in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
-    def by_option(self) -> Mapping[str, object]:
-        """The values by the names of the options."""
-        return {"action": self.action, "schedule": self.schedule, "prefix": self.prefix}
+    def select(self, client: TaskClient, *, status: str | None = None, error: str | None = None) -> Selection:
+        """Raises CommandFailed unless there is a bucket, or both ends of a range; InvalidInput."""
+        if self.bucket is None:
+            check_range(self.from_, self.to, self.last, which="--bucket, --last")
+        elif used := {"from", "to", "last"} & self.given().keys():
+            message = f"--{min(used)} has no effect with --bucket; use one of them only"
+            raise CommandFailed(ExitCode.USAGE, message)
+        return client.select(
+            self.bucket,
+            start=self.from_,
+            end=self.to,
+            last=self.last,
+            status=status,
+            action=self.action,
+            schedule_id=self.schedule,
+            prefix=self.prefix,
+            error=error,
+        )
 
 
 class PayloadArguments(TypedDict):
@@ -245,21 +202,12 @@ class ChangedPayload:
         )
 
 
-def span_of(from_: str | None, to: str | None, last: str | None, now: datetime, *, which: str = "--last") -> Span:
-    """A range by both its ends, or up to the present minute. Raises CommandFailed if there is neither, InvalidInput."""
-    if last is not None:
-        if from_ is not None or to is not None:
-            raise InvalidInput("last", last, "expected either --last or a range, not both")
-        try:
-            start = format_instant(now - duration_of(last, "last"))
-        except OverflowError:
-            raise InvalidInput("last", last, EXPECTED_RANGE) from None
-        return Span(None, start, format_instant(instant_of(minute_of(now) + 1)))
-    if from_ is None or to is None:
+def check_range(from_: str | None, to: str | None, last: str | None, *, which: str = "--last") -> None:
+    """Raises CommandFailed unless there is a range, by both its ends or by its length up to now."""
+    if last is None and (from_ is None or to is None):
         missing = "--to" if from_ is not None else "--from" if to is not None else None
         every = f"select tasks by {which}, or --from and --to"
         raise CommandFailed(ExitCode.USAGE, every if missing is None else f"a range has two ends; give {missing}")
-    return Span(None, time_of(from_, "start", now), time_of(to, "end", now))
 
 
 def ids_of(typed: Sequence[str]) -> list[str]:

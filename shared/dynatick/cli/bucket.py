@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dynatick.cli.arguments import Last, Limit, PageToken, Span, Status, WaitTimeout, span_of
+from dynatick.cli.arguments import Last, Limit, PageToken, Status, WaitTimeout, check_range
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
@@ -40,7 +40,7 @@ def show(
     """
     client = session.client()
     counts = next(iter(client.bucket_counts(bucket)), None)
-    page = list_page(client, Span(bucket, None, None), status=status, limit=limit, page_token=page_token)
+    page = list_page(client, client.select(bucket, status=status), limit=limit, page_token=page_token)
     if session.output is Output.TABLE and counts is not None:
         there = ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items()))
         say(f"{bucket}: {there or 'nothing is there now'}")
@@ -82,8 +82,8 @@ def list_buckets(
     last: Last = None,
 ) -> None:
     """List the buckets of a range that hold tasks, with how many there are of each status."""
-    span = span_of(from_, to, last, session.clock())
-    found = session.client().bucket_counts(start=span.start, end=span.end)
+    check_range(from_, to, last)
+    found = session.client().bucket_counts(start=from_, end=to, last=last)
     if session.output is not Output.TABLE:
         show_many([one.to_row() for one in found], _COLUMNS, session.output, name="buckets")
         return

@@ -11,11 +11,9 @@ from typing import Annotated, assert_never
 
 import typer
 
-from dynatick.cli.arguments import time_of
 from dynatick.cli.output import Column, Output, say, show_document, show_list, show_table
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.durations import exact_text
 from dynatick.domain.expressions import (
     At,
@@ -34,6 +32,7 @@ from dynatick.domain.expressions.cron import DaysOfMonth, Weekdays
 from dynatick.domain.expressions.model import FIRST_YEAR, LAST_YEAR
 from dynatick.domain.expressions.occurrence import zone_of
 from dynatick.domain.instants import format_instant
+from dynatick.domain.selection import instant
 
 _WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _RANGE = re.compile(r"\w+-\w+")
@@ -144,13 +143,13 @@ class _Query:
         """Raises InvalidInput, also if there is no occurrence after the instant."""
         expression = parse_expression(text)
         now = Session().clock().replace(microsecond=0)
-        instant = now if after is None else _instant(after, "from", now)
+        begin = now if after is None else instant(after, "from", now)
         query = cls(
             expression=expression,
             zone=check_zone(zone),
-            after=instant,
-            start=_instant(start, attr.START_DATE, now) if start else instant if isinstance(expression, Rate) else None,
-            end=_instant(end, attr.END_DATE, now) if end else None,
+            after=begin,
+            start=instant(start, attr.START_DATE, now) if start else begin if isinstance(expression, Rate) else None,
+            end=instant(end, attr.END_DATE, now) if end else None,
         )
         check_fires(query.expression, after=query.after, zone=query.zone, start=query.start, end=query.end)
         return query
@@ -219,11 +218,6 @@ def next_occurrences(
         show_list([format_instant(one.instant) for one in occurrences], output)
     if len(occurrences) < count:
         say("That is the last occurrence")
-
-
-def _instant(text: str, field: str, now: datetime) -> datetime:
-    time = parse_time(time_of(text, field, now), field)
-    return time.instant if isinstance(time, Bucket) else time
 
 
 def _row(one: Occurrence, zone: str) -> dict[str, object]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
-from dynatick.cli.arguments import time_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output
+from dynatick.domain.instants import relative_time
 
 if TYPE_CHECKING:
     from dynatick.actions.dead_letter_queue import DeadLetterQueue
@@ -49,7 +49,7 @@ class Session:
 
     def time(self, text: str | None, field: str) -> str | Decimal | None:
         """A time as the client takes it. Raises InvalidInput."""
-        return time_of(text, field, self.clock())
+        return None if text is None else relative_time(text, field, self.clock())
 
     def client(self) -> TaskClient:
         """A client of the table. Raises CommandFailed if no table is named."""

@@ -12,13 +12,12 @@ from dynatick.cli.arguments import (
     ChangedPayload,
     Delay,
     DryRun,
-    Filters,
     Ids,
     IdsOrNone,
     Limit,
     PageToken,
     Payload,
-    Range,
+    SelectionOptions,
     Status,
     TaskId,
     Timeout,
@@ -132,9 +131,8 @@ def explain_task(session: Session, task_id: Annotated[str, typer.Argument(metava
 def list_tasks(
     session: Session,
     *,
-    range_: Range,
+    selecting: SelectionOptions,
     status: Status = None,
-    filters: Filters,
     attempts: Annotated[
         bool,
         typer.Option("--attempts", help="The attempts of ended tasks, too: half a read unit per task and 4 KB."),
@@ -143,12 +141,9 @@ def list_tasks(
     page_token: PageToken = None,
 ) -> None:
     """List the tasks of a bucket or of a range, with their status."""
-    span = range_.span(session.clock())
     client = session.client()
-    page = list_page(
-        client, span, status=status, filters=filters, attempts=attempts, limit=limit, page_token=page_token
-    )
-    show_page(session, page)
+    selection = selecting.select(client, status=status)
+    show_page(session, list_page(client, selection, attempts=attempts, limit=limit, page_token=page_token))
 
 
 @app.command()
@@ -157,29 +152,18 @@ def cancel(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
-    range_: Range,
+    selecting: SelectionOptions,
     status: Waiting = None,
-    filters: Filters,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Cancel waiting tasks: those named, or all of a bucket or range."""
-    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), dry_run=dry_run):
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
         change_each(session, task_ids or (), session.client().cancel, "cancelled", show=partial(show_view, session))
         return
-    span = range_.span(session.clock())
-    change_many(
-        session,
-        partial(
-            session.client().cancel_many,
-            span.bucket,
-            start=span.start,
-            end=span.end,
-            status=status,
-            **filters.arguments(),
-        ),
-        BulkCommand("cancel", "cancelled", dry_run=dry_run, yes=yes),
-    )
+    client = session.client()
+    cancel = partial(client.cancel_many, selecting.select(client, status=status))
+    change_many(session, cancel, BulkCommand("cancel", "cancelled", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -214,9 +198,8 @@ def reschedule(
         str | None,
         typer.Option(metavar="SHIFT", help="Shift each task of a bucket or range: +1h later, -30m earlier."),
     ] = None,
-    range_: Range,
+    selecting: SelectionOptions,
     status: Waiting = None,
-    filters: Filters,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
@@ -225,28 +208,21 @@ def reschedule(
         raise CommandFailed(ExitCode.USAGE, "give a time: --at, --delay or --by")
     due_at, delay_seconds = session.time(at, attr.DUE_AT), seconds_of(delay, attr.DELAY_SECONDS)
     shift = None if by is None else shift_of(by, "by")
-    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), dry_run=dry_run, by=by):
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run, by=by):
         change = partial(session.client().reschedule, due_at=due_at, delay_seconds=delay_seconds)
         change_each(session, task_ids or (), change, "rescheduled", show=partial(show_view, session))
         return
     if shift is not None and (at is not None or delay is not None):
         raise CommandFailed(ExitCode.USAGE, "--at and --delay have no effect with --by; use one of them only")
-    span = range_.span(session.clock())
-    change_many(
-        session,
-        partial(
-            session.client().reschedule_many,
-            span.bucket,
-            start=span.start,
-            end=span.end,
-            status=status,
-            **filters.arguments(),
-            due_at=due_at,
-            delay_seconds=delay_seconds,
-            shift=shift,
-        ),
-        BulkCommand("reschedule", "rescheduled", dry_run=dry_run, yes=yes),
+    client = session.client()
+    move = partial(
+        client.reschedule_many,
+        selecting.select(client, status=status),
+        due_at=due_at,
+        delay_seconds=delay_seconds,
+        shift=shift,
     )
+    change_many(session, move, BulkCommand("reschedule", "rescheduled", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -271,31 +247,20 @@ def run_now(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
-    range_: Range,
+    selecting: SelectionOptions,
     status: Annotated[
         str | None, typer.Option(help="Only these: scheduled, unscheduled, completed, failed, cancelled.")
     ] = None,
-    filters: Filters,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Run tasks at the next tick: those named, ended ones again; or the waiting ones of a bucket or range."""
-    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), dry_run=dry_run):
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
         change_each(session, task_ids or (), session.client().run_now, "set to run", show=partial(show_view, session))
         return
-    span = range_.span(session.clock())
-    change_many(
-        session,
-        partial(
-            session.client().run_now_many,
-            span.bucket,
-            start=span.start,
-            end=span.end,
-            status=status,
-            **filters.arguments(),
-        ),
-        BulkCommand("run", "set to run", dry_run=dry_run, yes=yes),
-    )
+    client = session.client()
+    run = partial(client.run_now_many, selecting.select(client, status=status))
+    change_many(session, run, BulkCommand("run", "set to run", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -304,22 +269,18 @@ def restore(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
-    range_: Range,
-    filters: Filters,
+    selecting: SelectionOptions,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Take cancellations back: those of the tasks named, or all of a bucket or range. The tasks wait for their time
     again; if that has passed, they run at the next tick."""
-    if are_named(task_ids, **range_.by_option(), **filters.by_option(), dry_run=dry_run):
+    if are_named(task_ids, **selecting.given(), dry_run=dry_run):
         change_each(session, task_ids or (), session.client().restore, "restored", show=partial(show_view, session))
         return
-    span = range_.span(session.clock())
-    change_many(
-        session,
-        partial(session.client().restore_many, span.bucket, start=span.start, end=span.end, **filters.arguments()),
-        BulkCommand("restore", "restored", dry_run=dry_run, yes=yes),
-    )
+    client = session.client()
+    restore = partial(client.restore_many, selecting.select(client))
+    change_many(session, restore, BulkCommand("restore", "restored", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -328,9 +289,8 @@ def redrive(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
-    range_: Range,
+    selecting: SelectionOptions,
     status: Annotated[str | None, typer.Option(help="Failed ones, which are the default.", hidden=True)] = None,
-    filters: Filters,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
     changed: ChangedPayload,
     dry_run: DryRun = False,
@@ -339,26 +299,14 @@ def redrive(
     """Start failed tasks anew, at the next tick: those named, or all of a bucket or range. With their payload, or with
     another one, which is checked by the handler's type."""
     client = session.client()
-    if are_named(task_ids, **range_.by_option(), status=status, **filters.by_option(), error=error):
+    if are_named(task_ids, **selecting.given(), status=status, error=error):
         done = "to be redriven" if dry_run else "redriven"
         change = partial(client.redrive, **changed.arguments(), dry_run=dry_run)
         change_each(session, task_ids or (), change, done, show=partial(show_view, session))
         return
-    span = range_.span(session.clock())
-    change_many(
-        session,
-        partial(
-            client.redrive_many,
-            span.bucket,
-            start=span.start,
-            end=span.end,
-            status=status or "failed",
-            **filters.arguments(),
-            error=error,
-            **changed.arguments(),
-        ),
-        BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes),
-    )
+    selection = selecting.select(client, status=status, error=error)
+    redrive = partial(client.redrive_many, selection, **changed.arguments())
+    change_many(session, redrive, BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes))
 
 
 app.command("import")(import_file)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from dynatick.cli.arguments import Filters, Span, ids_of, is_single
+from dynatick.cli.arguments import ids_of, is_single
 from dynatick.cli.bulk_change import each
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_many, show_one, show_pairs
@@ -16,6 +16,7 @@ from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import relative_text
 from dynatick.domain.instants import format_instant
+from dynatick.domain.selection import Selection
 from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
@@ -109,10 +110,8 @@ def _last_error(attempts: object) -> object:
 
 def list_page(
     client: TaskClient,
-    span: Span,
+    selection: Selection,
     *,
-    status: str | None = None,
-    filters: Filters | None = None,
     attempts: bool = False,
     limit: int,
     page_token: str | None,
@@ -127,11 +126,7 @@ def list_page(
     token = page_token
     while True:
         page = client.history(
-            span.bucket,
-            start=span.start,
-            end=span.end,
-            status=status,
-            **(filters or Filters()).arguments(),
+            selection,
             attempts=attempts,
             limit=min(limit - len(found), MAX_LIMIT),
             page_token=token,

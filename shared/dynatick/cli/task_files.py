@@ -10,15 +10,13 @@ import typer
 
 from dynatick.bulk.record import FileFormat
 from dynatick.bulk.task_definition import PREFIX
-from dynatick.cli.arguments import Filters, Range
+from dynatick.cli.arguments import SelectionOptions, Status
 from dynatick.cli.exporting import ExportOptions, chosen_format, export_tasks
 from dynatick.cli.importing import ImportOptions, import_tasks
 from dynatick.cli.session import Session, on_table
 
 if TYPE_CHECKING:
     from dynatick.domain.task import Row
-
-from dynatick.cli.arguments import Status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,9 +77,8 @@ def export_file(
         str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
     ] = "-",
     *,
-    range_: Range,
+    selecting: SelectionOptions,
     status: Status = None,
-    filters: Filters,
     form: Annotated[
         FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
     ] = None,
@@ -95,21 +92,13 @@ def export_file(
     An interrupted export continues when it is run again with the same options; the file FILE.progress says where. With
     times relative to now it begins anew.
     """
-    span = range_.span(session.clock())
-    chosen = chosen_format(form, file)
     client = session.client()
+    selection, chosen = selecting.select(client, status=status), chosen_format(form, file)
     table = getattr(client.store, "table", session.table)
-    # As instants: a time relative to now is another one when it is run again.
-    between = {name: None if time is None else str(time) for name, time in (("from", span.start), ("to", span.end))}
-    used = {name: value for name, value in filters.by_option().items() if value is not None}
-    arguments = {"table": table, "bucket": span.bucket, **between, "status": status, "state": state, **used}
-    options = ExportOptions(
-        file=file, form=chosen, arguments={**arguments, "format": str(chosen)}, restart=restart, with_state=state
-    )
+    arguments = {"table": table, **selection.words(), "state": state, "format": str(chosen)}
+    options = ExportOptions(file=file, form=chosen, arguments=arguments, restart=restart, with_state=state)
 
     def rows(after: tuple[str, str] | None) -> Iterator[Row]:
-        return client.export(
-            span.bucket, start=span.start, end=span.end, status=status, **filters.arguments(), after=after
-        )
+        return client.export(selection, after=after)
 
     export_tasks(rows, options)

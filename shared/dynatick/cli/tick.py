@@ -49,7 +49,7 @@ def list_ticks(
 ) -> None:
     """List ticks: a line for each with work, and one for consecutive idle, missed or paused ones."""
     if last is not None and (from_ or to):
-        raise InvalidInput("last", last, "expected either --last or a range, not both")
+        raise InvalidInput("last", last, "expected either a duration or a range, not both")
     if from_ or to:
         entries = session.client().operations.ticks(start=session.time(from_, "start"), end=session.time(to, "end"))
     else:

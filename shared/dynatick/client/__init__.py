@@ -11,13 +11,14 @@ from dynatick.client.connect import ClientSettings
 from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
 from dynatick.client.letter_views import DeadLetterView, LetterState
-from dynatick.client.new_task import NewTask, Time
+from dynatick.client.new_task import NewTask
 from dynatick.client.row_types import RetryPolicyRow, TaskRow
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
+from dynatick.domain.buckets import Time
 
 __all__ = [
     "BucketCounts",

@@ -243,5 +243,6 @@ class AsyncTaskClient(Threaded):
     restore_many = _iterated(TaskClient.restore_many)
     run_now = awaited(TaskClient.run_now)
     run_now_many = _iterated(TaskClient.run_now_many)
+    select = awaited(TaskClient.select)
     settings = awaited(TaskClient.settings)
     update = awaited(TaskClient.update)

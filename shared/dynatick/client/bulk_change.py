@@ -9,24 +9,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from dynatick.client import history as histories
 from dynatick.client import task_update
-from dynatick.client.buckets import BucketPage, BucketReader, Scope, backwards, check_prefix
-from dynatick.client.new_task import Time
+from dynatick.client.buckets import BucketPage, BucketReader
 from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.task_lists import TaskLists
 from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.task import TERMINAL, Row, Status
+from dynatick.domain.lifecycle import states_before
+from dynatick.domain.selection import Selected, Selection
+from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
@@ -100,41 +101,12 @@ _Listed = tuple[Entry, Row | None]  # an index entry with its row, as it was rea
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BulkFilter:
-    """The tasks to change."""
-
-    states: tuple[str, ...]  # either of ended tasks or of others, not both
-    action: str | None = None
-    schedule_id: str | None = None
-    prefix: str | None = None  # how their ids begin
-    error: str | Callable[[str], bool] | None = None  # a part of the task's error, ignoring case; or what decides by it
-    unless: Callable[[Row], bool] = lambda row: False  # excludes rows that need no change
-
-    def __post_init__(self) -> None:
-        """Raises InvalidInput."""
-        check_prefix(self.prefix)
-
-    @property
-    def selects_ended(self) -> bool:
-        return self.states[0] in TERMINAL
-
-    def fits(self, state: object, action: object, schedule_id: object, error: object) -> bool:
-        """Whether a task matches, by its index entry or its row, without its id."""
-        if state not in self.states or self.action not in (None, action) or self.schedule_id not in (None, schedule_id):
-            return False
-        if self.error is None:
-            return True
-        text = error if isinstance(error, str) else ""
-        return self.error(text) if callable(self.error) else self.error.casefold() in text.casefold()
-
-
 def change_many(
     store: Store,
-    scope: Scope,
-    filter_: BulkFilter,
+    selection: Selection,
     decide: Callable[[Row], ConditionalUpdate],
     *,
+    unless: Callable[[Row], bool],
     departures: Departures,
     began: datetime,
     dry_run: bool,
@@ -143,31 +115,28 @@ def change_many(
 ) -> Iterator[ManyResult]:
     """Yields one result per task, in order of time, shard and id. Memory does not grow with their number.
 
-    A task that ended after ``began`` is skipped: it may have been redriven by this call and failed again.
+    ``unless``: of tasks that need no change. A task that ended after ``began`` is skipped: it may have been redriven by
+    this call and failed again.
     ``limit``: the maximum number of tasks. ``latest_first``: buckets in reverse order, if tasks go to later ones, so
     that none is changed twice.
     Raises StoreError if the tasks cannot be listed.
     """
 
-    change = _Change(store, filter_, departures.noting(decide), began)
+    change = _Change(store, selection, departures.noting(decide), began)
     remaining = sys.maxsize if limit is None else limit
-    outcomes = filter_.states if filter_.selects_ended else (None,)
+    reader = BucketReader(store=store, selection=selection, latest_first=latest_first, limit=_PAGE)
     with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
-        for outcome in outcomes:
-            reader = BucketReader(
-                store=store, open_only=outcome is None, outcome=outcome, limit=_PAGE, prefix=filter_.prefix
-            )
-            for page in (pages := reader.pages(backwards(scope) if latest_first else scope.positions())):
-                for chunk in _chunks(store, page, filter_):
-                    selected = chunk[:remaining]
-                    if dry_run:
-                        yield from map(change.preview, selected)
-                    else:
-                        yield from _counted(departures, pool.map(change.write, _batches(selected)))
-                    remaining -= len(selected)
-                    if not remaining:
-                        pages.close()
-                        return
+        for page in (pages := reader.pages()):
+            for chunk in _chunks(store, page, selection, unless):
+                selected = chunk[:remaining]
+                if dry_run:
+                    yield from map(change.preview, selected)
+                else:
+                    yield from _counted(departures, pool.map(change.write, _batches(selected)))
+                remaining -= len(selected)
+                if not remaining:
+                    pages.close()
+                    return
 
 
 def _counted(departures: Departures, batches: Iterable[Sequence[ManyResult]]) -> Iterator[ManyResult]:
@@ -186,7 +155,7 @@ class _Change:
     """The change of listed tasks."""
 
     store: Store
-    filter_: BulkFilter
+    selection: Selection
     decide: Callable[[Row], ConditionalUpdate]
     began: datetime
 
@@ -225,7 +194,7 @@ class _Change:
         """The row, if it still matches. Raises TaskNotFound, _NoLongerMatches."""
         if row is None:
             raise TaskNotFound(entry.task_id)
-        reason = _mismatch(row, entry, self.filter_, self.began)
+        reason = _mismatch(row, entry, self.selection, self.began)
         if reason is not None:
             raise _NoLongerMatches(reason)
         return row
@@ -253,32 +222,31 @@ def _batches(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
     return (listed[start : start + size] for start in range(0, len(listed), size or 1))
 
 
-def _chunks(store: Store, page: BucketPage, filter_: BulkFilter) -> Iterator[list[_Listed]]:
+def _chunks(
+    store: Store, page: BucketPage, selection: Selection, unless: Callable[[Row], bool]
+) -> Iterator[list[_Listed]]:
     """The matching entries of a page, with their rows as they are now."""
     rows: Mapping[str, Row] = page.rows
-    entries = [entry for entry in page.entries if _matches_entry(entry, rows.get(entry.task_id), filter_)]
+    entries = [entry for entry in page.entries if _matches_entry(entry, rows.get(entry.task_id), selection, unless)]
     for start in range(0, len(entries), _CHUNK):
         chunk = entries[start : start + _CHUNK]
-        if filter_.selects_ended:
+        if selection.outcome is not None:
             rows = store.get_many([entry.task_id for entry in chunk])
         yield [(entry, rows.get(entry.task_id)) for entry in chunk]
 
 
-def _matches_entry(entry: Entry, row: Row | None, filter_: BulkFilter) -> bool:
+def _matches_entry(entry: Entry, row: Row | None, selection: Selection, unless: Callable[[Row], bool]) -> bool:
     """Whether a listed task matches: an ended one by its index entry, which is complete then; another by its row."""
-    if filter_.selects_ended:
-        return filter_.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
+    if selection.outcome is not None:
+        return selection.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
     return (
-        row is not None
-        and row.get(attr.TASK_DATE_TIME) == entry.bucket
-        and _fits(row, filter_)
-        and not filter_.unless(row)
+        row is not None and row.get(attr.TASK_DATE_TIME) == entry.bucket and _fits(row, selection) and not unless(row)
     )
 
 
-def _mismatch(row: Row, entry: Entry, filter_: BulkFilter, began: datetime) -> str | None:
+def _mismatch(row: Row, entry: Entry, selection: Selection, began: datetime) -> str | None:
     """Why a listed task is skipped; None if it still matches."""
-    if not _fits(row, filter_):
+    if not _fits(row, selection):
         return f"it is {state_shown(row)} now"
     if row.get(attr.TASK_DATE_TIME) != entry.bucket:
         return f"it is in another bucket now, {row.get(attr.TASK_DATE_TIME)}"
@@ -288,8 +256,8 @@ def _mismatch(row: Row, entry: Entry, filter_: BulkFilter, began: datetime) -> s
     return None
 
 
-def _fits(row: Row, filter_: BulkFilter) -> bool:
-    return filter_.fits(state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR))
+def _fits(row: Row, selection: Selection) -> bool:
+    return selection.fits(state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR))
 
 
 class BulkTasks(TaskLists):
@@ -297,111 +265,78 @@ class BulkTasks(TaskLists):
 
     def redrive_many(
         self,
-        bucket: str | Bucket | None = None,
+        bucket: str | Bucket | Selection | None = None,
         *,
-        start: Time | None = None,
-        end: Time | None = None,
-        status: Status | str = Status.FAILED,
-        action: str | None = None,
-        schedule_id: str | None = None,
-        prefix: str | None = None,
-        error: str | Callable[[str], bool] | None = None,
         payload: Mapping[str, object] | None = None,
         set_fields: Mapping[str, object] | None = None,
         unset_fields: Collection[str] = (),
         dry_run: bool = False,
         limit: int | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Redrives the failed tasks of a bucket or range (arguments as for ``history``), with one result per task, as
-        they are consumed. ``error``: a part of the task's error, or a function that decides by the whole. ``payload``,
-        ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose handler would refuse the new payload is
-        skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the maximum number of tasks.
+        """Redrives the failed tasks of a bucket or range (arguments as for ``select``), with one result per task, as
+        they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose handler would
+        refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the maximum
+        number of tasks.
         """
-        state = task_update.check_state_before("redrive", status)
-        filter_ = BulkFilter(states=(state,), action=action, schedule_id=schedule_id, prefix=prefix, error=error)
+        selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
-        redriven = self._decisions.redriven(change)
-        return self._change_many(self._scope(bucket, start, end), filter_, redriven, dry_run, limit)
+        return self._change_many(selection, self._decisions.redriven(change), dry_run, limit)
 
     def restore_many(
         self,
-        bucket: str | Bucket | None = None,
+        bucket: str | Bucket | Selection | None = None,
         *,
-        start: Time | None = None,
-        end: Time | None = None,
-        action: str | None = None,
-        schedule_id: str | None = None,
-        prefix: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Takes the cancellations of a bucket or range back, as ``restore`` does, with the arguments and results of
         ``redrive_many``."""
-        filter_ = BulkFilter(states=(Status.CANCELLED,), action=action, schedule_id=schedule_id, prefix=prefix)
-        restored = self._decisions.next_tick(task_update.restored)
-        return self._change_many(self._scope(bucket, start, end), filter_, restored, dry_run, limit)
+        selection = self._selected(bucket, selected, states_before("restore"))
+        return self._change_many(selection, self._decisions.next_tick(task_update.restored), dry_run, limit)
 
     def run_now_many(
         self,
-        bucket: str | Bucket | None = None,
+        bucket: str | Bucket | Selection | None = None,
         *,
-        start: Time | None = None,
-        end: Time | None = None,
-        status: Status | str | None = None,
-        action: str | None = None,
-        schedule_id: str | None = None,
-        prefix: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Runs the tasks of a bucket or range at the next tick, with the arguments and results of ``redrive_many``:
         those that wait and aren't due yet. ``status``: only these; ended ones of this status run again."""
-        states = task_update.WAITING if status is None else (task_update.check_state_before("run", status),)
-        filter_ = BulkFilter(
-            states=states,
-            action=action,
-            schedule_id=schedule_id,
-            prefix=prefix,
+        return self._change_many(
+            self._selected(bucket, selected, states_before("run"), usual=task_update.WAITING),
+            self._decisions.next_tick(task_update.run_at_once),
+            dry_run,
+            limit,
             unless=lambda row: task_update.is_due(row, self._clock()),
         )
-        run = self._decisions.next_tick(task_update.run_at_once)
-        return self._change_many(self._scope(bucket, start, end), filter_, run, dry_run, limit)
 
     def cancel_many(
         self,
-        bucket: str | Bucket | None = None,
+        bucket: str | Bucket | Selection | None = None,
         *,
-        start: Time | None = None,
-        end: Time | None = None,
-        status: Status | str | None = None,
-        action: str | None = None,
-        schedule_id: str | None = None,
-        prefix: str | None = None,
         dry_run: bool = False,
         limit: int | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Cancels the waiting tasks of a bucket or range, with the arguments and results of ``redrive_many``.
         ``status``: only ``scheduled`` ones, or ``unscheduled``."""
-        filter_ = BulkFilter(
-            states=task_update.waiting_states(status), action=action, schedule_id=schedule_id, prefix=prefix
-        )
-        return self._change_many(self._scope(bucket, start, end), filter_, self._decisions.cancelled(), dry_run, limit)
+        selection = self._selected(bucket, selected, task_update.WAITING)
+        return self._change_many(selection, self._decisions.cancelled(), dry_run, limit)
 
     def reschedule_many(
         self,
-        bucket: str | Bucket | None = None,
+        bucket: str | Bucket | Selection | None = None,
         *,
-        start: Time | None = None,
-        end: Time | None = None,
-        status: Status | str | None = None,
-        action: str | None = None,
-        schedule_id: str | None = None,
-        prefix: str | None = None,
         due_at: Time | None = None,
         delay_seconds: float | Decimal | None = None,
         shift: timedelta | None = None,
         dry_run: bool = False,
         limit: int | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Gives the waiting tasks of a bucket or range another time: the same to all, by ``due_at`` or
         ``delay_seconds``, or by ``shift`` each its own time, later or earlier. A time that has passed means the next
@@ -409,33 +344,45 @@ class BulkTasks(TaskLists):
         to later, the latest buckets come first, also for ``limit``.
         """
         rescheduling = self._decisions.rescheduling(due_at, delay_seconds, shift)
-        filter_ = BulkFilter(
-            states=task_update.waiting_states(status),
-            action=action,
-            schedule_id=schedule_id,
-            prefix=prefix,
+        return self._change_many(
+            self._selected(bucket, selected, task_update.WAITING),
+            rescheduling.decide,
+            dry_run,
+            limit,
             unless=rescheduling.is_done,
+            latest_first=shift is not None and shift > timedelta(),
         )
-        scope, later = self._scope(bucket, start, end), shift is not None and shift > timedelta()
-        return self._change_many(scope, filter_, rescheduling.decide, dry_run, limit, latest_first=later)
+
+    def _selected(
+        self,
+        bucket: str | Bucket | Selection | None,
+        selected: Selected,
+        allowed: tuple[str, ...],
+        *,
+        usual: tuple[str, ...] = (),
+        instead: str = "",
+    ) -> Selection:
+        """A selection of tasks to change. ``usual``: the statuses if none is asked for, all ``allowed`` by default."""
+        selection = self._selection(bucket, selected, allowed, instead=instead)
+        return replace(selection, statuses=selection.statuses or usual or allowed)
 
     def _change_many(
         self,
-        scope: Scope,
-        filter_: BulkFilter,
+        selection: Selection,
         decide: Callable[[Row], ConditionalUpdate],
         dry_run: bool,
         limit: int | None,
         *,
+        unless: Callable[[Row], bool] = lambda row: False,
         latest_first: bool = False,
     ) -> Iterator[ManyResult]:
         histories.check_optional_limit(limit)
         began = self._clock()
         return change_many(
             self.store,
-            scope,
-            filter_,
+            selection,
             decide,
+            unless=unless,
             departures=self._departures(),
             began=began,
             dry_run=dry_run,

@@ -10,9 +10,10 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 
-from dynatick.client.buckets import BucketPage, BucketReader, Position, Scope, check_prefix
+from dynatick.client.buckets import BucketPage, BucketReader, Position
 from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.views import (
     BucketCounts,
@@ -28,7 +29,8 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
-from dynatick.domain.task import TERMINAL, Row, Status, check_task_id
+from dynatick.domain.selection import Selection
+from dynatick.domain.task import Row, check_task_id
 from dynatick.engine.counts import Departures, read_departures
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
@@ -41,135 +43,96 @@ _SHOWN = (
     attr.ATTEMPT, attr.SCHEDULE_ID, *attr.RECURRENCE,
 )  # fmt: skip
 _ITERATION_LIMIT = 200  # entries in a page of an iteration
-_STATUSES = tuple(map(str, Status))
 
 _BATCH = 25  # rows to a request: they may be large
 _MAX_AT_A_TIME = 8  # requests; memory holds no more rows than theirs
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HistoryFilter:
-    """The tasks that a history lists."""
-
-    status: str | None = None
-    action: str | None = None
-    schedule_id: str | None = None
-    prefix: str | None = None  # how their ids begin
-
-    def __post_init__(self) -> None:
-        """Raises InvalidInput."""
-        check_status_filter(self.status)
-        check_prefix(self.prefix)
-
-    @property
-    def outcome(self) -> str | None:
-        """The outcome that the index filters by, if the status is one of ended tasks."""
-        return str(self.status) if self.status in TERMINAL else None
-
-    @property
-    def open_only(self) -> bool:
-        """Whether the index filters out ended tasks."""
-        return self.status is not None and self.outcome is None
-
-    @property
-    def matches_all(self) -> bool:
-        """Whether every entry matches."""
-        return self.status is self.action is self.schedule_id is None
-
-    def fits(self, status: object, action: object, schedule_id: object) -> bool:
-        """Whether a task matches, by everything but its id."""
-        return (
-            self.status in (None, status) and self.action in (None, action) and self.schedule_id in (None, schedule_id)
-        )
-
-
 def history(
-    store: Store, scope: Scope, filter_: HistoryFilter, *, limit: int, page_token: str | None, attempts: bool = False
+    store: Store, selection: Selection, *, limit: int, page_token: str | None, attempts: bool = False
 ) -> HistoryPage:
     """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. Raises InvalidInput."""
-    page = _history(store, scope, filter_, limit=limit, page_token=page_token)
+    page = _history(store, selection, limit=limit, page_token=page_token)
     return _with_attempts(store, page) if attempts else page
 
 
-def _history(store: Store, scope: Scope, filter_: HistoryFilter, *, limit: int, page_token: str | None) -> HistoryPage:
+def _history(store: Store, selection: Selection, *, limit: int, page_token: str | None) -> HistoryPage:
     check_limit(limit)
-    start = None if page_token is None else _position(page_token, scope, filter_.prefix)
+    start = None if page_token is None else _position(page_token, selection)
     reader = BucketReader(
         store=store,
-        open_only=filter_.open_only,
-        outcome=filter_.outcome,
-        prefix=filter_.prefix,
-        limit=limit if filter_.matches_all else max(limit, _FILTERED_ENTRIES),
+        selection=selection,
+        limit=limit if selection.matches_all else max(limit, _FILTERED_ENTRIES),
         attributes=_SHOWN,
     )
     found: list[TaskEntry] = []
-    pages = reader.pages(scope.positions(start))
+    pages = reader.pages(start)
     for polls, page in enumerate(pages, 1):
         for n, entry in enumerate(page.entries):
             task = _entry(entry, page)
-            if task is None or not filter_.fits(task.status, task.action, task.schedule_id):
+            if task is None or not _fits(selection, task):
                 continue
             found.append(task)
             if len(found) == limit:
                 more = n + 1 < len(page.entries) or page.after is not None
                 pages.close()
-                return _page(found, scope, page, entry.task_id if more else None)
+                return _page(found, selection, page, entry.task_id if more else None)
         if polls >= MAX_POLLS:
             pages.close()
-            return _page(found, scope, page, page.after)
+            return _page(found, selection, page, page.after)
     return HistoryPage(entries=tuple(found))
 
 
-def every_entry(store: Store, scope: Scope, filter_: HistoryFilter) -> Iterator[TaskEntry]:
+def every_entry(store: Store, selection: Selection) -> Iterator[TaskEntry]:
     """All entries of a history; pages are read as they are consumed."""
     token = None
     while True:
-        page = history(store, scope, filter_, limit=_ITERATION_LIMIT, page_token=token)
+        page = history(store, selection, limit=_ITERATION_LIMIT, page_token=token)
         yield from page.entries
         if (token := page.next_page_token) is None:
             return
 
 
-def bucket_counts(store: Store, scope: Scope) -> Iterator[BucketCounts]:
+def bucket_counts(store: Store, selection: Selection) -> Iterator[BucketCounts]:
     """How many tasks of each status each bucket holds, over all shards, and how late they began; without empty
     buckets."""
     minute: int | None = None
     counter = Tally()
-    name = _named_shard(scope)
-    for page in BucketReader(store=store, attributes=_SHOWN).pages(scope.positions()):
+    name = _named_shard(selection)
+    for page in BucketReader(store=store, selection=selection, attributes=_SHOWN).pages():
         if page.bucket.minute != minute:
             if counter.counts and minute is not None:
                 yield counter.of(str(Bucket(minute, name)))
             minute, counter = page.bucket.minute, Tally()
         for entry in page.entries:
-            if (task := _entry(entry, page)) is not None:
+            if (task := _entry(entry, page)) is not None and _fits(selection, task):
                 counter.add(task)
     if counter.counts and minute is not None:
         yield counter.of(str(Bucket(minute, name)))
 
 
-def with_departures(store: Store, scope: Scope, counts: Iterator[BucketCounts]) -> Iterator[BucketCounts]:
+def with_departures(store: Store, selection: Selection, counts: Iterator[BucketCounts]) -> Iterator[BucketCounts]:
     """The counts of one bucket, with what has left it."""
-    left = departures_from(store, scope)
+    left = departures_from(store, selection)
     found = next(counts, None)
     if found is not None:
         yield replace(found, left=left)
     elif left:
-        yield BucketCounts(bucket=str(Bucket(scope.minutes.start, _named_shard(scope))), counts={}, left=left)
+        yield BucketCounts(bucket=str(selection.bucket), counts={}, left=left)
 
 
-def departures_from(store: Store, scope: Scope) -> Departures:
+def departures_from(store: Store, selection: Selection) -> Departures:
     """What has left these buckets."""
-    return read_departures(store, [position.bucket for position in scope.positions()])
+    return read_departures(store, list(selection.buckets()))
 
 
 OPEN = "open"
 """The status of a listed task that has not ended: the index does not have its status."""
 
 
-def listed_entries(store: Store, scope: Scope) -> Iterator[TaskEntry]:
+def listed_entries(store: Store, selection: Selection) -> Iterator[TaskEntry]:
     """The tasks as the index lists them, without a read of any row; those that have not ended are ``open``."""
-    for page in BucketReader(store=store, open_only=False, with_rows=False).pages(scope.positions()):
+    for page in BucketReader(store=store, selection=selection, with_rows=False).pages():
         for entry in page.entries:
             if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
                 yield TaskEntry(
@@ -183,13 +146,6 @@ def listed_entries(store: Store, scope: Scope) -> Iterator[TaskEntry]:
                     schedule_id=entry.schedule_id,
                     late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
                 )
-
-
-def check_status_filter(status: str | None) -> str | None:
-    """Raises InvalidInput for an unknown status."""
-    if status is not None and str(status) not in _STATUSES:
-        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(_STATUSES)}")
-    return None if status is None else str(status)
 
 
 def check_optional_limit(limit: object) -> None:
@@ -246,21 +202,23 @@ def _now(live: Row, name: str, listed: str | None) -> str | None:
     return text_or_none(live.get(name, listed))
 
 
-def _named_shard(scope: Scope) -> int:
-    """The shard in a bucket's name: that of the scope, if it has only one."""
-    return scope.shards[0] if len(scope.shards) == 1 else 0
+def _fits(selection: Selection, task: TaskEntry) -> bool:
+    return selection.fits(task.status, task.action, task.schedule_id, task.error)
 
 
-def _page(found: list[TaskEntry], scope: Scope, page: BucketPage, after: str | None) -> HistoryPage:
+def _named_shard(selection: Selection) -> int:
+    """The shard in the names of counted buckets: that of the selection, if it has only one."""
+    return selection.shards[0] if len(selection.shards) == 1 else 0
+
+
+def _page(found: list[TaskEntry], selection: Selection, page: BucketPage, after: str | None) -> HistoryPage:
     """A page of the history that ends after an id of a bucket's page, or with all of it."""
-    position = Position(page.bucket, after) if after is not None else _next(scope, page.bucket)
+    position = Position(page.bucket, after) if after is not None else _next(selection, page.bucket)
     return HistoryPage(entries=tuple(found), next_page_token=None if position is None else _token(position))
 
 
-def _next(scope: Scope, bucket: Bucket) -> Position | None:
-    later = scope.positions(Position(bucket))
-    next(later)
-    return next(later, None)
+def _next(selection: Selection, bucket: Bucket) -> Position | None:
+    return next((Position(later) for later in islice(selection.buckets(since=bucket), 1, None)), None)
 
 
 def _token(position: Position) -> str:
@@ -268,7 +226,7 @@ def _token(position: Position) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _position(token: object, scope: Scope, prefix: str | None) -> Position:
+def _position(token: object, selection: Selection) -> Position:
     """The position of a page token. Raises InvalidInput for a token of another bucket or range."""
     wrong = InvalidInput("pageToken", token, "expected the token of the page before, with the same bucket or range")
     if not isinstance(token, str):
@@ -276,51 +234,47 @@ def _position(token: object, scope: Scope, prefix: str | None) -> Position:
     try:
         held = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
         bucket, after = Bucket.parse(held["bucket"]), held["after"]
-        fits = after is None or (0 < len(after.encode()) <= MAX_KEY_BYTES and after.startswith(prefix or ""))
+        fits = after is None or (0 < len(after.encode()) <= MAX_KEY_BYTES and after.startswith(selection.prefix or ""))
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise wrong from None
-    if bucket not in scope or not fits:
+    if bucket not in selection or not fits:
         raise wrong
     return Position(bucket, after)
 
 
-def export(
-    store: Store, scope: Scope, filter_: HistoryFilter, *, after: tuple[str, str] | None = None
-) -> Iterator[Row]:
+def export(store: Store, selection: Selection, *, after: tuple[str, str] | None = None) -> Iterator[Row]:
     """Yields rows in order of time, shard and id. Raises InvalidInput."""
-    return _rows(store, scope, filter_, None if after is None else _export_position(after, scope, filter_))
+    return _rows(store, selection, None if after is None else _export_position(after, selection))
 
 
-def _export_position(after: tuple[str, str], scope: Scope, filter_: HistoryFilter) -> Position:
+def _export_position(after: tuple[str, str], selection: Selection) -> Position:
     bucket = Bucket.parse(after[0], "after")
-    if bucket not in scope:
+    if bucket not in selection:
         raise InvalidInput("after", after[0], "expected a bucket within the export")
-    if not after[1].startswith(filter_.prefix or ""):
-        raise InvalidInput("after", after[1], f"expected an id that begins with {filter_.prefix}")
+    if not after[1].startswith(selection.prefix or ""):
+        raise InvalidInput("after", after[1], f"expected an id that begins with {selection.prefix}")
     return Position(bucket, check_task_id(after[1]))
 
 
-def _rows(store: Store, scope: Scope, filter_: HistoryFilter, start: Position | None) -> Iterator[Row]:
-    reader = BucketReader(
-        store=store, open_only=filter_.open_only, outcome=filter_.outcome, prefix=filter_.prefix, with_rows=False
-    )
+def _rows(store: Store, selection: Selection, start: Position | None) -> Iterator[Row]:
+    pages = BucketReader(store=store, selection=selection, with_rows=False).pages(start)
     with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-export") as pool:
         fetched: deque[tuple[Sequence[Entry], Future[Mapping[str, Row]]]] = deque()
-        for entries in _batches(reader, scope.positions(start)):
+        for entries in _batches(pages):
             fetched.append((entries, pool.submit(store.get_many, [entry.task_id for entry in entries])))
             if len(fetched) == _MAX_AT_A_TIME:
-                yield from _matching(*fetched.popleft(), filter_)
+                yield from _matching(*fetched.popleft(), selection)
         while fetched:
-            yield from _matching(*fetched.popleft(), filter_)
+            yield from _matching(*fetched.popleft(), selection)
 
 
-def _batches(reader: BucketReader, positions: Iterator[Position]) -> Iterator[Sequence[Entry]]:
-    for page in reader.pages(positions):
+def _batches(pages: Iterator[BucketPage]) -> Iterator[Sequence[Entry]]:
+    for page in pages:
         for first in range(0, len(page.entries), _BATCH):
             yield page.entries[first : first + _BATCH]
 
 
-def _matching(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], filter_: HistoryFilter) -> Iterator[Row]:
+def _matching(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], selection: Selection) -> Iterator[Row]:
     found = rows.result()
     for entry in entries:
         row = found.get(entry.task_id)
@@ -329,5 +283,5 @@ def _matching(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], filter_
             continue
         if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or attr.SCHEDULE_STATE in row:
             continue
-        if filter_.fits(state_of(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID)):
+        if selection.fits(state_of(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR)):
             yield row

@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
-from dynatick.client.buckets import Scope
 from dynatick.client.history import OPEN, listed_entries
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
 from dynatick.domain.pause import Pause
+from dynatick.domain.selection import Selection
 from dynatick.domain.task import Status
 from dynatick.domain.view import Json, View
 from dynatick.engine.cursor import Cursor
@@ -165,13 +165,13 @@ def status_of_installation(
     past = _Past(now)
     since = until = instant_of(minute_of(now) + 1)
     for _ in range(hours):
-        past.add(listed_entries(store, _scope(since - _HOUR, shards)))
+        past.add(listed_entries(store, _hour(since - _HOUR, shards)))
         since -= _HOUR
         if past.tally.counts.total() > MAX_ENTRIES:
             break
     waiting = 0
     for _ in range(hours):
-        waiting += sum(one.status == OPEN for one in listed_entries(store, _scope(until, shards)))
+        waiting += sum(one.status == OPEN for one in listed_entries(store, _hour(until, shards)))
         until += _HOUR
         if waiting > MAX_ENTRIES:
             break
@@ -248,6 +248,6 @@ def _running(store: Store, due: Sequence[TaskEntry]) -> int | None:
     return sum(row.get(attr.STATUS) == Status.RUNNING for row in rows.values())
 
 
-def _scope(start: datetime, shards: Sequence[int]) -> Scope:
+def _hour(start: datetime, shards: Sequence[int]) -> Selection:
     first = minute_of(start)
-    return Scope(range(first, first + 60), shards)
+    return Selection(minutes=range(first, first + 60), shards=shards)

@@ -10,7 +10,7 @@ from typing import Any
 
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
+from dynatick.domain.buckets import Bucket, Grid, Time, minute_of, parse_time
 from dynatick.domain.instants import format_instant, parse_instant, require_aware
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, TaskTime, normalise, task_time
@@ -23,9 +23,6 @@ from dynatick.domain.schedule import (
 from dynatick.domain.task import Row, check_action, check_payload, check_task_id, check_timeout
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
-
-Time = str | int | float | Decimal | datetime | Bucket
-"""A bucket or its name, an RFC 3339 text with offset, epoch seconds, an aware datetime."""
 
 _TIMES = {attr.TASK_DATE_TIME: "task_date_time", attr.DUE_AT: "due_at", attr.DELAY_SECONDS: "delay_seconds"}
 _ARGUMENTS = {

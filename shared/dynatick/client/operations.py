@@ -13,11 +13,10 @@ from dynatick.client import ticks as tick_lists
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing
 from dynatick.client.installation import FailureGroup, Health, InstallationStatus, health_of, status_of_installation
-from dynatick.client.new_task import Time
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import instant_of
+from dynatick.domain.buckets import Time, instant_of
 from dynatick.domain.pause import Pause
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.engine.cursor import Cursor

@@ -8,10 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from dynatick.client import task_update
-from dynatick.client.buckets import instants
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import InsertResult
-from dynatick.client.new_task import Composed, NewTask, ScheduleChecks, Time, check_recurrence, stored_value, text_of
+from dynatick.client.new_task import Composed, NewTask, ScheduleChecks, check_recurrence, stored_value, text_of
 from dynatick.client.schedule_occurrences import (
     RUN_NOW,
     ExpectedOccurrence,
@@ -36,7 +35,7 @@ from dynatick.client.schedule_views import (
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.buckets import Time, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
@@ -47,6 +46,7 @@ from dynatick.domain.schedule import (
     ScheduleState,
     is_or_was_schedule,
 )
+from dynatick.domain.selection import instants
 from dynatick.domain.task import Row
 from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import Clock, Store
@@ -266,7 +266,7 @@ class Schedules:
 
         Reads the rows of all schedules, and raises InvalidInput for more than ``limit`` occurrences.
         """
-        end, _ = instants(until, until)
+        end, _ = instants(until, until, self._clock())
         grid = self._settings_cache.grid()
         found: list[ExpectedOccurrence] = []
         for row in schedule_rows(self._store, (str(ScheduleState.ENABLED),)):
@@ -292,7 +292,7 @@ class Schedules:
         row = self._row(schedule_id)
         _open_schedule(row, "backfill")
         schedule, now = self._with_start(row), self._clock()
-        first, last = instants(start, end)
+        first, last = instants(start, end, now)
         last = min(last, now)
         if last < first:
             raise InvalidInput("end", str(end), f"expected a time not before start, {start}, which must be past")
@@ -319,7 +319,7 @@ class Schedules:
         """
         check_limit(limit)
         row, now = self._row(schedule_id), self._clock()
-        begin, last = instants(now if start is None else start, now if end is None else end)
+        begin, last = instants(now if start is None else start, now if end is None else end, now)
         first, last = None if start is None else begin, min(last, now)
         if first is not None and last < first:
             raise InvalidInput("end", str(end or now), f"expected a time not before start, {start}, which must be past")

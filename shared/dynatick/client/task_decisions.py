@@ -12,10 +12,10 @@ from decimal import Decimal
 from functools import partial
 
 from dynatick.client import task_update
-from dynatick.client.new_task import Time, not_before_next_tick, payload_of, time_of
+from dynatick.client.new_task import not_before_next_tick, payload_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, Grid, Time, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
 from dynatick.domain.normalise import Defaults, task_time

@@ -61,7 +61,7 @@ _OF_SCHEDULES: Final = {
 }
 """The alternatives for a schedule to the changes of a task."""
 
-_UNCANCELLED: Final = "a cancelled task is restored, to run at its time, or run at the next tick"
+UNCANCELLED: Final = "a cancelled task is restored, to run at its time, or run at the next tick"
 
 Decide = Callable[[Row], ConditionalUpdate]
 
@@ -153,23 +153,6 @@ def state_shown(row: Row) -> str:
     return (text_or_none(row[attr.OUTCOME]) if is_terminal(row) else None) or state_of(row)
 
 
-def check_state_before(request: str, status: str) -> str:
-    """A state from which a task can be redriven, or run. Raises InvalidInput."""
-    if status not in (allowed := states_before(request)):
-        instead = f"; {_UNCANCELLED}" if request == "redrive" else ""
-        raise InvalidInput(attr.STATUS, status, f"expected {' or '.join(allowed)}{instead}")
-    return str(status)
-
-
-def waiting_states(status: str | None) -> tuple[str, ...]:
-    """The states from which a task can be cancelled or rescheduled, or only ``status``. Raises InvalidInput."""
-    if status is None:
-        return WAITING
-    if status not in WAITING:
-        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(WAITING)}")
-    return (str(status),)
-
-
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
     """Cancelled. Raises TransitionRefused unless the task waits."""
     _require(row, "cancel")
@@ -246,7 +229,7 @@ def _require(row: Row, action: str) -> None:
     _require_task(row, action)
     # A status that was set by hand, without an outcome, ends nothing: the scheduler repairs it.
     if state not in allowed or (state in TERMINAL and not is_terminal(row)):
-        instead = _UNCANCELLED if action == "redrive" and state == Status.CANCELLED else ""
+        instead = UNCANCELLED if action == "redrive" and state == Status.CANCELLED else ""
         raise TransitionRefused(RowView(row).task_id, action, state, allowed, instead=instead)
 
 

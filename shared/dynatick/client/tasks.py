@@ -14,13 +14,13 @@ from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
-from dynatick.client.new_task import Composed, NewTask, Time, compose, payload_of
+from dynatick.client.new_task import Composed, NewTask, compose, payload_of
 from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.views import BucketCounts, TaskView
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView

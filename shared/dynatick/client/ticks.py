@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
-from dynatick.client.buckets import minutes_between
-from dynatick.client.new_task import Time
 from dynatick.client.views import instant_or_none, number_or
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of, minute_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, Time, instant_of, minute_of
+from dynatick.domain.selection import minutes_between
 from dynatick.domain.task import Row
 from dynatick.domain.view import View
 from dynatick.engine.counts import COUNTERS, Counts, tick_record_id
@@ -104,7 +103,7 @@ _NUMBERS = {counter.name: counter.attribute for counter in COUNTERS} | {
 def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
     """The minutes of a range; without a ``start`` the latest. Raises InvalidInput."""
     if start is not None:
-        minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end)
+        minutes = minutes_between(start, instant_of(minute_of(now) + 1) if end is None else end, now)
         if len(minutes) > MAX_DAYS * 1440:
             raise InvalidInput("end", str(instant_of(minutes.stop)), f"expected a range of at most {MAX_DAYS} days")
         return minutes

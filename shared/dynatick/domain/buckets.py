@@ -11,6 +11,7 @@ import re
 import zlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -133,6 +134,10 @@ class Grid:
     def bucket_of(self, task_id: str, instant: datetime) -> Bucket:
         """The bucket of a task that is due at an instant."""
         return Bucket(self.tick_at_or_after(instant), self.shard_of(task_id))
+
+
+Time = str | int | float | Decimal | datetime | Bucket
+"""A bucket or its name, an RFC 3339 text with offset, epoch seconds, an aware datetime."""
 
 
 def parse_time(value: object, field: str = attr.TASK_DATE_TIME) -> Bucket | datetime:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from functools import lru_cache
 
+from dynatick.domain.durations import duration_or_none
 from dynatick.errors import InvalidInput
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -19,6 +20,8 @@ EXPECTED_INSTANT = (
 )
 
 EXPECTED_RANGE = "expected a time between 1970 and 9998"
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 
 _RFC3339 = re.compile(
     r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[Tt ](?P<hour>\d\d):(?P<minute>\d\d)"
@@ -73,6 +76,28 @@ def in_range(instant: datetime, value: object, field: str) -> datetime:
 def is_in_range(instant: datetime) -> bool:
     """Whether the instant can have a bucket."""
     return EPOCH <= instant <= _LAST
+
+
+def relative_time(text: str, field: str, now: datetime) -> str | Decimal:
+    """A time in words, as others take it: ``now``, +10m and -1h are relative to ``now``, a number is epoch seconds. Any
+    other text stays. Raises InvalidInput."""
+    typed = text.strip()
+    if typed == "now":
+        return format_instant(now)
+    sign, length = (typed[0], typed[1:]) if typed[:1] in ("+", "-") else ("", typed)
+    if _NUMBER.fullmatch(length):
+        if sign:
+            raise InvalidInput(field, text, f"add a unit: {sign}{length}s, {sign}{length}m or {sign}{length}h")
+        return Decimal(length)
+    distance = duration_or_none(length)
+    if distance is None:
+        return text
+    if not sign:
+        raise InvalidInput(field, text, f"add a sign: +{length} is later than now, -{length} earlier")
+    try:
+        return format_instant(now + distance if sign == "+" else now - distance)
+    except OverflowError:
+        raise InvalidInput(field, text, EXPECTED_RANGE) from None
 
 
 def up_to_millisecond(instant: datetime) -> datetime:

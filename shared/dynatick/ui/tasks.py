@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -14,15 +13,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dynatick.client import ConfirmedChange, ManyResult, TaskView, WouldChange
-from dynatick.domain.buckets import Bucket, instant_of
-from dynatick.domain.task import Status
+from dynatick.domain.buckets import instant_of
+from dynatick.domain.selection import STATUSES, Selection
 from dynatick.errors import InvalidInput, TaskNotFound
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.query import Query
 from dynatick.ui.site import Site, query_of, site_of
 
-STATUSES = tuple(map(str, Status))
 CHANGES = {
     "redrive": "redriven", "cancel": "cancelled", "reschedule": "rescheduled", "restore": "restored",
     "run-now": "set to run",
@@ -37,59 +35,31 @@ _MAX_COUNTED = 10_000  # by a dry run
 _MAX_EXAMPLES = 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Selection:
-    """The tasks that a page shows: a bucket or a range, and filters, as in its URL."""
+def _selection(site: Site, asked: Query) -> Selection:
+    """The tasks that a page shows, as in its URL: of a ``bucket``, or of a range, and filters. Raises InvalidInput."""
+    bucket = query.bucket(asked["bucket"]) if "bucket" in asked else None
+    start, end = _range(asked, site.clock()) if bucket is None else (None, None)
+    return site.client.select(
+        bucket,
+        start=start,
+        end=end,
+        status=asked.get("status"),
+        action=asked.get("action"),
+        schedule_id=asked.get("schedule"),
+        prefix=asked.get("prefix"),
+    )
 
-    bucket: Bucket | None
-    start: datetime | None
-    end: datetime | None
-    status: str | None
-    filters: Mapping[str, Any]  # action, schedule_id, prefix: those that are given
 
-    @classmethod
-    def of(cls, asked: Query, now: datetime) -> Selection:
-        """Reads the parameters ``bucket``, or ``from`` and ``to``, or ``last`` and ``next``. Raises InvalidInput."""
-        bucket = query.bucket(asked["bucket"]) if "bucket" in asked else None
-        start = end = None
-        if bucket is None:
-            start, end = query.instant(asked, "from"), query.instant(asked, "to")
-            if start is None and end is None:
-                wanted = "last" in asked or "next" in asked
-                last, ahead = (asked.get(name, "0s" if wanted else "1h") for name in ("last", "next"))
-                start = now - _distance(last, "last")
-                end = now + max(timedelta(minutes=1), _distance(ahead, "next"))
-            start = now - timedelta(hours=1) if start is None else start
-            end = max(start, now) + timedelta(hours=1) if end is None else end
-        names = {"action": "action", "schedule": "schedule_id", "prefix": "prefix"}
-        return cls(
-            bucket=bucket,
-            start=start,
-            end=end,
-            status=query.choice(asked, "status", STATUSES),
-            filters={name: asked[parameter] for parameter, name in names.items() if parameter in asked},
-        )
-
-    @property
-    def scope(self) -> Mapping[str, Any]:
-        """Returns arguments of the client."""
-        return {"bucket": self.bucket} if self.bucket is not None else {"start": self.start, "end": self.end}
-
-    @property
-    def changes(self) -> tuple[str, ...]:
-        """What can be done to all of them."""
-        return _CHANGEABLE.get(self.status or "", ())
-
-    def fixed(self) -> Mapping[str, str]:
-        """Returns parameters of a URL, with instants instead of times relative to now."""
-        if self.bucket is not None:
-            place = {"bucket": str(self.bucket)}
-        else:
-            assert self.start is not None and self.end is not None
-            place = {"from": links.minute(self.start), "to": links.minute(self.end)}
-        names = {"action": "action", "schedule_id": "schedule", "prefix": "prefix"}
-        status = {} if self.status is None else {"status": self.status}
-        return {**place, **status, **{names[name]: value for name, value in self.filters.items()}}
+def _range(asked: Query, now: datetime) -> tuple[datetime, datetime]:
+    """The range ``from`` and ``to``, or ``last`` and ``next``, of which any may be left out. Raises InvalidInput."""
+    start, end = query.instant(asked, "from"), query.instant(asked, "to")
+    if start is None and end is None:
+        wanted = "last" in asked or "next" in asked
+        last, ahead = (asked.get(name, "0s" if wanted else "1h") for name in ("last", "next"))
+        start = now - _distance(last, "last")
+        end = now + max(timedelta(minutes=1), _distance(ahead, "next"))
+    start = now - timedelta(hours=1) if start is None else start
+    return start, max(start, now) + timedelta(hours=1) if end is None else end
 
 
 def _page(request: Request) -> Response:
@@ -99,7 +69,7 @@ def _page(request: Request) -> Response:
         return _search(site, asked["search"])
     if "bucket" in asked:
         return RedirectResponse(links.with_query(links.bucket(asked["bucket"]), {**asked, "bucket": None}), 303)
-    selection = Selection.of(asked, now)
+    selection = _selection(site, asked)
     return _listed(request, site, "tasks.html", "tasks", selection, asked, now)
 
 
@@ -107,7 +77,7 @@ def _bucket(request: Request) -> Response:
     site = site_of(request)
     now, asked = site.clock(), query_of(request)
     name = links.of_segment(request.path_params["bucket"])
-    selection = Selection.of({**asked, "bucket": name}, now)
+    selection = _selection(site, {**asked, "bucket": name})
     assert selection.bucket is not None
     tick_minutes = site.client.settings()
     step = tick_minutes.grid.tick_minutes if tick_minutes else 1
@@ -130,22 +100,15 @@ def _listed(
     now: datetime,
     **values: Any,
 ) -> Response:
-    found = site.client.history(
-        **selection.scope, **selection.filters, status=selection.status, limit=_PAGE, page_token=asked.get("page")
-    )
+    found = site.client.history(selection, limit=_PAGE, page_token=asked.get("page"))
     token = found.next_page_token
-    following = {**asked, **_place(selection), "page": token}
+    # The range of a page is that of the next one, too: the present goes on meanwhile.
+    following = {**asked, **({} if selection.bucket is not None else selection.words()), "page": token}
     return site.page(
-        request, template, section, now=now, selection=selection, asked=asked, entries=found.entries, statuses=STATUSES,
+        request, template, section, now=now, selection=selection, changes=_changes(selection), asked=asked,
+        entries=found.entries, statuses=STATUSES,
         next_page=None if token is None else links.with_query(request.url.path, following), **values,
     )  # fmt: skip
-
-
-def _place(selection: Selection) -> Mapping[str, str]:
-    """The range of a page, for the next one: the present goes on meanwhile."""
-    return {} if selection.bucket is not None else {
-        name: value for name, value in selection.fixed().items() if name in ("from", "to")
-    }  # fmt: skip
 
 
 def _search(site: Site, text: str) -> Response:
@@ -162,7 +125,7 @@ def _dry_run(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     do = query.choice(asked, "do", tuple(CHANGES)) or "redrive"
-    selection = Selection.of(asked, now)
+    selection = _selection(site, asked)
     to = query.instant(asked, "due_at")
     counted = skipped = 0
     examples: list[TaskView] = []
@@ -177,21 +140,20 @@ def _dry_run(request: Request) -> Response:
     return site.page(
         request, "tasks_change.html", "tasks", now=now, do=do, verb=CHANGES[do], selection=selection, tasks=counted,
         is_bounded=counted + skipped >= _MAX_COUNTED, examples=examples, asked=asked, due_at=to,
-        back=links.tasks(**selection.fixed()),
+        back=links.tasks(**selection.words()),
     )  # fmt: skip
 
 
 def _change(request: Request, form: Form) -> Response:
     site = site_of(request)
-    now = site.clock()
     do = query.choice(form, "do", tuple(CHANGES)) or "redrive"
-    selection = Selection.of(form, now)
+    selection = _selection(site, form)
     due_at = query.instant(form, "due_at")
-    asked = {"do": do, **selection.fixed(), "due_at": due_at and links.minute(due_at)}
+    asked = {"do": do, **selection.words(), "due_at": due_at and links.minute(due_at)}
     job = site.jobs.start(
         CHANGES[do],
         ConfirmedChange(_many(site, do, selection, due_at), query.number(form, "confirmed")),
-        back=links.tasks(**selection.fixed()),
+        back=links.tasks(**selection.words()),
         again=links.with_query("/tasks/change", asked),
     )
     return RedirectResponse(links.job(job.id), 303)
@@ -199,23 +161,27 @@ def _change(request: Request, form: Form) -> Response:
 
 def _many(site: Site, do: str, selection: Selection, due_at: datetime | None) -> Callable[..., Iterator[ManyResult]]:
     """The client's method for a change of all selected tasks, which takes ``dry_run`` and ``limit``."""
-    if do not in selection.changes:
+    if do not in _changes(selection):
         allowed = [status for status, changes in _CHANGEABLE.items() if do in changes]
         raise InvalidInput("status", selection.status, f"expected one of {', '.join(allowed)} to {do}")
-    given = {**selection.scope, **selection.filters, "status": selection.status}
     match do:
         case "cancel":
-            return partial(site.client.cancel_many, **given)
+            return partial(site.client.cancel_many, selection)
         case "redrive":
-            return partial(site.client.redrive_many, **given)
+            return partial(site.client.redrive_many, selection)
         case "restore":
-            return partial(site.client.restore_many, **selection.scope, **selection.filters)
+            return partial(site.client.restore_many, selection)
         case "run-now":
-            return partial(site.client.run_now_many, **given)
+            return partial(site.client.run_now_many, selection)
         case _:
             if due_at is None:
                 raise InvalidInput("due_at", None, "expected a time, such as 2026-12-31T12:00Z")
-            return partial(site.client.reschedule_many, **given, due_at=due_at)
+            return partial(site.client.reschedule_many, selection, due_at=due_at)
+
+
+def _changes(selection: Selection) -> tuple[str, ...]:
+    """What can be done to all of them."""
+    return _CHANGEABLE.get(selection.status or "", ())
 
 
 def _job(request: Request) -> Response:

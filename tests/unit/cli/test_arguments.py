@@ -10,21 +10,22 @@ from tests.builders import NOON, InProcess
 from tests.unit.cli.conftest import Shell
 
 from dynatick import InvalidInput
-from dynatick.cli.arguments import minutes_of, seconds_of, shift_of, time_of
+from dynatick.cli.arguments import minutes_of, seconds_of, shift_of
 from dynatick.domain.durations import duration_of
+from dynatick.domain.instants import relative_time
 
 
 @pytest.mark.parametrize(
     ("text", "time"),
     [
-        (None, None), (" now ", "2026-12-31T12:00:00Z"), ("-1h", "2026-12-31T11:00:00Z"),
+        (" now ", "2026-12-31T12:00:00Z"), ("-1h", "2026-12-31T11:00:00Z"),
         ("+1d2h3m4s", "2027-01-01T14:03:04Z"), ("1798718400", Decimal(1798718400)),
         ("1798718400.5", Decimal("1798718400.5")), ("2026-12-31#12:00", "2026-12-31#12:00"),
         ("tomorrow", "tomorrow"), ("+", "+"), ("", ""),  # the client says what is wrong with them
     ],
 )  # fmt: skip
-def test_times(text: str | None, time: object) -> None:
-    assert time_of(text, "dueAt", NOON) == time
+def test_times(text: str, time: object) -> None:
+    assert relative_time(text, "dueAt", NOON) == time
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_times(text: str | None, time: object) -> None:
 )
 def test_a_time_that_could_mean_two_things_is_refused_with_a_hint(text: str, hint: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        time_of(text, "dueAt", NOON)
+        relative_time(text, "dueAt", NOON)
     assert str(refused.value) == f"dueAt: '{text}' is not accepted; {hint}"
 
 

@@ -42,7 +42,7 @@ OF_SCHEDULES = {
     "schedule export": "export", "schedule import": "compose",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
-NO_VERBS = {"connect", "dead_letters", "operations", "schedules", "store"}  # ways to the rest
+NO_VERBS = {"connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 

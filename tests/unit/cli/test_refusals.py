@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import Shell
 
 # What the client refuses is tested with the client: of that, one of each exit code.
 NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
-RANGE_TOO = "last: '1h' is not accepted; expected either --last or a range, not both"
+RANGE_TOO = "last: '1h' is not accepted; expected either a duration or a range, not both"
 BUCKET = "2026-12-31#12:00"
 REFUSALS: list[tuple[str, int, str]] = [
     # the command line itself

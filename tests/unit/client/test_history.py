@@ -106,6 +106,8 @@ def test_counts_of_a_range(mixed: TaskClient) -> None:
     assert (first.total, second.total) == (6, 4)
     assert list(mixed.bucket_counts(BUCKET)) == [first]
     assert list(mixed.bucket_counts("2026-12-31#12:29")) == []
+    (failed,) = mixed.bucket_counts(mixed.select(**RANGE, status="failed", prefix="failed-1"))
+    assert failed.counts == {"failed": 1}
 
 
 def test_the_lateness_of_a_bucket_is_read_from_the_index_alone(world: World, client: TaskClient) -> None:

@@ -80,12 +80,12 @@ class Redrive(PayloadChange):
     dryRun: bool = Field(False, description="Return the task as it would be, and change nothing.")
 
 
-class Selection(ClosedForm):
+class SelectionForm(ClosedForm):
     """The tasks to select."""
 
     bucket: str | None = Field(None, description="The bucket's name.", examples=["2026-12-31#12:00"])
     start: str | None = Field(
-        None, description="The first instant of a range, in RFC 3339.", examples=["2026-12-31T00:00:00Z"]
+        None, description="The first instant of a range, in RFC 3339, or relative.", examples=["2026-12-31T00:00:00Z"]
     )
     end: str | None = Field(None, description="The range ends before this instant.", examples=["2027-01-01T00:00:00Z"])
     action: str | None = Field(None, description="Only tasks of this action.", examples=["webhook"])
@@ -95,13 +95,13 @@ class Selection(ClosedForm):
     )
 
 
-class CancelSelection(Selection):
+class CancelSelection(SelectionForm):
     """The waiting tasks to cancel: those of a bucket, or of a range from `start` to before `end`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
 
-class RedriveSelection(PayloadChange, Selection):
+class RedriveSelection(PayloadChange, SelectionForm):
     """The failed tasks to redrive."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
@@ -110,13 +110,13 @@ class RedriveSelection(PayloadChange, Selection):
     error: str | None = Field(None, description="Only tasks with this in their error.", examples=["answered 503"])
 
 
-class RestoreSelection(Selection):
+class RestoreSelection(SelectionForm):
     """The cancelled tasks to restore."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
 
-class RunSelection(Selection):
+class RunSelection(SelectionForm):
     """The tasks to run at the next tick: waiting ones, or ended ones again."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})

@@ -1,0 +1,69 @@
+"""Which buckets and which tasks arguments select, and the words that select the same. What is refused: with the client,
+the command line, the HTTP API and the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.builders import NOON
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.selection import Selection
+
+NOW = NOON + timedelta(seconds=30)
+MINUTE = Bucket.parse("2026-12-31#12:00").minute
+
+
+def select(bucket: str | Bucket | None = None, *, shards_ever: int = 1, **arguments: Any) -> Selection:
+    return Selection.of(bucket, now=NOW, shards_ever=shards_ever, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "minutes"),
+    [
+        ({"bucket": "2026-12-31#12:00"}, range(1)),
+        ({"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T12:02:00Z"}, range(2)),
+        ({"start": "2026-12-31#12:00", "end": NOON + timedelta(seconds=61)}, range(2)),
+        ({"start": "-1m", "end": "now"}, range(1)),  # the minutes that begin in it
+        ({"start": "now", "end": "+90s"}, range(1, 2)),
+        ({"last": "1m"}, range(1)),
+        ({"last": timedelta(minutes=2, seconds=30)}, range(-2, 1)),
+    ],
+)
+def test_the_minutes_of_a_range(arguments: Mapping[str, Any], minutes: range) -> None:
+    assert select(**arguments).minutes == range(MINUTE + minutes.start, MINUTE + minutes.stop)
+
+
+def test_the_buckets_of_all_shards_in_order_or_the_latest_first() -> None:
+    named = [str(bucket) for bucket in select("2026-12-31#12:00#7", shards_ever=2).buckets()]
+    assert named == ["2026-12-31#12:00#7"]
+    two = select(start="-1m30s", end="now", shards_ever=2)
+    early, late = Bucket(MINUTE - 1), Bucket(MINUTE)
+    assert list(two.buckets()) == [early, Bucket(MINUTE - 1, 1), late, Bucket(MINUTE, 1)]
+    assert list(two.buckets(since=Bucket(MINUTE - 1, 1))) == [Bucket(MINUTE - 1, 1), late, Bucket(MINUTE, 1)]
+    assert list(two.buckets(latest_first=True)) == [late, Bucket(MINUTE, 1), early, Bucket(MINUTE - 1, 1)]
+    assert late in two and Bucket(MINUTE, 2) not in two and Bucket(MINUTE + 1) not in two
+
+
+@pytest.mark.parametrize(
+    ("filters", "fits"),
+    [
+        ({}, True), ({"status": "failed"}, True), ({"status": "completed"}, False), ({"action": "mail"}, True),
+        ({"action": "log"}, False), ({"schedule_id": "s"}, True), ({"schedule_id": "t"}, False),
+        ({"error": "503 SERVICE"}, True), ({"error": "504"}, False), ({"error": str.isupper}, False),
+    ],
+)  # fmt: skip
+def test_what_fits(filters: Mapping[str, Any], fits: bool) -> None:
+    assert select(last="1h", **filters).fits("failed", "mail", "s", "answered 503 service unavailable") is fits
+
+
+def test_its_words_select_the_same_later() -> None:
+    filters = {"status": "failed", "action": "log", "prefix": "a-"}
+    words = select(last="1h", schedule_id="s", **filters).words()
+    between = {"from": "2026-12-31T11:01:00Z", "to": "2026-12-31T12:01:00Z"}
+    assert words == {**between, **filters, "schedule": "s"}
+    assert select(start=words["from"], end=words["to"]).minutes == select(last="1h").minutes
+    assert select("2026-12-31#12:00#1").words() == {"bucket": "2026-12-31#12:00#1"}
