@@ -44,6 +44,7 @@ class ChangeSet:
     changes: Sequence[Change] = ()
     parameters: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)  # before, None if new; and after
     kept: Mapping[str, str] = field(default_factory=dict)  # unlike the template's defaults, and not of the project
+    payload_schemas: Mapping[str, str] = field(default_factory=dict)  # of the handlers, by action
     protects: bool = False  # what is carried out creates the table without its deletion protection, which comes then
 
 

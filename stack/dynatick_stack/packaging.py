@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -54,6 +54,7 @@ class Packages:
 
     of_template: Mapping[str, Path]
     handlers: Path
+    payload_schemas: Mapping[str, str] = field(default_factory=dict)  # of the handlers, as JSON text, by action
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,7 @@ class Release:
             changes=changes,
             parameters={name: (present.get(name), value) for name, value in given.items() if value != before.get(name)},
             kept={name: value for name, value in kept.items() if value != defaults[name]},
+            payload_schemas=packages.payload_schemas,
             protects=protects,
         )
 

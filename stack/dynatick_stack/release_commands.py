@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick_stack import change_set, template
+from dynatick_stack import change_set, template, waiting_payloads
 from dynatick_stack.cli import failures
 from dynatick_stack.project import Project, find
 
@@ -50,7 +51,9 @@ def deploy(
             typer.echo(f"{release.stack.name} is up to date")
             return
         _show(found)
-        if not _confirmed(f"Deploy {release.stack.name}?", yes):
+        failing = waiting_payloads.check(release.stack, found.payload_schemas, profile=profile, say=typer.echo)
+        although = f", although {failing} waiting task{'s' * (failing > 1)} will fail" if failing else ""
+        if not _confirmed(f"Deploy {release.stack.name}{although}?", yes):
             change_set.discard(release.stack, found.arn)
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
         release.carry_out(found, say=_say)
@@ -157,9 +160,10 @@ def _packages(project: Project, stage: str | None) -> Packages:
     from dynatick_stack.packaging import Platform, build_packages
 
     # What can't be imported would stop every tick there.
-    handlers.check(project, libraries(_say), handlers.requirements(project, _say), project.environment)
+    found = handlers.check(project, libraries(_say), handlers.requirements(project, _say), project.environment)
     architecture = project.parameters_of(stage).get("Architecture") or template.defaults()["Architecture"]
-    return build_packages(project, Platform.of(architecture), say=_say)
+    packages = build_packages(project, Platform.of(architecture), say=_say)
+    return replace(packages, payload_schemas={action: schema for action, schema in found.items() if schema is not None})
 
 
 def _show(found: ChangeSet) -> None:

@@ -18,6 +18,7 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.stack import aws_client
+from dynatick.cli.task_display import unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.executions import PARTITION_WRITE_UNITS, STREAM_SHARDS, Executions
 
@@ -154,10 +155,12 @@ def doctor(
     _sum_up(found, shown=len(rows) if session.output is not Output.JSONL else found.found)
     if room is not None and (message := room.message()) is not None:
         say(message)
-    if not found.is_healthy:
-        left = found.found - found.repaired
+    if left := found.found - found.repaired:
         how = "see above" if repair else "dynatick doctor --repair repairs what it can"
         raise CommandFailed(ExitCode.FOUND, f"{left} of {found.found} not repaired: {how}")
+    if found.payloads is not None and (number := found.payloads.failing):
+        remedy = "upgrade their payloads (@task(…, upgrade=…)), or update the tasks"
+        raise CommandFailed(ExitCode.FOUND, f"{number} waiting task{'s' * (number > 1)} will fail: {remedy}")
 
 
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
@@ -171,6 +174,8 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
         say(f"{found.missed_ticks} ticks of the last hour are missing; tasks that were due run later")
     if found.woken_late:
         say(f"{found.woken_late} tasks of the last hour were begun by ticks, because no wake-up came in time")
+    for unfit in () if found.payloads is None else unfit_lines(found.payloads):
+        say(f"Will fail: {unfit}")
     kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items()) or "nothing wrong"
     repaired = f"; {found.repaired} repaired" if found.repaired else ""
     say(f"Read {found.scanned} tasks and schedules that have not ended: {kinds}{repaired}")

@@ -12,7 +12,7 @@ import typer
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, one_line, say, show_document, show_one, show_pairs, suggested
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_display import ago
+from dynatick.cli.task_display import ago, unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import milliseconds_text
 from dynatick.ui.loopback import PORT
@@ -60,6 +60,9 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
     yield f"last {_hours(now - found.since)}", f"{found.completed} completed, {found.failed} failed{cancelled}"
     if late:
         yield "lateness", late
+    if found.payloads is not None:
+        for unfit in unfit_lines(found.payloads):
+            yield "will fail", f"{unfit}; of the next {found.payloads.checked}"
     for group in found.failures[:_GROUPS]:
         yield "failed", _group(group, now)
     if (more := len(found.failures) - _GROUPS) > 0:

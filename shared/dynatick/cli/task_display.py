@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:
     from dynatick.client import HistoryPage, TaskClient, TaskEntry, TaskView
-    from dynatick.client.operations import Explanation
+    from dynatick.client.operations import Explanation, PayloadCheck
     from dynatick.domain.task import Row
 
 COLUMNS = (
@@ -93,6 +93,13 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
 def ago(instant: datetime, now: datetime) -> str:
     """An instant to the second, with its distance from now."""
     return _when(instant, now) or format_instant(instant)
+
+
+def unfit_lines(check: PayloadCheck, *, fails: bool = True) -> Iterator[str]:
+    """Waiting tasks whose payloads do not fit, a line for each reason: those that will fail, or those that will not."""
+    for one in check.groups:
+        if one.fails is fails:
+            yield one_line(f"{one.count} {one.action}: {one.error} (such as {one.task_id})")
 
 
 def _when(instant: datetime | None, now: datetime) -> str | None:

@@ -9,6 +9,7 @@ from dynatick.client.operations import Operations
 class AsyncOperations(Threaded):
     """``Operations``, awaited."""
 
+    check_payloads = awaited(Operations.check_payloads)
     doctor = awaited(Operations.doctor)
     explain = awaited(Operations.explain)
     health = awaited(Operations.health)

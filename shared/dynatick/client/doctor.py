@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
+from dynatick.client.payload_check import PayloadCheck, PayloadChecker
 from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, minute_of
@@ -46,12 +47,13 @@ class Diagnosis(View):
     missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
     woken_late: int = 0  # tasks that ticks of the last hour began although a wake-up should have begun them
     pause: Annotated[Pause | None, Json(name=attr.PAUSED, null=True)] = None  # then no finding is about ticks
+    payloads: Annotated[PayloadCheck | None, "Left out: no type of a handler is known."] = None
     findings: tuple[Finding, ...] = ()  # the first 1,000
 
     @property
     def is_healthy(self) -> Annotated[bool, Json(name="healthy")]:
-        """Whether there are no findings, or all were repaired."""
-        return self.found == self.repaired
+        """Whether there are no findings, or all were repaired, and no task will fail for its payload."""
+        return self.found == self.repaired and not (self.payloads is not None and self.payloads.failing)
 
 
 def examine(
@@ -68,6 +70,7 @@ def examine(
     missed, woken_late = _last_hour(store, settings, clock())
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
+    checker = PayloadChecker(known.payload_schemas, known.default_action)
 
     def take(finding: Finding) -> None:
         if len(findings) < MAX_FINDINGS:
@@ -82,6 +85,7 @@ def examine(
         pause=pause,
         report_finding=take,
         page_read=page_read or (lambda report: None),
+        rows_read=checker.add,
     )
     return Diagnosis(
         pages=reconciled.pages,
@@ -94,6 +98,7 @@ def examine(
         missed_ticks=missed,
         woken_late=woken_late,
         pause=known.pause,
+        payloads=checker.found(reads=reconciled.pages, complete=True) if checker.schemas else None,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
+from dynatick.client.payload_check import problem_of
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of
@@ -132,7 +133,7 @@ class _Story:
         at = self._starts or bucket.instant
         if bucket.instant > self.now and at > self.now:
             by_tick = f"; the tick of {bucket} runs it" if bucket.instant > at else ""
-            return f"{self._waits(at)}{by_tick}; {f'but {self._held_up}' if self._held_up else 'nothing holds it up'}"
+            return f"{self._waits(at)}{by_tick}; {self._outlook}"
         return f"is due since {_shown(at)}{self._waiting_for_all() or self._why_not_yet(bucket)}"
 
     def _why_not_yet(self, bucket: Bucket) -> str:
@@ -166,6 +167,15 @@ class _Story:
         if view.turn:
             return f"waits for its {_ordinal(view.turn + 1)} turn, as its handler asked, at {ahead}"
         return f"waits for its rate limit, which allows it at {ahead}"
+
+    @property
+    def _outlook(self) -> str:
+        """What keeps a task whose time has not come from completing, as far as that is known."""
+        if self._held_up:
+            return f"but {self._held_up}"
+        schema = self.settings.payload_schemas.get(self.view.action or self.settings.default_action or "")
+        error, fails = (schema and problem_of(schema, self.view.payload)) or ("", False)
+        return f"but it will fail, for its handler refuses its payload ({error})" if fails else "nothing holds it up"
 
     def _waiting_for_all(self) -> str:
         return f", and waits because {self._held_up}" if self._held_up else ""

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
 from dynatick.client.history import OPEN, listed_entries
+from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
@@ -29,6 +30,7 @@ HOURS = 24
 MAX_POLLS = 6_000  # of buckets, past and to come: two days of minutes on two shards
 MAX_ENTRIES = 100_000  # of the index, in each direction
 MAX_GROUPS = 20
+_MAX_PAYLOADS = 100  # of tasks that are due next
 _MAX_ROWS_READ = 500  # of tasks that are due, to see which run
 _HOUR = timedelta(hours=1)
 
@@ -144,6 +146,9 @@ class InstallationStatus(View):
         "p50, p99 and max of the tasks that have ended.",
     ] = field(default_factory=dict)
     failures: Annotated[tuple[FailureGroup, ...], "The most frequent first."] = ()
+    payloads: Annotated[
+        PayloadCheck | None, "Of the tasks that are due next, 100 at most. Left out: no type of a handler is known."
+    ] = None
 
     @property
     def state(self) -> Annotated[Literal["running", "paused", "failing", "stopped"], ""]:
@@ -170,8 +175,14 @@ def status_of_installation(
         if past.tally.counts.total() > MAX_ENTRIES:
             break
     waiting = 0
+    next_due: list[str] = []  # whose payloads can be checked
     for _ in range(hours):
-        waiting += sum(one.status == OPEN for one in listed_entries(store, _hour(until, shards)))
+        for one in listed_entries(store, _hour(until, shards)):
+            if one.status != OPEN:
+                continue
+            waiting += 1
+            if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
+                next_due.append(one.task_id)
         until += _HOUR
         if waiting > MAX_ENTRIES:
             break
@@ -190,7 +201,15 @@ def status_of_installation(
         cancelled=past.tally.counts[Status.CANCELLED],
         lateness=past.tally.lateness_ms(),
         failures=past.failures.most_frequent(),
+        payloads=_checked(store, known, next_due) if known.payload_schemas else None,
     )
+
+
+def _checked(store: Store, settings: InstallationSettings, task_ids: Sequence[str]) -> PayloadCheck:
+    checker = PayloadChecker(settings.payload_schemas, settings.default_action)
+    if task_ids:
+        checker.add(store.get_many(task_ids, consistent=False, only=READ).values())
+    return checker.found(reads=min(1, len(task_ids)), complete=False)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ Apart from the client for tasks, so that an application that inserts tasks does 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
 from dynatick.client import task_update
@@ -13,6 +13,7 @@ from dynatick.client import ticks as tick_lists
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing
 from dynatick.client.installation import FailureGroup, Health, InstallationStatus, health_of, status_of_installation
+from dynatick.client.payload_check import MAX_READS, PayloadCheck, PayloadChecker, UnfitPayloads, check_table
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.domain import attributes as attr
@@ -40,9 +41,11 @@ __all__ = [
     "Operations",
     "Pause",
     "PausedTicks",
+    "PayloadCheck",
     "TaskEvent",
     "TickEntry",
     "TickView",
+    "UnfitPayloads",
 ]
 
 _MAX_TEXT = 500  # characters of a pause's reason
@@ -109,10 +112,25 @@ class Operations:
     def status(self) -> InstallationStatus:
         """The state of the installation for the person on call: ticks, what waits, what has failed in 24 hours.
 
-        Reads the index minute by minute, about one read unit for each two, and one for each twenty tasks.
+        Reads the index minute by minute, about one read unit for each two, and one for each twenty tasks; and the rows
+        of up to 100 tasks that are due next, to check their payloads.
         """
         settings, now = self._settings_cache.refresh(), self._clock()
         return status_of_installation(self.store, settings, health_of(self.store, settings, now), now)
+
+    def check_payloads(
+        self, schemas: Mapping[str, str] | None = None, *, max_reads: int | None = MAX_READS
+    ) -> PayloadCheck:
+        """Checks the payloads of waiting tasks and schedules by the types of their handlers, a read of the
+        table for each MB, of 256 read units: ``max_reads`` at most, which are a sample unless they reach its end. None:
+        all of it.
+
+        ``schemas``: the payloads' JSON Schemas as text, by action; None: those that the processor has published.
+        """
+        known = self._settings_cache.refresh()
+        published = {} if known is None else known.payload_schemas
+        checker = PayloadChecker(published if schemas is None else schemas, known.default_action if known else None)
+        return check_table(self.store, checker, max_reads=max_reads)
 
     def explain(self, task_id: str) -> Explanation:
         """Why a task is where it is, what happened to it, and what will. Its ``status`` is None if there is none."""

@@ -75,6 +75,7 @@ def reconcile(
     pause: Callable[[float], None] | None = None,
     report_finding: Callable[[Finding], None] = lambda finding: None,
     page_read: Callable[[Reconciled], None] = lambda report: None,
+    rows_read: Callable[[Sequence[Row]], None] = lambda rows: None,
     after: str | None = None,
     hard_end: datetime | None = None,
 ) -> Reconciled:
@@ -84,14 +85,15 @@ def reconcile(
 
     A row that can't be repaired is counted; the scan goes on, and the next one finds it again. ``pause`` waits
     (seconds) before new rows are judged; None: they are judged at once. ``report_finding`` is called with each finding
-    after its repair, ``page_read`` after each page. Raises StoreError if the table doesn't answer; if ``hard_end`` is
-    given and it has come further than ``after``, it returns how far, with the problem.
+    after its repair, ``rows_read`` with the rows of each page, ``page_read`` after it. Raises StoreError if the table
+    doesn't answer; if ``hard_end`` is given and it has come further than ``after``, it returns how far, with the
+    problem.
     """
     scan = _Scan(placer, clock, repair=repair, pause=pause, report_finding=report_finding, hard_end=hard_end)
     scan.report.after = after
     scan.judge_cursors(report=after is None)
     try:
-        scan.run(page_read)
+        scan.run(page_read, rows_read)
     except StoreError as error:
         if hard_end is None or scan.report.after == after:
             raise
@@ -123,12 +125,13 @@ class _Scan:
         self.is_certain = False  # something is wrong with some row: no need to wait before others are judged
         self.candidates: deque[tuple[str, datetime]] = deque()  # ids that look wrong, and when they were read
 
-    def run(self, page_read: Callable[[Reconciled], None]) -> None:
+    def run(self, page_read: Callable[[Reconciled], None], rows_read: Callable[[Sequence[Row]], None]) -> None:
         """Reads and judges from where the report says that it is."""
         read_to = self.report.after
         while True:
             page = self.placer.store.scan(after=read_to)
             seen = self.clock()
+            rows_read(page.rows)
             self.candidates += [(task_id, seen) for task_id in self._check(page.rows)]
             read_to = page.after
             is_last = read_to is None or self._is_over(self.stop_at)

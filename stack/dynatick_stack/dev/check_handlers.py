@@ -11,19 +11,27 @@ import sys
 import traceback
 from pathlib import Path
 
-from dynatick.actions.handlers import load_handlers
+from dynatick.actions.handlers import Handler, load_handlers
 from dynatick.errors import ConfigurationError
 
 
 def examine(module: str, folder: Path) -> dict[str, object]:
-    """``actions``: the names of the handlers. Else ``problem``, and ``place`` if a file of the folder is to blame."""
+    """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one. Else
+    ``problem``, and ``place`` if a file of the folder is to blame."""
     try:
-        return {"actions": [handler.name for handler in load_handlers(module)]}
+        return {"actions": {handler.name: _schema(handler) for handler in load_handlers(module)}}
     except ConfigurationError as error:
         cause = error.__cause__ or error
         if isinstance(cause, ConfigurationError):
             return {"problem": str(cause), "place": _place(cause, folder)}
         return {"problem": f"{type(cause).__name__}: {_text(cause)}", "place": _place(cause, folder)}
+
+
+def _schema(handler: Handler) -> str | None:
+    try:
+        return handler.payload_schema()
+    except ConfigurationError:  # said when its tasks run
+        return None
 
 
 def _text(error: BaseException) -> str:

@@ -47,8 +47,11 @@ def requirements(project: Project, say: Say) -> Path | None:
         return cached_folder(CACHE, "handlers", digest(file.read_bytes(), interpreter_tag()), install)
 
 
-def check(project: Project, libraries: Path, required: Path | None, environment: Mapping[str, str]) -> list[str]:
-    """The names of the actions. Raises HandlersError with the line of the project that is to blame.
+def check(
+    project: Project, libraries: Path, required: Path | None, environment: Mapping[str, str]
+) -> dict[str, str | None]:
+    """The names of the actions, each with the JSON Schema of its payload, if it has one. Raises HandlersError with the
+    line of the project that is to blame.
 
     The module gets what it has in Lambda: its own files, the layer's libraries, and what it requires.
     """
@@ -81,7 +84,7 @@ def check(project: Project, libraries: Path, required: Path | None, environment:
         is_taken = f"No module named '{TAKEN}'" in found["problem"] or project.module.partition(".")[0] == TAKEN
         why = f"; a module {TAKEN} is in the functions already, so yours needs another name" if is_taken else ""
         raise HandlersError(f"{place}{found['problem']}{why}")
-    actions: list[str] = found["actions"]
+    actions: dict[str, str | None] = found["actions"]
     if not actions:
         raise HandlersError(f"{project.module} has no function that is declared by @task")
     return actions

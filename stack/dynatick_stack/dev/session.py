@@ -111,7 +111,7 @@ class Session:
         else:
             self._note(f"{names} changed: deployed in {time.monotonic() - began:.1f} s")
 
-    def _check(self) -> list[str]:
+    def _check(self) -> dict[str, str | None]:
         self._required = handlers.requirements(self.project, self.say)
         found = libraries(self.say, root=self.root)
         return handlers.check(self.project, found, self._required, self.project.environment)

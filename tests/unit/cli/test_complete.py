@@ -32,7 +32,7 @@ OF_TASKS = {
     "bucket wait": "wait_for_bucket", "settings": "settings",
 }  # fmt: skip
 OF_OPERATIONS = {
-    "tick list": "ticks tick_range", "doctor": "doctor health", "pause": "pause", "resume": "resume",
+    "tick list": "ticks tick_range", "doctor": "check_payloads doctor health", "pause": "pause", "resume": "resume",
     "status": "status", "task explain": "explain",
 }  # fmt: skip
 OF_SCHEDULES = {

@@ -23,6 +23,7 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.executions import RECOVERIES, Executions
 from dynatick.engine import recovery
 from dynatick.engine.rules import Precision
+from dynatick.engine.settings import publish_settings
 from dynatick_stack import template
 
 
@@ -55,6 +56,29 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
     }  # fmt: skip
     world.next_tick()
     assert world.outcome("lost") == "completed"
+
+
+def unfit(shell: Shell, world: InProcess) -> None:
+    """Two tasks of three wait with payloads that their handler refuses since."""
+    for n, payload in enumerate(({}, {}, {"to": "ann"})):
+        shell("task", "add", f"mail-{n}", "--delay", "1h", "--action", "log", "--payload", json.dumps(payload))
+    schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
+    publish_settings(world.store, world.rules.grid, now=world.clock(), payload_schemas={"log": json.dumps(schema)})
+
+
+def test_tasks_that_will_fail_for_their_payloads_are_named(shell: Shell, world: InProcess) -> None:
+    unfit(shell, world)
+    ended = shell("doctor")
+    assert (ended.code, ended.out) == (7, "")
+    assert ended.err == (
+        "Will fail: 2 log: payload.to: Field required (such as mail-0)\n"
+        "Read 3 tasks and schedules that have not ended: nothing wrong\n"
+        "error: 2 waiting tasks will fail: upgrade their payloads (@task(…, upgrade=…)), or update the tasks\n"
+    )
+    payloads = shell("doctor", "-o", "json").json["payloads"]
+    assert (payloads["checked"], payloads["failing"], payloads["complete"]) == (3, 2, True)
+    (line,) = [line for line in shell("status").lines if line.startswith("will fail")]
+    assert " ".join(line.split()) == "will fail 2 log: payload.to: Field required (such as mail-0); of the next 3"
 
 
 def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProcess) -> None:

@@ -138,7 +138,7 @@ def test_handlers_are_named_and_environment_and_requirements_are_there_at_their_
     (required / "lately_installed.py").write_text("NAME = 'x'\n")
     with (project.folder / "handlers.py").open("a") as file:
         file.write("import os, lately_installed\nassert os.environ['SENDER'] and os.environ['AWS_REGION']\n")
-    assert handlers.check(project, LIBRARIES, required, {"SENDER": "me@example.com"}) == ["greet"]
+    assert handlers.check(project, LIBRARIES, required, {"SENDER": "me@example.com"}) == {"greet": None}
     assert not list(project.folder.glob("__pycache__/*.pyc"))
     with pytest.raises(HandlersError, match="KeyError: 'SENDER'"):
         handlers.check(project, LIBRARIES, required, {})
