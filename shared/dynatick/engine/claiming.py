@@ -135,7 +135,7 @@ class Claiming:
             self.execution.keep_fault(error)
             return False
         entries = self._without_repetitions(batch)
-        self.window.writing += 1
+        self.window.begin_to_write()
         closed_through = self.window.cursor.closed_through
         self.execution.claim(
             len(entries),
@@ -221,7 +221,7 @@ class Claiming:
         made, moved_to, fault = answer
         if fault is not None:
             self.execution.keep_fault(fault)
-        self.window.writing -= 1
+        self.window.end_write()
         may_begin = self.execution.may_begin()
         for (bucket, schedule_id), of_schedule in zip(entries, made, strict=True):
             self._follow(bucket, schedule_id, of_schedule.verdict, position, may_begin)
@@ -229,7 +229,8 @@ class Claiming:
         self._wake_next(moved_to, closed_through)
 
     def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
-        self.window.writing -= of_schedules
+        if of_schedules:
+            self.window.end_write()
         self.end_unclaimed(entries)
         self.execution.keep_fault(error)
 

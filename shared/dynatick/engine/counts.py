@@ -164,6 +164,10 @@ class PassReport(Counts):
         further = self.resume is not None and self.first_minute is not None and self.resume.minute > self.first_minute
         return self.buckets > 1 and (further or not self.released)
 
+    def end(self, now: datetime, *, leased_elsewhere: bool = False) -> None:
+        """The invocation ends now, or leaves all its work to the process that has the shard lease."""
+        self.finished_at, self.leased_elsewhere = now, leased_elsewhere
+
     def leave(self, position: Resume) -> None:
         """Leaves what is due from a position on to a later invocation."""
         self.resume = position if self.resume is None else min(position, self.resume)

@@ -89,8 +89,7 @@ def drain(
     plan = partial(send_planned, services, report, acquired.to_plan)
     if acquired.cursor is None:
         plan()
-        report.leased_elsewhere = True
-        report.finished_at = services.clock()
+        report.end(services.clock(), leased_elsewhere=True)
         return report
     window = Window(acquired.cursor, services.rules, closed_at=services.clock())
     shard = ShardLease(services.store, services.clock, window, token)

@@ -437,7 +437,7 @@ class Execution:
         self.report.moved, self.report.rejected = self.services.placer.moved, self.services.placer.failed
         if self.fault is not None:
             raise self.fault
-        self.report.finished_at = self.services.clock()
+        self.report.end(self.services.clock())
 
     def start_others(self, orders: Sequence[Order], then: Callable[[int], object] = nothing) -> None:
         """Starts invocations, one after another, until one can't be started. ``then`` is called with how many were."""

@@ -161,6 +161,14 @@ class Window:
             if poll.stuck and not poll.in_flight and len(poll.stuck) == poll.contended:
                 yield minute, poll
 
+    def begin_to_write(self) -> None:
+        """A batch of occurrences is about to be written."""
+        self.writing += 1
+
+    def end_write(self) -> None:
+        """A batch of occurrences was written, or could not be."""
+        self.writing -= 1
+
     def wrote_occurrence(self, minute: int, now: datetime) -> None:
         """This pass has written an occurrence into a bucket."""
         self.written_from = minute if self.written_from is None else min(self.written_from, minute)
