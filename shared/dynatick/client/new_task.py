@@ -13,7 +13,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of, parse_time
 from dynatick.domain.instants import format_instant, parse_instant, require_aware
 from dynatick.domain.misspelt import check_names
-from dynatick.domain.normalise import Defaults, TaskTime, normalise, task_time
+from dynatick.domain.normalise import Defaults, TaskTime, scheduled_values, task_time
 from dynatick.domain.recurrence import edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import (
@@ -106,12 +106,8 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
             if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
                 row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
         return Composed(with_item(row), complete=False)
-    grid, defaults = settings.grid, Defaults(action=str(action))
-    change = normalise(row, now=now, grid=grid, defaults=defaults)
-    if attr.OUTCOME in change.set:  # it was rejected: this error names the attribute
-        task_time(row, now=now, grid=grid, defaults=defaults)
-        raise InvalidInput(attr.TASK_ID, task.task_id, str(change.set.get(attr.ERROR)))
-    row.update(change.set)
+    grid = settings.grid
+    row |= scheduled_values(row, str(action), now=now, grid=grid, defaults=Defaults())
     bucket = Bucket.parse(row[attr.TASK_DATE_TIME])
     settings_cache.check_shard(bucket.shard)
     row[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))

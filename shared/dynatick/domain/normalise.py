@@ -236,6 +236,7 @@ def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpda
 
 
 def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:
+    """Raises InvalidInput for whatever in the row is malformed."""
     for name in attr.RECURRENCE:
         if row.get(name) is not None:
             raise InvalidInput(
@@ -254,6 +255,11 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
         check_timeout(row[attr.TIMEOUT_SECONDS])
     if row.get(attr.SCHEDULE_ID) is not None and not isinstance(row[attr.SCHEDULE_ID], str):
         raise InvalidInput(attr.SCHEDULE_ID, row[attr.SCHEDULE_ID], "expected text")
+    return scheduled_values(row, action, now=now, grid=grid, defaults=defaults)
+
+
+def scheduled_values(row: Row, action: str, *, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:
+    """What makes a scheduled task of a row that is checked. Raises InvalidInput for its time."""
     when = task_time(row, now=now, grid=grid, defaults=defaults)
     return {
         attr.TASK_DATE_TIME: str(when.bucket),
