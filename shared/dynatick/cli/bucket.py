@@ -39,8 +39,9 @@ def show(
     It also says how many ran and failed there and have gone elsewhere since, by a retry, a further turn or a redrive.
     """
     client = session.client()
-    counts = next(iter(client.bucket_counts(bucket)), None)
     page = list_page(client, client.select(bucket, status=status), limit=limit, page_token=page_token)
+    whole = page if status is None and page_token is None else None
+    counts = next(iter(client.bucket_counts(bucket, listed=whole)), None)
     if session.output is Output.TABLE and counts is not None:
         there = ", ".join(f"{number} {name}" for name, number in sorted(counts.counts.items()))
         say(f"{bucket}: {there or 'nothing is there now'}")

@@ -8,7 +8,7 @@ import base64
 import binascii
 import json
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -93,21 +93,28 @@ def every_entry(store: Store, selection: Selection) -> Iterator[TaskEntry]:
             return
 
 
-def bucket_counts(store: Store, selection: Selection) -> Iterator[BucketCounts]:
+def bucket_counts(store: Store, selection: Selection, listed: HistoryPage | None = None) -> Iterator[BucketCounts]:
     """How many tasks of each status each bucket holds, over all shards, and how late they began; without empty
-    buckets."""
-    minute: int | None = None
-    counter = Tally()
+    buckets. ``listed``: the first page of the history, which is read already, of one bucket."""
+    minute, counter = selection.minutes.start, Tally()
     name = _named_shard(selection)
-    for page in BucketReader(store=store, selection=selection, attributes=_SHOWN).pages():
+    reader = BucketReader(store=store, selection=selection, attributes=_SHOWN)
+    if listed is None:
+        pages: Iterable[BucketPage] = reader.pages()
+    else:
+        for read in listed.entries:
+            counter.add(read)
+        token = listed.next_page_token
+        pages = () if token is None else reader.pages(_position(token, selection))
+    for page in pages:
         if page.bucket.minute != minute:
-            if counter.counts and minute is not None:
+            if counter.counts:
                 yield counter.of(str(Bucket(minute, name)))
             minute, counter = page.bucket.minute, Tally()
         for entry in page.entries:
             if (task := _entry(entry, page)) is not None and _fits(selection, task):
                 counter.add(task)
-    if counter.counts and minute is not None:
+    if counter.counts:
         yield counter.of(str(Bucket(minute, name)))
 
 

@@ -92,16 +92,23 @@ class TaskLists:
         return histories.export(self.store, self._selection(bucket, selected), after=after)
 
     def bucket_counts(
-        self, bucket: str | Bucket | Selection | None = None, **selected: Unpack[Selected]
+        self,
+        bucket: str | Bucket | Selection | None = None,
+        *,
+        listed: HistoryPage | None = None,
+        **selected: Unpack[Selected],
     ) -> Iterator[BucketCounts]:
         """How many of the tasks that ``select`` describes each bucket holds, by status, and how late those that have
         ended began, in order of time, without empty buckets.
 
         Reads every entry of these buckets. Of one bucket without filters, also how many tasks ran there and have gone
-        elsewhere since, if any did: one more read for each shard.
+        elsewhere since, if any did: one more read for each shard. ``listed``: the first page of the ``history`` of a
+        bucket, whose tasks are counted without reading them again.
         """
         selection = self._selection(bucket, selected)
-        counts = histories.bucket_counts(self.store, selection)
+        if listed is not None and selection.bucket is None:
+            raise InvalidInput("listed", "a page", "expected it with one bucket only")
+        counts = histories.bucket_counts(self.store, selection, listed)
         if selection.bucket is None or selection.is_filtered:
             return counts
         return histories.with_departures(self.store, selection, counts)

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import ConfirmedChange, ManyResult, TaskView, WouldChange
+from dynatick.client import ConfirmedChange, HistoryPage, ManyResult, TaskView, WouldChange
 from dynatick.domain.buckets import instant_of
 from dynatick.domain.selection import STATUSES, Selection
 from dynatick.errors import InvalidInput, TaskNotFound
@@ -70,7 +70,8 @@ def _page(request: Request) -> Response:
     if "bucket" in asked:
         return RedirectResponse(links.with_query(links.bucket(asked["bucket"]), {**asked, "bucket": None}), 303)
     selection = _selection(site, asked)
-    return _listed(request, site, "tasks.html", "tasks", selection, asked, now)
+    page = site.client.history(selection, limit=_PAGE, page_token=asked.get("page"))
+    return _listed(request, site, "tasks.html", "tasks", selection, page, asked, now)
 
 
 def _bucket(request: Request) -> Response:
@@ -81,10 +82,12 @@ def _bucket(request: Request) -> Response:
     assert selection.bucket is not None
     tick_minutes = site.client.settings()
     step = tick_minutes.grid.tick_minutes if tick_minutes else 1
-    counts = next(iter(site.client.bucket_counts(selection.bucket)), None)
+    page = site.client.history(selection, limit=_PAGE, page_token=asked.get("page"))
+    whole = None if selection.is_filtered or "page" in asked else page
+    counts = next(iter(site.client.bucket_counts(selection.bucket, listed=whole)), None)
     coming = site.readings.coming(selection.bucket.minute, now)
     return _listed(
-        request, site, "bucket.html", "timeline", selection, asked, now,
+        request, site, "bucket.html", "timeline", selection, page, asked, now,
         bucket=selection.bucket, counts=counts, coming=coming,
         earlier=instant_of(selection.bucket.minute - step), later=instant_of(selection.bucket.minute + step),
     )  # fmt: skip
@@ -96,17 +99,17 @@ def _listed(
     template: str,
     section: str,
     selection: Selection,
+    page: HistoryPage,
     asked: Query,
     now: datetime,
     **values: Any,
 ) -> Response:
-    found = site.client.history(selection, limit=_PAGE, page_token=asked.get("page"))
-    token = found.next_page_token
+    token = page.next_page_token
     # The range of a page is that of the next one, too: the present goes on meanwhile.
     following = {**asked, **({} if selection.bucket is not None else selection.words()), "page": token}
     return site.page(
         request, template, section, now=now, selection=selection, changes=_changes(selection), asked=asked,
-        entries=found.entries, statuses=STATUSES,
+        entries=page.entries, statuses=STATUSES,
         next_page=None if token is None else links.with_query(request.url.path, following), **values,
     )  # fmt: skip
 

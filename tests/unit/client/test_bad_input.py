@@ -121,6 +121,8 @@ CALLS: list[tuple[Call, str]] = [
      "last: '1h' is not accepted; expected either a duration or a range, not both"),
     (lambda c: c.bucket_counts(WAITING, last="1h"),
      f"bucket: '{WAITING}' is not accepted; expected either a bucket or a range, not both"),
+    (lambda c: c.bucket_counts(last="1h", listed=c.history(WAITING)),
+     "listed: 'a page' is not accepted; expected it with one bucket only"),
     (lambda c: c.export(start="1h", end="now"), "start: '1h' is not accepted; add a sign: +1h is later than now"),
     (lambda c: c.select(WAITING, status="done"), f"status: 'done' is not accepted; {STATUSES}"),
     (lambda c: c.cancel_many(c.select(WAITING, status="failed")),

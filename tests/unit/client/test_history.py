@@ -106,6 +106,9 @@ def test_counts_of_a_range(mixed: TaskClient) -> None:
     assert (first.total, second.total) == (6, 4)
     assert list(mixed.bucket_counts(BUCKET)) == [first]
     assert list(mixed.bucket_counts("2026-12-31#12:29")) == []
+    for limit in (1, 3, 6, 100):
+        page = mixed.history(BUCKET, limit=limit)
+        assert list(mixed.bucket_counts(BUCKET, listed=page)) == [first]
     (failed,) = mixed.bucket_counts(mixed.select(**RANGE, status="failed", prefix="failed-1"))
     assert failed.counts == {"failed": 1}
 
@@ -118,6 +121,10 @@ def test_the_lateness_of_a_bucket_is_read_from_the_index_alone(world: World, cli
         )
     (counts,) = client.bucket_counts(BUCKET)
     assert all(task_id.startswith("_dynatick#") for task_id in world.rigged.reads), "no row of a task"
+    page = client.history(BUCKET, limit=1000)
+    world.rigged.forget()
+    assert list(client.bucket_counts(BUCKET, listed=page)) == [counts]
+    assert world.rigged.polls == [], "what was read is counted"
     assert counts.counts == {"completed": 200}
     assert (counts.lateness_p50_ms, counts.lateness_max_ms) == (101, 200)
     assert counts.lateness_p99_ms is not None
