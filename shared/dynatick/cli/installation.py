@@ -83,9 +83,8 @@ def _state(found: InstallationStatus) -> str:
 
 
 def _group(group: FailureGroup, now: datetime) -> str:
-    since = "" if group.first is None else f" since {ago(group.first, now)}"
-    text = one_line(str(group.error))
-    return f"{group.count} {group.action}{since}: {text}   ({suggested('dynatick task explain', group.task_id)})"
+    what = f"{group.count} {group.action} since {ago(group.first, now)}"
+    return f"{what}: {one_line(str(group.error))}   ({suggested('dynatick task explain', group.task_id)})"
 
 
 def _hours(span: timedelta) -> str:

@@ -5,8 +5,8 @@ has failed.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
@@ -116,9 +116,14 @@ class FailureGroup(View):
     action: str | None
     error: str | None
     count: int
-    first: Annotated[datetime | None, "When the first of them failed."]
-    last: Annotated[datetime | None, "When the latest failed."]
+    first: Annotated[datetime, "When the first of them failed."]
+    last: Annotated[datetime, "When the latest failed."]
     task_id: Annotated[str, "The latest of them."]
+
+    def __add__(self, other: FailureGroup) -> FailureGroup:
+        """Both together, with the action and the error of the latest."""
+        latest = max(self, other, key=lambda group: (group.last, group.task_id))
+        return replace(latest, count=self.count + other.count, first=min(self.first, other.first))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,16 +219,31 @@ def _checked(store: Store, settings: InstallationSettings, task_ids: Sequence[st
 
 @dataclass(slots=True)
 class FailureGroups:
-    """Groups failed tasks by action and error."""
+    """Groups failed tasks by action and error. ``pattern``: returns the same for errors that are alike."""
 
-    _members: dict[tuple[str | None, str | None], list[TaskEntry]] = field(default_factory=dict)
+    pattern: Callable[[str | None], str | None] = lambda error: error
+    _groups: dict[tuple[str | None, str | None], FailureGroup] = field(default_factory=dict)
 
     def add(self, entry: TaskEntry) -> None:
-        self._members.setdefault((entry.action, entry.error), []).append(entry)
+        """Adds a task, if it has failed."""
+        if entry.status != Status.FAILED:
+            return
+        at = entry.finished_at or Bucket.parse(entry.bucket).instant
+        error = self.pattern(entry.error)
+        group = FailureGroup(action=entry.action, error=error, count=1, first=at, last=at, task_id=entry.task_id)
+        self.update([group])
+
+    def update(self, groups: Iterable[FailureGroup]) -> None:
+        for group in groups:
+            key = (group.action, group.error)
+            self._groups[key] = self._groups[key] + group if key in self._groups else group
 
     def most_frequent(self, maximum: int = MAX_GROUPS) -> tuple[FailureGroup, ...]:
-        found = [_group(action, error, members) for (action, error), members in self._members.items()]
-        return tuple(sorted(found, key=lambda group: -group.count)[:maximum])
+        return tuple(sorted(self._groups.values(), key=lambda group: -group.count)[:maximum])
+
+    def latest(self) -> list[FailureGroup]:
+        """All, the one that failed last first."""
+        return sorted(self._groups.values(), key=lambda group: group.last, reverse=True)
 
 
 @dataclass(slots=True)
@@ -238,21 +258,7 @@ class _Past:
             self.tally.add(entry)
             if entry.status == OPEN and _due_of(entry) <= self.now:
                 self.due.append(entry)
-            if entry.status == Status.FAILED:
-                self.failures.add(entry)
-
-
-def _group(action: str | None, error: str | None, members: Sequence[TaskEntry]) -> FailureGroup:
-    times = [one.finished_at for one in members if one.finished_at is not None]
-    latest = max(members, key=lambda one: (one.finished_at is not None, one.finished_at or one.bucket, one.task_id))
-    return FailureGroup(
-        action=action,
-        error=error,
-        count=len(members),
-        first=min(times, default=None),
-        last=max(times, default=None),
-        task_id=latest.task_id,
-    )
+            self.failures.add(entry)
 
 
 def _due_of(entry: TaskEntry) -> datetime:

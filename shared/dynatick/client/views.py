@@ -193,6 +193,11 @@ class Tally:
         if entry.late_milliseconds is not None:
             self.lateness.add(entry.late_milliseconds)
 
+    def update(self, other: Tally) -> None:
+        """Adds what another has counted."""
+        self.counts.update(other.counts)
+        self.lateness.update(other.lateness)
+
     def of(self, bucket: str) -> BucketCounts:
         late = self.lateness_ms()
         return BucketCounts(

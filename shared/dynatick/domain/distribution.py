@@ -25,6 +25,13 @@ class Distribution:
         dropped = max(0, number.bit_length() - _SIGNIFICANT_BITS)
         self._counts[number >> dropped << dropped] += 1
 
+    def update(self, other: Distribution) -> None:
+        """Adds the numbers of another."""
+        self.count += other.count
+        self.total += other.total
+        self.max = max(self.max, other.max)
+        self._counts.update(other._counts)
+
     @property
     def mean(self) -> int:
         """0 if there are no numbers, like the next two."""

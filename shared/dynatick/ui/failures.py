@@ -10,10 +10,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dynatick.client import ConfirmedChange
+from dynatick.client.installation import FailureGroup
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.error_pattern import error_pattern
-from dynatick.ui.readings import HOUR, Failures, hour_of
+from dynatick.ui.readings import HOUR, hour_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import trace_of
 
@@ -28,7 +29,7 @@ def _page(request: Request) -> Response:
     groups = _groups(site, now, last)
     return site.page(
         request, "failures.html", "failures", now=now, groups=groups, last=asked.get("last", "24h"),
-        tasks=sum(group.tasks for group in groups),
+        tasks=sum(group.count for group in groups),
     )  # fmt: skip
 
 
@@ -54,7 +55,7 @@ def _dry_run(request: Request) -> Response:
     wanted = [one for one in _groups(site, now, last) if _fits(asked, one.action, one.error)]
     return site.page(
         request, "failures_redrive.html", "failures", now=now, groups=wanted, last=asked.get("last", "24h"),
-        asked=asked, tasks=sum(group.tasks for group in wanted),
+        asked=asked, tasks=sum(group.count for group in wanted),
     )  # fmt: skip
 
 
@@ -81,11 +82,11 @@ def _redrive(request: Request, form: Form) -> Response:
     return RedirectResponse(links.job(job.id), status_code=303)
 
 
-def _fits(asked: query.Query, action: str, error: str) -> bool:
+def _fits(asked: query.Query, action: str | None, error: str | None) -> bool:
     return asked.get("action", action) == action and asked.get("error", error) == error
 
 
-def _groups(site: Site, now: datetime, last: timedelta) -> list[Failures]:
+def _groups(site: Site, now: datetime, last: timedelta) -> list[FailureGroup]:
     return site.readings.failures(*_range(now, last))
 
 

@@ -14,12 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dynatick.client import TaskEntry
+from dynatick.client.history import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.task import Status
 from dynatick.ui import links
 from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import Bar
-from dynatick.ui.readings import DAY, HOUR, MINUTE, OPEN, Reading, hour_of
+from dynatick.ui.readings import DAY, HOUR, MINUTE, Reading, hour_of
 from dynatick.ui.site import Notice, Site, site_of
 from dynatick.ui.state import state_of
 from dynatick.ui.timeline import strip
@@ -87,13 +88,13 @@ def _last_hour(site: Site, now: datetime) -> Reading:
 
 def _figures(site: Site, now: datetime) -> dict[str, Any]:
     reading = _last_hour(site, now)
-    due = {minute: counts[OPEN] for minute, counts in reading.minutes.items() if counts[OPEN]}
-    lateness = reading.lateness
+    due = {minute: tally.counts[OPEN] for minute, tally in reading.minutes.items() if tally.counts[OPEN]}
+    late = reading.total().lateness_ms()
     return {
         "due_now": sum(due.values()),
         "in_flight": _in_flight(site, due),
-        "lateness_p99": lateness.percentile(99) if lateness.count else None,
-        "lateness_max": lateness.max,
+        "lateness_p99": late.get("p99"),
+        "lateness_max": late.get("max"),
     }
 
 
@@ -122,7 +123,7 @@ def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
             _at(entry, now), entry.task_id, entry.action, links.task(entry.task_id), False,
         )
         for entry in tasks
-        if entry.status == "open"
+        if entry.status == OPEN
     ]  # fmt: skip
     found += [
         UpcomingRun(one.occurrence_at, one.schedule_id, one.action, links.schedule(one.schedule_id), True)

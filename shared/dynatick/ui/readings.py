@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 
 from dynatick.client import TaskClient, TaskEntry
+from dynatick.client.history import OPEN
+from dynatick.client.installation import FailureGroup, FailureGroups
 from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
+from dynatick.client.views import Tally
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick.domain.distribution import Distribution
-from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
 from dynatick.ui.error_pattern import error_pattern
@@ -23,37 +24,23 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
-OPEN = "open"
-"""The status of a task that has not ended."""
 
-_NO_ACTION = ""
 _AT_A_TIME = 2  # ranges that are read, each by several queries; so those that were asked for first come first
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failures:
-    """The failed tasks of one action whose errors are alike."""
-
-    action: str
-    error: str  # its pattern
-    tasks: int
-    first: datetime  # when the first of them failed
-    last: datetime
-    sample: str  # the id of the latest
-
-    def __add__(self, other: Failures) -> Failures:
-        latest = max(self, other, key=lambda one: one.last)
-        return replace(latest, tasks=self.tasks + other.tasks, first=min(self.first, other.first))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The tasks of consecutive buckets."""
 
-    minutes: Mapping[int, Counter[str]]  # counts by outcome, or OPEN
-    failures: Sequence[Failures]
-    lateness: Distribution  # milliseconds by which they began late
+    minutes: Mapping[int, Tally]  # by outcome, or OPEN
+    failures: Sequence[FailureGroup]  # by the pattern of their error
+
+    def total(self) -> Tally:
+        total = Tally()
+        for tally in self.minutes.values():
+            total.update(tally)
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +112,16 @@ class Readings:
         """The occurrences of schedules from now on; None if there are too many to show."""
         return self._recent.get(("forecast", until), lambda: self._forecast(until))
 
-    def failures(self, start: datetime, end: datetime) -> list[Failures]:
+    def failures(self, start: datetime, end: datetime) -> list[FailureGroup]:
         """The failures of whole hours, the latest first."""
-        groups: dict[tuple[str, str], Failures] = {}
+        groups = FailureGroups()
         for at in hours(start, end):
-            _add(groups, self.hour(at).failures)
-        return sorted(groups.values(), key=lambda one: one.last, reverse=True)
+            groups.update(self.hour(at).failures)
+        return groups.latest()
 
     def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
         """How many tasks of whole hours ended, by outcome."""
-        return _sum(count for at in hours(start, end) for count in self.hour(at).minutes.values())
+        return _sum(self.hour(at).total().counts for at in hours(start, end))
 
     def bars(
         self,
@@ -151,8 +138,8 @@ class Readings:
         first, last, present = minute_of(start), minute_of(end), minute_of(now)
         counts: dict[int, Counter[str]] = {}
         for reading in map(self.hour, hours(start, end)) if readings is None else readings:
-            for minute, found in reading.minutes.items():
-                counts[minute] = _kinds(found, minute, present)
+            for minute, tally in reading.minutes.items():
+                counts[minute] = _kinds(tally.counts, minute, present)
         log = self._log_of(start, now) if log is None else log
         for minute, number in log.missed.items():
             counts.setdefault(minute, Counter())[MISSED] += number
@@ -219,36 +206,16 @@ def hour_of(instant: datetime) -> datetime:
 
 
 def _reading(entries: Iterable[TaskEntry]) -> Reading:
-    minutes: dict[int, Counter[str]] = {}
-    groups: dict[tuple[str, str], Failures] = {}
-    lateness = Distribution()
-    name, minute, counts = "", 0, Counter[str]()
+    minutes: dict[int, Tally] = {}
+    failures = FailureGroups(lambda error: error_pattern(error or ""))
+    name, tally = "", Tally()
     for entry in entries:
         if entry.bucket != name:
             name = entry.bucket
-            minute = Bucket.parse(name).minute
-            counts = minutes.setdefault(minute, Counter())
-        counts[entry.status] += 1
-        if entry.late_milliseconds is not None:
-            lateness.add(entry.late_milliseconds)
-        if entry.status == Status.FAILED:
-            at = entry.finished_at or instant_of(minute)
-            group = Failures(
-                action=entry.action or _NO_ACTION,
-                error=error_pattern(entry.error or ""),
-                tasks=1,
-                first=at,
-                last=at,
-                sample=entry.task_id,
-            )
-            _add(groups, [group])
-    return Reading(minutes, list(groups.values()), lateness)
-
-
-def _add(groups: dict[tuple[str, str], Failures], found: Iterable[Failures]) -> None:
-    for one in found:
-        key = (one.action, one.error)
-        groups[key] = groups[key] + one if key in groups else one
+            tally = minutes.setdefault(Bucket.parse(name).minute, Tally())
+        tally.add(entry)
+        failures.add(entry)
+    return Reading(minutes, failures.latest())
 
 
 def _kinds(found: Counter[str], minute: int, present: int) -> Counter[str]:

@@ -29,6 +29,9 @@ def test_small_numbers_the_maximum_and_no_numbers_at_all_are_exact() -> None:
     assert (empty.sample(100), found.sample(100)) == ([], [0, 3, 3, 127, 90_001])
     assert (found.count, found.mean, found.max) == (5, 18_026, 90_001)
     assert [found.percentile(percent) for percent in (1, 50, 99)] == [0, 3, 90_001]
+    empty.update(distribution_of([3, 0]))
+    empty.update(distribution_of([90_001, 127, 3]))
+    assert empty == found, "parts make up the whole"
 
 
 @pytest.mark.parametrize("number", [1, 2, 99, 100, 101, 12_345])
