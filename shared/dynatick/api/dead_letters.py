@@ -10,7 +10,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
-from dynatick.api.models import dead_letter as models
+from dynatick.api.models import forms
 from dynatick.api.problems import Problem
 from dynatick.api.ranges import Seconds, Timer
 from dynatick.api.routes import Operation, answer
@@ -20,9 +20,7 @@ from dynatick.domain.view import View
 _HIDES = "While it reads, the messages are hidden from other readers."
 _NOT_KNOWN = ("no-dead-letter-queue",)
 
-Limit = Annotated[
-    int, Query(alias="limit", ge=1, le=models.MAX_LETTERS, description="The maximum number, up to 1,000.")
-]
+Limit = Annotated[int, Query(alias="limit", ge=1, le=forms.MAX_LETTERS, description="The maximum number, up to 1,000.")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +89,7 @@ class DeadLetterRoutes:
         timer = Timer(self._seconds)
         return answer(self._letters().list(limit=limit, stop=lambda: timer.is_up))
 
-    def redrive(self, body: Annotated[models.DeadLetterSelection, Body()]) -> Response[str]:
+    def redrive(self, body: Annotated[forms.DeadLetterSelection, Body()]) -> Response[str]:
         timer = Timer(self._seconds)
         return _answer(
             self._letters().redrive(
@@ -103,7 +101,7 @@ class DeadLetterRoutes:
             )
         )
 
-    def purge(self, body: Annotated[models.DeadLetterPurge, Body()]) -> Response[str]:
+    def purge(self, body: Annotated[forms.DeadLetterPurge, Body()]) -> Response[str]:
         timer = Timer(self._seconds)
         return _answer(
             self._letters().purge(

@@ -8,7 +8,7 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
-from dynatick.api.models import installation as models
+from dynatick.api.models import forms
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
 from dynatick.client import TaskClient
@@ -95,7 +95,7 @@ class Installation:
     def status(self) -> Response[str]:
         return answer(self._client.operations.status())
 
-    def pause(self, body: Annotated[models.PauseRequest, Body()]) -> Response[str]:
+    def pause(self, body: Annotated[forms.PauseRequest, Body()]) -> Response[str]:
         self._known()
         return answer(self._client.operations.pause(reason=body.reason, by=body.by))
 

@@ -13,8 +13,7 @@ from dynatick.client import ConfirmedChange
 from dynatick.client.installation import FailureGroup
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
-from dynatick.ui.error_pattern import error_pattern
-from dynatick.ui.readings import HOUR, hour_of
+from dynatick.ui.readings import HOUR, error_pattern, hour_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import trace_of
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ from dynatick.client.views import Tally
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
-from dynatick.ui.error_pattern import error_pattern
 from dynatick.ui.recent import Recent
 
 MINUTE = timedelta(minutes=1)
@@ -27,6 +27,11 @@ WEEK = timedelta(days=7)
 
 _AT_A_TIME = 2  # ranges that are read, each by several queries; so those that were asked for first come first
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
+
+_MAX_PATTERN = 300
+
+_MAIL = re.compile(r"[^\s'\"<>(),;:]+@[^\s'\"<>(),;:]+")
+_NAMED = re.compile(r"(?<![\w-])(?=[\w-]*\d)[\w-]{4,}(?![\w-])", re.ASCII)  # an id, a long number, a date
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +208,13 @@ def hours(start: datetime, end: datetime) -> Iterator[datetime]:
 def hour_of(instant: datetime) -> datetime:
     """The whole hour that an instant is in."""
     return instant.replace(minute=0, second=0, microsecond=0)
+
+
+def error_pattern(error: str) -> str:
+    """The first line of an error, with ``…`` for addresses and for words of four characters or more with a digit: the
+    same for errors that differ only in an id, an address or a number."""
+    line = error.strip().partition("\n")[0][:_MAX_PATTERN]
+    return _NAMED.sub("…", _MAIL.sub("…", line))
 
 
 def _reading(entries: Iterable[TaskEntry]) -> Reading:

@@ -12,7 +12,7 @@ from tests.builders import NOON
 from dynatick.ui import links
 from dynatick.ui.chart import KINDS, Bar, height_of, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
-from dynatick.ui.error_pattern import error_pattern
+from dynatick.ui.readings import error_pattern
 from dynatick.ui.recent import Recent
 
 
