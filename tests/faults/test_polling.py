@@ -17,7 +17,7 @@ from tests.sandbox.seam import Fault, Seam
 from tests.sandbox.worker import LAG, POLL_SECONDS
 from tests.sandbox.world import AFTER_LEASE, TIMEOUT, World
 
-from dynatick.domain.buckets import instant_of, minute_of
+from dynatick.domain.buckets import minute_of
 
 BEFORE, DURING, AT_THE_END = 200, 400, 50
 
@@ -59,9 +59,8 @@ def test_fault_01_inserted_while_its_bucket_is_polled(world: World) -> None:
     assert len(world.journal.done()) == in_this_pass
 
     assert world.next_tick().what == "returned"
-    executed = {execution.task_id: execution.instant for execution in world.journal.done()}
-    assert len(executed) == BEFORE + DURING + AT_THE_END
-    assert max(executed.values()) < instant_of(bucket.minute + 2)
+    executed = {execution.task_id for execution in world.journal.done()}
+    assert len(executed) == BEFORE + DURING + AT_THE_END, "one tick later, all have run"
     world.assert_survived()
 
 
