@@ -171,6 +171,8 @@ MUTATIONS = (
              "not self.claiming", "True", DRAIN),
     Mutation(13, "a cancellation does not ask for the status", "domain:cancel",
              "as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE)", "()", LIFECYCLE),
+    Mutation(13, "a restore does not ask for the status", "domain:restore",
+             "as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT)", "()", LIFECYCLE),
     Mutation(13, "a redriven task keeps its run", "client:_next_run",
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
     # -- shards, cursors and the reconcile -----------------------------------------------------------------------------
