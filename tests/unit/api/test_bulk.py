@@ -239,3 +239,13 @@ def test_very_many_tasks_and_buckets_come_in_smaller_pages(caller: Caller, monke
     pages = list(caller.parts("/v1/tasks", "&".join(span)))
     assert all(0 < len(page["tasks"]) < 6 for page in pages)
     assert [one["taskId"] for page in pages for one in page["tasks"]] == [f"t{n}" for n in range(10)]
+
+
+def test_a_range_may_be_relative_to_now(caller: Caller) -> None:
+    caller.client.insert("soon", due_at=caller.clock() + timedelta(minutes=5))
+    caller.client.insert("later", due_at=caller.clock() + timedelta(hours=3))
+    dry_run = {"start": "now", "end": "+2h", "dryRun": True}
+    listed = caller.ask("GET", "/v1/tasks", query="start=-1h&end=%2B2h")["tasks"]
+    selected = caller.ask("POST", "/v1/tasks/cancel", dry_run)["results"]
+    assert [one["taskId"] for one in listed] == [one["taskId"] for one in selected] == ["soon"]
+    assert [one["total"] for one in caller.ask("GET", "/v1/buckets", query="start=-1h&end=%2B4h")["buckets"]] == [1, 1]
