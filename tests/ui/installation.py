@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -19,17 +17,11 @@ from dynatick.engine.processor import Processor
 from dynatick.engine.rules import Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.store.codec import decode
+from dynatick.testing.queues import Invocations
 from dynatick.testing.table import Table
 from dynatick_stack.bench.installation import Clock
 
 INVOCATION = timedelta(minutes=15)
-
-
-class Invocations(deque[Mapping[str, object]]):
-    """The invocations that were started, and follow the present one."""
-
-    def invoke(self, event: Mapping[str, object]) -> None:
-        self.append(event)
 
 
 class Installation:
