@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from dynatick_stack.emulator import STACK
 # Lines of Lambda's own, which say nothing about tasks.
 PLATFORM = ("START ", "END ", "REPORT ", "INIT_START ", "EXTENSION ")
 # Fields of a record that are shown elsewhere in the line, or are the same in each.
+_TIMESTAMP = "%Y-%m-%d %H:%M:%S,%f%z"  # as Powertools writes it
 QUIET = {
     "timestamp", "level", "action", "message", "service", "location", "exception",
     "exception_name", "stack_trace", "cold_start", "function_name", "function_arn",
@@ -127,7 +128,15 @@ def _line(timestamp: int, function: str, text: str) -> LogLine | None:
     elif "_aws" in record:
         return None  # A metric, written as a log line.
     at = datetime.fromtimestamp(timestamp / 1000, UTC)
-    return LogLine(at=at, function=function, text=text, record=record)
+    return LogLine(at=_said_at(record) or at, function=function, text=text, record=record)
+
+
+def _said_at(record: Mapping[str, Any] | None) -> datetime | None:
+    """When a record was written: its line is stored later, at the end of an invocation if there is much to do."""
+    try:
+        return datetime.strptime(str((record or {}).get("timestamp")), _TIMESTAMP).astimezone(UTC)
+    except ValueError:  # a record of one's own
+        return None
 
 
 def _brief(value: Any) -> str:

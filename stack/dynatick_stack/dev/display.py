@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dynatick.cli.output import printable, printable_lines
-from dynatick.client.views import TaskView
+from dynatick.client.views import TaskView, text_or_none
+from dynatick.domain import attributes as attr
 from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import parse_instant
 from dynatick_stack.dev.insertions import NOTHING_INSERTED, Inserted, Insertion
@@ -70,7 +71,7 @@ class Display:
             return self._attempt(line.at, record, tasks.get(str(record["task_id"])))
         if action == "pass_ended":
             text = _of_tick(record)
-            if text in self._ticks:
+            if text is None or text in self._ticks:
                 return []  # a deployment runs one, too
             self._ticks.append(text)
             return [_headed(line.at, "tick", text)]
@@ -96,8 +97,8 @@ class Display:
         raised = self._raised.pop(key, None)
         if raised is not None:
             details.append(f"{raised.get('exception_name', 'error')}: {_message(raised)}")
-        elif task is not None and task.error and result == "failed":
-            details.append(task.error)
+        elif task is not None and result != "completed" and (error := _error_of(task, key)):
+            details.append(error)
         word = "failed" if result == "retried" else result
         text = f"{record['handler'] or '':<16} {printable(str(record['task_id'])):<16} {'   '.join(details)}"
         return [_headed(at, word, text), *(self._frames(raised) if raised else ())]
@@ -146,9 +147,20 @@ def _headed(at: datetime, word: str, text: str) -> str:
     return f"{at:%H:%M:%S}  {word:<10} {text}".rstrip()
 
 
-def _of_tick(record: Mapping[str, Any]) -> str:
+def _of_tick(record: Mapping[str, Any]) -> str | None:
+    """None: nothing was due."""
     counts = [f"{record[name]} {name}" for name in _COUNTS if record.get(name)]
-    return f"{record['tick']:<16} {', '.join(counts) or 'nothing due'}"
+    return f"{record['tick']:<16} {', '.join(counts)}" if counts else None
+
+
+def _error_of(task: TaskView, key: Key) -> str | None:
+    """The error of an attempt: of one that is to be retried, it is in the list of attempts."""
+    _, run, _, number = key
+    attempts = task.row.get(attr.ATTEMPTS)
+    for one in attempts if isinstance(attempts, list) else ():
+        if isinstance(one, Mapping) and (one.get(attr.RUN), one.get(attr.ATTEMPT)) == (run, number):
+            return text_or_none(one.get(attr.ERROR))
+    return task.error
 
 
 def _message(raised: Mapping[str, Any]) -> str:

@@ -251,6 +251,13 @@ def test_a_failed_attempt_has_the_projects_own_lines_of_the_traceback(project: P
     ]
 
 
+def test_an_attempt_that_is_retried_says_why_though_a_later_one_has_begun(tmp_path: Path) -> None:
+    attempts = [{"run": 1, "attempt": n, "error": f"answered 50{n}"} for n in (1, 2)]
+    task = row(status="running", attempt=3, attempts=attempts)
+    (shown,) = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "retried"})], {"mail-2": task})
+    assert shown == "02:00:45  failed     send-reminder    mail-2           attempt 1 of 6   answered 501"
+
+
 def test_ticks_are_shown_once_and_what_functions_say_unless_it_is_routine(tmp_path: Path) -> None:
     idle = line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:00", "completed": 0})
     lines = [
@@ -263,7 +270,6 @@ def test_ticks_are_shown_once_and_what_functions_say_unless_it_is_routine(tmp_pa
         line({"level": "WARNING", "action": "reconcile_ended", "message": "reconcile ended", "found": 2}),
     ]
     assert Display(folder=tmp_path).show(lines, {}) == [
-        "02:00:45  tick       2026-11-23#02:00 nothing due",
         "02:00:45  tick       2026-11-23#02:01 3 completed, 1 failed",
         "02:00:45  output     To Ada: It is time",
         "02:00:45  processor  reminder_due task_id=a",

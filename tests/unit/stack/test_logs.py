@@ -32,6 +32,12 @@ def test_a_record(record: dict[str, object], expected: str) -> None:
     assert shown(json.dumps(record)) == expected
 
 
+def test_a_record_has_the_time_at_which_it_was_written() -> None:
+    record = {"level": "INFO", "message": "hello", "timestamp": "2026-12-31 12:59:58,750+0100"}
+    assert shown(json.dumps(record)) == "11:59:58 processor hello"
+    assert shown(json.dumps({**record, "timestamp": "noon"})) == "12:00:01 processor hello"
+
+
 def test_a_line_that_is_no_record_is_shown_as_it_is_unless_it_says_nothing() -> None:
     assert shown("Hello from a handler") == "12:00:01 processor Hello from a handler"
     assert shown("[1, 2]") == "12:00:01 processor [1, 2]"
