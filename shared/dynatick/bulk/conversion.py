@@ -8,6 +8,9 @@ from enum import StrEnum
 
 from dynatick.errors import InvalidInput
 
+DESCRIPTION = "description"
+"""The attribute in which a converted schedule keeps what was said about it; for us it is one of the user's own."""
+
 
 class Origin(StrEnum):
     """Which scheduler the file is from."""

@@ -10,10 +10,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
-from dynatick.bulk.conversion import Conversion
-from dynatick.bulk.task_definition import PREFIX, with_id
+from dynatick.bulk.conversion import DESCRIPTION, Conversion
+from dynatick.bulk.task_definition import with_id
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import Cron, check_zone, clock_warnings, parse_expression
 from dynatick.domain.expressions.cron import MONTHS, WEEKDAYS
@@ -34,7 +34,9 @@ _MACRO_NAMES = "@yearly, @annually, @monthly, @weekly, @daily, @midnight or @hou
 _ASSIGNMENT = re.compile(r"""(?P<quote>["']?)(?P<name>[A-Za-z_]\w*)(?P=quote)\s*=\s*(?P<value>.*)""", re.ASCII)
 _PART = re.compile(r"(?:(?P<all>\*)|(?P<low>\w+)(?:-(?P<high>\w+))?)(?:/(?P<step>\d+))?", re.ASCII)
 _PERCENT = re.compile(r"(?<!\\)%")
+_REDIRECTS = re.compile(r"\d*[<>|]")
 _ZONE = "CRON_TZ"
+_MAX_SLUG, _DIGEST, _MAX_DESCRIPTION = 40, 8, 200  # characters
 _HALF_MONTHS_AHEAD = 240  # over which the offsets of a zone are compared: ten years
 
 
@@ -54,19 +56,25 @@ _WEEKDAY = _Kind("day of week", 0, 7, {name: number for number, name in enumerat
 
 
 def read_crontab(
-    text: str, *, action: str, zone: str | None = None, now: datetime, id_prefix: str = PREFIX
+    text: str, *, action: str, zone: str | None = None, now: datetime, id_prefix: str = ""
 ) -> Iterator[Conversion]:
     """The schedules of a crontab as ``crontab -l`` prints it.
 
     ``zone``: the time zone of lines before which there is no ``CRON_TZ``; None: UTC, with a note. The payload of each
-    is ``{"command": …}``, with ``stdin`` if the line has text after a ``%``. Ids follow from time, zone, command and
-    action. Raises InvalidInput for an unknown ``zone``.
+    is ``{"command": …}``, with ``stdin`` if the line has text after a ``%``. Ids begin with the words of the command,
+    and follow from time, zone, command and action. ``description`` is the comment right above, else the command. Raises
+    InvalidInput for an unknown ``zone``.
     """
     current: str | InvalidInput = check_zone(zone or "UTC")
     is_named = zone is not None
+    comment: list[str] = []
     for number, raw in enumerate(text.split("\n"), 1):
         line = raw.strip()
-        if not line or line.startswith("#"):
+        if line.startswith("#"):
+            comment.append(line.lstrip("#").strip())
+            continue
+        described, comment = " ".join(filter(None, comment)), []
+        if not line:
             continue
         assignment = _ASSIGNMENT.fullmatch(line)
         if assignment is not None:
@@ -90,7 +98,7 @@ def read_crontab(
                 raise InvalidInput(
                     "line", line, f"the {_ZONE} before it is not accepted, so its time zone is not known"
                 )
-            yield _schedule(number, line, current, action, now, id_prefix)
+            yield _schedule(number, line, current, action, now, id_prefix, described)
         except InvalidInput as error:
             yield Conversion(line=number, name=f"line {number}", text=line, error=error)
 
@@ -99,7 +107,9 @@ def _note(number: int, note: str) -> Conversion:
     return Conversion(line=number, name=f"line {number}", text="", notes=(note,))
 
 
-def _schedule(number: int, line: str, zone: str, action: str, now: datetime, id_prefix: str) -> Conversion:
+def _schedule(
+    number: int, line: str, zone: str, action: str, now: datetime, id_prefix: str, described: str
+) -> Conversion:
     fields, command = _split(line)
     expression, is_hourly = _expression(fields)
     ours = "UTC" if is_hourly and _has_whole_hours(zone, now) else zone
@@ -119,7 +129,19 @@ def _schedule(number: int, line: str, zone: str, action: str, now: datetime, id_
         attr.OVERLAP: str(Overlap.ALLOW),
         attr.RETRY_POLICY: {attr.MAXIMUM_RETRY_ATTEMPTS: 0},
     }
-    return Conversion(line=number, name=f"line {number}", text=line, row=with_id(row, id_prefix), notes=tuple(notes))
+    prefix = f"{id_prefix}{_slug(command)}"
+    whole = with_id(row, prefix)
+    whole[attr.TASK_ID] = str(whole[attr.TASK_ID])[: len(prefix) + _DIGEST]
+    whole[DESCRIPTION] = (described or command)[:_MAX_DESCRIPTION]
+    return Conversion(line=number, name=f"line {number}", text=line, row=whole, notes=tuple(notes))
+
+
+def _slug(command: str) -> str:
+    """The words of a command up to a redirection or a pipe, of paths the last part, as the beginning of an id."""
+    words = takewhile(lambda word: not _REDIRECTS.match(word), command.split())
+    joined = "-".join(word.rstrip("/").rpartition("/")[2] for word in words)
+    name = re.sub(r"[^A-Za-z0-9]+", "-", joined, flags=re.ASCII)[:_MAX_SLUG].strip("-")
+    return f"{name}-" if name else ""
 
 
 def _split(line: str) -> tuple[str, str]:

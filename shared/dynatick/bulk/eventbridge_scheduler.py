@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from dynatick.bulk.conversion import Conversion
+from dynatick.bulk.conversion import DESCRIPTION, Conversion
 from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import At, Rate, check_zone, parse_expression
 from dynatick.domain.instants import format_instant, parse_instant
@@ -42,8 +42,10 @@ def read_eventbridge_scheduler(text: str, *, id_prefix: str = "") -> Iterator[Co
     """
     try:
         for line, document in documents(text):
-            for one in _schedules_of(document):
-                yield _conversion(one, line, id_prefix)
+            found = _schedules_of(document)
+            for number, one in enumerate(found, 1):
+                place = f"line {line}" if len(found) == 1 else f"line {line}, element {number}"
+                yield _conversion(one, line, place, id_prefix)
     except ValueError as error:
         if isinstance(error, InvalidInput):
             raise
@@ -56,14 +58,17 @@ def _schedules_of(document: object) -> list[object]:
     return document if isinstance(document, list) else [document]
 
 
-def _conversion(one: object, line: int, id_prefix: str) -> Conversion:
-    name, text = f"line {line}", dumps(one)
+def _conversion(one: object, line: int, place: str, id_prefix: str) -> Conversion:
+    """``place``: its name, if it has none of its own."""
+    name, text = place, dumps(one)
     notes: list[str] = []
     try:
         if not isinstance(one, Mapping):
             raise InvalidInput("schedule", one, "expected the JSON object of a schedule")
         name = id_prefix + _id_of(one)
         row = {attr.TASK_ID: name, **_timing(one, notes), **_target(one, notes)}
+        if isinstance(described := one.get("Description"), str) and described:
+            row[DESCRIPTION] = described
         notes += _left_out(one)
         return Conversion(line=line, name=name, text=text, row=row, notes=tuple(notes))
     except InvalidInput as error:
@@ -220,8 +225,6 @@ def _map(one: Mapping[str, object], name: str) -> Mapping[str, object]:
 
 def _left_out(one: Mapping[str, object]) -> list[str]:
     notes = [f"{name} is left out" for name in sorted(one.keys() - _KNOWN) if one[name] is not None]
-    if one.get("Description"):
-        notes.append("Description is left out")
     if one.get("KmsKeyArn"):
         notes.append("KmsKeyArn is left out: the table's key encrypts the payload")
     return notes

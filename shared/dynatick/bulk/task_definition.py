@@ -11,7 +11,7 @@ from dynatick.domain.schedule import ScheduleState
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import dumps
 
-_WHAT = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS)
+_WHAT = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT)
 DEFINITION = (attr.TASK_ID, *attr.TIME_INPUTS, *_WHAT)
 STATE = tuple(sorted(attr.OWN_ATTRIBUTES - set(DEFINITION)))
 """Set by Dynatick. No interface accepts these."""
@@ -57,14 +57,14 @@ def _default_state(row: Mapping[str, object]) -> set[str]:
 PREFIX = "import-"
 
 
-def with_id(row: Mapping[str, object], prefix: str = PREFIX) -> Mapping[str, object]:
+def with_id(row: Mapping[str, object], prefix: str = PREFIX) -> dict[str, object]:
     """The row with a ``taskId``: its own, or one derived from its attributes, independent of their order.
 
     Equal rows get the same id and so are one task. Raises InvalidInput for an empty row, and for a row in which
     ``taskId`` seems misspelt.
     """
     if attr.TASK_ID in row:
-        return row
+        return dict(row)
     for name in row:
         if name.lower().replace("_", "").replace("-", "").replace(" ", "") == "taskid":
             raise InvalidInput(name, row[name], "expected the name taskId")

@@ -200,10 +200,15 @@ def _errors(options: ImportOptions, path: Path | None, size: int | None, opened:
     target = Path(options.errors)
     if path is not None and target.exists() and target.samefile(path):
         raise CommandFailed(ExitCode.USAGE, "--errors names the file that is imported")
+    return errors_file(options.errors, opened, size)
+
+
+def errors_file(name: str, opened: ExitStack, size: int | None = None) -> ErrorsFile:
+    """Opens the file of ``--errors``. Raises CommandFailed."""
     try:
-        errors = ErrorsFile.open(target, size)
+        errors = ErrorsFile.open(Path(name), size)
     except OSError as error:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot write {options.errors}: {error.strerror}") from error
+        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot write {name}: {error.strerror}") from error
     opened.enter_context(errors.file)
     return errors
 

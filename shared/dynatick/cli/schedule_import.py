@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dynatick.bulk.conversion import Conversion, Origin
-from dynatick.bulk.task_definition import PREFIX
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.importing import import_tasks
+from dynatick.cli.importing import errors_file, import_tasks
 from dynatick.cli.output import Column, one_line, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_files import FileOptions
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, StoreError
+
+if TYPE_CHECKING:
+    from dynatick.client import TaskClient
 
 _NEXT = 5  # occurrences that a dry run shows
 _COLUMNS = (
@@ -48,7 +51,8 @@ class ConversionOptions:
         str | None, typer.Option("--tz", metavar="ZONE", help="Of a crontab: its time zone before a CRON_TZ.")
     ] = None
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --from: show them, and insert none. Needs no table.")
+        bool,
+        typer.Option("--dry-run", help="With --from: show them, and insert none. Checks payloads if a table is named."),
     ] = False
 
 
@@ -72,15 +76,15 @@ def import_file(
             raise CommandFailed(ExitCode.USAGE, "--dry-run, --action and --tz need --from")
         import_tasks(session, options.of(file, schedules_only=True))
         return
-    if options.form is not None or options.errors is not None or options.drop_state or options.restart:
-        raise CommandFailed(ExitCode.USAGE, "--format, --errors, --drop-state and --restart have no effect with --from")
+    if options.form is not None or options.drop_state or options.restart:
+        raise CommandFailed(ExitCode.USAGE, "--format, --drop-state and --restart have no effect with --from")
     found = _converted(session, file, conversion.from_, conversion, options.id_prefix)
     if not found:
         say("The file has no schedules")
     if conversion.dry_run:
-        _show(session, found)
+        _show(session, found, options.errors)
     else:
-        _insert(session, found)
+        _insert(session, found, options.errors)
 
 
 def _converted(
@@ -93,8 +97,7 @@ def _converted(
 
         if not options.action:
             raise CommandFailed(ExitCode.USAGE, "--from crontab needs --action NAME, a handler that runs the command")
-        prefix = PREFIX if id_prefix is None else id_prefix
-        return list(read_crontab(text, action=options.action, zone=options.tz, now=now, id_prefix=prefix))
+        return list(read_crontab(text, action=options.action, zone=options.tz, now=now, id_prefix=id_prefix or ""))
     from dynatick.bulk.eventbridge_scheduler import read_eventbridge_scheduler
 
     if options.action is not None or options.tz is not None:
@@ -114,7 +117,7 @@ def _text(file: str) -> str:
         raise InvalidInput("file", content[:200], f"expected UTF-8: {error.reason}") from None
 
 
-def _insert(session: Session, found: Sequence[Conversion]) -> None:
+def _insert(session: Session, found: Sequence[Conversion], errors: str | None) -> None:
     """Inserts them and prints the counts. Raises CommandFailed unless all are in the table."""
     from dynatick.bulk.importing import Import
     from dynatick.bulk.record import Record
@@ -126,13 +129,14 @@ def _insert(session: Session, found: Sequence[Conversion]) -> None:
         Record(line=number, end=number, next_line=number + 1, text=one.text, row=one.row, error=one.error)
         for number, one in enumerate(schedules)
     )
-    run = Import(
-        insert_rows=client.insert_rows,
-        report=lambda error: _say_of(schedules[error.line], error.message),
-        schedules_only=True,
-    )
-    for _ in run.run(records):
-        pass
+    with _report(errors) as report:
+        run = Import(
+            insert_rows=client.insert_rows,
+            report=lambda error: report(schedules[error.line], error.field, error.message),
+            schedules_only=True,
+        )
+        for _ in run.run(records):
+            pass
     show_one(run.tally.to_row(), session.output)
     if run.tally.unknown:
         message = f"{run.tally.unknown} of {len(schedules)} got no answer; run it again"
@@ -140,31 +144,64 @@ def _insert(session: Session, found: Sequence[Conversion]) -> None:
     _judge(run.tally.refused, "refused; the others were inserted")
 
 
-def _show(session: Session, found: Sequence[Conversion]) -> None:
+def _show(session: Session, found: Sequence[Conversion], errors: str | None) -> None:
     """Inserts them into a table in memory, and shows what they are and when they run. Raises CommandFailed."""
-    from dynatick.client import Exists, Refused, TaskClient
-    from dynatick.store.memory import MemoryStore
+    from dynatick.client import Exists, Refused
 
     now = session.clock().replace(microsecond=0)
     _say_notes(found)
-    client = TaskClient(MemoryStore(), clock=lambda: now)
+    client = _trial(session, now)
     rows: list[dict[str, object]] = []
     refused = 0
-    for one in _schedules(found):
-        error: object = one.error
-        for result in () if one.row is None else client.insert_rows([one.row]):
-            if isinstance(result, Refused):
-                error = result.error
-            elif isinstance(result, Exists):
-                error = "the file has the same schedule, or another of its id, before: it is inserted once"
-        if isinstance(error, InvalidInput):
-            refused += 1
-        if error is None:
-            rows.append(_row(one, now))
-        else:
-            _say_of(one, str(error))
+    with _report(errors) as report:
+        for one in _schedules(found):
+            error, exists = one.error, False
+            for result in () if one.row is None else client.insert_rows([one.row]):
+                exists = exists or isinstance(result, Exists)
+                if isinstance(result, Refused):
+                    error = result.error
+            if error is not None:
+                refused += 1
+                report(one, error.field, str(error))
+            elif exists:
+                _say_of(one, "the file has the same schedule, or another of its id, before: it is inserted once")
+            else:
+                rows.append(_row(one, now))
     show_many(rows, _COLUMNS, session.output, name="schedules")
     _judge(refused, "would be refused; the others would be inserted")
+
+
+def _trial(session: Session, now: datetime) -> TaskClient:
+    """A client of a table in memory that has the settings of the one that is named, if one is: by these, actions and
+    payloads are checked as in an insert."""
+    from dynatick.client import TaskClient
+    from dynatick.engine.settings import SETTINGS_ID
+    from dynatick.store.memory import MemoryStore
+
+    store = MemoryStore()
+    try:
+        if session.names_table():
+            settings = session.client().store.get(SETTINGS_ID)
+            if settings is not None:
+                store.put(settings)
+        else:
+            say("note: no table is named, so actions and payloads are not checked")
+    except StoreError as error:
+        say(f"note: actions and payloads are not checked: {one_line(str(error))}")
+    return TaskClient(store, clock=lambda: now)
+
+
+@contextmanager
+def _report(errors: str | None) -> Iterator[Callable[[Conversion, str, str], None]]:
+    """Reports a refused schedule with field and message: on stderr, or as a line of JSON of a file."""
+    from dynatick.bulk.importing import LineError
+
+    if errors is None:
+        yield lambda one, field, message: _say_of(one, message)
+        return
+    with ExitStack() as opened:
+        file = errors_file(errors, opened)
+        yield lambda one, field, message: file.write(LineError(one.line, field, message, one.text).to_json())
 
 
 def _row(one: Conversion, now: datetime) -> dict[str, object]:

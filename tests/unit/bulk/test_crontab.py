@@ -46,7 +46,7 @@ def test_a_file_of_a_user() -> None:
     assert {name: value for name, value in row_of(poll).items() if name != "taskId"} == {
         "scheduleExpression": "cron(0/5 * * * ? *)", "scheduleExpressionTimezone": "UTC", "action": "run-command",
         "payload": {"command": "/usr/bin/poll --all"}, "catchUp": "none", "overlap": "allow",
-        "retryPolicy": {"maximumRetryAttempts": 0},
+        "retryPolicy": {"maximumRetryAttempts": 0}, "description": "/usr/bin/poll --all",
     }  # fmt: skip
     assert [(one.line, one.name) for one in (poll, quarter)] == [(5, "line 5"), (9, "line 9")]
     assert (zone.name, zone.row, poll.notes, report.notes) == ("line 5", None, (), ())
@@ -61,6 +61,25 @@ def test_a_file_of_a_user() -> None:
         ),
     ]
     assert {row_of(one)["scheduleExpressionTimezone"] for one in (report, rotate, quarter)} == {"Europe/Berlin"}
+
+
+def test_ids_and_descriptions_say_what_it_is() -> None:
+    text = """\
+# Copies of all that customers sent,
+#  to the other region
+15 * * * * cd /srv/app && ./manage.py copy --to eu-west-1 > /dev/null 2>&1
+
+@daily /usr/local/bin/a-very-long-name-of-a-program --with=options --that=say --nothing
+@daily 'ö'
+"""
+    copy, long, odd = map(row_of, converted(text))
+    assert [re.fullmatch(r"(.*?)-?[0-9a-f]{8}", str(row["taskId"]))[1] for row in (copy, long, odd)] == [  # type: ignore[index]
+        "cd-app-manage-py-copy-to-eu-west-1", "a-very-long-name-of-a-program-with-optio", "",
+    ]  # fmt: skip
+    assert copy["description"] == "Copies of all that customers sent, to the other region"
+    assert odd["description"] == "'ö'"
+    assert row_of(converted(text)[0])["taskId"] == copy["taskId"], "the same line has the same id"
+    assert row_of(converted(text.replace("15 *", "16 *"))[0])["taskId"] != copy["taskId"]
 
 
 @pytest.mark.parametrize(

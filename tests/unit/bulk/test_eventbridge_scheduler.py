@@ -93,9 +93,10 @@ def test_all_that_get_schedule_prints() -> None:
         "action": "lambda",
         "payload": {"functionArn": FUNCTION, "input": INPUT},
         "retryPolicy": {"maximumRetryAttempts": 4, "maximumEventAgeInSeconds": 3600},
+        "description": "The report of the day",
     }
     left_out = [note.partition(" is left out")[0] for note in found.notes]
-    assert left_out == ["RoleArn", "DeadLetterConfig", "Description"]
+    assert left_out == ["RoleArn", "DeadLetterConfig"]
     assert found.notes[0].endswith("which AllowedTargetArns must name")
     assert runs_as_before(found) == 1_000
 
@@ -108,6 +109,8 @@ def test_one_document_or_many() -> None:
     assert [one.name for one in converted({"Schedules": [PRINTED, second]})] == names
     lines = f"{json.dumps(PRINTED)}\n\n{json.dumps(second)}\n"
     assert [(one.name, one.line) for one in read_eventbridge_scheduler(lines)] == [(names[0], 1), ("b", 3)]
+    numbered = [one.name for one in converted([{}, PRINTED, 7])]
+    assert numbered == ["line 1, element 1", names[0], "line 1, element 3"]
     assert list(read_eventbridge_scheduler("")) == converted({"Schedules": []}) == []
     (prefixed,) = read_eventbridge_scheduler(json.dumps(second), id_prefix="eb-")
     assert row_of(prefixed)["taskId"] == "eb-b"

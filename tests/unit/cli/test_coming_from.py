@@ -17,7 +17,8 @@ import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, documented
 
-from dynatick import PermanentError
+from dynatick import PermanentError, TaskClient
+from dynatick.cli.session import Session
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "coming-from.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -86,6 +87,37 @@ def test_the_commands_say_what_the_page_shows(
     counts = [shell(*arguments, "-o", "json").json for arguments in imports]
     assert [(one["inserted"], one["refused"]) for one in counts] == [(1, 1), (2, 1)], "as the dry runs said"
     assert world.row("sales/nightly")["action"] == "lambda"
+
+
+def test_a_dry_run_checks_payloads_by_the_table_that_is_named_and_errors_go_to_a_file(
+    shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.actions, "names", lambda: ["run-command"])
+    form = {"type": "object", "properties": {"argv": {"type": "array"}}, "required": ["argv"]}
+    monkeypatch.setattr(world.actions, "payload_schemas", lambda: {"run-command": json.dumps(form)})
+    world.next_tick()
+    monkeypatch.setattr(Session, "client", lambda self: TaskClient(world.store, clock=world.clock))
+    (crontab, errors) = (tmp_path / "crontab", tmp_path / "errors.ndjson")
+    crontab.write_text("CRON_TZ=UTC\n0 9 * * * report\n0 9 1 * 5 bill\n")
+    asked = (
+        "schedule",
+        "import",
+        "--from",
+        "crontab",
+        "--action",
+        "run-command",
+        str(crontab),
+        "--errors",
+        str(errors),
+    )
+    ended = shell(*asked, "--dry-run", "--table", "tasks")
+    refused = [json.loads(line) for line in errors.read_text().splitlines()]
+    assert [(one["line"], one["field"], one["text"]) for one in refused] == [
+        (2, "payload.argv", "0 9 * * * report"), (3, "line", "0 9 1 * 5 bill"),
+    ]  # fmt: skip
+    assert "not checked" not in ended.err and "2 schedules would be refused" in ended.err
+    shell(*asked)
+    assert [json.loads(line) for line in errors.read_text().splitlines()] == refused, "an insert refuses the same"
 
 
 def test_the_handler_runs_commands(monkeypatch: pytest.MonkeyPatch) -> None:
