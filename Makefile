@@ -162,8 +162,8 @@ docs: $(VENV)/.ready ## Write the generated parts of docs/reference afresh, from
 wheel: $(VENV)/.ready ## Build the wheel into dist/
 	@$(BIN)/python -m hatchling build --target wheel
 
-newcomer: $(VENV)/.ready ## Work through docs/tutorial.md in an empty folder, and say how long that takes
-	@$(BIN)/python -m tests.newcomer
+newcomer: $(VENV)/.ready ## Work through docs/tutorial.md in an empty folder, and say how long that takes (MONTH=1: the first month)
+	@$(BIN)/python -m tests.$(if $(MONTH),month,newcomer)
 
 lines: $(VENV)/.ready ## Count the lines of product, tests and stack
 	@$(BIN)/python tests/lines.py

@@ -78,29 +78,30 @@ def walk(folder: Path, say: Callable[[str], object], *, to_the_end: bool = False
     project.mkdir(parents=True)
     wheel = build_wheel(folder / "dist")
     shutil.copy(wheel, project)
-    environment = _environment(folder)
+    environment = environment_without_checkout(folder)
     commands, later = blocks()
     began = time.monotonic()
     (dev,) = [command for command in commands if command.endswith("dynatick dev")]
     at = commands.index(dev)
     for command in commands[:at]:
-        _run(command, project, environment, say)
+        run(command, project, environment, say)
     say(f"$ {dev}")
     running = Running("bash", "-c", f"exec {dev}", cwd=project, environ=environment, say=lambda line: say(f"  {line}"))
     try:
         running.shows(READY, within=WAIT_SECONDS)
         for command in commands[at + 1 :]:
-            _run(command, project, environment, say)
+            run(command, project, environment, say)
         running.shows(OUTCOME, within=WAIT_SECONDS)
         measured = Measured(commands=len(commands), lines=_lines(project), seconds=time.monotonic() - began)
         for block in later if to_the_end else ():
-            _run(block, project, environment, say)
+            run(block, project, environment, say)
     finally:
         running.end(signal.SIGINT)
     return measured
 
 
-def _run(command: str, project: Path, environment: dict[str, str], say: Callable[[str], object]) -> None:
+def run(command: str, project: Path, environment: dict[str, str], say: Callable[[str], object]) -> str:
+    """Runs a shell's command, and returns what it printed. Raises CalledProcessError."""
     say(f"$ {command}")
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
@@ -110,9 +111,10 @@ def _run(command: str, project: Path, environment: dict[str, str], say: Callable
     for line in done.stdout.splitlines():
         say(f"  {line}")
     done.check_returncode()
+    return done.stdout
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def environment_without_checkout(folder: Path) -> dict[str, str]:
     """Returns an environment without this checkout; its ``python3`` is the interpreter that runs this."""
     programs = folder / "bin"
     programs.mkdir()

@@ -1,0 +1,67 @@
+"""docs/questions.md: its recipes do what they are there for."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dynatick.testing import VirtualInstallation
+
+TEXT = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
+SPREAD, AFTER, TRACED = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+START = datetime(2027, 1, 1, 9, tzinfo=UTC)
+
+
+def handlers(text: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = ModuleType("handlers_of_questions")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(text, vars(module))
+    return module
+
+
+def test_many_are_spread_and_the_same_call_again_inserts_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with VirtualInstallation(None, start=START - timedelta(days=1)) as installation:
+        names = {"client": installation.client, "addresses": [f"{n}@example.com" for n in range(120)], "start": START}
+        installation.client._check_actions = False
+        for said in ("120 inserted", "120 exists"):
+            exec(SPREAD, dict(names))
+            assert capsys.readouterr().out.strip() == said
+        counts = installation.client.bucket_counts(start=START, end=START + timedelta(hours=2))
+        assert [one.total for one in counts] == [1] * 120, "one a minute"
+
+
+def test_b_comes_after_a_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    module = handlers(AFTER, monkeypatch)
+    with VirtualInstallation(module, start=START) as installation:
+        module.charge.schedule(module.Order(7), task_id="charge-7")
+        installation.advance(timedelta(minutes=2))
+        key = installation.executed_of("send-receipt")[0].task_id.removeprefix("receipt-")
+        module.charge(module.Order(7), SimpleNamespace(idempotency_key=key))  # again, since its record was lost
+        installation.advance(timedelta(minutes=2))
+    assert capsys.readouterr().out.splitlines() == ["charged order 7", "receipt of order 7", "charged order 7"]
+
+
+def test_each_call_is_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans: list[tuple[str, Any]] = []
+
+    @contextmanager
+    def span(name: str, attributes: Any) -> Iterator[None]:
+        spans.append((name, attributes))
+        yield
+
+    library = ModuleType("opentelemetry")
+    library.trace = SimpleNamespace(get_tracer=lambda name: SimpleNamespace(start_as_current_span=span))  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "opentelemetry", library)
+    module = handlers(AFTER + TRACED, monkeypatch)
+    with VirtualInstallation(module, start=START) as installation:
+        module.send_receipt.schedule(module.Order(7), task_id="receipt")
+        installation.advance(timedelta(minutes=2))
+    assert spans == [("send-receipt", {"dynatick.task_id": "receipt", "dynatick.attempt": 1})]
