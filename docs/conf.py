@@ -4,7 +4,7 @@ project = "Dynatick"
 author = "The Dynatick authors"
 html_title = "Dynatick"
 html_theme = "furo"
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 nitpicky = False
 
@@ -12,7 +12,3 @@ myst_enable_extensions = ["fieldlist"]
 myst_heading_anchors = 4
 # A documented block may be a transcript or JSON with an ellipsis, which no lexer accepts whole.
 suppress_warnings = ["misc.highlighting_failure"]
-
-autodoc_typehints = "signature"
-autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "exclude-members": "__init__, __new__"}

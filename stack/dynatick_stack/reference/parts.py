@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from dynatick.engine.counts import COUNTERS
 from dynatick_stack.markdown import table
-from dynatick_stack.reference import commands, payloads, template_tables
+from dynatick_stack.reference import commands, payloads, python, template_tables
 from dynatick_stack.template import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -22,4 +22,5 @@ PARTS: Mapping[str, Callable[[], Mapping[str, str]]] = {
     "cli.md": commands.parts,
     "metrics.md": lambda: {"counts": _counts(), "alarms": template_tables.alarms()},
     "parameters.md": lambda: {"parameters": template_tables.parameters(), "outputs": template_tables.outputs()},
+    "python.md": python.parts,
 }
