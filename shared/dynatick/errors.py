@@ -4,6 +4,7 @@
     ├── InvalidInput          a value that no interface accepts: names field, value and what is expected
     ├── ConfigurationError    a setting is missing or wrong: names the variable
     ├── TaskExists            a task with the id of an insert exists already
+    │   └── ScheduleDiffers   a schedule with this id is defined otherwise
     ├── TaskNotFound          no task has this id
     │   └── ScheduleNotFound  no schedule has this id
     ├── TransitionRefused     the task's status does not allow the operation, perhaps since a moment ago
@@ -26,8 +27,8 @@ The adapters (``store``, ``actions``) translate the errors of the AWS SDK.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 _SHOWN = 120
@@ -108,6 +109,27 @@ class TaskExists(DynatickError):
             f"taskId: a task or schedule {shown(task_id)} exists already; choose another id, or change that one"
         )
         self.task_id = task_id
+
+
+def _shown(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else shown(value)
+
+
+class ScheduleDiffers(TaskExists):
+    """A schedule with this id exists, and is defined otherwise; nothing was written.
+
+    ``differences``: by argument, its value and the one that was given.
+    """
+
+    def __init__(self, schedule_id: str, differences: Mapping[str, tuple[object, object]], hint: str) -> None:
+        super().__init__(schedule_id)
+        # Payloads may hold what no log should.
+        said = (
+            f"its {name} differs" if name == "payload" else f"its {name} is {_shown(own)}, not {_shown(given)}"
+            for name, (own, given) in differences.items()
+        )
+        self.args = (f"taskId: a schedule {shown(schedule_id)} exists already, and {', '.join(said)}; {hint}",)
+        self.differences = differences
 
 
 class TaskNotFound(DynatickError):

@@ -24,7 +24,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import format_instant
 from dynatick.domain.retry import RetryPolicy
-from dynatick.errors import ConfigurationError, InvalidInput, ScheduleNotFound, TaskExists
+from dynatick.errors import ConfigurationError, InvalidInput, ScheduleDiffers, ScheduleNotFound, TaskExists
 
 if TYPE_CHECKING:
     from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 Payload = TypeVar("Payload")
 More = ParamSpec("More")
 Result = TypeVar("Result")
+
+
+_IF_EXISTS = ("refuse", "keep", "replace")
 
 
 class use_client:
@@ -73,6 +76,7 @@ def task(
     timeout_seconds: int | None = None,
     retry_policy: RetryPolicy | Mapping[str, object] | None = None,
     upgrade: Callable[[Any], object] | None = None,
+    subject: Callable[[Any], str] | None = None,
 ) -> Callable[[Callable[Concatenate[Payload, More], Result]], TaskFunction[Payload, More, Result]]:
     """Declares a function as the handler of the action ``name``, and makes it a ``TaskFunction``.
 
@@ -81,7 +85,8 @@ def task(
     ``timeout_seconds``: the longest that a call takes; a call does not start with less time left. ``retry_policy``: of
     the tasks and schedules that are made by this function's methods. ``upgrade``: a function that turns a payload of
     the type that its parameter is annotated with, an older one, into one of the present type, when a task with such a
-    payload runs; what it raises counts as raised by the function. Raises ConfigurationError for a function that can't
+    payload runs; what it raises counts as raised by the function. ``subject``: what a payload is about, such as
+    ``lambda mail: f"customer:{mail.customer}"``, to find tasks by. Raises ConfigurationError for a function that can't
     be a handler.
     """
     declared = declare(name, permanent=permanent, timeout_seconds=timeout_seconds, upgrade=upgrade)
@@ -95,7 +100,7 @@ def task(
         raise ConfigurationError(f"handler {name}", str(error)) from None
 
     def make(function: Callable[Concatenate[Payload, More], Result]) -> TaskFunction[Payload, More, Result]:
-        return TaskFunction(name, declared(function), policy)
+        return TaskFunction(name, declared(function), policy, subject)
 
     return make
 
@@ -108,12 +113,17 @@ class TaskFunction(Generic[Payload, More, Result]):
     """
 
     def __init__(
-        self, action: str, function: Callable[Concatenate[Payload, More], Result], retry_policy: RetryPolicy | None
+        self,
+        action: str,
+        function: Callable[Concatenate[Payload, More], Result],
+        retry_policy: RetryPolicy | None,
+        subject: Callable[[Payload], str] | None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.action = action
         self._function = function
         self._retry_policy = retry_policy
+        self._subject = subject
 
     def __call__(self, payload: Payload, /, *more: More.args, **named: More.kwargs) -> Result:
         return self._function(payload, *more, **named)
@@ -168,15 +178,21 @@ class TaskFunction(Generic[Payload, More, Result]):
         catch_up: str | None = None,
         overlap: str | None = None,
         expected_within_seconds: int | None = None,
+        if_exists: str = "refuse",
     ) -> ScheduleView:
         """Inserts a schedule, and returns it; if it is there already, nothing changes.
 
         ``expression`` and the other arguments: as of ``TaskClient.schedules.insert``. Without ``schedule_id`` the id is
-        derived from action, expression, timezone and payload. Raises TaskExists if something else has this id, such as
-        the schedule before a change of these arguments: ``TaskClient.schedules.update`` changes it.
+        derived from action, expression, timezone and payload. ``if_exists``: what is done with a schedule of this
+        function that has this id and is defined otherwise. ``refuse`` raises ScheduleDiffers, which names what differs;
+        ``keep`` returns it as it is; ``replace`` changes it, as ``TaskClient.schedules.update`` does. Raises TaskExists
+        if anything else has this id.
         """
         from dynatick.client.insertion import InsertUnknown, Refused
+        from dynatick.client.schedules import UPDATABLE
 
+        if if_exists not in _IF_EXISTS:
+            raise InvalidInput("if_exists", if_exists, f"expected {', '.join(_IF_EXISTS[:-1])} or {_IF_EXISTS[-1]}")
         client, encoded = _client(), self.encode(payload)
         if schedule_id is None:
             schedule_id = self._derived_id(expression=expression, timezone=timezone, payload=encoded)
@@ -192,6 +208,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             attr.ACTION: self.action,
             attr.PAYLOAD: encoded,
             attr.RETRY_POLICY: None if self._retry_policy is None else self._retry_policy.to_row(),
+            attr.SUBJECT: None if self._subject is None else self._subject(payload),
         }
         row = {name: value for name, value in given.items() if value is not None}
         (result,) = client.insert_rows([row])
@@ -201,9 +218,18 @@ class TaskFunction(Generic[Payload, More, Result]):
             found = client.schedules.get(schedule_id)
         except ScheduleNotFound:
             raise TaskExists(schedule_id) from None
-        if not found.is_defined_as(client.schedules.compose(row).row):
+        if found.has_ended:
             raise TaskExists(schedule_id)
-        return found
+        composed = client.schedules.compose(row).row
+        differences = found.differences(composed)
+        if not differences or (if_exists == "keep" and found.action == self.action):
+            return found
+        if "action" in differences or "subject" in differences:
+            raise ScheduleDiffers(schedule_id, differences, "that can't be changed: choose another id, or delete it")
+        if if_exists == "replace":
+            edits: dict[str, Any] = {name: composed.get(UPDATABLE[name]) for name in differences}
+            return client.schedules.update(schedule_id, **edits)
+        raise ScheduleDiffers(schedule_id, differences, 'if_exists="replace" changes it')
 
     def new_task(
         self,
@@ -231,6 +257,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             action=self.action,
             payload=encoded,
             retry_policy=self._retry_policy,
+            subject=None if self._subject is None else self._subject(payload),
         )
 
     def encode(self, payload: Payload) -> Mapping[str, object]:

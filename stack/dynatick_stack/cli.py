@@ -136,6 +136,7 @@ def show_env(context: typer.Context, output: Print = Output.TABLE) -> None:
         "DYNATICK_STACK": stack.name,
         "DYNATICK_API_URL": stack.outputs["ApiUrl"],
         "DYNATICK_DEAD_LETTER_QUEUE_URL": stack.outputs["DeadLetterQueueUrl"],
+        "DYNATICK_TIMEOUT_SECONDS": "30",  # an emulator is slower than a table, on a busy machine much
     }
     if "ImportBucketName" in stack.outputs:
         variables["DYNATICK_IMPORT_BUCKET"] = stack.outputs["ImportBucketName"]

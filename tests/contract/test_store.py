@@ -355,7 +355,7 @@ def test_pages_of_a_megabyte_are_all_read(store: Store) -> None:
     store.create_many(rows)
     assert store.query_bucket(BUCKET).after is not None
     assert len(ids_in(store, BUCKET)) == 1100
-    listed = pages_of_schedules(store, "ENABLED", None)
+    listed = pages_listed(store, "scheduleState", "ENABLED", None)
     assert len(listed) > 1
     assert [task_id for page in listed for task_id in page] == [row["taskId"] for row in rows]
 
@@ -401,19 +401,28 @@ def test_schedules_are_listed_by_state_in_order(store: Store) -> None:
         [{"taskId": task_id, "status": "recurring", "scheduleState": "ENABLED"} for task_id in reversed(ids)]
     )
     store.create({"taskId": "paused", "status": "recurring", "scheduleState": "DISABLED"})
-    store.create({"taskId": "task", "status": "scheduled"})
-    assert pages_of_schedules(store, "ENABLED", None) == [ids]
-    assert pages_of_schedules(store, "ENABLED", 3) == [ids[:3], ids[3:6], ids[6:]]
-    assert pages_of_schedules(store, "DISABLED", 1) == [["paused"]]
-    assert pages_of_schedules(store, "COMPLETED", 1) == [[]]
-    assert store.schedules("ENABLED", after="a").ids == ids[2:]
+    store.create({"taskId": "task", "status": "scheduled", "subject": "ENABLED"})
+    assert pages_listed(store, "scheduleState", "ENABLED", None) == [ids]
+    assert pages_listed(store, "scheduleState", "ENABLED", 3) == [ids[:3], ids[3:6], ids[6:]]
+    assert pages_listed(store, "scheduleState", "DISABLED", 1) == [["paused"]]
+    assert pages_listed(store, "scheduleState", "COMPLETED", 1) == [[]]
+    assert store.listed_by("scheduleState", "ENABLED", after="a").ids == ids[2:]
     assert isinstance(send(store, ConditionalUpdate(task_id="b", set={"scheduleState": "DISABLED"})), Written)
     store.delete("Z")
-    assert pages_of_schedules(store, "ENABLED", None) == [[one for one in ids if one not in ("Z", "b")]]
-    assert pages_of_schedules(store, "DISABLED", None) == [["b", "paused"]]
+    left = [one for one in ids if one not in ("Z", "b")]
+    assert pages_listed(store, "scheduleState", "ENABLED", None) == [left]
+    assert pages_listed(store, "scheduleState", "DISABLED", None) == [["b", "paused"]]
 
 
-def pages_of_schedules(store: Store, state: str, limit: int | None) -> list[list[str]]:
+def test_tasks_are_listed_by_subject(store: Store) -> None:
+    of_ada: list[Row] = [{"taskId": task_id, "subject": "customer:ada"} for task_id in ("t1", "t2", "t3")]
+    store.create_many([*of_ada, {"taskId": "t4", "subject": "customer:a"}, {"taskId": "t5"}])
+    assert pages_listed(store, "subject", "customer:ada", 2) == [["t1", "t2"], ["t3"]]
+    assert store.listed_by("subject", "customer:ada", after="t2").ids == ["t3"]
+    assert store.listed_by("subject", "customer:").ids == []
+
+
+def pages_listed(store: Store, name: str, value: str, limit: int | None) -> list[list[str]]:
     """Returns all pages, without an empty last one, which some engines return."""
-    first, *more = [list(page.ids) for page in pages(store.schedules, state=state, limit=limit)]
+    first, *more = [list(page.ids) for page in pages(store.listed_by, name=name, value=value, limit=limit)]
     return [first, *filter(None, more)]

@@ -59,6 +59,13 @@ def test_a_task_with_a_time(engine: Engine) -> None:
     assert life.per_task("read_units") <= 0.25  # a bucket of 500; less than half of it in large ones
 
 
+def test_a_subject_costs_one_write_unit_at_the_insert_and_none_later(engine: Engine) -> None:
+    life = units.timed(engine, TASKS, subject="customer:4711")
+    assert of(life.insert, "BatchExecuteStatement") == (BATCHES, TASKS, 0, TASKS * (INSERT_UNITS + 1))
+    _, statements, _, write_units = of(life.processor, "BatchExecuteStatement")
+    assert (statements, write_units) == (2 * TASKS, TASKS * (CLAIM_UNITS + RECORD_UNITS))
+
+
 def test_a_raw_row_without_a_time(engine: Engine) -> None:
     life = units.untimed(engine, TASKS)
 

@@ -83,7 +83,9 @@ def complete_the_table(dynamodb: Any) -> None:
     recovery = {"PointInTimeRecoveryEnabled": True}
     dynamodb.update_continuous_backups(TableName=RESTORED, PointInTimeRecoverySpecification=recovery)
     table = dynamodb.describe_table(TableName=RESTORED)["Table"]
-    assert {one["IndexName"] for one in table["GlobalSecondaryIndexes"]} == {"taskDateTime-index", "schedules-index"}
+    assert {one["IndexName"] for one in table["GlobalSecondaryIndexes"]} == {
+        "taskDateTime-index", "schedules-index", "subject-index",
+    }  # fmt: skip
     assert table["LatestStreamArn"]
 
 

@@ -325,6 +325,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("POST", "/v1/tasks/restore", {"bucket": bucket})
     ask("POST", "/v1/tasks/run", {"bucket": bucket})
     ask("POST", "/v1/tasks/redrive", {"bucket": bucket})
+    ask("POST", "/v1/tasks/delete", {"subject": "customer:none"})
     span = {"start": iso(due), "end": iso(due + timedelta(minutes=9))}
     ask("GET", "/v1/buckets", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", "/v1/buckets/<bucket>")
@@ -410,6 +411,7 @@ DOCUMENTED = {
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks": "TasksTable",
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/taskDateTime-index": "TasksTable/index/taskDateTime-index",
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/schedules-index": "TasksTable/index/schedules-index",
+    f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/subject-index": "TasksTable/index/subject-index",
     f"arn:aws:lambda:{ACCOUNT_OF_DOCS}:function:{STACK}-{PROCESSOR}-*": PROCESSOR,
     f"arn:aws:sqs:{ACCOUNT_OF_DOCS}:{STACK}-DeadLetterQueue-*": "DeadLetterQueue",
     f"arn:aws:cloudformation:{ACCOUNT_OF_DOCS}:stack/{STACK}/*": "stack",
@@ -470,6 +472,7 @@ def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
         task get one
         task explain one
         task list --bucket {bucket} --attempts
+        task list --subject customer:none
         task export {folder}/out.ndjson --bucket {bucket}
         bucket show {bucket}
         bucket list --from -1h --to +1h

@@ -68,8 +68,8 @@ def test_the_public_surface() -> None:
         "AsyncTaskClient", "Bucket", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext",
         "Health", "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge",
         "MemoryStore", "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy",
-        "RetryPolicyRow", "RetryableError", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView", "Status",
-        "StoreError", "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound",
+        "RetryPolicyRow", "RetryableError", "ScheduleDiffers", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView",
+        "Status", "StoreError", "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound",
         "TaskRow", "TaskView", "TransitionRefused", "Unassigned", "around", "task", "use_client",
     ]  # fmt: skip
     for name in dynatick.__all__:

@@ -37,6 +37,7 @@ RUN_BY = {
     "docs/how-to/to-the-second.md": [HOW_TOS],
     "docs/how-to/unpublish-by-webhook.md": [HOW_TOS],
     "docs/how-to/webhooks.md": ["tests/unit/actions/test_docs.py"],
+    "docs/questions.md": ["tests/unit/test_questions.py"],
     "docs/quickstart.md": [DOCUMENTS],
     "docs/schedules.md": [DOCUMENTS, "tests/unit/cli/test_expr.py"],
     "docs/tutorial.md": ["tests/newcomer.py", HERE],

@@ -19,10 +19,10 @@ from tests.unit.actions.support import a_context, a_task
 from dynatick import AsyncTaskClient, HandlerContext, TaskClient, task, use_client
 from dynatick import task_function as module
 from dynatick.actions.handlers import Handler
-from dynatick.client import NoneInserted, Refused
+from dynatick.client import NoneInserted, Refused, ScheduleView
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.retry import RetryPolicy
-from dynatick.errors import ConfigurationError, InvalidInput, StoreError, TaskExists
+from dynatick.errors import ConfigurationError, InvalidInput, ScheduleDiffers, StoreError, TaskExists
 from dynatick.store.memory import MemoryStore
 from dynatick.testing import VirtualInstallation
 
@@ -183,6 +183,30 @@ def test_the_same_schedule_again_changes_nothing_and_another_is_refused(client: 
         count.every("rate(1 hour)", {}, schedule_id="s")
 
 
+def test_a_schedule_that_differs_is_named_kept_or_replaced(client: TaskClient) -> None:
+    def every(expression: str = "cron(0 9 ? * MON *)", **values: Any) -> ScheduleView:
+        mail = Mail("team", values.pop("text", "stand-up"))
+        return send_mail.every(expression, mail, schedule_id="s", **values)
+
+    first = every(overlap="allow", end_date=DUE + timedelta(days=30))
+    with pytest.raises(ScheduleDiffers) as refused:
+        every("cron(0 8 ? * MON *)", text="secret")
+    assert str(refused.value) == (
+        "taskId: a schedule 's' exists already, and its expression is 'cron(0 9 ? * MON *)', "
+        "not 'cron(0 8 ? * MON *)', "
+        "its end_date is 2027-01-31T12:00:00+00:00, not None, its overlap is 'allow', not 'skip', its payload differs; "
+        'if_exists="replace" changes it'
+    )
+    assert every("rate(1 hour)", if_exists="keep").version == first.version
+    changed = every("cron(0 8 ? * MON *)", text="moved", if_exists="replace")
+    assert (changed.expression, changed.end_date, changed.overlap) == ("cron(0 8 ? * MON *)", None, "skip")
+    assert every("cron(0 8 ? * MON *)", text="moved").version == changed.version, "nothing differs now"
+    with pytest.raises(ScheduleDiffers, match=r"its action is 'send-mail', not 'count'.* can't be changed"):
+        count.every("cron(0 8 ? * MON *)", {}, schedule_id="s", if_exists="replace")
+    with pytest.raises(InvalidInput, match="if_exists: 'postpone' is not accepted; expected refuse, keep or replace"):
+        every(if_exists="postpone")
+
+
 def test_the_id_of_a_schedule_is_derived(client: TaskClient) -> None:
     first = send_mail.every("rate(1 hour)", Mail("a", "hi"))
     assert send_mail.every("rate(1 hour)", Mail("a", "hi")).schedule_id == first.schedule_id
@@ -228,6 +252,19 @@ def test_a_client_for_the_rest_of_the_process_and_for_a_while() -> None:
 
 
 # -- the declaration ---------------------------------------------------------------------------------------------------
+
+
+def test_a_subject_is_derived_from_each_payload(client: TaskClient) -> None:
+    @task("send-mail", subject=lambda mail: f"customer:{mail.to}")
+    def send(mail: Mail, context: HandlerContext) -> None: ...
+
+    assert send.schedule(Mail("ada", "Hi"), due_at=DUE).subject == "customer:ada"
+    assert send.every("rate(1 day)", Mail("bob", "Hi"), schedule_id="daily").row["subject"] == "customer:bob"
+    send.schedule_many([Mail("eve", "Hi"), Mail("dan", "Hi")], due_at=DUE)
+    assert {one.row["subject"] for one in map(client.get, client.store.listed_by("subject", "customer:eve").ids)} == {
+        "customer:eve"
+    }
+    assert send_mail.schedule(Mail("ada", "Bye"), due_at=DUE).subject is None
 
 
 def test_a_retry_policy_is_checked_when_it_is_declared() -> None:

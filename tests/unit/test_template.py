@@ -119,6 +119,9 @@ def test_no_index_projects_what_changes_during_a_run() -> None:
     }  # fmt: skip
     changing = {"status", "attempt", "attempts", "lease", "leaseUntil", "run", "startedAt", "result", "payload"}
     assert not changing & set(index("schedules-index")["Projection"]["NonKeyAttributes"])
+    of_subjects = index("subject-index")
+    assert [key["AttributeName"] for key in of_subjects["KeySchema"]] == ["subject", "taskId"]
+    assert of_subjects["Projection"] == {"ProjectionType": "KEYS_ONLY"}
 
 
 def test_the_table_is_kept_and_restorable() -> None:

@@ -54,6 +54,7 @@ class HandlerContext:
     idempotency_key: str  # the same for every attempt of one run and turn
     deadline: datetime  # when this process ends; don't start work that can't end before
     schedule_id: str | None = None  # of an occurrence: its schedule
+    subject: str | None = None  # what the task is about, such as customer:4711
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
 
 
@@ -406,6 +407,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
         idempotency_key=context.idempotency_key,
         deadline=context.deadline,
         schedule_id=context.schedule_id,
+        subject=task.subject,
         attributes=attributes,  # type: ignore[arg-type]
     )
 

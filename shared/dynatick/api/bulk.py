@@ -113,12 +113,18 @@ class Bulk:
             self._by_filter(
                 "/v1/tasks/cancel",
                 self.cancel_many,
-                "Cancel the waiting tasks of a bucket or of a range",
+                "Cancel the waiting tasks of a bucket, of a range or of a subject",
             ),
             self._by_filter(
                 "/v1/tasks/redrive",
                 self.redrive_many,
-                "Redrive the failed tasks of a bucket or of a range",
+                "Redrive the failed tasks of a bucket, of a range or of a subject",
+            ),
+            self._by_filter(
+                "/v1/tasks/delete",
+                self.delete_many,
+                "Delete the tasks of a bucket, of a range or of a subject",
+                "Running ones are skipped. Of a subject alone, its schedules are deleted first.",
             ),
             self._by_filter(
                 "/v1/tasks/restore",
@@ -133,7 +139,7 @@ class Bulk:
         ]
 
     @staticmethod
-    def _by_filter(path: str, call: Callable[..., Response[str]], summary: str) -> Operation:
+    def _by_filter(path: str, call: Callable[..., Response[str]], summary: str, more: str = "") -> Operation:
         return Operation(
             name=f"{path.rpartition('/')[2]}Tasks",
             method="POST",
@@ -141,7 +147,7 @@ class Bulk:
             call=call,
             summary=summary,
             description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true. Tasks that were "
-            "changed are not changed again.",
+            f"changed are not changed again. {more}".rstrip(),
             tag="Task",
             answers={200: ("One result per task", ChangeResults)},
         )
@@ -152,6 +158,9 @@ class Bulk:
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
         return self._change_many(body, self._select(body), self._client.cancel_many)
+
+    def delete_many(self, body: Annotated[models.DeleteSelection, Body()]) -> Response[str]:
+        return self._change_many(body, self._select(body, status=body.status), self._client.delete_many)
 
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
         redrive = partial(self._client.redrive_many, payload=body.payload, set_fields=body.set, unset_fields=body.unset)
@@ -165,7 +174,13 @@ class Bulk:
 
     def _select(self, body: models.SelectionForm, status: str | None = None, error: str | None = None) -> Selection:
         return self._client.select(
-            body.bucket, start=body.start, end=body.end, status=status, action=body.action, error=error
+            body.bucket,
+            start=body.start,
+            end=body.end,
+            subject=body.subject,
+            status=status,
+            action=body.action,
+            error=error,
         )
 
     def _change_many(
@@ -178,7 +193,7 @@ class Bulk:
         more, next_start = False, None
         timer = Timer(self._seconds)
         for part, out_of_time in parts(selection, timer):
-            begins = None if selection.bucket is not None else format_instant(part.start)
+            begins = format_instant(part.start) if selection.is_divisible else None
             if out_of_time:
                 more, next_start = True, begins
                 break

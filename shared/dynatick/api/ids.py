@@ -16,7 +16,7 @@ from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
 _PREFIX = "~"
-RESERVED = frozenset({"bulk", "cancel", "redrive", "restore", "run"})
+RESERVED = frozenset({"bulk", "cancel", "delete", "redrive", "restore", "run"})
 """Names after /v1/tasks/ that are not ids."""
 
 _UNFIT = re.compile(r"[/?%\\\x00-\x1f\x7f]|^~|^\.{1,2}$")

@@ -53,8 +53,11 @@ def check_range(
 
 
 def parts(selection: Selection, timer: Timer) -> Iterator[tuple[Selection, bool]]:
-    """The parts of a range in order; a bucket is one. With each: whether the time is up, so that it must not be begun,
-    and the range continues there. It is the last one then."""
+    """The parts of a range in order; a bucket or a subject is one. With each: whether the time is up, so that it must
+    not be begun, and the range continues there. It is the last one then."""
+    if not selection.is_divisible:
+        yield selection, False
+        return
     minutes, step = selection.minutes, max(1, _POLLS // len(selection.shards))
     for first in range(minutes.start, minutes.stop, step):
         late = selection.bucket is None and timer.is_up

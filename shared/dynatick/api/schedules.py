@@ -34,6 +34,7 @@ Id = Annotated[
         examples=["nightly-report"],
     ),
 ]
+Subject = Annotated[str | None, Query(alias="subject", description="Only schedules with this subject.")]
 State = Annotated[
     Literal["ENABLED", "DISABLED", "COMPLETED", "FAILED"] | None,
     Query(alias=attr.SCHEDULE_STATE, description="Only schedules in this state."),
@@ -231,14 +232,17 @@ class ScheduleRoutes:
         arguments = {argument: row.pop(name) for name, argument in _ARGUMENTS.items() if name in row}
         state, reason = row.pop(attr.SCHEDULE_STATE, None), row.pop(attr.STATE_REASON, None)
         schedule_id, expression = row.pop(attr.TASK_ID, None), arguments.pop("expression", None)
+        arguments["subject"] = row.pop(attr.SUBJECT, None)
         made = self._schedules.insert(
             schedule_id, expression, **arguments, enabled=state != "DISABLED", reason=reason, attributes=row
         )
         return _one(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
 
-    def list(self, state: State = None, limit: Limit = 100, token: Token = None) -> Response[str]:
+    def list(
+        self, state: State = None, subject: Subject = None, limit: Limit = 100, token: Token = None
+    ) -> Response[str]:
         def page_of(limit: int) -> SchedulePage:
-            return self._schedules.list(state, limit=limit, page_token=token)
+            return self._schedules.list(state, subject=subject, limit=limit, page_token=token)
 
         return sizes.page(page_of, limit)
 

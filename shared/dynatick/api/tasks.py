@@ -32,8 +32,8 @@ TaskId = Annotated[
     Path(
         alias=attr.TASK_ID,
         description="The task's id, percent-encoded. An id with `/`, `?`, `%` or a control character, one that "
-        "begins with `~`, and `.`, `..`, `bulk`, `cancel`, `redrive`, `restore`, `run` are written as `~` and the id "
-        "in base64url.",
+        "begins with `~`, and `.`, `..`, `bulk`, `cancel`, `delete`, `redrive`, `restore`, `run` are written as `~` "
+        "and the id in base64url.",
         examples=["welcome-42"],
     ),
 ]
@@ -55,6 +55,14 @@ Bucket = Annotated[
 Start = Annotated[
     str | None,
     Query(alias="start", description="The first instant of a range: RFC 3339, a bucket, or relative, such as -1h."),
+]
+Subject = Annotated[
+    str | None,
+    Query(
+        alias="subject",
+        description="Only tasks with this subject: in order of id, and without a range wherever they are.",
+        examples=["customer:4711"],
+    ),
 ]
 Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the previous page.")]
 End = Annotated[str | None, Query(alias="end", description="The range ends before this instant, which may be `now`.")]
@@ -95,13 +103,13 @@ class Tasks:
                 method="GET",
                 path="/v1/tasks",
                 call=self.list,
-                summary="List the tasks of a bucket or of a range",
+                summary="List the tasks of a bucket, of a range or of a subject",
                 description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
-                "attempt. Give a `bucket`, or `start` and `end`; a range spans at most 31 days.",
+                "attempt. Give a `bucket`, `start` and `end`, or a `subject`; a range spans at most 31 days.",
                 tag="Task",
                 answers={200: ("A page of the list", HistoryPage)},
                 problems=("invalid-input",),
-                parameters=frozenset({"bucket", "start", "end", "status", "limit", "pageToken"}),
+                parameters=frozenset({"bucket", "start", "end", "subject", "status", "limit", "pageToken"}),
             ),
             Operation(
                 name="getTask",
@@ -194,14 +202,17 @@ class Tasks:
         bucket: Bucket = None,
         start: Start = None,
         end: End = None,
+        subject: Subject = None,
         status: Annotated[models.Status | None, Query(alias="status", description="Only tasks of this status.")] = None,
         limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")] = 100,
         token: Token = None,
     ) -> Response[str]:
-        check_range("/v1/tasks", bucket, start, end, ("status", status))
+        if subject is None or start is not None or end is not None:
+            check_range("/v1/tasks", bucket, start, end, ("subject", subject), ("status", status))
+        selection = self._client.select(bucket, start=start, end=end, subject=subject, status=status)
 
         def page_of(limit: int) -> HistoryPage:
-            return self._client.history(bucket, start=start, end=end, status=status, limit=limit, page_token=token)
+            return self._client.history(selection, limit=limit, page_token=token)
 
         return sizes.page(page_of, limit)
 

@@ -37,6 +37,9 @@ Timeout = Annotated[
         metavar="DURATION", help="The longest that an attempt may take; it does not start with less time left."
     ),
 ]
+Subject = Annotated[
+    str | None, typer.Option(help="What it is about, such as customer:4711, to find it by. It can't be changed.")
+]
 WaitTimeout = Annotated[
     str | None, typer.Option("--timeout", metavar="DURATION", help="Such as 90s or 10m. Default: as long as it takes.")
 ]
@@ -143,6 +146,9 @@ class SelectionOptions:
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None
     last: Last = None
+    subject: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only tasks with this subject; a range is not needed then.")
+    ] = None
     action: Annotated[str | None, typer.Option(help="Only tasks of this action.")] = None
     schedule: Annotated[str | None, typer.Option(metavar="ID", help="Only tasks of this schedule.")] = None
     prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Only tasks whose id begins with this.")] = None
@@ -153,9 +159,10 @@ class SelectionOptions:
         return {name: value for name, value in values.items() if value is not None}
 
     def select(self, client: TaskClient, *, status: str | None = None, error: str | None = None) -> Selection:
-        """Raises CommandFailed unless there is a bucket, or both ends of a range; InvalidInput."""
+        """Raises CommandFailed unless there is a bucket, a subject, or both ends of a range; InvalidInput."""
         if self.bucket is None:
-            check_range(self.from_, self.to, self.last, which="--bucket, --last")
+            if self.subject is None or self.from_ is not None or self.to is not None:
+                check_range(self.from_, self.to, self.last, which="--bucket, --subject, --last")
         elif used := {"from", "to", "last"} & self.given().keys():
             message = f"--{min(used)} has no effect with --bucket; use one of them only"
             raise CommandFailed(ExitCode.USAGE, message)
@@ -167,6 +174,7 @@ class SelectionOptions:
             status=status,
             action=self.action,
             schedule_id=self.schedule,
+            subject=self.subject,
             prefix=self.prefix,
             error=error,
         )

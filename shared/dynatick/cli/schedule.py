@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dynatick.bulk.record import FileFormat
-from dynatick.cli.arguments import Ids, Payload, Timeout, map_of, minutes_of, seconds_of
+from dynatick.cli.arguments import Ids, Payload, Subject, Timeout, map_of, minutes_of, seconds_of
 from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
@@ -45,8 +45,8 @@ Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as 
 _SHOWN = (
     attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
     attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.ACTION,
-    attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON, attr.ERROR,
-    attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT,
+    attr.SUBJECT, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON,
+    attr.ERROR, attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT,
     attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
 )  # fmt: skip
 """The attributes that the table shows, in this order, before the user's own. JSON has all of them."""
@@ -89,6 +89,7 @@ app = typer.Typer(
 )
 
 ScheduleId = Annotated[str, typer.Argument(metavar="ID", help="The schedule's id.", show_default=False)]
+OfSubject = Annotated[str | None, typer.Option("--subject", metavar="TEXT", help="Only those with this subject.")]
 _LATEST = 5  # occurrences that `get` shows
 Limit = Annotated[int, typer.Option(help="The maximum number to list, up to 1,000.")]
 
@@ -174,6 +175,7 @@ def add(
     definition: DefinitionOptions,
     paused: Annotated[bool, typer.Option("--paused", help="It makes no occurrences until it is resumed.")] = False,
     reason: Annotated[str | None, typer.Option(help="Why it is paused; stored as stateReason.")] = None,
+    subject: Subject = None,
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes, for your own use.")
     ] = None,
@@ -185,6 +187,7 @@ def add(
         **definition.arguments(session),
         enabled=not paused,
         reason=reason,
+        subject=subject,
         attributes=map_of(attributes, "attributes"),
     )
     show_schedule(session, view)
@@ -209,11 +212,12 @@ def list_schedules(
     state: Annotated[
         str | None, typer.Option(help="Only these: ENABLED, DISABLED (paused), COMPLETED, FAILED.")
     ] = None,
+    subject: OfSubject = None,
     limit: Limit = 100,
     page_token: Annotated[str | None, typer.Option(help="Continue after the page before.")] = None,
 ) -> None:
     """List schedules, with their next and latest occurrences."""
-    page = session.client().schedules.list(state, limit=limit, page_token=page_token)
+    page = session.client().schedules.list(state, subject=subject, limit=limit, page_token=page_token)
     token = page.next_page_token
     more = {} if token is None else {"nextPageToken": token}
     rows = [view.to_row() for view in page.schedules]
@@ -244,13 +248,14 @@ def export_file(
         str | None,
         typer.Option(help="Only these: ENABLED, DISABLED (paused), COMPLETED, FAILED. Default: the first two."),
     ] = None,
+    subject: OfSubject = None,
     form: Annotated[
         FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
     ] = None,
 ) -> None:
     """Write schedules to a file that can be imported again: their definitions, not their occurrences."""
     chosen = chosen_format(form, file)
-    export_schedules(session.client().schedules.export(state), chosen, file)
+    export_schedules(session.client().schedules.export(state, subject=subject), chosen, file)
 
 
 @app.command()

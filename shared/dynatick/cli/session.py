@@ -51,6 +51,11 @@ class Session:
         """A time as the client takes it. Raises InvalidInput."""
         return None if text is None else relative_time(text, field, self.clock())
 
+    def names_table(self) -> bool:
+        """Whether a table is named, by an option or the environment."""
+        return bool(self.local or self.table or self.stack or os.environ.get("DYNATICK_TABLE")
+                    or os.environ.get("DYNATICK_STACK"))  # fmt: skip
+
     def client(self) -> TaskClient:
         """A client of the table. Raises CommandFailed if no table is named."""
         # Imported here, since the SDK takes a third of a second to import.

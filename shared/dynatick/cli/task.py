@@ -19,6 +19,7 @@ from dynatick.cli.arguments import (
     Payload,
     SelectionOptions,
     Status,
+    Subject,
     TaskId,
     Timeout,
     Waiting,
@@ -59,6 +60,7 @@ def add(
         str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
     ] = None,
     timeout_seconds: Timeout = None,
+    subject: Subject = None,
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of the row, for your own use.")
     ] = None,
@@ -72,6 +74,7 @@ def add(
         payload=map_of(payload, attr.PAYLOAD),
         retry_policy=map_of(retry_policy, attr.RETRY_POLICY),
         timeout_seconds=seconds_of(timeout_seconds, attr.TIMEOUT_SECONDS),
+        subject=subject,
         attributes=map_of(attributes, "attributes"),
     )
     show_view(session, view)
@@ -140,7 +143,7 @@ def list_tasks(
     limit: Limit = 100,
     page_token: PageToken = None,
 ) -> None:
-    """List the tasks of a bucket or of a range, with their status."""
+    """List the tasks of a bucket, of a range or of a subject, with their status."""
     client = session.client()
     selection = selecting.select(client, status=status)
     show_page(session, list_page(client, selection, attempts=attempts, limit=limit, page_token=page_token))
@@ -157,7 +160,7 @@ def cancel(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Cancel waiting tasks: those named, or all of a bucket or range."""
+    """Cancel waiting tasks: those named, or all of a bucket, range or subject."""
     if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
         change_each(session, task_ids or (), session.client().cancel, "cancelled", show=partial(show_view, session))
         return
@@ -168,8 +171,24 @@ def cancel(
 
 @app.command()
 @on_table
-def delete(session: Session, task_ids: Ids) -> None:
-    """Delete the rows of tasks that wait or have ended."""
+def delete(
+    session: Session,
+    task_ids: IdsOrNone = None,
+    *,
+    selecting: SelectionOptions,
+    status: Status = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Delete the rows of tasks that wait or have ended: those named, or all of a bucket, of a range or of a subject.
+
+    By --subject alone, its schedules are deleted, too.
+    """
+    if not are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
+        client = session.client()
+        delete = partial(client.delete_many, selecting.select(client, status=status))
+        change_many(session, delete, BulkCommand("delete", "deleted", dry_run=dry_run, yes=yes))
+        return
 
     def show(task_id: str) -> None:
         if session.output is Output.TABLE:
@@ -183,7 +202,7 @@ def delete(session: Session, task_ids: Ids) -> None:
         client.delete(task_id)
         return task_id
 
-    change_each(session, task_ids, remove, "deleted", show=show, row=lambda _: {})
+    change_each(session, task_ids or (), remove, "deleted", show=show, row=lambda _: {})
 
 
 @app.command()
@@ -203,7 +222,7 @@ def reschedule(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Give waiting tasks another time: those named, or all of a bucket or range."""
+    """Give waiting tasks another time: those named, or all of a bucket, range or subject."""
     if at is None and delay is None and by is None:
         raise CommandFailed(ExitCode.USAGE, "give a time: --at, --delay or --by")
     due_at, delay_seconds = session.time(at, attr.DUE_AT), seconds_of(delay, attr.DELAY_SECONDS)
@@ -296,8 +315,8 @@ def redrive(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Start failed tasks anew, at the next tick: those named, or all of a bucket or range. With their payload, or with
-    another one, which is checked by the handler's type."""
+    """Start failed tasks anew, at the next tick: those named, or all of a bucket, range or subject. With their payload,
+    or with another one, which is checked by the handler's type."""
     client = session.client()
     if are_named(task_ids, **selecting.given(), status=status, error=error):
         done = "to be redriven" if dry_run else "redriven"

@@ -75,6 +75,7 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "bucket": view.bucket,
         "attempts": None if attr.ATTEMPT not in row else f"{view.attempt}{run}",
         "action": view.action,
+        "subject": row.get(attr.SUBJECT),
         "payload": row.get(attr.PAYLOAD),
         "schedule": row.get(attr.SCHEDULE_ID),
         "retry policy": row.get(attr.RETRY_POLICY),

@@ -162,6 +162,7 @@ class AsyncTaskClient(Threaded):
         endpoint_url: str | None = None,
         profile: str | None = None,
         batched: bool = True,
+        timeout_seconds: float | None = None,
     ) -> AsyncTaskClient:
         """Connects like ``TaskClient.connect``. It sends nothing, so it isn't awaited."""
         return cls(
@@ -171,6 +172,7 @@ class AsyncTaskClient(Threaded):
                 region=region,
                 endpoint_url=endpoint_url,
                 profile=profile,
+                timeout_seconds=timeout_seconds,
                 batched=batched,
             )
         )
@@ -225,6 +227,7 @@ class AsyncTaskClient(Threaded):
     cancel_many = _iterated(TaskClient.cancel_many)
     compose = awaited(TaskClient.compose)
     delete = awaited(TaskClient.delete)
+    delete_many = _iterated(TaskClient.delete_many)
     export = _iterated(TaskClient.export)
     get = awaited(TaskClient.get)
     history = awaited(TaskClient.history)

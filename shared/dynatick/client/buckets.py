@@ -1,4 +1,5 @@
-"""Reads the buckets of a selection page by page, several at a time as more are consumed."""
+"""Reads the tasks of a selection page by page: of its buckets, several at a time as more are consumed, or of its
+subject."""
 
 from __future__ import annotations
 
@@ -7,27 +8,41 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from dynatick.client.views import text_or_none
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.numbers import is_whole
+from dynatick.domain.row import RowView
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
 
 _MAX_AT_A_TIME = 8
+_OF_ENTRIES = (
+    attr.TASK_DATE_TIME, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR, attr.SCHEDULE_ID,
+    attr.NEXT_ATTEMPT_AT, attr.LATE_MILLISECONDS,
+)  # fmt: skip
+
+
+def bucket_of(row: Row) -> str:
+    """The name of the bucket that a row is listed in; empty if it has none yet."""
+    return text_or_none(row.get(attr.TASK_DATE_TIME)) or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place to read from: a bucket, from its beginning or after an id."""
+    """A place to read from: a bucket, from its beginning or after an id; or a subject, after an id."""
 
-    bucket: Bucket
+    bucket: Bucket | None
     after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class BucketPage:
-    """A page of a bucket. ``rows``: the rows of entries that had not ended. ``after``: where the next page begins."""
+    """A page of a bucket, or of a subject. ``rows``: the rows of entries that had not ended. ``after``: where the next
+    page begins."""
 
-    bucket: Bucket
+    bucket: Bucket | None
     entries: Sequence[Entry]
     rows: Mapping[str, Row]
     after: str | None
@@ -49,6 +64,9 @@ class BucketReader:
 
         The first is read alone. The more the caller consumes, the more are read at a time.
         """
+        if self.selection.subject is not None:
+            yield from self._of_subject(self.selection.subject, None if start is None else start.after)
+            return
         since = None if start is None else start.bucket
         buckets = self.selection.buckets(since=since, latest_first=self.latest_first)
         positions = (start if start is not None and bucket == since else Position(bucket) for bucket in buckets)
@@ -72,7 +90,41 @@ class BucketReader:
                     if pending is not None:
                         pending.cancel()
 
+    def _of_subject(self, subject: str, after: str | None) -> Generator[BucketPage, None, None]:
+        attributes = self.attributes and {*self.attributes, *_OF_ENTRIES}
+        while True:
+            listing = self.store.listed_by(attr.SUBJECT, subject, after=after, limit=self.limit)
+            ids = [task_id for task_id in listing.ids if task_id.startswith(self.selection.prefix or "")]
+            rows = self.store.get_many(ids, only=attributes) if ids else {}
+            entries = [entry for task_id in ids if task_id in rows if (entry := self._entry(rows[task_id])) is not None]
+            yield BucketPage(None, entries, rows, listing.after)
+            if (after := listing.after) is None:
+                return
+
+    def _entry(self, row: Row) -> Entry | None:
+        """What the index of buckets would list, if the selection may have it."""
+        outcome, bucket = text_or_none(row.get(attr.OUTCOME)), bucket_of(row)
+        selection, is_open = self.selection, outcome is None
+        if not selection.holds(bucket) or (selection.open_only and not is_open):
+            return None
+        if selection.outcome not in (None, outcome):
+            return None
+        late = row.get(attr.LATE_MILLISECONDS)
+        return Entry(
+            RowView(row).task_id,
+            bucket,
+            outcome,
+            text_or_none(row.get(attr.ACTION)),
+            text_or_none(row.get(attr.DUE_AT)),
+            text_or_none(row.get(attr.FINISHED_AT)),
+            text_or_none(row.get(attr.ERROR)),
+            text_or_none(row.get(attr.SCHEDULE_ID)),
+            text_or_none(row.get(attr.NEXT_ATTEMPT_AT)),
+            int(late) if is_whole(late) else None,
+        )
+
     def _read(self, position: Position) -> BucketPage:
+        assert position.bucket is not None
         page = self.store.query_bucket(
             position.bucket,
             after=position.after,

@@ -1,4 +1,4 @@
-"""Changes all tasks of a bucket or a range that match a filter: one conditional write each, in batches.
+"""Changes all tasks of a selection: one conditional write each, in batches.
 
 A task that the index lists is checked again by its row, and by the write. A task that another request has changed
 meanwhile is skipped, and a second call changes nothing that the first has changed.
@@ -7,17 +7,20 @@ meanwhile is skipped, and a second call changes nothing that the first has chang
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain, islice
 from typing import TypeVar, Unpack
 
 from dynatick.client import history as histories
 from dynatick.client import task_update
-from dynatick.client.buckets import BucketPage, BucketReader
+from dynatick.client.buckets import BucketPage, BucketReader, bucket_of
+from dynatick.client.schedule_views import delete_schedule, schedule_rows
 from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.task_lists import TaskLists
 from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
@@ -26,6 +29,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import states_before
+from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.selection import Selected, Selection
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
@@ -113,7 +117,7 @@ def change_many(
     limit: int | None = None,
     latest_first: bool = False,
 ) -> Iterator[ManyResult]:
-    """Yields one result per task, in order of time, shard and id. Memory does not grow with their number.
+    """Yields one result per task, in the order of the selection. Memory does not grow with their number.
 
     ``unless``: of tasks that need no change. A task that ended after ``began`` is skipped: it may have been redriven by
     this call and failed again.
@@ -121,42 +125,59 @@ def change_many(
     that none is changed twice.
     Raises StoreError if the tasks cannot be listed.
     """
-
-    change = _Change(store, selection, departures.noting(decide), began)
-    remaining = sys.maxsize if limit is None else limit
+    change = _Update(store, selection, began, departures.noting(decide))
     reader = BucketReader(store=store, selection=selection, latest_first=latest_first, limit=_PAGE)
+    return _each(change, reader, unless, dry_run, limit, lambda results: _counted(departures, results))
+
+
+def delete_many(
+    store: Store, selection: Selection, *, began: datetime, dry_run: bool, limit: int | None = None
+) -> Iterator[ManyResult]:
+    """Deletes the rows of tasks, with the results of ``change_many``; running ones are skipped."""
+    reader = BucketReader(store=store, selection=selection, limit=_PAGE)
+    return _each(_Deletion(store, selection, began), reader, lambda row: False, dry_run, limit)
+
+
+def _each(
+    change: _Change,
+    reader: BucketReader,
+    unless: Callable[[Row], bool],
+    dry_run: bool,
+    limit: int | None,
+    count: Callable[[Sequence[ManyResult]], object] = lambda results: None,
+) -> Iterator[ManyResult]:
+    """``count`` gets the results of a chunk before the first of them is yielded, so that none is missing if the caller
+    stops."""
+    remaining = sys.maxsize if limit is None else limit
     with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
         for page in (pages := reader.pages()):
-            for chunk in _chunks(store, page, selection, unless):
+            for chunk in _chunks(change.store, page, change.selection, unless):
                 selected = chunk[:remaining]
                 if dry_run:
                     yield from map(change.preview, selected)
                 else:
-                    yield from _counted(departures, pool.map(change.write, _batches(selected)))
+                    results = [one for batch in pool.map(change.write, _batches(selected)) for one in batch]
+                    count(results)
+                    yield from results
                 remaining -= len(selected)
                 if not remaining:
                     pages.close()
                     return
 
 
-def _counted(departures: Departures, batches: Iterable[Sequence[ManyResult]]) -> Iterator[ManyResult]:
-    """The results of a chunk. The tasks that were changed are counted before the first result, so that none is missing
-    if the caller stops."""
-    results = [result for batch in batches for result in batch]
+def _counted(departures: Departures, results: Sequence[ManyResult]) -> None:
     for result in results:
         if isinstance(result, Changed):
             departures.count(result.task_id)
     departures.write()
-    return iter(results)
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    """The change of listed tasks."""
+class _Change(ABC):
+    """A change of listed tasks."""
 
     store: Store
     selection: Selection
-    decide: Callable[[Row], ConditionalUpdate]
     began: datetime
 
     def preview(self, listed: _Listed) -> ManyResult:
@@ -165,13 +186,39 @@ class _Change:
 
         def would_change() -> WouldChange:
             checked = self._check(entry, row)
-            self.decide(checked)
+            self.require(checked)
             return WouldChange(entry.task_id, TaskView.from_row(checked))
 
         return _result(entry, would_change)
 
+    @abstractmethod
+    def require(self, row: Row) -> object:
+        """Raises what forbids the change: TransitionRefused, InvalidInput."""
+
+    @abstractmethod
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
-        """Writes a batch, in a thread of the pool. A task that another request changed first is decided again."""
+        """Changes a batch, in a thread of the pool. A task that another request changed first is decided again."""
+
+    def _check(self, entry: Entry, row: Row | None) -> Row:
+        """The row, if it still matches. Raises TaskNotFound, _NoLongerMatches."""
+        if row is None:
+            raise TaskNotFound(entry.task_id)
+        reason = _mismatch(row, entry, self.selection, self.began)
+        if reason is not None:
+            raise _NoLongerMatches(reason)
+        return row
+
+
+@dataclass(frozen=True, slots=True)
+class _Update(_Change):
+    """Writes what ``decide`` makes of each row."""
+
+    decide: Callable[[Row], ConditionalUpdate]
+
+    def require(self, row: Row) -> object:
+        return self.decide(row)
+
+    def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         decided = {entry.task_id: _result(entry, partial(self._decide, entry, row)) for entry, row in batch}
         changes = [one for one in decided.values() if isinstance(one, ConditionalUpdate)]
         tries = {tried.change.task_id: tried for tried in try_many(self.store, changes)}
@@ -190,14 +237,20 @@ class _Change:
     def _decide(self, entry: Entry, row: Row | None) -> ConditionalUpdate:
         return self.decide(self._check(entry, row))
 
-    def _check(self, entry: Entry, row: Row | None) -> Row:
-        """The row, if it still matches. Raises TaskNotFound, _NoLongerMatches."""
-        if row is None:
-            raise TaskNotFound(entry.task_id)
-        reason = _mismatch(row, entry, self.selection, self.began)
-        if reason is not None:
-            raise _NoLongerMatches(reason)
-        return row
+
+@dataclass(frozen=True, slots=True)
+class _Deletion(_Change):
+    """Deletes each row."""
+
+    def require(self, row: Row) -> None:
+        task_update.require_deletable(row)
+
+    def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
+        return [_result(entry, partial(self._delete, entry)) for entry, _ in batch]
+
+    def _delete(self, entry: Entry) -> Changed:
+        row = task_update.delete(self.store, entry.task_id, check=partial(self._check, entry))
+        return Changed(entry.task_id, TaskView.from_row(row))
 
 
 class _NoLongerMatches(Exception):
@@ -226,21 +279,26 @@ def _chunks(
     store: Store, page: BucketPage, selection: Selection, unless: Callable[[Row], bool]
 ) -> Iterator[list[_Listed]]:
     """The matching entries of a page, with their rows as they are now."""
-    rows: Mapping[str, Row] = page.rows
-    entries = [entry for entry in page.entries if _matches_entry(entry, rows.get(entry.task_id), selection, unless)]
+    entries = [entry for entry in page.entries if _matches(entry, page.rows.get(entry.task_id), selection, unless)]
     for start in range(0, len(entries), _CHUNK):
         chunk = entries[start : start + _CHUNK]
-        if selection.outcome is not None:
-            rows = store.get_many([entry.task_id for entry in chunk])
+        ended = [entry.task_id for entry in chunk if entry.outcome is not None]
+        rows = {**page.rows, **store.get_many(ended)} if ended else page.rows
         yield [(entry, rows.get(entry.task_id)) for entry in chunk]
 
 
-def _matches_entry(entry: Entry, row: Row | None, selection: Selection, unless: Callable[[Row], bool]) -> bool:
+def _matches(entry: Entry, row: Row | None, selection: Selection, unless: Callable[[Row], bool]) -> bool:
     """Whether a listed task matches: an ended one by its index entry, which is complete then; another by its row."""
-    if selection.outcome is not None:
-        return selection.fits(entry.outcome, entry.action, entry.schedule_id, entry.error)
+    if is_listed_as_schedule(entry.task_id, entry.schedule_id):
+        return False
+    if entry.outcome is not None:
+        return selection.fits(entry.bucket, entry.outcome, entry.action, entry.schedule_id, entry.error)
     return (
-        row is not None and row.get(attr.TASK_DATE_TIME) == entry.bucket and _fits(row, selection) and not unless(row)
+        row is not None
+        and not is_schedule(row)
+        and bucket_of(row) == entry.bucket
+        and _fits(row, selection)
+        and not unless(row)
     )
 
 
@@ -248,7 +306,7 @@ def _mismatch(row: Row, entry: Entry, selection: Selection, began: datetime) -> 
     """Why a listed task is skipped; None if it still matches."""
     if not _fits(row, selection):
         return f"it is {state_shown(row)} now"
-    if row.get(attr.TASK_DATE_TIME) != entry.bucket:
+    if bucket_of(row) != entry.bucket:
         return f"it is in another bucket now, {row.get(attr.TASK_DATE_TIME)}"
     finished = instant_or_none(row.get(attr.FINISHED_AT))
     if finished is not None and finished > began:
@@ -257,7 +315,9 @@ def _mismatch(row: Row, entry: Entry, selection: Selection, began: datetime) -> 
 
 
 def _fits(row: Row, selection: Selection) -> bool:
-    return selection.fits(state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR))
+    return selection.fits(
+        bucket_of(row), state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR)
+    )
 
 
 class BulkTasks(TaskLists):
@@ -326,6 +386,38 @@ class BulkTasks(TaskLists):
         ``status``: only ``scheduled`` ones, or ``unscheduled``."""
         selection = self._selected(bucket, selected, task_update.WAITING)
         return self._change_many(selection, self._decisions.cancelled(), dry_run, limit)
+
+    def delete_many(
+        self,
+        bucket: str | Bucket | Selection | None = None,
+        *,
+        dry_run: bool = False,
+        limit: int | None = None,
+        **selected: Unpack[Selected],
+    ) -> Iterator[ManyResult]:
+        """Deletes the rows of the tasks of a bucket, range or subject, with the arguments of ``cancel_many``; a result
+        has the task as it was. Running ones are skipped: repeat the call when they have ended.
+
+        Of a ``subject`` alone, its schedules are deleted first, so that none of them makes another task.
+        """
+        selection = self._selection(bucket, selected)
+        histories.check_optional_limit(limit)
+        schedules = self._deleted_schedules(selection.subject, dry_run) if selection.is_all_of_subject else ()
+        deleted = delete_many(self.store, selection, began=self._clock(), dry_run=dry_run, limit=limit)
+        return islice(chain(schedules, deleted), limit)
+
+    def _deleted_schedules(self, subject: str | None, dry_run: bool) -> Iterator[ManyResult]:
+        for row in schedule_rows(self.store, (), subject=subject):
+            view = TaskView.from_row(row)
+            if dry_run:
+                yield WouldChange(view.task_id, view)
+                continue
+            try:
+                delete_schedule(self.store, view.task_id, row)
+            except StoreError as error:
+                yield ChangeUnknown(view.task_id, error)
+            else:
+                yield Changed(view.task_id, view)
 
     def reschedule_many(
         self,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dynatick.errors import ConfigurationError
+from dynatick.errors import ConfigurationError, shown
 
 if TYPE_CHECKING:
     from botocore.session import Session
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
     from dynatick.actions.dead_letter_queue import DeadLetterQueue
     from dynatick.store.dynamodb import DynamoStore
+
+
+TIMEOUT_SECONDS = 3.0
+"""The default of a client in Python: short enough for a request of a web application."""
+
+MAX_TIMEOUT_SECONDS = 600
+_TIMEOUT = "DYNATICK_TIMEOUT_SECONDS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +35,7 @@ class ClientSettings:
     region: str | None = None
     endpoint_url: str | None = None
     profile: str | None = None
+    timeout_seconds: float | None = None  # that a call waits for a silent table; None: a minute and more
     credentials: tuple[str, str] | None = None  # key and secret, instead of the environment's
 
     @classmethod
@@ -40,8 +48,11 @@ class ClientSettings:
         region: str | None = None,
         endpoint_url: str | None = None,
         profile: str | None = None,
+        timeout_seconds: float | None = None,
+        is_library: bool = False,
     ) -> ClientSettings:
-        """The arguments, else the environment's values. Raises ConfigurationError if there is no table."""
+        """The arguments, else the environment's values. ``is_library``: a client in a program that doesn't wait long.
+        Raises ConfigurationError if there is no table, or for a timeout that is not a number of seconds."""
         table = table or environ.get("DYNATICK_TABLE")
         if not table:
             raise ConfigurationError("DYNATICK_TABLE", "it is not set, and no table was named")
@@ -53,6 +64,7 @@ class ClientSettings:
             # AWS_ENDPOINT_URL and AWS_ENDPOINT_URL_DYNAMODB are the SDK's to read.
             endpoint_url=endpoint_url or None,
             profile=profile or None,
+            timeout_seconds=_timeout(timeout_seconds, environ) if is_library else None,
         )
 
 
@@ -66,6 +78,7 @@ def open_store(settings: ClientSettings, *, batched: bool = True) -> DynamoStore
         endpoint_url=settings.endpoint_url,
         batched=batched,
         session=_session(settings),
+        timeout_seconds=settings.timeout_seconds,
     )
 
 
@@ -85,6 +98,22 @@ def open_queue(settings: ClientSettings) -> DeadLetterQueue | None:
         return session.client("sqs", endpoint_url=settings.endpoint_url, config=config)
 
     return SqsDeadLetterQueue(client, settings.dead_letter_queue_url)
+
+
+def _timeout(given: object, environ: Mapping[str, str]) -> float:
+    name, value = "timeout_seconds", given
+    if value is None and (text := environ.get(_TIMEOUT)):
+        name = _TIMEOUT
+        try:
+            value = float(text)
+        except ValueError:
+            value = text
+    if value is None:
+        return TIMEOUT_SECONDS
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_TIMEOUT_SECONDS:
+        expected = f"expected a number of seconds above 0, up to {MAX_TIMEOUT_SECONDS}"
+        raise ConfigurationError(name, f"{shown(value)} is not accepted; {expected}")
+    return float(value)
 
 
 def _session(settings: ClientSettings) -> Session | None:

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 
-from dynatick.client.buckets import BucketPage, BucketReader, Position
+from dynatick.client.buckets import BucketPage, BucketReader, Position, bucket_of
 from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.views import (
     BucketCounts,
@@ -96,26 +96,33 @@ def every_entry(store: Store, selection: Selection) -> Iterator[TaskEntry]:
 def bucket_counts(store: Store, selection: Selection, listed: HistoryPage | None = None) -> Iterator[BucketCounts]:
     """How many tasks of each status each bucket holds, over all shards, and how late they began; without empty
     buckets. ``listed``: the first page of the history, which is read already, of one bucket."""
-    minute, counter = selection.minutes.start, Tally()
+    tallies: dict[int, Tally] = {}
     name = _named_shard(selection)
     reader = BucketReader(store=store, selection=selection, attributes=_SHOWN)
     if listed is None:
         pages: Iterable[BucketPage] = reader.pages()
     else:
         for read in listed.entries:
-            counter.add(read)
+            _add(tallies, read)
         token = listed.next_page_token
         pages = () if token is None else reader.pages(_position(token, selection))
     for page in pages:
-        if page.bucket.minute != minute:
-            if counter.counts:
-                yield counter.of(str(Bucket(minute, name)))
-            minute, counter = page.bucket.minute, Tally()
+        if page.bucket is not None and page.bucket.minute not in tallies:
+            yield from _counts(tallies, name)  # of the minute before: nothing more is in it
+            tallies = {page.bucket.minute: Tally()}
         for entry in page.entries:
             if (task := _entry(entry, page)) is not None and _fits(selection, task):
-                counter.add(task)
-    if counter.counts:
-        yield counter.of(str(Bucket(minute, name)))
+                _add(tallies, task)
+    yield from _counts(tallies, name)
+
+
+def _add(tallies: dict[int, Tally], task: TaskEntry) -> None:
+    if (bucket := Bucket.canonical(task.bucket)) is not None:
+        tallies.setdefault(bucket.minute, Tally()).add(task)
+
+
+def _counts(tallies: Mapping[int, Tally], shard: int) -> Iterator[BucketCounts]:
+    return (tally.of(str(Bucket(minute, shard))) for minute, tally in sorted(tallies.items()) if tally.counts)
 
 
 def with_departures(store: Store, selection: Selection, counts: Iterator[BucketCounts]) -> Iterator[BucketCounts]:
@@ -176,7 +183,7 @@ def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
     row: Row | None = None
     if entry.outcome is None:
         row = page.rows.get(entry.task_id)
-        if row is None or row.get(attr.TASK_DATE_TIME) != entry.bucket or is_schedule(row):
+        if row is None or bucket_of(row) != entry.bucket or is_schedule(row):
             return None
     live = row if row is not None else {}
     ended = live.get(attr.OUTCOME)
@@ -210,7 +217,7 @@ def _now(live: Row, name: str, listed: str | None) -> str | None:
 
 
 def _fits(selection: Selection, task: TaskEntry) -> bool:
-    return selection.fits(task.status, task.action, task.schedule_id, task.error)
+    return selection.fits(task.bucket, task.status, task.action, task.schedule_id, task.error)
 
 
 def _named_shard(selection: Selection) -> int:
@@ -220,7 +227,10 @@ def _named_shard(selection: Selection) -> int:
 
 def _page(found: list[TaskEntry], selection: Selection, page: BucketPage, after: str | None) -> HistoryPage:
     """A page of the history that ends after an id of a bucket's page, or with all of it."""
-    position = Position(page.bucket, after) if after is not None else _next(selection, page.bucket)
+    if after is not None:
+        position: Position | None = Position(page.bucket, after)
+    else:
+        position = None if page.bucket is None else _next(selection, page.bucket)
     return HistoryPage(entries=tuple(found), next_page_token=None if position is None else _token(position))
 
 
@@ -229,22 +239,27 @@ def _next(selection: Selection, bucket: Bucket) -> Position | None:
 
 
 def _token(position: Position) -> str:
-    text = json.dumps({"bucket": str(position.bucket), "after": position.after}, separators=(",", ":"))
+    bucket = None if position.bucket is None else str(position.bucket)
+    text = json.dumps({"bucket": bucket, "after": position.after}, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def _position(token: object, selection: Selection) -> Position:
-    """The position of a page token. Raises InvalidInput for a token of another bucket or range."""
-    wrong = InvalidInput("pageToken", token, "expected the token of the page before, with the same bucket or range")
+    """The position of a page token. Raises InvalidInput for a token of another bucket, range or subject."""
+    expected = "expected the token of the page before, with the same bucket, range or subject"
+    wrong = InvalidInput("pageToken", token, expected)
     if not isinstance(token, str):
         raise wrong
     try:
         held = json.loads(base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True))
-        bucket, after = Bucket.parse(held["bucket"]), held["after"]
-        fits = after is None or (0 < len(after.encode()) <= MAX_KEY_BYTES and after.startswith(selection.prefix or ""))
+        bucket, after = held["bucket"] and Bucket.parse(held["bucket"]), held["after"]
+        fits = after is None or 0 < len(after.encode()) <= MAX_KEY_BYTES
+        fits = fits and (after is None or selection.subject is not None or after.startswith(selection.prefix or ""))
     except (binascii.Error, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise wrong from None
-    if bucket not in selection or not fits:
+    if not fits or (
+        (bucket is not None or after is None) if selection.subject is not None else bucket not in selection
+    ):
         raise wrong
     return Position(bucket, after)
 
@@ -255,6 +270,8 @@ def export(store: Store, selection: Selection, *, after: tuple[str, str] | None 
 
 
 def _export_position(after: tuple[str, str], selection: Selection) -> Position:
+    if selection.subject is not None:
+        return Position(None, check_task_id(after[1]))
     bucket = Bucket.parse(after[0], "after")
     if bucket not in selection:
         raise InvalidInput("after", after[0], "expected a bucket within the export")
@@ -286,9 +303,11 @@ def _matching(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], selecti
     for entry in entries:
         row = found.get(entry.task_id)
         # Deleted, in another bucket now, or a schedule.
-        if row is None or row.get(attr.TASK_DATE_TIME) != entry.bucket:
+        if row is None or bucket_of(row) != entry.bucket:
             continue
         if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or attr.SCHEDULE_STATE in row:
             continue
-        if selection.fits(state_of(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR)):
+        if selection.fits(
+            entry.bucket, state_of(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR)
+        ):
             yield row

@@ -183,11 +183,12 @@ def status_of_installation(
     next_due: list[str] = []  # whose payloads can be checked
     for _ in range(hours):
         for one in listed_entries(store, _hour(until, shards)):
-            if one.status != OPEN:
-                continue
-            waiting += 1
-            if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
-                next_due.append(one.task_id)
+            if one.status == OPEN:
+                waiting += 1
+                if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
+                    next_due.append(one.task_id)
+            elif one.status != Status.CANCELLED:  # it ran to the second, before the tick of its bucket
+                past.add((one,))
         until += _HOUR
         if waiting > MAX_ENTRIES:
             break

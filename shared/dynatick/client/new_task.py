@@ -20,14 +20,14 @@ from dynatick.domain.schedule import (
     Schedule,
     check_schedule_id,
 )
-from dynatick.domain.task import Row, check_action, check_payload, check_task_id, check_timeout
+from dynatick.domain.task import Row, check_action, check_payload, check_subject, check_task_id, check_timeout
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
 
 _TIMES = {attr.TASK_DATE_TIME: "task_date_time", attr.DUE_AT: "due_at", attr.DELAY_SECONDS: "delay_seconds"}
 _ARGUMENTS = {
     attr.TASK_ID: "task_id", **_TIMES, attr.ACTION: "action", attr.PAYLOAD: "payload",
-    attr.RETRY_POLICY: "retry_policy", attr.TIMEOUT_SECONDS: "timeout_seconds",
+    attr.RETRY_POLICY: "retry_policy", attr.TIMEOUT_SECONDS: "timeout_seconds", attr.SUBJECT: "subject",
 }  # fmt: skip
 _OF_SCHEDULES = frozenset({*attr.RECURRENCE, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.SCHEDULE_STATE})
 _NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
@@ -50,6 +50,7 @@ class NewTask:
     payload: Mapping[str, object] | None = None
     retry_policy: RetryPolicy | Mapping[str, object] | None = None
     timeout_seconds: int | Decimal | None = None  # None: as the handler declares, if it does
+    subject: str | None = None  # what it is about, such as customer:4711, to find it by
     attributes: Mapping[str, object] = field(default_factory=dict)  # more attributes of the row, the caller's own
 
     @classmethod
@@ -168,6 +169,9 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
     if task.timeout_seconds is not None:
         with wrong:
             row[attr.TIMEOUT_SECONDS] = check_timeout(task.timeout_seconds)
+    if task.subject is not None:
+        with wrong:
+            row[attr.SUBJECT] = check_subject(task.subject)
     with wrong:
         if not isinstance(task.attributes, Mapping):
             raise InvalidInput("attributes", task.attributes, "expected a map of names to values")

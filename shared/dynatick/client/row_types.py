@@ -28,3 +28,4 @@ class TaskRow(TypedDict):
     payload: NotRequired[Mapping[str, object]]
     retryPolicy: NotRequired[RetryPolicyRow]
     timeoutSeconds: NotRequired[int | Decimal]
+    subject: NotRequired[str]

@@ -9,25 +9,28 @@ from itertools import islice
 from typing import Annotated
 
 from dynatick.actions.plain_value import plain
-from dynatick.client.task_update import MAX_KEY_BYTES
+from dynatick.client.task_update import MAX_KEY_BYTES, in_version
 from dynatick.client.views import NextPageToken, instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
+from dynatick.domain.conditional_update import as_read
 from dynatick.domain.durations import exact_text
 from dynatick.domain.expressions import Rate, clock_warnings, shortest_gap, upcoming
 from dynatick.domain.instants import format_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.schedule import CatchUp, Missed, Overlap, Schedule, ScheduleState, handed_on
-from dynatick.domain.task import Row, size_of
+from dynatick.domain.schedule import CatchUp, Missed, Overlap, Schedule, ScheduleState, handed_on, is_or_was_schedule
+from dynatick.domain.task import Row, check_subject, size_of
 from dynatick.domain.view import Json, View, WholeRow
 from dynatick.engine.ports import Store
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, StoreError
 
 _COMPARED = 50  # occurrences that are compared with the ticks
 _DEFINITION = ("expression", "timezone", "start_date", "end_date", "flexible_time_window", "catch_up", "overlap",
                "expected_within_seconds", "action", "payload")  # fmt: skip
+_IN_ROW = {"retry_policy": attr.RETRY_POLICY, "timeout_seconds": attr.TIMEOUT_SECONDS, "subject": attr.SUBJECT}
 
+_TRIES = 20
 _TOGETHER = 25  # rows to a read: they may be large
 _MAX_PAGE_BYTES = 4_000_000  # of rows, after which a page ends
 
@@ -70,6 +73,11 @@ class ScheduleView(WholeRow):
         return handed_on(self.row)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it makes no more occurrences, for good."""
+        return is_terminal(self.row)
+
+    @property
     def missed(self) -> Sequence[Missed]:
         """The latest ones that were not made, and why, the first of them first."""
         kept = self.row.get(attr.MISSED)
@@ -80,12 +88,13 @@ class ScheduleView(WholeRow):
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
 
-    def is_defined_as(self, row: Row) -> bool:
-        """Whether it has not ended, and its definition is that of a row which was composed and not written."""
+    def differences(self, row: Row) -> dict[str, tuple[object, object]]:
+        """In which arguments of ``insert`` its definition differs from that of a row which was composed and not
+        written: its own value, and the row's."""
         other = ScheduleView.from_row(row)
-        same = all(getattr(self, name) == getattr(other, name) for name in _DEFINITION)
-        same_policy = self.row.get(attr.RETRY_POLICY) == other.row.get(attr.RETRY_POLICY)
-        return same and same_policy and not is_terminal(self.row)
+        both = {name: (getattr(self, name), getattr(other, name)) for name in _DEFINITION}
+        both |= {name: (self.row.get(attribute), other.row.get(attribute)) for name, attribute in _IN_ROW.items()}
+        return {name: (own, others) for name, (own, others) in both.items() if own != others}
 
     @classmethod
     def from_row(cls, row: Row, *, warnings: tuple[str, ...] = ()) -> ScheduleView:
@@ -212,43 +221,73 @@ def _seconds_or_none(value: object) -> int | None:
     return int(value) if is_whole(value) else None
 
 
-def schedule_page(store: Store, state: str | None, limit: int, page_token: str | None) -> SchedulePage:
-    """One page of the schedules of a state, or of all states. Raises InvalidInput."""
-    states = [check_state(state)] if state is not None else [str(one) for one in ScheduleState]
-    first, after = _position(page_token, states)
+def schedule_page(
+    store: Store, state: str | None, limit: int, page_token: str | None, *, subject: str | None = None
+) -> SchedulePage:
+    """One page of the schedules of a state, or of all states; only of a subject, if there is one. Raises
+    InvalidInput."""
+    keys = _keys(state, subject)
+    first, after = _position(page_token, list(keys))
     found: list[ScheduleView] = []
     size = 0
-    for n, one in enumerate(states[first:], first):
+    for n, (one, (name, value)) in enumerate(islice(keys.items(), first, None), first):
         while True:
-            page = store.schedules(one, after=after, limit=limit - len(found))
+            page = store.listed_by(name, value, after=after, limit=limit - len(found))
             for part in (page.ids[at : at + _TOGETHER] for at in range(0, len(page.ids), _TOGETHER)):
                 rows = store.get_many(part)
                 for task_id in part:
                     if size >= _MAX_PAGE_BYTES:
                         return SchedulePage(schedules=tuple(found), next_page_token=f"{one}:{after}")
                     after = task_id
-                    if (row := rows.get(task_id)) is not None and row.get(attr.SCHEDULE_STATE) == one:
+                    if (row := rows.get(task_id)) is not None and _is_listed(row, name, value, state):
                         found.append(ScheduleView.from_row(row))
                         size += size_of(row)
             after = page.after
-            if len(found) >= limit and (after is not None or n + 1 < len(states)):
-                token = f"{one}:{after}" if after is not None else f"{states[n + 1]}:"
+            if len(found) >= limit and (after is not None or n + 1 < len(keys)):
+                token = f"{one}:{after}" if after is not None else f"{list(keys)[n + 1]}:"
                 return SchedulePage(schedules=tuple(found), next_page_token=token)
             if after is None:
                 break
     return SchedulePage(schedules=tuple(found))
 
 
-def schedule_rows(store: Store, states: Iterable[str]) -> Iterator[Row]:
-    """The whole rows of the schedules of some states, read as they are consumed."""
-    for state in states:
+def _keys(state: str | None, subject: str | None) -> dict[str, tuple[str, str]]:
+    """The keys of an index under which schedules are listed, by their names in page tokens. Raises InvalidInput."""
+    states = [check_state(state)] if state is not None else [str(one) for one in ScheduleState]
+    if subject is not None:
+        return {"subject": (attr.SUBJECT, check_subject(subject))}
+    return {one: (attr.SCHEDULE_STATE, one) for one in states}
+
+
+def _is_listed(row: Row, name: str, value: str, state: str | None) -> bool:
+    return row.get(name) == value and is_or_was_schedule(row) and state in (None, row.get(attr.SCHEDULE_STATE))
+
+
+def schedule_rows(store: Store, states: Iterable[str], *, subject: str | None = None) -> Iterator[Row]:
+    """The whole rows of the schedules of some states, or of a subject in whatever state, read as they are consumed.
+    Raises InvalidInput."""
+    keys = [(attr.SCHEDULE_STATE, one) for one in states] if subject is None else _keys(None, subject).values()
+    for name, value in keys:
         after = None
         while True:
-            page = store.schedules(state, after=after, limit=_TOGETHER)
+            page = store.listed_by(name, value, after=after, limit=_TOGETHER)
             rows = store.get_many(page.ids) if page.ids else {}
-            yield from (rows[one] for one in page.ids if one in rows and rows[one].get(attr.SCHEDULE_STATE) == state)
+            yield from (rows[one] for one in page.ids if one in rows and _is_listed(rows[one], name, value, None))
             if (after := page.after) is None:
                 break
+
+
+def delete_schedule(store: Store, schedule_id: str, row: Row | None, version: str | None = None) -> None:
+    """Removes a schedule whose row was read. The delete is conditional: a row that replaces it at this very moment
+    belongs to another caller, and may be a task. Raises TaskChanged if it isn't in the ``version``, StoreError."""
+    for _ in range(_TRIES):
+        if row is None or not is_or_was_schedule(row):
+            return
+        decisive = as_read(row, attr.OUTCOME, attr.STATUS, *attr.RECURRENCE)
+        if store.delete(schedule_id, conditions=decisive if version is None else in_version(row, version)):
+            return
+        row = store.get(schedule_id)
+    raise StoreError(f"cannot delete {schedule_id!r}: other requests changed it {_TRIES} times")
 
 
 def check_state(state: object) -> str:

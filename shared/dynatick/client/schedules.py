@@ -28,6 +28,7 @@ from dynatick.client.schedule_views import (
     SchedulePage,
     ScheduleView,
     check_state,
+    delete_schedule,
     schedule_page,
     schedule_rows,
     warnings_of,
@@ -36,7 +37,7 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Time, instant_of, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
@@ -54,7 +55,6 @@ from dynatick.errors import (
     InvalidInput,
     InvalidInputs,
     ScheduleNotFound,
-    StoreError,
     TaskExists,
     TransitionRefused,
 )
@@ -104,6 +104,7 @@ class Schedules:
         payload: Mapping[str, object] | None = None,
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
         timeout_seconds: int | Decimal | None = None,
+        subject: str | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
         expected_within_seconds: int | Decimal | None = None,
@@ -116,7 +117,8 @@ class Schedules:
         ``expression``: ``rate(…)``, ``cron(…)`` or ``at(…)``; ``timezone``: an IANA name, UTC by default.
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
         ``overlap``: skip (default), allow, bufferOne. ``expected_within_seconds``: when an occurrence must have
-        completed, from the time at which it may start; else it is reported as overdue. ``enabled`` False: it is paused
+        completed, from the time at which it may start; else it is reported as overdue. ``subject``: what it and its
+        tasks are about, to find them by; it can't be changed. ``enabled`` False: it is paused
         from the start, and the ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has
         this id.
         """
@@ -130,6 +132,7 @@ class Schedules:
             payload=payload,
             retry_policy=retry_policy,
             timeout_seconds=timeout_seconds,
+            subject=subject,
             attributes={} if attributes is None else attributes,
         )
         recurrence: dict[str, object] = {
@@ -158,18 +161,29 @@ class Schedules:
         """The schedule, read consistently."""
         return self._view(self._row(schedule_id), self._clock())
 
-    def list(self, state: str | None = None, *, limit: int = 100, page_token: str | None = None) -> SchedulePage:
-        """Schedules in order of state and id: those of one state (ENABLED, DISABLED, COMPLETED, FAILED), or all.
+    def list(
+        self,
+        state: str | None = None,
+        *,
+        subject: str | None = None,
+        limit: int = 100,
+        page_token: str | None = None,
+    ) -> SchedulePage:
+        """Schedules in order of state and id: those of one state (ENABLED, DISABLED, COMPLETED, FAILED), or all. Those
+        of a ``subject`` are in order of id.
 
         ``limit``: the maximum number, up to 1,000; a page has fewer if its rows are large. The last page has no
         ``next_page_token``. The views have no warnings.
         """
         check_limit(limit)
-        return schedule_page(self._store, state, limit, page_token)
+        return schedule_page(self._store, state, limit, page_token, subject=subject)
 
-    def export(self, state: str | None = None) -> Iterator[Row]:
-        """The whole rows of one state, or of all that have not ended, read as they are consumed. Numbers as Decimal."""
-        return schedule_rows(self._store, (check_state(state),) if state is not None else _NOT_ENDED)
+    def export(self, state: str | None = None, *, subject: str | None = None) -> Iterator[Row]:
+        """The whole rows of one state, or of all that have not ended, or all of a ``subject``, read as they are
+        consumed. Numbers as Decimal."""
+        if subject is not None and state is not None:
+            raise InvalidInput("subject", subject, "expected either a subject or a state, not both")
+        return schedule_rows(self._store, (check_state(state),) if state is not None else _NOT_ENDED, subject=subject)
 
     def update(self, /, schedule_id: str, *, version: str | None = None, **edits: object) -> ScheduleView:
         """Changes attributes, by the names of ``insert``'s arguments; None removes one.
@@ -224,17 +238,7 @@ class Schedules:
     def delete(self, schedule_id: str, *, version: str | None = None) -> None:
         """Ends the schedule and removes its row. Occurrences that exist stay. ``version``: as for ``update``."""
         self._settings_cache.current()
-        row: Row | None = self._row(schedule_id)
-        for _ in range(_TRIES):
-            # A row that replaces it at this very moment belongs to another caller, and may be a task.
-            if row is None or not is_or_was_schedule(row):
-                return
-            decisive = as_read(row, attr.OUTCOME, attr.STATUS, *attr.RECURRENCE)
-            conditions = decisive if version is None else task_update.in_version(row, version)
-            if self._store.delete(schedule_id, conditions=conditions):
-                return
-            row = self._store.get(schedule_id)
-        raise StoreError(f"cannot delete {schedule_id!r}: other requests changed it {_TRIES} times")
+        delete_schedule(self._store, schedule_id, self._row(schedule_id), version)
 
     def run_now(self, schedule_id: str, *, version: str | None = None) -> TaskView:
         """Makes an extra occurrence at the next tick, whether the schedule is paused or not. ``version``: as for

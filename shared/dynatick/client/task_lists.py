@@ -44,7 +44,8 @@ class TaskLists:
 
     def select(self, bucket: str | Bucket | None = None, **selected: Unpack[Selected]) -> Selection:
         """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``,
-        of at most 31 days. ``last``: the range of a duration up to now, a timedelta or ``1h30m``.
+        of at most 31 days. ``last``: the range of a duration up to now, a timedelta or ``1h30m``. ``subject``: those
+        that have it, in order of id, without a bucket or range wherever they are.
 
         ``status``, ``action``, ``schedule_id``, ``prefix`` of the id, ``error``: only tasks that match. ``error`` is a
         part of the task's error, or a function that decides by the whole. Reads no task. ``history`` and all others
@@ -148,8 +149,10 @@ class TaskLists:
         """The selection of a method's arguments, whose status is one of these. Raises InvalidInput."""
         if not isinstance(bucket, Selection):
             settings = self._settings_cache.refresh()
-            shards = settings.shards_ever if settings else 1
-            selection = Selection.of(bucket, now=self._clock(), shards_ever=shards, **selected)
+            known = (
+                {"shards_ever": 1} if settings is None else {"shards_ever": settings.shards_ever, "grid": settings.grid}
+            )
+            selection = Selection.of(bucket, now=self._clock(), **known, **selected)
         elif any(value is not None for value in selected.values()):
             raise InvalidInput("bucket", bucket.words(), "expected either a selection or arguments, not both")
         else:

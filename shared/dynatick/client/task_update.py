@@ -129,8 +129,11 @@ def carry_out(
     raise StoreError(f"cannot change {task_id!r}: other requests changed it {_TRIES} times")
 
 
-def delete(store: Store, task_id: str, version: str | None = None) -> None:
-    """Removes a task that isn't running. The delete is conditional on the row as it was read, so no claim is undone.
+def delete(
+    store: Store, task_id: str, version: str | None = None, *, check: Callable[[Row], object] = lambda row: None
+) -> Row:
+    """Removes a task that isn't running, and returns its row. The delete is conditional on the row as it was read, so
+    no claim is undone. ``check``: raises for a row that is to stay.
 
     Raises TaskNotFound, TransitionRefused, TaskChanged if it isn't in the ``version``, StoreError.
     """
@@ -138,13 +141,15 @@ def delete(store: Store, task_id: str, version: str | None = None) -> None:
     if row is None:
         raise TaskNotFound(task_id)
     for _ in range(_TRIES):
-        _require_deletable(row)
+        check(row)
+        require_deletable(row)
         conditions = as_read(row, *_DECIDES_DELETION) if version is None else in_version(row, version)
         if store.delete(task_id, conditions=conditions):
-            return
-        row = store.get(task_id)
-        if row is None:  # by this very request, whose answer was lost, or by another
-            return
+            return row
+        now = store.get(task_id)
+        if now is None:  # by this very request, whose answer was lost, or by another
+            return row
+        row = now
     raise StoreError(f"cannot delete {task_id!r}: other requests changed it {_TRIES} times")
 
 
@@ -233,7 +238,8 @@ def _require(row: Row, action: str) -> None:
         raise TransitionRefused(RowView(row).task_id, action, state, allowed, instead=instead)
 
 
-def _require_deletable(row: Row) -> None:
+def require_deletable(row: Row) -> None:
+    """Raises TransitionRefused for a schedule, and for a task that runs."""
     _require_task(row, "delete")
     if (state := state_shown(row)) == Status.RUNNING:
         wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"

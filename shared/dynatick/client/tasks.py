@@ -132,12 +132,15 @@ class TaskClient(BulkTasks):
         endpoint_url: str | None = None,
         profile: str | None = None,
         batched: bool = True,
+        timeout_seconds: float | None = None,
     ) -> TaskClient:
         """A client of a DynamoDB table: the one named, else that of DYNATICK_TABLE.
 
         ``dead_letter_queue_url``: its dead-letter queue, else that of DYNATICK_DEAD_LETTER_QUEUE_URL.
         What is left out is taken from where the AWS SDK takes it (AWS_REGION, AWS_ENDPOINT_URL, AWS_PROFILE …).
-        ``batched`` False: one request per write, for engines without PartiQL. Raises ConfigurationError; sends nothing.
+        ``batched`` False: one request per write, for engines without PartiQL. ``timeout_seconds``: how long a call
+        waits for a table that does not answer, before it raises StoreError; else DYNATICK_TIMEOUT_SECONDS, else 3. One
+        that sends many requests waits as long for each. Raises ConfigurationError; sends nothing.
         """
         settings = ClientSettings.from_env(
             os.environ,
@@ -146,6 +149,8 @@ class TaskClient(BulkTasks):
             region=region,
             endpoint_url=endpoint_url,
             profile=profile,
+            timeout_seconds=timeout_seconds,
+            is_library=True,
         )
         return cls(open_store(settings, batched=batched), dead_letter_queue=open_queue(settings))
 
@@ -160,6 +165,7 @@ class TaskClient(BulkTasks):
         payload: Mapping[str, object] | None = None,
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
         timeout_seconds: int | Decimal | None = None,
+        subject: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> TaskView:
         """Inserts a task, and returns it as it was written.
@@ -167,7 +173,8 @@ class TaskClient(BulkTasks):
         At most one time. A bucket is rounded up to a tick; a time that has passed means the next tick;
         without a time the installation's policy decides (status ``unscheduled`` until it has). ``payload``: the
         action's arguments. ``timeout_seconds``: the longest that an attempt may take; it does not start with less time
-        left. ``attributes``: more attributes of the row, for your own use.
+        left. ``subject``: what it is about, such as ``customer:4711``, to find it by; up to 256 bytes, and it can't be
+        changed. ``attributes``: more attributes of the row, for your own use.
         Raises TaskExists if a task or schedule has this id: nothing is written then.
         """
         return self.insert_task(
@@ -180,6 +187,7 @@ class TaskClient(BulkTasks):
                 payload=payload,
                 retry_policy=retry_policy,
                 timeout_seconds=timeout_seconds,
+                subject=subject,
                 attributes={} if attributes is None else attributes,
             )
         )

@@ -62,6 +62,10 @@ class TaskView(WholeRow):
         return {name: value for name, value in self.row.items() if name not in attr.OWN_ATTRIBUTES}
 
     @property
+    def subject(self) -> Annotated[object, "What it is about, such as customer:4711."]:
+        return self.row.get(attr.SUBJECT)
+
+    @property
     def version(self) -> str:
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
@@ -112,7 +116,9 @@ class TaskEntry(View):
     """A task as its bucket lists it."""
 
     task_id: str
-    bucket: Annotated[str, Json(name=attr.TASK_DATE_TIME)]
+    bucket: Annotated[
+        str, Json(name=attr.TASK_DATE_TIME, optional=True), "Empty, or left out: the scheduler has not placed it yet."
+    ]
     status: Status | str
     action: str | None = None
     due_at: datetime | None = None

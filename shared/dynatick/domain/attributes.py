@@ -16,6 +16,7 @@ ACTION: Final = "action"
 PAYLOAD: Final = "payload"  # map
 RETRY_POLICY: Final = "retryPolicy"  # map of the names below
 TIMEOUT_SECONDS: Final = "timeoutSeconds"  # whole number
+SUBJECT: Final = "subject"  # text: what the task is about; the key of an index
 SCHEDULE_ID: Final = "scheduleId"  # of an occurrence; a schedule's own is its id
 STATUS: Final = "status"  # a task's Status, "recurring", or the kind of one of Dynatick's own rows
 OUTCOME: Final = "outcome"  # the status of an ended task; own rows have "none", so that scans for open tasks skip them
@@ -50,7 +51,7 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
-        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT,
+        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

@@ -12,7 +12,7 @@ from dynatick.domain.durations import duration_or_none
 from dynatick.errors import InvalidInput
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST = datetime(9999, 1, 1, tzinfo=UTC)  # the last instant of 9998, rounded up to a tick of any grid
+LATEST = datetime(9999, 1, 1, tzinfo=UTC)  # the last instant of 9998, rounded up to a tick of any grid
 
 EXPECTED_INSTANT = (
     "expected an instant with its offset, such as 2026-12-31T12:07:00Z or 2026-12-31T13:07:00+01:00, "
@@ -75,7 +75,7 @@ def in_range(instant: datetime, value: object, field: str) -> datetime:
 
 def is_in_range(instant: datetime) -> bool:
     """Whether the instant can have a bucket."""
-    return EPOCH <= instant <= _LAST
+    return EPOCH <= instant <= LATEST
 
 
 def relative_time(text: str, field: str, now: datetime) -> str | Decimal:

@@ -26,6 +26,7 @@ from dynatick.domain.task import (
     Status,
     check_action,
     check_payload,
+    check_subject,
     check_task_id,
     check_timeout,
 )
@@ -253,6 +254,8 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
         RetryPolicy.from_row(row[attr.RETRY_POLICY])
     if row.get(attr.TIMEOUT_SECONDS) is not None:
         check_timeout(row[attr.TIMEOUT_SECONDS])
+    if row.get(attr.SUBJECT) is not None:
+        check_subject(row[attr.SUBJECT])
     if row.get(attr.SCHEDULE_ID) is not None and not isinstance(row[attr.SCHEDULE_ID], str):
         raise InvalidInput(attr.SCHEDULE_ID, row[attr.SCHEDULE_ID], "expected text")
     return scheduled_values(row, action, now=now, grid=grid, defaults=defaults)

@@ -232,7 +232,8 @@ class _Deciding:
 
 # -- writes ------------------------------------------------------------------------------------------------------------
 
-_HANDED_ON = (attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS)  # to occurrences, with the user's own attributes
+_HANDED_ON = (attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT)
+"""What occurrences get, with the user's own attributes."""
 
 
 def advance(

@@ -26,7 +26,7 @@ from dynatick.domain.schedule import (
     Schedule,
     ScheduleState,
 )
-from dynatick.domain.task import Row, check_payload, check_timeout
+from dynatick.domain.task import Row, check_payload, check_subject, check_timeout
 from dynatick.errors import InvalidInput
 
 MAX_MISSED_ENTRIES = 10
@@ -67,6 +67,8 @@ def edited(
         RetryPolicy.from_row(wanted[attr.RETRY_POLICY])
     if wanted.get(attr.TIMEOUT_SECONDS) is not None:
         check_timeout(wanted[attr.TIMEOUT_SECONDS])
+    if wanted.get(attr.SUBJECT) is not None:
+        check_subject(wanted[attr.SUBJECT])
     if RowView(row).is_recurring:
         values, remove = _repaired(wanted, schedule, now, grid)
         values[attr.ACTION] = action

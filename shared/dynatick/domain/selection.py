@@ -1,5 +1,5 @@
-"""Which tasks: those of a bucket or of a range of time, and of them those that match. The client, the command line, the
-HTTP API and the pages select tasks by these arguments, and refuse others by these messages.
+"""Which tasks: those of a bucket, of a range of time or of a subject, and of them those that match. The client, the
+command line, the HTTP API and the pages select tasks by these arguments, and refuse others by these messages.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from typing import TypedDict
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, Time, instant_of, minute_of, parse_time
 from dynatick.domain.durations import duration_of
-from dynatick.domain.instants import EXPECTED_RANGE, format_instant, relative_time
-from dynatick.domain.task import TERMINAL, Status, check_task_id
+from dynatick.domain.instants import EPOCH, EXPECTED_RANGE, LATEST, format_instant, relative_time
+from dynatick.domain.task import TERMINAL, Status, check_subject, check_task_id
 from dynatick.errors import InvalidInput, InvalidInputs
 
 MAX_DAYS = 31
 _EVERY_MINUTE = Grid()
+_WAITING = (str(Status.SCHEDULED), str(Status.UNSCHEDULED))
+EVER = range(minute_of(EPOCH), minute_of(LATEST) + 1)
+"""The minutes of a selection by subject alone."""
+
 STATUSES = tuple(map(str, Status))
 
 ErrorFilter = str | Callable[[str], bool]
@@ -34,20 +38,26 @@ class Selected(TypedDict, total=False):
     status: Status | str | None
     action: str | None
     schedule_id: str | None
+    subject: str | None  # instead of a bucket or a range, or besides them
     prefix: str | None  # how their ids begin
     error: ErrorFilter | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """The tasks in the buckets of some minutes and shards that match what is given of the rest."""
+    """The tasks in the buckets of some minutes and shards that match what is given of the rest.
+
+    With a subject they are found by the index of subjects, in order of id, else by the buckets, in their order.
+    """
 
     minutes: range  # each of them: the tick interval may have been different when the buckets were made
     shards: Sequence[int]
     bucket: Bucket | None = None  # if it is named, and not a range
+    present: int | None = None  # of a range up to now, the present minute; its buckets go on to that of the next tick
     statuses: tuple[str, ...] = ()  # one of these, either of ended tasks or of others; none: any
     action: str | None = None
     schedule_id: str | None = None
+    subject: str | None = None
     prefix: str | None = None
     error: ErrorFilter | None = None
 
@@ -58,28 +68,37 @@ class Selection:
         *,
         now: datetime,
         shards_ever: int,
+        grid: Grid = _EVERY_MINUTE,
         start: Time | None = None,
         end: Time | None = None,
         last: timedelta | str | None = None,
         status: Status | str | None = None,
         action: str | None = None,
         schedule_id: str | None = None,
+        subject: str | None = None,
         prefix: str | None = None,
         error: ErrorFilter | None = None,
     ) -> Selection:
-        """The tasks of a bucket (all its shards, unless it names one), or of the range from ``start`` to before
-        ``end``. Raises InvalidInput."""
+        """The tasks of a bucket (all its shards, unless it names one), of the range from ``start`` to before ``end``,
+        or of a subject wherever they are. Raises InvalidInput."""
         _check_prefix(prefix)
         if error is not None and not isinstance(error, str) and not callable(error):
             raise InvalidInput("error", error, "expected a part of the error as text, or a function that decides by it")
-        named, minutes = _buckets(bucket, start, end, last, now)
+        if subject is not None:
+            check_subject(subject)
+        if subject is not None and bucket is start is end is last is None:
+            named, minutes, present = None, EVER, None
+        else:
+            named, minutes, present = _buckets(bucket, start, end, last, now, grid)
         return cls(
             minutes=minutes,
             shards=(named.shard,) if named is not None and named.shard else range(shards_ever),
             bucket=named,
+            present=present,
             statuses=() if status is None else (str(status),),
             action=action,
             schedule_id=schedule_id,
+            subject=subject,
             prefix=prefix,
             error=error,
         )
@@ -120,13 +139,31 @@ class Selection:
         return not self.statuses and self.action is self.schedule_id is self.error is None
 
     @property
+    def is_divisible(self) -> bool:
+        """Whether it is a range that is read bucket by bucket, of which a part can be selected."""
+        return self.bucket is None and self.subject is None
+
+    @property
+    def has_range(self) -> bool:
+        """Whether the time decides, too."""
+        return self.minutes != EVER
+
+    @property
+    def is_all_of_subject(self) -> bool:
+        """Whether nothing but a subject is asked for."""
+        return self.subject is not None and self.matches_all and self.prefix is None and not self.has_range
+
+    @property
     def is_filtered(self) -> bool:
         """Whether there may be tasks in these buckets that don't match."""
-        return not self.matches_all or self.prefix is not None
+        return not self.matches_all or self.prefix is not None or self.subject is not None
 
-    def fits(self, status: object, action: object, schedule_id: object, error: object) -> bool:
+    def fits(self, bucket: str, status: object, action: object, schedule_id: object, error: object) -> bool:
         """Whether a task of these buckets matches, by everything but its id."""
         if self.statuses and status not in self.statuses:
+            return False
+        # With precision second, or by a run-now, a task has run before its bucket's tick.
+        if self.present is not None and status in _WAITING and Bucket.parse(bucket).minute > self.present:
             return False
         if self.action not in (None, action) or self.schedule_id not in (None, schedule_id):
             return False
@@ -134,6 +171,10 @@ class Selection:
             return True
         text = error if isinstance(error, str) else ""
         return self.error(text) if callable(self.error) else self.error.casefold() in text.casefold()
+
+    def holds(self, bucket: str) -> bool:
+        """Whether a task's bucket is one of these; without a range, one that has no place yet is found, too."""
+        return not self.has_range or Bucket.canonical(bucket) in self
 
     def __contains__(self, bucket: object) -> bool:
         return isinstance(bucket, Bucket) and bucket.minute in self.minutes and bucket.shard in self.shards
@@ -148,13 +189,19 @@ class Selection:
 
     def words(self) -> dict[str, str]:
         """The texts that select the same at any time, by the names of options and of a page's parameters."""
-        place = (
-            {"bucket": str(self.bucket)}
-            if self.bucket is not None
-            else {"from": format_instant(self.start), "to": format_instant(self.end)}
-        )
-        filters = {"status": self.status, "action": self.action, "schedule": self.schedule_id, "prefix": self.prefix}
-        return place | {name: value for name, value in filters.items() if value is not None}
+        words: dict[str, str | None] = {
+            "bucket": None if self.bucket is None else str(self.bucket),
+            "subject": self.subject,
+            "status": self.status,
+            "action": self.action,
+            "schedule": self.schedule_id,
+            "prefix": self.prefix,
+        }
+        if self.bucket is None and self.has_range:
+            # What waits in later buckets is not selected; what has run there can't be told from it by a range.
+            end = self.end if self.present is None else instant_of(self.present + 1)
+            words = {"from": format_instant(self.start), "to": format_instant(end), **words}
+        return {name: value for name, value in words.items() if value is not None}
 
 
 def minutes_between(start: Time, end: Time, now: datetime) -> range:
@@ -184,28 +231,35 @@ def instant(time: Time, field: str, now: datetime) -> datetime:
 
 
 def _buckets(
-    bucket: str | Bucket | None, start: Time | None, end: Time | None, last: timedelta | str | None, now: datetime
-) -> tuple[Bucket | None, range]:
+    bucket: str | Bucket | None,
+    start: Time | None,
+    end: Time | None,
+    last: timedelta | str | None,
+    now: datetime,
+    grid: Grid,
+) -> tuple[Bucket | None, range, int | None]:
     is_range = start is not None or end is not None
     if bucket is not None:
         if is_range or last is not None:
             raise InvalidInput("bucket", str(bucket), "expected either a bucket or a range, not both")
         named = bucket if isinstance(bucket, Bucket) else Bucket.parse(bucket, "bucket")
-        return named, range(named.minute, named.minute + 1)
+        return named, range(named.minute, named.minute + 1), None
     if last is not None:
         if is_range:
             raise InvalidInput("last", str(last), "expected either a duration or a range, not both")
         try:
-            start, end = now - _length(last), instant_of(minute_of(now) + 1)
+            start, end = now - _length(last), "now"
         except OverflowError:
             raise InvalidInput("last", str(last), EXPECTED_RANGE) from None
     if start is None or end is None:
-        raise InvalidInput("bucket", None, "expected a bucket, or a range with start and end")
-    minutes = minutes_between(start, end, now)
-    if len(minutes) > MAX_DAYS * 1440:
+        raise InvalidInput("bucket", None, "expected a bucket, a range with start and end, or a subject")
+    present = minute_of(now) if isinstance(end, str) and end.strip() == "now" else None
+    through = end if present is None else instant_of(grid.tick_after(present) + 1)
+    minutes = minutes_between(start, through, now)
+    if len(minutes) > MAX_DAYS * 1440 + (0 if present is None else grid.tick_minutes + 1):
         field, value = ("end", str(end)) if last is None else ("last", str(last))
         raise InvalidInput(field, value, f"expected a range of at most {MAX_DAYS} days: split it")
-    return None, minutes
+    return None, minutes, present
 
 
 def _length(last: object) -> timedelta:

@@ -28,6 +28,8 @@ MAX_TASK_ID_BYTES = 1024
 
 MAX_ACTION_CHARACTERS = 128
 
+MAX_SUBJECT_BYTES = 256
+
 MAX_TIMEOUT_SECONDS = 900
 """The limit of a Lambda function."""
 
@@ -128,6 +130,7 @@ class Task:
     started_at: datetime | None = None  # of the current attempt
     turns_began_at: datetime | None = None  # firstStartedAt; None in the first turn
     schedule_id: str | None = None
+    subject: str | None = None
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
 
     @property
@@ -178,6 +181,7 @@ class Task:
             started_at=_instant_or_none(row.get(attr.STARTED_AT), attr.STARTED_AT),
             turns_began_at=_instant_or_none(row.get(attr.FIRST_STARTED_AT), attr.FIRST_STARTED_AT),
             schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
+            subject=subject if isinstance(subject := row.get(attr.SUBJECT), str) else None,  # an older row may have any
             attributes=(
                 {}
                 if row.keys() <= attr.OWN_ATTRIBUTES
@@ -192,11 +196,7 @@ def check_task_id(value: object) -> str:
         raise InvalidInput(attr.TASK_ID, value, "expected a text that is not empty")
     if value.startswith(SYSTEM_PREFIX):
         raise InvalidInput(attr.TASK_ID, value, f"ids beginning with {SYSTEM_PREFIX} are reserved; choose another")
-    try:
-        size = len(value) if value.isascii() else len(value.encode("utf-8"))
-    except UnicodeEncodeError:
-        raise InvalidInput(attr.TASK_ID, value, "expected text that UTF-8 can hold (no lone surrogates)") from None
-    if size > MAX_TASK_ID_BYTES:
+    if (size := _utf8_bytes(value, attr.TASK_ID)) > MAX_TASK_ID_BYTES:
         raise InvalidInput(attr.TASK_ID, value, f"expected at most {MAX_TASK_ID_BYTES} bytes in UTF-8, this has {size}")
     return value
 
@@ -236,6 +236,15 @@ def check_timeout(value: object, maximum: int | None = None) -> int:
     return int(value)
 
 
+def check_subject(value: object) -> str:
+    """What a task is about, such as ``customer:4711``: text of 1 to 256 bytes in UTF-8. Raises InvalidInput."""
+    if not isinstance(value, str) or not value:
+        raise InvalidInput(attr.SUBJECT, value, "expected a text that is not empty, such as customer:4711")
+    if (size := _utf8_bytes(value, attr.SUBJECT)) > MAX_SUBJECT_BYTES:
+        raise InvalidInput(attr.SUBJECT, value, f"expected at most {MAX_SUBJECT_BYTES} bytes in UTF-8, this has {size}")
+    return value
+
+
 def check_status(value: object) -> Status:
     """The status in a row, which only Dynatick sets. Raises InvalidInput."""
     status = _STATUSES.get(value) if isinstance(value, str) else None
@@ -254,6 +263,13 @@ def check_count(value: object, name: str) -> int:
 def is_own_row(task_id: object) -> bool:
     """Whether an id belongs to one of Dynatick's own rows, which are not tasks."""
     return isinstance(task_id, str) and task_id.startswith(SYSTEM_PREFIX)
+
+
+def _utf8_bytes(text: str, name: str) -> int:
+    try:
+        return len(text) if text.isascii() else len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise InvalidInput(name, text, "expected text that UTF-8 can hold (no lone surrogates)") from None
 
 
 def _due_at(row: Row, bucket: Bucket) -> datetime:

@@ -26,7 +26,7 @@ class Json:
     def shows(self, value: object) -> bool:
         if value is None:
             return self.null
-        return not self.optional or (value is not False and value not in ((), [], {}))
+        return not self.optional or (value is not False and value not in ("", (), [], {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,9 @@ class Store(Protocol):
         those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: a full
         page. ``prefix``: only ids that begin with it are read; so must ``after``."""
 
-    def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
-        """A page of the ids of schedules in one ``scheduleState``, in order, eventually consistent."""
+    def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+        """A page of the ids of the rows with this value of an attribute, in order, eventually consistent. ``name``:
+        ``scheduleState`` or ``subject``, the keys of indexes that only such rows are in."""
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         """A page of the table, read consistently: rows without an outcome (or with NULL for one), or all. ``after``: an

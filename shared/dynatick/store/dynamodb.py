@@ -42,15 +42,16 @@ from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
-from dynatick.store.sdk_internals import AttributeName, register_large_reader, use_session
+from dynatick.store.sdk_internals import AttributeName, limit_unanswered, register_large_reader, use_session
 from dynatick.store.wire import Wire
 
 INDEX = "taskDateTime-index"
-SCHEDULES_INDEX = "schedules-index"
+SPARSE_INDEXES = {attr.SCHEDULE_STATE: "schedules-index", attr.SUBJECT: "subject-index"}  # by their keys
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
 KEYS = 100  # keys in one BatchGetItem (DynamoDB quotas)
 WHOLE_ROWS = 25  # keys in one BatchGetItem that reads whole rows, which can be large
 ANSWER_BYTES = 8_000_000  # of the rows in an answer to a batch, after an answer with large rows
+TRIES_WITHOUT_ANSWER = 2  # of a request, if there is a limit to its time
 TRIES = 6  # of a batch, for the part that was throttled or left unprocessed
 MAX_CONNECTIONS = 32
 
@@ -69,7 +70,9 @@ class DynamoStore:
     """The Store port on a DynamoDB table.
 
     ``batched`` False: one request for each write, for an engine whose PartiQL has no conditional updates. ``pause``
-    waits between tries, in seconds. ``session``: for other credentials than the environment's.
+    waits between tries, in seconds. ``session``: for other credentials than the environment's. ``timeout_seconds``: how
+    long a request and the one that reads its effect wait for a table that is silent, together; None: as long as
+    a function that runs tasks can.
     """
 
     def __init__(
@@ -81,6 +84,7 @@ class DynamoStore:
         batched: bool = True,
         pause: Callable[[float], None] = time.sleep,
         session: Session | None = None,
+        timeout_seconds: float | None = None,
     ) -> None:
         self.table = table
         self._batched = batched
@@ -89,8 +93,8 @@ class DynamoStore:
             table,
             region=region,
             host=endpoint_url,
-            connect_timeout_seconds=3,
-            read_timeout_seconds=10,
+            connect_timeout_seconds=3 if timeout_seconds is None else timeout_seconds / (2 * TRIES_WITHOUT_ANSWER),
+            read_timeout_seconds=10 if timeout_seconds is None else timeout_seconds / (2 * TRIES_WITHOUT_ANSWER),
             max_retry_attempts=5,
             max_pool_connections=MAX_CONNECTIONS,
             meta_table=MetaTable(
@@ -114,6 +118,7 @@ class DynamoStore:
             ),
         )
         self._session = session or get_session()
+        self._is_impatient = timeout_seconds is not None
         self._wire: Wire | None = None
         self._prepared_client: Any = None
         self._sent = threading.local()  # ``times``: how often the insert under way was sent
@@ -259,19 +264,19 @@ class DynamoStore:
         last = answer.get("LastEvaluatedKey")
         return Page([entry_of(item) for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
 
-    def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+    def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         query: dict[str, Any] = {
             "TableName": self.table,
-            "IndexName": SCHEDULES_INDEX,
-            "KeyConditionExpression": "#state = :state",
-            "ExpressionAttributeNames": {"#state": attr.SCHEDULE_STATE},
-            "ExpressionAttributeValues": {":state": {"S": state}},
+            "IndexName": SPARSE_INDEXES[name],
+            "KeyConditionExpression": "#name = :value",
+            "ExpressionAttributeNames": {"#name": name},
+            "ExpressionAttributeValues": {":value": {"S": value}},
         }
         if after is not None:
-            query["ExclusiveStartKey"] = {attr.SCHEDULE_STATE: {"S": state}, attr.TASK_ID: {"S": after}}
+            query["ExclusiveStartKey"] = {name: {"S": value}, attr.TASK_ID: {"S": after}}
         if limit is not None:
             query["Limit"] = limit
-        with translated("list schedules"):
+        with translated(f"list by {name}"):
             answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
         return Listing([item[attr.TASK_ID]["S"] for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
@@ -312,8 +317,14 @@ class DynamoStore:
         if client is not self._prepared_client:  # pynamodb creates another one as long as there are no credentials
             register_large_reader(client)
             client.meta.events.register("before-send.dynamodb.PutItem", self._count_sent, unique_id="dynatick-sent")
+            if self._is_impatient:
+                limit_unanswered(client, self._tries_left)
             self._prepared_client = client
         return client
+
+    def _tries_left(self, operation: str) -> int:
+        """How often the SDK's client may send a request that gets no answer: the wire has sent its own once."""
+        return TRIES_WITHOUT_ANSWER - (self._wire is not None and self._wire.sends(operation))
 
     def _count_sent(self, **_: object) -> None:
         """Handles botocore's event before each try of a request, in the thread that sends it."""

@@ -133,13 +133,11 @@ class MemoryStore:
             entries = [entry for entry in entries if entry.outcome is None]
         return Page(entries, last)
 
-    def schedules(self, state: str, *, after: str | None = None, limit: int | None = None) -> Listing:
-        wanted = {"S": state}
+    def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
+        wanted = {"S": value}
         with self._lock:
             ids = sorted(
-                i
-                for i, item in self._items.items()
-                if item.get(attr.SCHEDULE_STATE) == wanted and (after is None or i > after)
+                i for i, item in self._items.items() if item.get(name) == wanted and (after is None or i > after)
             )
         page = ids[: min(limit or PAGE, PAGE)]
         return Listing(page, page[-1] if len(page) < len(ids) else None)
@@ -203,7 +201,7 @@ def _check(item: Item) -> None:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
     if attr.TASK_DATE_TIME in item and len(item[attr.TASK_ID]["S"].encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")
-    for name in (attr.TASK_DATE_TIME, attr.SCHEDULE_STATE):
+    for name in (attr.TASK_DATE_TIME, attr.SCHEDULE_STATE, attr.SUBJECT):
         if name in item and not item[name].get("S"):
             kind = next(iter(item[name]))
             raise StoreError(f"{name} is the key of an index, which holds only text that is not empty (S): not {kind}")

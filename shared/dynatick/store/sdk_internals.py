@@ -11,8 +11,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 from botocore.handlers import add_recursion_detection_header
 from botocore.httpsession import get_cert_path
 from botocore.session import Session
@@ -27,6 +29,7 @@ __all__ = [
     "add_recursion_detection_header",
     "get_cert_path",
     "get_environ_proxies",
+    "limit_unanswered",
     "register_large_reader",
     "use_session",
 ]
@@ -55,6 +58,18 @@ def register_large_reader(client: Any) -> None:
     """Registers ``read_answer`` for large answers to the client's own requests, instead of botocore's parser, which
     takes much time and memory for them. The event ``before-parse`` is there for botocore itself."""
     client.meta.events.register("before-parse.dynamodb.*", _read_large, unique_id="dynatick-large")
+
+
+def limit_unanswered(client: Any, tries: Callable[[str], int]) -> None:
+    """Has the client send a request that gets no answer only so often, by its operation. Answers that say to try again
+    are tried as often as ever. The event ``needs-retry`` is there for botocore's own retries; an error that is raised
+    in it is the request's."""
+
+    def stop(operation: Any, attempts: int, caught_exception: Exception | None, **_: object) -> None:
+        if isinstance(caught_exception, ConnectTimeoutError | ReadTimeoutError) and attempts >= tries(operation.name):
+            raise caught_exception
+
+    client.meta.events.register_first("needs-retry.dynamodb.*", stop, unique_id="dynatick-unanswered")
 
 
 def _read_large(

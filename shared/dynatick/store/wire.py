@@ -63,6 +63,10 @@ class Wire:
         before = metadata.get("RetryAttempts", 0) + self._can_send
         return {**answer, "ResponseMetadata": {**metadata, "RetryAttempts": before}}
 
+    def sends(self, operation: str) -> bool:
+        """Whether it sends requests of this operation itself, before the client does."""
+        return operation in _CLIENT_METHODS and self._can_send
+
     @property
     def _can_send(self) -> bool:
         return self._credentials is not None and self._is_usable

@@ -29,6 +29,7 @@ _CHANGEABLE = {
     "failed": ("redrive",), "cancelled": ("restore", "run-now"),
     "scheduled": ("run-now", "cancel", "reschedule"), "unscheduled": ("run-now", "cancel", "reschedule"),
 }  # fmt: skip
+_RANGE = ("from", "to", "last", "next")
 _PAGE = 50
 _LONGEST = timedelta(days=31)
 _MAX_COUNTED = 10_000  # by a dry run
@@ -38,7 +39,8 @@ _MAX_EXAMPLES = 10
 def _selection(site: Site, asked: Query) -> Selection:
     """The tasks that a page shows, as in its URL: of a ``bucket``, or of a range, and filters. Raises InvalidInput."""
     bucket = query.bucket(asked["bucket"]) if "bucket" in asked else None
-    start, end = _range(asked, site.clock()) if bucket is None else (None, None)
+    is_timed = bucket is None and ("subject" not in asked or not asked.keys().isdisjoint(_RANGE))
+    start, end = _range(asked, site.clock()) if is_timed else (None, None)
     return site.client.select(
         bucket,
         start=start,
@@ -46,6 +48,7 @@ def _selection(site: Site, asked: Query) -> Selection:
         status=asked.get("status"),
         action=asked.get("action"),
         schedule_id=asked.get("schedule"),
+        subject=asked.get("subject"),
         prefix=asked.get("prefix"),
     )
 
@@ -115,13 +118,22 @@ def _listed(
 
 
 def _search(site: Site, text: str) -> Response:
-    """Leads to the task or the schedule of that id, else to those whose ids begin so."""
+    """Leads to the task or the schedule of that id, else to the tasks of that subject, else to those whose ids begin
+    so."""
     try:
         found = site.client.get(text)
     except (TaskNotFound, InvalidInput):
-        return RedirectResponse(links.tasks(prefix=text, last="24h", next="24h"), 303)
+        filters = {"subject": text} if _is_subject(site, text) else {"prefix": text, "last": "24h", "next": "24h"}
+        return RedirectResponse(links.tasks(**filters), 303)
     is_schedule = found.status == "recurring"
     return RedirectResponse(links.schedule(text) if is_schedule else links.task(text), 303)
+
+
+def _is_subject(site: Site, text: str) -> bool:
+    try:
+        return bool(site.client.history(subject=text, limit=1).entries)
+    except InvalidInput:
+        return False
 
 
 def _dry_run(request: Request) -> Response:

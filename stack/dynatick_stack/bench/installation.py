@@ -201,10 +201,11 @@ class Installation:
             found: list[dict[str, Any]] = orjson.loads(answer.read())
         return found
 
-    def insert(self, number: int, bucket: Bucket, *, prefix: str = "t", fail_every: int = 0) -> None:
-        """Inserts tasks that do nothing, by the client. ``fail_every`` n: each n-th fails for good."""
+    def insert(self, number: int, bucket: Bucket, *, prefix: str = "t", fail_every: int = 0, **more: object) -> None:
+        """Inserts tasks that do nothing, by the client. ``fail_every`` n: each n-th fails for good. ``more``: further
+        attributes."""
         rows = (
-            row(f"{prefix}{n}", bucket, FAILING if fail_every and n % fail_every == 0 else ACTION)
+            {**row(f"{prefix}{n}", bucket, FAILING if fail_every and n % fail_every == 0 else ACTION), **more}
             for n in range(number)
         )
         wrong = [result for result in self.client.insert_lazily(rows) if not isinstance(result, Inserted)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from dynatick.domain.buckets import Bucket
 from dynatick.engine.ports import WakeUps
@@ -62,9 +63,9 @@ class Idle:
     invocations: int
 
 
-def timed(engine: Engine, tasks: int) -> Life:
-    """Tasks inserted by the client, with their time given."""
-    return _life(engine, tasks, lambda installation, bucket: installation.insert(tasks, bucket))
+def timed(engine: Engine, tasks: int, **more: Any) -> Life:
+    """Tasks inserted by the client, with their time given and ``more`` attributes."""
+    return _life(engine, tasks, lambda installation, bucket: installation.insert(tasks, bucket, **more))
 
 
 def untimed(engine: Engine, tasks: int) -> Life:

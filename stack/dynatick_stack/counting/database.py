@@ -67,7 +67,7 @@ class Table:
 
     def _index(self, found: Mapping[str, Any]) -> Index:
         hash_key = next(schema["AttributeName"] for schema in found["KeySchema"] if schema["KeyType"] == "HASH")
-        kept = frozenset((self.key, hash_key, *found["Projection"]["NonKeyAttributes"]))
+        kept = frozenset((self.key, hash_key, *found["Projection"].get("NonKeyAttributes", ())))
         return Index(found["IndexName"], hash_key, kept)
 
     def key_of(self, item: Mapping[str, Value]) -> str:

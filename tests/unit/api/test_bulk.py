@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess
-from tests.unit.api.support import Caller
+from tests.unit.api.support import Caller, read
 from tests.unit.api.test_tasks import end
 
 from dynatick.api import buckets, sizes, ticks
@@ -249,3 +249,24 @@ def test_a_range_may_be_relative_to_now(caller: Caller) -> None:
     selected = caller.ask("POST", "/v1/tasks/cancel", dry_run)["results"]
     assert [one["taskId"] for one in listed] == [one["taskId"] for one in selected] == ["soon"]
     assert [one["total"] for one in caller.ask("GET", "/v1/buckets", query="start=-1h&end=%2B4h")["buckets"]] == [1, 1]
+
+
+def test_the_tasks_of_a_subject_are_listed_cancelled_and_deleted(caller: Caller) -> None:
+    fill(caller, 3, "2027-03-01#12:00", subject="customer:ada")
+    fill(caller, 1, "2027-03-01#12:00", prefix="other")
+    weekly = {"taskId": "weekly", "scheduleExpression": "rate(7 days)", "subject": "customer:ada"}
+    caller.ask("POST", "/v1/schedules", weekly)
+    pages = list(caller.parts("/v1/tasks", "subject=customer:ada&limit=2"))
+    assert [[one["taskId"] for one in page["tasks"]] for page in pages] == [["t0", "t1"], ["t2"]]
+    schedules = caller.ask("GET", "/v1/schedules", query="subject=customer:ada")["schedules"]
+    assert [one["taskId"] for one in schedules] == ["weekly"]
+    of_ada = {"subject": "customer:ada"}
+    dry_run = caller.ask("POST", "/v1/tasks/cancel", of_ada | {"dryRun": True})
+    assert (dry_run["counts"], dry_run["more"], dry_run["nextStart"]) == ({"wouldChange": 3}, False, None)
+    assert caller.ask("POST", "/v1/tasks/cancel", of_ada | {"limit": 1})["more"] is True
+    assert caller.ask("POST", "/v1/tasks/cancel", of_ada)["counts"] == {"changed": 2}
+    deleted = caller.ask("POST", "/v1/tasks/delete", of_ada)
+    assert [one["taskId"] for one in deleted["results"]] == ["weekly", "t0", "t1", "t2"]
+    assert caller.client.get("other0").status == "scheduled"
+    refused = caller.send("GET", "/v1/tasks", query="subject=" + "x" * 257)
+    assert (refused.status, read(refused)["errors"][0]["parameter"]) == (422, "subject")

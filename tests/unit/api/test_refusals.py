@@ -20,12 +20,12 @@ HOOK = {"action": "webhook", "payload": {"url": "https://example.com/hook"}}
 NIGHTLY = {"taskId": "nightly", "scheduleExpression": "rate(1 day)", "action": "log", "payload": {"n": 1}}
 TASK: dict[str, Any] = {
     "taskId": "", "dueAt": "noon", "action": "nope", "payload": {"text": "\udfff"},
-    "retryPolicy": {"maximumRetryAttempts": -1}, "timeoutSeconds": 0, "status": "completed",
+    "retryPolicy": {"maximumRetryAttempts": -1}, "timeoutSeconds": 0, "subject": "ä" * 129, "status": "completed",
     "scheduleExpression": "rate(1 day)",
 }  # fmt: skip
 OF_TASK = {
     "#/taskId", "#/dueAt", "#/action", "#/payload/text", "#/retryPolicy/maximumRetryAttempts", "#/timeoutSeconds",
-    "#/status", "#/scheduleExpression",
+    "#/subject", "#/status", "#/scheduleExpression",
 }  # fmt: skip
 SCHEDULE: dict[str, Any] = {
     "scheduleExpression": "cron(0 3 * *)", "scheduleExpressionTimezone": "Europe/Nowhere", "startDate": "soon",

@@ -12,6 +12,7 @@ from tests.unit.cli.conftest import Ended, Shell, Terminal, fail
 
 from dynatick import MemoryStore
 from dynatick.cli import bulk_change
+from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.output import BATCH
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Unknown
@@ -209,3 +210,22 @@ def test_many_get_another_time(shell: Shell, waiting: InProcess) -> None:
         (("--at", "2026-12-31#12:20"), 1, ["12:20", "12:20", "12:20"]), (("--delay", "45m"), 3, ["12:45"] * 3),
     ):  # fmt: skip
         assert (shell(*span, *options).err, due(waiting)) == (f"{changed} rescheduled\n", then)
+
+
+def test_the_tasks_of_a_subject_are_listed_cancelled_and_deleted(world: InProcess, shell: Shell) -> None:
+    for name, subject in (("a1", "customer:ada"), ("a2", "customer:ada"), ("b1", "customer:bob")):
+        shell("task", "add", name, "--delay", "90d", "--subject", subject)
+    shell("schedule", "add", "weekly", "rate(7 days)", "--subject", "customer:ada")
+    of_ada = ("--subject", "customer:ada")
+    assert [one["taskId"] for one in shell("task", "list", *of_ada, "-o", "json").json["tasks"]] == ["a1", "a2"]
+    assert [one["taskId"] for one in shell("schedule", "list", *of_ada, "-o", "json").json["schedules"]] == ["weekly"]
+    assert [json.loads(line)["taskId"] for line in shell("task", "export", *of_ada).lines] == ["a1", "a2"]
+    assert [json.loads(line)["taskId"] for line in shell("schedule", "export", *of_ada).lines] == ["weekly"]
+    assert shell("task", "cancel", *of_ada, "--prefix", "a1", "--yes").err.strip() == "1 cancelled"
+    assert shell("task", "delete", *of_ada, "--dry-run", "-o", "json").json["counts"] == {"to be deleted": 3}
+    assert shell("task", "delete", *of_ada, "--yes").err.strip() == "3 deleted"
+    assert shell("task", "list", *of_ada, "-o", "json").json["tasks"] == []
+    assert world.row("b1")["subject"] == "customer:bob"
+    refused = shell("task", "list", "--subject", "x" * 257)
+    assert refused.code == ExitCode.INVALID
+    assert "subject: " in refused.err and "expected at most 256 bytes in UTF-8, this has 257" in refused.err

@@ -24,7 +24,7 @@ from dynatick.client.schedules import Schedules
 # Each command with the methods that it is for.
 OF_TASKS = {
     "task add": "insert insert_task", "task import": "insert_many insert_lazily insert_rows compose",
-    "task get": "get", "task cancel": "cancel cancel_many", "task delete": "delete",
+    "task get": "get", "task cancel": "cancel cancel_many", "task delete": "delete delete_many",
     "task reschedule": "reschedule reschedule_many", "task update": "update", "task redrive": "redrive redrive_many",
     "task run": "run_now run_now_many", "task restore": "restore restore_many", "task list": "history iter_history",
     "task export": "export",

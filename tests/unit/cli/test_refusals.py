@@ -10,7 +10,7 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 # What the client refuses is tested with the client: of that, one of each exit code.
-NEITHER = "name a task, or select tasks by --bucket, --last, or --from and --to"
+NEITHER = "name a task, or select tasks by --bucket, --subject, --last, or --from and --to"
 RANGE_TOO = "last: '1h' is not accepted; expected either a duration or a range, not both"
 BUCKET = "2026-12-31#12:00"
 REFUSALS: list[tuple[str, int, str]] = [
@@ -37,7 +37,7 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("task redrive there", 5, "cannot redrive task 'there': it is scheduled; possible only while it is failed"),
     ("task import /nope.ndjson", 4, "cannot read /nope.ndjson: No such file or directory"),
     # lists
-    ("task export", 2, "select tasks by --bucket, --last, or --from and --to"),
+    ("task export", 2, "select tasks by --bucket, --subject, --last, or --from and --to"),
     ("bucket list --from 5", 2, "a range has two ends; give --to"),
     ("task cancel --to 5", 2, "a range has two ends; give --from"),
     ("task list --from 1h --to now", 3, "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier"),
@@ -70,7 +70,7 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("schedule import /dev/null --dry-run", 2, "--dry-run, --action and --tz need --from"),
     ("schedule import /dev/null --from crontab", 2, "--from crontab needs --action NAME, a handler"),
     ("schedule import /dev/null --from eventbridge-scheduler --tz UTC", 2, "--action and --tz are for --from crontab"),
-    ("schedule import /dev/null --from crontab --action log --restart", 2, "--format, --errors, --drop-state and"),
+    ("schedule import /dev/null --from crontab --action log --restart", 2, "--format, --drop-state and"),
     ("expr explain 'rate(1 day)' --tz Berlin", 3, "scheduleExpressionTimezone: 'Berlin' is not accepted"),
     ("expr next 'rate(1 day)' --from 2026-01-01T00:00:00", 3, "from: '2026-01-01T00:00:00' is not accepted"),
     ("expr explain 'rate(1 day)' --start-date soon", 3, "startDate: 'soon' is not accepted"),

@@ -54,7 +54,7 @@ def _behind_a_command(text: ast.JoinedStr) -> Iterator[ast.FormattedValue]:
 
 @pytest.mark.parametrize("task_id", HOSTILE)
 def test_a_suggested_command_is_one_command_with_the_id_as_its_argument(task_id: str, tmp_path: Path) -> None:
-    group = FailureGroup(count=1, action="a", error="e", task_id=task_id, first=None, last=NOON)
+    group = FailureGroup(count=1, action="a", error="e", task_id=task_id, first=NOON, last=NOON)
     command = _group(group, NOON).partition("   (")[2].removesuffix(")")
     assert command == suggested("dynatick task explain", task_id)
     assert command.isprintable()

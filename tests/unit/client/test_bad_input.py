@@ -105,7 +105,8 @@ CALLS: list[tuple[Call, str]] = [
      "shift: '1:00:00' is not accepted; expected one time, or a shift"),
     (lambda c: c.reschedule_many(WAITING, due_at=NOON, status="failed"),
      "status: 'failed' is not accepted; expected one of unscheduled, scheduled"),
-    (lambda c: c.history(start=5), "bucket: None is not accepted; expected a bucket, or a range with start and end"),
+    (lambda c: c.history(start=5),
+     "bucket: None is not accepted; expected a bucket, a range with start and end, or a subject"),
     (lambda c: c.iter_history(WAITING, status="done"), f"status: 'done' is not accepted; {STATUSES}"),
     (lambda c: c.history(WAITING, status="done"), f"status: 'done' is not accepted; {STATUSES}"),
     (lambda c: c.history(start="2026-12-31T12:00:00Z", end="2026-12-31T12:00:00Z"),
@@ -171,7 +172,9 @@ HERE = "2026-12-31#12:00"
     ],
 )  # fmt: skip
 def test_a_page_token_that_does_not_belong_here(token: object) -> None:
-    with pytest.raises(InvalidInput, match="expected the token of the page before, with the same bucket or range"):
+    with pytest.raises(
+        InvalidInput, match="expected the token of the page before, with the same bucket, range or subject"
+    ):
         TaskClient(MemoryStore()).history(HERE, page_token=token)  # type: ignore[arg-type]
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from dynatick import TaskClient
 from dynatick.client.connect import ClientSettings
+from dynatick.domain.buckets import Bucket
+from dynatick.engine.conditional_write import create
 from dynatick.errors import ConfigurationError, StoreError
 
 
@@ -46,6 +52,70 @@ def test_a_profile_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
         TaskClient.connect("t", profile="nobody")
     with pytest.raises(ConfigurationError, match="there are no credentials for 'bare'"):
         TaskClient.connect("t", profile="bare")
+
+
+class Silent:
+    """A table that takes every request, and answers none."""
+
+    def __init__(self) -> None:
+        self.operations: list[str] = []
+        self._over = threading.Event()
+        test = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                test.operations.append(self.headers["X-Amz-Target"].rpartition(".")[2])
+                test._over.wait()
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def end(self) -> None:
+        self._over.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    table = Silent()
+    yield table
+    table.end()
+
+
+def test_a_client_does_not_wait_long_for_a_silent_table(silent: Silent) -> None:
+    client = TaskClient.connect("t", region="eu-west-1", endpoint_url=silent.url, timeout_seconds=0.2)
+    for call, operations in (
+        (lambda: client.get("x"), ["GetItem"] * 2),
+        (lambda: client.store.create({"taskId": "x"}), ["PutItem"] * 2),
+        (lambda: client.store.query_bucket(Bucket.parse("2026-12-31#12:00")), ["Query"] * 2),
+        (lambda: client.insert("x"), ["GetItem"] * 2),  # the settings: without them it is not written
+        (lambda: create(client.store, {"taskId": "x"}), ["PutItem"] * 2 + ["GetItem"] * 2),  # reads whether it is there
+    ):
+        silent.operations.clear()
+        with pytest.raises(StoreError):
+            call()
+        assert silent.operations == operations, "each was sent twice, however it is sent"
+
+
+def test_how_long_a_client_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def timeout(**given: float) -> float | None:
+        return ClientSettings.from_env(os.environ, table="t", is_library=True, **given).timeout_seconds  # type: ignore[arg-type]
+
+    assert (timeout(), timeout(timeout_seconds=9)) == (3, 9)
+    monkeypatch.setenv("DYNATICK_TIMEOUT_SECONDS", "30")
+    assert (timeout(), timeout(timeout_seconds=9)) == (30, 9)
+    assert ClientSettings.from_env(os.environ, table="t").timeout_seconds is None, "the command line is patient"
+    with pytest.raises(ConfigurationError, match="timeout_seconds: 0 is not accepted; expected a number of seconds"):
+        TaskClient.connect("t", timeout_seconds=0)
+    monkeypatch.setenv("DYNATICK_TIMEOUT_SECONDS", "soon")
+    with pytest.raises(ConfigurationError, match="DYNATICK_TIMEOUT_SECONDS: 'soon' is not accepted; expected a number"):
+        TaskClient.connect("t")
 
 
 @pytest.mark.parametrize(

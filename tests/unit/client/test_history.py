@@ -15,6 +15,7 @@ from dynatick import InvalidInput, NewTask, RetryPolicy, RetryPolicyRow, Status,
 from dynatick.client import BucketCounts, HistoryPage, TaskEntry
 from dynatick.client import history as histories
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.conditional_update import ConditionalUpdate
 
 BUCKET = "2026-12-31#12:30"
 STATUSES = ("scheduled", "running", "completed", "failed", "cancelled")
@@ -294,3 +295,21 @@ def test_a_map_of_a_task_has_the_names_that_insert_many_takes() -> None:
     task = NewTask.from_row(row)
     assert task.attributes == {}, "none of them is taken for the caller's own"
     assert set(RetryPolicyRow.__annotations__) == set(RetryPolicy().to_row())
+
+
+def test_a_range_up_to_now_has_what_has_run_before_the_tick_of_its_bucket() -> None:
+    """As with precision second: a task that is due at 12:01:20 lies at 12:02, and has run when one looks."""
+    world = world_of(tick_minutes=5)
+    client = client_of(world)
+    for task_id in ("ran", "waits"):
+        client.insert(task_id, due_at="2026-12-31T12:01:20Z")
+    world.clock.to(NOON + timedelta(seconds=100))
+    world.store.write(ConditionalUpdate(task_id="ran", set={"status": "completed", "outcome": "completed"}))
+    for asked in ({"last": "10m"}, {"start": "-10m", "end": "now"}):
+        assert [one.task_id for one in client.history(**asked).entries] == ["ran"]  # type: ignore[arg-type]
+        assert [row["taskId"] for row in client.export(**asked)] == ["ran"]  # type: ignore[arg-type]
+        assert [dict(one.counts) for one in client.bucket_counts(**asked)] == [{"completed": 1}]  # type: ignore[arg-type]
+    assert list(client.cancel_many(last="10m")) == []
+    status = client.operations.status()
+    assert (status.completed, status.waiting) == (1, 1)
+    assert [one.task_id for one in client.history(start="-10m", end="+10m").entries] == ["ran", "waits"]

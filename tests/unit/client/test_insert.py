@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import pytest
-from tests.builders import NOON, InProcess
+from tests.builders import NOON, InProcess, scheduled_row
 from tests.unit.client.support import client_of, world_of
 
 from dynatick import MemoryStore, RetryPolicy, TaskClient
@@ -16,7 +16,7 @@ from dynatick.client.new_task import Time
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
-from dynatick.errors import ItemTooLarge, StoreError
+from dynatick.errors import InvalidInput, ItemTooLarge, StoreError
 
 WHEN = "2026-12-31T12:30:00Z"
 HALF_PAST = Bucket.parse("2026-12-31#12:30")
@@ -83,6 +83,32 @@ def test_what_is_given_is_in_the_row(client: TaskClient) -> None:
     }  # fmt: skip
     assert (shown.bucket, shown.row["delaySeconds"]) == ("2026-12-31#12:02", 90)
     assert view.to_row() == shown.to_row()
+
+
+def test_a_subject_is_one_text_that_stays(client: TaskClient) -> None:
+    longest = "kunde:" + "ä" * 125
+    assert client.insert("x", delay_seconds=90, subject=longest).subject == longest
+    assert client.get("x").attributes == {}
+    for wrong, expected in (
+        ("", "a text that is not empty"), (4711, "a text that is not empty"), (longest + "1", "at most 256 bytes"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=expected) as refused:
+            client.insert("y", delay_seconds=90, subject=wrong)  # type: ignore[arg-type]
+        assert refused.value.field == "subject"
+    (counted,) = client.insert_lazily([{"taskId": "y", "delaySeconds": 90, "subject": "order:1"}])
+    assert isinstance(counted, Inserted)
+    client.reschedule("y", delay_seconds=30)
+    client.cancel("y")
+    assert client.get("y").subject == "order:1"
+
+
+def test_a_raw_row_with_a_wrong_subject_is_malformed_and_an_older_one_runs() -> None:
+    world = InProcess()
+    row = world.put(taskId="long", dueAt="2026-12-31T12:01:00Z", subject="x" * 257)
+    assert (row["status"], str(row["error"])[:8]) == ("failed", "subject:")
+    world.store.create(scheduled_row("older", Bucket.parse("2026-12-31#12:01"), subject="x" * 257))
+    world.ticks(2)
+    assert world.row("older")["status"] == "completed"
 
 
 def test_the_scheduler_completes_a_row_that_the_client_can_not() -> None:

@@ -130,6 +130,7 @@ def test_one_that_waits_to_be_marked_failed_can_be_corrected() -> None:
         ({"action": 7}, "action: 7 is not accepted"),
         ({"retryPolicy": {"maximumRetryAttempts": -1}}, "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
         ({"timeoutSeconds": 0}, "timeoutSeconds: 0 is not accepted"),
+        ({"subject": ""}, "subject: '' is not accepted"),
         ({"taskId": "x" * 1000}, "expected at most 984 bytes for a schedule"),
     ],
 )
@@ -458,13 +459,15 @@ def test_a_window_spreads_starts_and_keeps_them() -> None:
 
 
 def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
-    row = begun(payload={"a": 1}, retryPolicy={"maximumRetryAttempts": 1}, timeoutSeconds=60, colour="red")
+    row = begun(
+        payload={"a": 1}, retryPolicy={"maximumRetryAttempts": 1}, timeoutSeconds=60, subject="customer:7", colour="red"
+    )
     schedule = Schedule.from_row(row)
     bucket = bucket_at(schedule, at(1), found_in=Bucket(C + 1), closed_through=C + 5, grid=EVERY_MINUTE)
     task = Task.from_row(occurrence_row(row, schedule, at(1), bucket, now=at(5)))
     assert (task.task_id, task.schedule_id, task.due_at) == ("s#1#2026-12-31T12:01:00Z", "s", at(1))
     assert (str(task.bucket), dict(task.payload), task.attributes) == ("2026-12-31#12:01", {"a": 1}, {"colour": "red"})
-    assert (task.retry_policy.maximum_retry_attempts, task.timeout_seconds) == (1, 60)
+    assert (task.retry_policy.maximum_retry_attempts, task.timeout_seconds, task.subject) == (1, 60, "customer:7")
     another = applied(EVERY, made_ready(EVERY, revision=2))  # which takes its place
     assert Schedule.from_row(another).occurrence_id(at(1)) == "s#2#2026-12-31T12:01:00Z"
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.builders import NOON
 
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.selection import Selection
 
 NOW = NOON + timedelta(seconds=30)
-MINUTE = Bucket.parse("2026-12-31#12:00").minute
+BUCKET = "2026-12-31#12:00"
+MINUTE = Bucket.parse(BUCKET).minute
 
 
 def select(bucket: str | Bucket | None = None, *, shards_ever: int = 1, **arguments: Any) -> Selection:
@@ -27,10 +28,11 @@ def select(bucket: str | Bucket | None = None, *, shards_ever: int = 1, **argume
         ({"bucket": "2026-12-31#12:00"}, range(1)),
         ({"start": "2026-12-31T12:00:00Z", "end": "2026-12-31T12:02:00Z"}, range(2)),
         ({"start": "2026-12-31#12:00", "end": NOON + timedelta(seconds=61)}, range(2)),
-        ({"start": "-1m", "end": "now"}, range(1)),  # the minutes that begin in it
+        ({"start": "-1m", "end": "now"}, range(2)),  # the minutes that begin in it, and the next tick's
         ({"start": "now", "end": "+90s"}, range(1, 2)),
-        ({"last": "1m"}, range(1)),
-        ({"last": timedelta(minutes=2, seconds=30)}, range(-2, 1)),
+        ({"last": "1m"}, range(2)),
+        ({"last": timedelta(minutes=2, seconds=30)}, range(-2, 2)),
+        ({"last": "1m", "grid": Grid(tick_minutes=5)}, range(6)),
     ],
 )
 def test_the_minutes_of_a_range(arguments: Mapping[str, Any], minutes: range) -> None:
@@ -40,7 +42,7 @@ def test_the_minutes_of_a_range(arguments: Mapping[str, Any], minutes: range) ->
 def test_the_buckets_of_all_shards_in_order_or_the_latest_first() -> None:
     named = [str(bucket) for bucket in select("2026-12-31#12:00#7", shards_ever=2).buckets()]
     assert named == ["2026-12-31#12:00#7"]
-    two = select(start="-1m30s", end="now", shards_ever=2)
+    two = select(start="-1m30s", end="+30s", shards_ever=2)
     early, late = Bucket(MINUTE - 1), Bucket(MINUTE)
     assert list(two.buckets()) == [early, Bucket(MINUTE - 1, 1), late, Bucket(MINUTE, 1)]
     assert list(two.buckets(since=Bucket(MINUTE - 1, 1))) == [Bucket(MINUTE - 1, 1), late, Bucket(MINUTE, 1)]
@@ -57,7 +59,27 @@ def test_the_buckets_of_all_shards_in_order_or_the_latest_first() -> None:
     ],
 )  # fmt: skip
 def test_what_fits(filters: Mapping[str, Any], fits: bool) -> None:
-    assert select(last="1h", **filters).fits("failed", "mail", "s", "answered 503 service unavailable") is fits
+    assert select(last="1h", **filters).fits(BUCKET, "failed", "mail", "s", "answered 503 service unavailable") is fits
+
+
+def test_of_a_range_up_to_now_what_waits_for_a_later_tick_does_not_fit() -> None:
+    later = "2026-12-31#12:01"
+    for status in ("scheduled", "unscheduled"):
+        assert select(last="1h").fits(BUCKET, status, "mail", None, None)
+        assert not select(last="1h").fits(later, status, "mail", None, None)
+        assert select(start="-1h", end="+10m").fits(later, status, "mail", None, None)
+    assert select(last="1h").fits(later, "completed", "mail", None, None), "it ran before the tick of its bucket"
+
+
+def test_a_subject_needs_no_range_and_may_have_one() -> None:
+    ever = select(subject="customer:ada")
+    assert (ever.has_range, ever.is_all_of_subject, ever.is_divisible) == (False, True, False)
+    assert ever.holds("2026-12-31#12:00") and ever.holds(""), "one without a bucket, too"
+    assert ever.words() == {"subject": "customer:ada"}
+    narrowed = select("2026-12-31#12:00", subject="customer:ada", action="mail")
+    assert (narrowed.has_range, narrowed.is_all_of_subject) == (True, False)
+    assert [narrowed.holds(name) for name in ("2026-12-31#12:00", "2026-12-31#12:01", "")] == [True, False, False]
+    assert narrowed.words() == {"bucket": "2026-12-31#12:00", "subject": "customer:ada", "action": "mail"}
 
 
 def test_its_words_select_the_same_later() -> None:
@@ -65,5 +87,5 @@ def test_its_words_select_the_same_later() -> None:
     words = select(last="1h", schedule_id="s", **filters).words()
     between = {"from": "2026-12-31T11:01:00Z", "to": "2026-12-31T12:01:00Z"}
     assert words == {**between, **filters, "schedule": "s"}
-    assert select(start=words["from"], end=words["to"]).minutes == select(last="1h").minutes
+    assert select(start=words["from"], end=words["to"]).minutes == range(MINUTE - 59, MINUTE + 1)
     assert select("2026-12-31#12:00#1").words() == {"bucket": "2026-12-31#12:00#1"}

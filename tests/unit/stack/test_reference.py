@@ -41,7 +41,7 @@ def test_every_attribute_is_described() -> None:
     for index in of_table:
         (line,) = re.findall(rf"^\| `{index['IndexName']}` .*", text("attributes.md"), re.MULTILINE)
         keys = [key["AttributeName"] for key in index["KeySchema"]]
-        assert re.findall(r"`([^`]+)`", line)[1:] == [*keys, *index["Projection"]["NonKeyAttributes"]]
+        assert re.findall(r"`([^`]+)`", line)[1:] == [*keys, *index["Projection"].get("NonKeyAttributes", ())]
 
 
 def test_every_metric_is_described() -> None:

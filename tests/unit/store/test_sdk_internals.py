@@ -26,6 +26,7 @@ OUR_OWN = {
     "_small",
     "_large",
     "_seconds",
+    "_counts",
 }  # of another object of the class, or of the client that is made asynchronous
 
 

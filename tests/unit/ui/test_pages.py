@@ -146,7 +146,15 @@ def test_tasks_are_filtered_and_paged_and_a_wrong_filter_is_named(busy: VirtualI
         assert wrong.status_code == 400 and "expected" in text_of(wrong, "problem"), query
 
 
-def test_search_leads_to_a_task_a_schedule_or_a_prefix(busy: VirtualInstallation, browser: Browser) -> None:
+def test_search_leads_to_a_task_a_schedule_a_subject_or_a_prefix(busy: VirtualInstallation, browser: Browser) -> None:
+    for task_id, hours in (("of-ada-1", 1), ("of-ada-2", 2000)):
+        busy.client.insert(task_id, due_at=NOON + timedelta(hours=hours), subject="customer:ada")
+    assert browser.get("/tasks?search=customer:ada").headers["location"] == "/tasks?subject=customer%3Aada"
+    found = browser.follow(browser.get("/tasks?search=customer:ada"))
+    assert ids(found) == ["of-ada-1", "of-ada-2"], "wherever they are"
+    assert [one.attributes["value"] for one in elements(found, "subject-filter")] == ["customer:ada"]
+    assert ids(browser.get("/tasks?subject=customer:ada&next=24h")) == ["of-ada-1"]
+    assert ids(browser.get("/tasks?subject=customer:ada&status=scheduled&prefix=of-ada-2")) == ["of-ada-2"]
     for wanted, leads_to in (
         ("to-come", "/tasks/to-come"), ("often", "/schedules/often"), ("mail", "/tasks?prefix=mail&last=24h&next=24h"),
     ):  # fmt: skip

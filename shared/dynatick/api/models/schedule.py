@@ -12,6 +12,7 @@ from dynatick.api.models.values import (
     Action,
     Payload,
     RetryPolicy,
+    Subject,
     TaskId,
     TimeoutSeconds,
     value,
@@ -90,6 +91,7 @@ class NewSchedule(Form):
     payload: Payload = None
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
+    subject: Subject = None
     catchUp: CatchUp = None
     overlap: Overlap = None
     expectedWithinSeconds: ExpectedWithin = None

@@ -14,6 +14,7 @@ from dynatick.api.models.values import (
     DueAt,
     Payload,
     RetryPolicy,
+    Subject,
     TaskDateTime,
     TaskId,
     TimeoutSeconds,
@@ -40,6 +41,7 @@ class NewTask(Form):
     payload: Payload = None
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
+    subject: Subject = None
 
 
 class NewTasks(ClosedForm):
@@ -88,6 +90,9 @@ class SelectionForm(ClosedForm):
         None, description="The first instant of a range, in RFC 3339, or relative.", examples=["2026-12-31T00:00:00Z"]
     )
     end: str | None = Field(None, description="The range ends before this instant.", examples=["2027-01-01T00:00:00Z"])
+    subject: str | None = Field(
+        None, description="Only tasks with this subject; a range is not needed then.", examples=["customer:4711"]
+    )
     action: str | None = Field(None, description="Only tasks of this action.", examples=["webhook"])
     dryRun: bool = Field(False, description="Return the selected tasks, and change none.")
     limit: int = Field(
@@ -96,9 +101,17 @@ class SelectionForm(ClosedForm):
 
 
 class CancelSelection(SelectionForm):
-    """The waiting tasks to cancel: those of a bucket, or of a range from `start` to before `end`."""
+    """The waiting tasks to cancel: those of a bucket, of a range from `start` to before `end`, or of a subject."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
+
+
+class DeleteSelection(SelectionForm):
+    """The tasks to delete: those of a bucket, of a range from `start` to before `end`, or of a subject."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"subject": "customer:4711", "dryRun": True}]})
+
+    status: Status | None = Field(None, description="Only tasks of this status.")
 
 
 class RedriveSelection(PayloadChange, SelectionForm):

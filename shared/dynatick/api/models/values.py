@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
-from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_TASK_ID_BYTES, MAX_TIMEOUT_SECONDS
+from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_SUBJECT_BYTES, MAX_TASK_ID_BYTES, MAX_TIMEOUT_SECONDS
 
 EXAMPLE_TASK: dict[str, Any] = {
     "taskId": "welcome-42",
@@ -80,5 +80,13 @@ TimeoutSeconds = Annotated[
         "The longest that an attempt may take: it does not start with less time left. Default: the handler's.",
         60,
         {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS},
+    ),
+]
+Subject = Annotated[
+    Any,
+    value(
+        f"What it is about, to find it by; it can't be changed. At most {MAX_SUBJECT_BYTES} bytes in UTF-8.",
+        "customer:4711",
+        {"type": "string", "minLength": 1, "maxLength": MAX_SUBJECT_BYTES},
     ),
 ]

@@ -1,0 +1,153 @@
+"""What is there for one customer: tasks and schedules found, changed, exported and deleted by their subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from tests.unit.client.support import client_of, each_state, started, world_of
+from tests.unit.engine.support import World
+
+from dynatick import InvalidInput, TaskClient
+from dynatick.client import Changed, ManyResult, Skipped, WouldChange
+
+ADA = "customer:ada"
+LATER = "2027-03-01T12:00:00Z"
+
+
+@pytest.fixture
+def world() -> World:
+    """After noon: of Ada a task that has completed, some that wait, one that runs, and a schedule; and one of Bob."""
+    world = world_of(shard_count=4)
+    client = client_of(world)
+    client.insert("done", delay_seconds=1, subject=ADA)
+    client.insert("runs", delay_seconds=90, subject=ADA)
+    world.next_tick()
+    for n in range(3):
+        client.insert(f"mail-{n}", due_at=LATER, subject=ADA, payload={"n": n})
+    client.insert("bobs", due_at=LATER, subject="customer:bob")
+    client.schedules.insert("weekly", "rate(7 days)", subject=ADA)
+    started(world, "runs")
+    return world
+
+
+def by_result(results: Iterable[ManyResult]) -> dict[type[ManyResult], list[str]]:
+    found: dict[type[ManyResult], list[str]] = {}
+    for result in results:
+        found.setdefault(type(result), []).append(result.task_id)
+    return found
+
+
+def test_the_tasks_of_a_subject_are_listed_wherever_they_are(client: TaskClient) -> None:
+    page = client.history(subject=ADA)
+    assert [(one.task_id, one.status) for one in page.entries] == [
+        ("done", "completed"), ("mail-0", "scheduled"), ("mail-1", "scheduled"), ("mail-2", "scheduled"),
+        ("runs", "running"),
+    ]  # fmt: skip
+    assert page.next_page_token is None
+    entry = page.entries[1]
+    assert (entry.bucket.partition("#")[0], entry.action, entry.attempt) == ("2027-03-01", "log", 0)
+    assert client.history(subject="customer:").entries == (), "the whole subject is its name"
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ({"status": "scheduled"}, ["mail-0", "mail-1", "mail-2"]), ({"status": "completed"}, ["done"]),
+        ({"prefix": "mail-"}, ["mail-0", "mail-1", "mail-2"]), ({"action": "webhook"}, []),
+        ({"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}, ["done", "runs"]),
+    ],
+)  # fmt: skip
+def test_filters_and_a_range_narrow_it(client: TaskClient, filters: dict[str, str], found: list[str]) -> None:
+    assert [one.task_id for one in client.history(subject=ADA, **filters).entries] == found  # type: ignore[arg-type]
+    assert [row["taskId"] for row in client.export(subject=ADA, **filters)] == found  # type: ignore[arg-type]
+
+
+def test_page_by_page(client: TaskClient) -> None:
+    found, token = [], None
+    while True:
+        page = client.history(subject=ADA, limit=2, page_token=token)
+        found += [one.task_id for one in page.entries]
+        if (token := page.next_page_token) is None:
+            break
+        assert len(page.entries) == 2
+        with pytest.raises(InvalidInput, match="the token of the page before"):
+            client.history("2026-12-31#12:00", page_token=token)
+    assert found == ["done", "mail-0", "mail-1", "mail-2", "runs"]
+    of_bucket = client.history(start="2026-12-31T12:00:00Z", end="2027-01-01T00:00:00Z", limit=1).next_page_token
+    with pytest.raises(InvalidInput, match="the token of the page before"):
+        client.history(subject=ADA, page_token=of_bucket)
+    again = client.export(subject=ADA, after=("2027-03-01#12:00", "mail-0"))
+    assert [row["taskId"] for row in again] == ["mail-1", "mail-2", "runs"]
+
+
+def test_it_counts_by_bucket(client: TaskClient) -> None:
+    assert [(one.bucket, dict(one.counts)) for one in client.bucket_counts(subject=ADA)] == [
+        ("2026-12-31#12:01", {"completed": 1}), ("2026-12-31#12:02", {"running": 1}),
+        ("2027-03-01#12:00", {"scheduled": 3}),
+    ]  # fmt: skip
+
+
+def test_one_that_has_no_place_yet_is_found(world: World, client: TaskClient) -> None:
+    world.store.create({"taskId": "new", "subject": ADA, "action": "log"})
+    (entry,) = client.history(subject=ADA, status="unscheduled").entries
+    assert (entry.task_id, entry.bucket, "taskDateTime" in entry.to_row()) == ("new", "", False)
+    assert by_result(client.cancel_many(subject=ADA, prefix="new")) == {Changed: ["new"]}
+
+
+def test_those_that_wait_are_cancelled_in_one_call(client: TaskClient) -> None:
+    waiting = ["mail-0", "mail-1", "mail-2"]
+    assert by_result(client.cancel_many(subject=ADA, dry_run=True)) == {WouldChange: waiting}
+    assert by_result(client.cancel_many(subject=ADA)) == {Changed: waiting}
+    assert {one.status for one in client.history(subject=ADA, prefix="mail-").entries} == {"cancelled"}
+    assert client.get("bobs").status == "scheduled"
+    assert by_result(client.cancel_many(subject=ADA)) == {}
+
+
+def test_a_customer_leaves(world: World, client: TaskClient) -> None:
+    """Schedules first, so that none makes another task; what runs is said, and stays until it has ended."""
+    deleted = ["weekly", "done", "mail-0", "mail-1", "mail-2"]
+    preview, done = by_result(client.delete_many(subject=ADA, dry_run=True)), by_result(client.delete_many(subject=ADA))
+    assert preview == {WouldChange: deleted, Skipped: ["runs"]}
+    assert done == {Changed: deleted, Skipped: ["runs"]}
+    assert world.store.listed_by("subject", ADA).ids == ["runs"]
+    assert client.get("bobs").subject == "customer:bob"
+
+
+def test_schedules_stay_if_more_than_the_subject_is_asked_for(client: TaskClient) -> None:
+    assert by_result(client.delete_many(subject=ADA, status="scheduled"))[Changed] == ["mail-0", "mail-1", "mail-2"]
+    assert client.schedules.get("weekly").row["subject"] == ADA
+
+
+def test_no_more_are_deleted_than_the_limit_and_none_that_no_longer_matches() -> None:
+    world = each_state()
+    client = client_of(world)
+    (result,) = client.delete_many("2026-12-31#12:01", limit=1)
+    assert isinstance(result, Changed)
+    statuses = {one.task_id: one.status for one in client.history("2026-12-31#12:01").entries}
+    assert result.task_id not in statuses
+    deletion = client.delete_many("2026-12-31#12:01", status="failed")
+    client.redrive("failed")
+    assert list(deletion) == [] and client.get("failed").status == "scheduled"
+
+
+def test_the_schedules_of_a_subject(client: TaskClient) -> None:
+    client.schedules.insert("daily", "rate(1 day)", subject=ADA, enabled=False)
+    client.schedules.insert("bobs-own", "rate(1 day)", subject="customer:bob")
+    page = client.schedules.list(subject=ADA, limit=1)
+    assert [one.schedule_id for one in page.schedules] == ["daily"]
+    rest = client.schedules.list(subject=ADA, page_token=page.next_page_token)
+    assert ([one.schedule_id for one in rest.schedules], rest.next_page_token) == (["weekly"], None)
+    assert [one.schedule_id for one in client.schedules.list("DISABLED", subject=ADA).schedules] == ["daily"]
+    assert [row["taskId"] for row in client.schedules.export(subject=ADA)] == ["daily", "weekly"]
+    with pytest.raises(InvalidInput, match="either a subject or a state"):
+        client.schedules.export("ENABLED", subject=ADA)
+
+
+def test_what_can_not_be_a_subject_is_refused(client: TaskClient) -> None:
+    with pytest.raises(InvalidInput, match="subject: '' is not accepted"):
+        client.history(subject="")
+    with pytest.raises(InvalidInput, match="subject: '' is not accepted"):
+        client.schedules.list(subject="")
+    with pytest.raises(InvalidInput, match="expected a bucket, a range with start and end, or a subject"):
+        client.history()
