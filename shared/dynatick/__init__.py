@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dynatick.actions.handler_secrets import secret
     from dynatick.actions.handlers import HandlerContext, around
     from dynatick.client import (
         Exists,
@@ -100,6 +101,7 @@ _HOMES = {
     "TransitionRefused": "dynatick.errors",
     "Unassigned": "dynatick.domain.normalise",
     "around": "dynatick.actions.handlers",
+    "secret": "dynatick.actions.handler_secrets",
     "task": "dynatick.task_function",
     "use_client": "dynatick.task_function",
 }
@@ -145,6 +147,7 @@ __all__ = [
     "TransitionRefused",
     "Unassigned",
     "around",
+    "secret",
     "task",
     "use_client",
 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dynatick.actions.allow_list import ActionSettings
+from dynatick.actions.secret import SecretReference
 from dynatick.domain.buckets import Grid
 from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 from dynatick.errors import ConfigurationError, InvalidInput, shown
@@ -28,6 +29,7 @@ class Settings:
     precision: Precision
     handlers_module: str | None
     handlers_environment: Mapping[str, str] = field(default_factory=dict)  # environment variables for the handlers
+    handlers_secrets: Mapping[str, SecretReference] = field(default_factory=dict)  # secrets for the handlers, by name
     task_threads: int
     max_workers: int  # of a shard
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
@@ -56,6 +58,7 @@ class Settings:
             precision=_precision(environ.get("DYNATICK_PRECISION") or "tick", grid),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,
             handlers_environment=_variables(environ, "DYNATICK_HANDLERS_ENVIRONMENT"),
+            handlers_secrets=_references(environ, "DYNATICK_HANDLERS_SECRETS"),
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             max_workers=_number(environ, "DYNATICK_MAX_WORKERS", 0, 0, 100),
             processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
@@ -116,6 +119,16 @@ def _variables(environ: Mapping[str, str], name: str) -> Mapping[str, str]:
             reserved = ", ".join(RESERVED)
             expected = f"expected names of letters, digits and _ that don't begin with {reserved}"
             raise ConfigurationError(name, f"{expected}; found {shown(variable)}")
+    return found
+
+
+def _references(environ: Mapping[str, str], name: str) -> Mapping[str, SecretReference]:
+    found = {}
+    for secret, text in _variables(environ, name).items():
+        try:
+            found[secret] = SecretReference.parse(text)
+        except ValueError as error:
+            raise ConfigurationError(name, f"{secret} is no reference; {error}") from None
     return found
 
 

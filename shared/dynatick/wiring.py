@@ -84,17 +84,24 @@ class LambdaInvoker:
 def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda overdue: None) -> Processor:
     """The processor function, ready for events."""
     from dynatick.actions import build_actions
+    from dynatick.actions.aws_client import ClientCache
+    from dynatick.actions.handler_secrets import HandlerSecrets, use_secrets
+    from dynatick.actions.secret import Secrets
     from dynatick.engine.processor import Processor
 
     if settings.function_name is None:
         raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
-    os.environ.update(settings.handlers_environment)  # before their module is imported
+    # Before their module is imported, which may use both.
+    os.environ.update(settings.handlers_environment)
+    clients = ClientCache()
+    use_secrets(HandlerSecrets(settings.handlers_secrets, secrets=Secrets(None, clients=clients), clock=utc_now))
     process, numbers = uuid.uuid4().hex, count(1)
     return Processor(
         store=DynamoStore(settings.table, batched=settings.batched),
         actions=build_actions(
             handlers_module=settings.handlers_module,
             settings=settings.action_settings,
+            clients=clients,
             horizon=60.0 * settings.grid.tick_minutes,
             threads=settings.task_threads,
             clock=utc_now,

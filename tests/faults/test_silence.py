@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
-from tests.builders import NOON, scheduled_row
+from tests.builders import NOON, FakeClock, scheduled_row
 from tests.silent import LONG, Silent, beside, silence
 from tests.unit.engine.support import (
     Dies,
@@ -31,8 +31,9 @@ from tests.unit.engine.support import (
     world,
 )
 
+from dynatick.actions.handler_secrets import HandlerSecrets
 from dynatick.actions.payload_field import SsmSecret
-from dynatick.actions.secret import Secrets
+from dynatick.actions.secret import SecretReference, Secrets
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -366,14 +367,24 @@ class SilentParameters(Silent):
         return {"Parameter": {"Value": "hunter2"}}
 
 
-def test_fault_14_secrets_are_silent(record_property: Report) -> None:
-    """Each task that names one waits in its own thread, and is retried."""
+def of_a_task(secrets: Secrets) -> str:
+    return secrets.value(SsmSecret(ssm="/token"), "payload.url")
+
+
+def of_a_handler(secrets: Secrets) -> str:
+    reference = SecretReference.parse("ssm:/token")
+    return HandlerSecrets({"TOKEN": reference}, secrets=secrets, clock=FakeClock()).value("TOKEN")
+
+
+@pytest.mark.parametrize("value", [of_a_task, of_a_handler])
+def test_fault_14_secrets_are_silent(value: Callable[[Secrets], str], record_property: Report) -> None:
+    """Each task that names one, or whose handler asks for one, waits in its own thread, and is retried."""
     w = world(rules=rules(threads=4))
     needing, good = ids(3, "a"), ids(100, "b")
     w.insert(*needing, *good)
     with silence(SilentParameters()) as parameters:
         secrets = Secrets(["arn:aws:ssm:us-east-1:123456789012:parameter/*"], clients=lambda service: parameters)
-        w.behave(lambda task, context: secrets.value(SsmSecret(ssm="/token"), "payload.url"), *needing)
+        w.behave(lambda task, context: value(secrets), *needing)
         recorded = Recorded(w)
         with beside(w.first_pass):
             assert recorded.reaches(len(good))

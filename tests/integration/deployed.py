@@ -16,6 +16,7 @@ import boto3
 import pytest
 from tests.unit.api.support import event
 
+from dynatick.actions import handler_secrets
 from dynatick.domain.instants import EPOCH
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick_stack.template import table_definition
@@ -86,6 +87,7 @@ def deploy(monkeypatch: pytest.MonkeyPatch, service: str, *, batched: bool) -> D
 
     ``service``: Powertools keeps a logger, and the stream that it writes to, by the service's name.
     """
+    monkeypatch.setattr(handler_secrets._Current, "secrets", None)  # those before, when the test is over
     boto3.client("dynamodb").create_table(TableName=TABLE, **table_definition())
     queue = boto3.resource("sqs").create_queue(QueueName="dead-letters")
     for name, value in {

@@ -24,7 +24,7 @@ import pytest
 from botocore.client import BaseClient
 from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
-from dynatick import TaskClient, cli
+from dynatick import TaskClient, cli, secret
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
@@ -39,6 +39,7 @@ from dynatick_stack.demo.receiver import Receiver
 RESOURCES: dict[str, Any] = template.load()["Resources"]
 
 SSM_SECRET, MANAGED_SECRET = "/dynatick/least-privilege", "dynatick/least-privilege"
+HANDLERS_SECRETS = {"A": "ssm:/of-handlers", "B": "secretsmanager:of-handlers"}
 
 ACCOUNT = "000000000000"
 TARGETS: dict[str, dict[str, Any]] = {
@@ -117,11 +118,11 @@ NAMED: dict[str, tuple[str, dict[str, str]]] = {
         "processor": PROCESSOR, "importer": "ImporterFunction",
         TARGETS["lambda"]["functionArn"]: "AllowedTargetArns"}),
     "s3": ("Bucket", {IMPORTS: "ImportsBucket"}),
-    "secretsmanager": ("SecretId", {MANAGED_SECRET: "AllowedSecrets"}),
+    "secretsmanager": ("SecretId", {MANAGED_SECRET: "AllowedSecrets", "of-handlers": "HandlersSecretArns"}),
     "sns": ("TopicArn", {TARGETS["sns"]["topicArn"]: "AllowedTargetArns"}),
     "sqs": ("QueueUrl", {
         "dead-letters": "DeadLetterQueue", "wake-ups": "WakeUpQueue", "target": "AllowedTargetArns"}),
-    "ssm": ("Name", {SSM_SECRET: "AllowedSecrets"}),
+    "ssm": ("Name", {SSM_SECRET: "AllowedSecrets", "/of-handlers": "HandlersSecretArns"}),
     "states": ("stateMachineArn", {TARGETS["stepfunctions"]["stateMachineArn"]: "AllowedTargetArns"}),
 }  # fmt: skip
 
@@ -215,8 +216,10 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
     monkeypatch.setenv("DYNATICK_PRECISION", "second")
     wake_ups = boto3.client("sqs").create_queue(QueueName="wake-ups")
     monkeypatch.setenv("DYNATICK_WAKE_UP_QUEUE_URL", wake_ups["QueueUrl"])
-    boto3.client("ssm").put_parameter(Name=SSM_SECRET, Value="a", Type="SecureString")
-    boto3.client("secretsmanager").create_secret(Name=MANAGED_SECRET, SecretString="b")
+    for ssm_secret, managed_secret in ((SSM_SECRET, MANAGED_SECRET), ("/of-handlers", "of-handlers")):
+        boto3.client("ssm").put_parameter(Name=ssm_secret, Value="a", Type="SecureString")
+        boto3.client("secretsmanager").create_secret(Name=managed_secret, SecretString="b")
+    monkeypatch.setenv("DYNATICK_HANDLERS_SECRETS", json.dumps(HANDLERS_SECRETS))
     made = deploy(monkeypatch, "least-privilege", batched=True)
     for function in (made.scheduler, made.processor):
         function.handler({"Records": []} if function is made.scheduler else {"dynatick": {"reconcile": True}},
@@ -387,6 +390,8 @@ def test_each_role_allows_what_its_function_does_and_nothing_else(
     deployed: Deployed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
+    with calls.of("ProcessorRole"):
+        assert [secret(name) for name in HANDLERS_SECRETS] == ["a", "b"]
     for role, function, do_everything in (
         ("SchedulerRole", deployed.scheduler, everything_the_scheduler_does),
         ("ProcessorRole", deployed.processor, everything_the_processor_does),

@@ -9,6 +9,7 @@ from operator import attrgetter
 import pytest
 
 from dynatick.actions.allow_list import ActionSettings
+from dynatick.actions.secret import SecretReference
 from dynatick.domain.buckets import Grid
 from dynatick.engine.rules import Precision
 from dynatick.errors import ConfigurationError
@@ -27,6 +28,12 @@ EVERY = [
     ("WAKE_UP_QUEUE_URL", URL, "action_settings.wake_up_queue_url", URL),
     ("HANDLERS_MODULE", "mine", "handlers_module", "mine"),
     ("HANDLERS_ENVIRONMENT", '{"SENDER": "a@b.c"}', "handlers_environment", {"SENDER": "a@b.c"}),
+    (
+        "HANDLERS_SECRETS",
+        '{"KEY": "ssm:/key"}',
+        "handlers_secrets",
+        {"KEY": SecretReference(service="ssm", name="/key")},
+    ),
     ("TASK_THREADS", "2", "task_threads", 2),
     ("MAX_WORKERS", "8", "max_workers", 8),
     ("TIMEOUT_SECONDS", "300", "processor_timeout", timedelta(seconds=300)),
@@ -82,6 +89,7 @@ def test_every_setting_has_a_variable_of_its_own() -> None:
         ("DYNATICK_HANDLERS_ENVIRONMENT", '["a"]', "expected a JSON object whose values are texts"),
         ("DYNATICK_HANDLERS_ENVIRONMENT", '{"A": 1}', "expected a JSON object whose values are texts"),
         ("DYNATICK_HANDLERS_ENVIRONMENT", '{"A B": "x"}', "found 'A B'"),
+        ("DYNATICK_HANDLERS_SECRETS", '{"KEY": "hunter2"}', "KEY is no reference; expected ssm:NAME"),
         ("DYNATICK_HANDLERS_ENVIRONMENT", '{"AWS_REGION": "x"}', "that don't begin with AWS_, DYNATICK_"),
     ],
 )

@@ -257,7 +257,8 @@ def test_the_environment_leaves_room_for_lists() -> None:
     }
     # The table's name, the queue's URL; a stack's name; the names of three functions and three queues.
     longest = {"Ref": 64, "Fn::Sub": 128 + len("-processor"), "Fn::Join": 3 * 64 + 3 * 80 + 5}
-    lists = {f"DYNATICK_{name}" for name in ("WEBHOOK_PRIVATE_HOSTS", "ACTION_RATE_LIMITS", "HANDLERS_ENVIRONMENT")}
+    own = ("WEBHOOK_PRIVATE_HOSTS", "ACTION_RATE_LIMITS", "HANDLERS_ENVIRONMENT", "HANDLERS_SECRETS")
+    lists = {f"DYNATICK_{name}" for name in own}
     size = sum(map(len, variables))
     for name, value in variables.items():
         if not name.startswith("DYNATICK_ALLOWED_") and name not in lists:
@@ -297,6 +298,7 @@ def test_the_processor_is_in_a_vpc_exactly_when_it_has_subnets() -> None:
     [
         ("TasksReachTargets", "AllowedTargetArns"),
         ("TasksReadSecrets", "AllowedSecrets"),
+        ("HandlersReadSecrets", "HandlersSecretArns"),
         ("TasksUseKeys", "AllowedKeyArns"),
     ],
 )
@@ -360,6 +362,8 @@ ALLOWED = [name for name in TEMPLATE["Parameters"] if name.startswith("Allowed")
         *((name, arn_for(name), bad) for name in ALLOWED for bad in ("*", "key/1")),
         ("HandlersPolicyArns", "arn:aws:iam::aws:policy/AmazonSESFullAccess", "AmazonSESFullAccess"),
         ("HandlersPolicyArns", "arn:aws:iam::123456789012:policy/a/b", "arn:aws:iam::123456789012:role/a"),
+        ("HandlersSecretArns", "arn:aws:ssm:*:*:parameter/a", "arn:aws:s3:::bucket"),
+        ("HandlersSecretArns", "arn:aws:secretsmanager:a:1:secret:a-??????", "a"),
         ("HandlersSubnetIds", "subnet-0a1b2c3d", "vpc-0a1b2c3d"),
         ("HandlersSecurityGroupIds", "sg-0a1b2c3d", "subnet-0a1b2c3d"),
     ],
@@ -369,6 +373,7 @@ def test_a_list_accepts_its_kind_only(parameter: str, good: str, bad: str) -> No
     assert all(re.fullmatch(pattern, text) for text in ("", good, f"{good},{good}"))
     assert not any(re.fullmatch(pattern, text) for text in (bad, f"{good},", f"{good}, {good}", f"{good},{bad}"))
     of_environment = TEMPLATE["Parameters"]["HandlersEnvironment"]["AllowedPattern"]
+    assert of_environment == TEMPLATE["Parameters"]["HandlersSecrets"]["AllowedPattern"]
     assert [bool(re.fullmatch(of_environment, text)) for text in ("", '{"A":\n "{x}"}', "[{}]")] == [True, True, False]
 
 

@@ -5,7 +5,7 @@
 
 Each is a name or an ARN; ``key`` selects one value of a secret that is JSON. The value is fetched when the task runs,
 cached for five minutes, and used only in the request. A reference is a map and never part of a text, so that a text
-from elsewhere can't refer to a secret.
+from elsewhere can't refer to a secret. In the settings, which are the operator's, it is a text (``SecretReference``).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dynatick.actions.allow_list import AllowedArns
@@ -30,8 +31,19 @@ _PERMANENT = frozenset({"ParameterNotFound", "ParameterVersionNotFound", "Resour
                         "ValidationException", "InvalidParameterException", "InvalidRequestException"})  # fmt: skip
 
 
+_IN_SETTINGS = re.compile(
+    r"(?P<ssm>ssm):(?P<parameter>/?[A-Za-z0-9_.-][A-Za-z0-9_./-]{0,1009})"
+    r"|(?P<managed>secretsmanager):(?P<secret>[A-Za-z0-9/_+=.@-]{1,512})(?:#(?P<key>.+))?",
+    re.ASCII,
+)
+EXPECTED_REFERENCE = (
+    "ssm:NAME or secretsmanager:NAME, such as ssm:/reminders/smtp, "
+    "or secretsmanager:NAME#KEY for one value of a secret that is JSON"
+)
+
+
 class SecretRef(Protocol):
-    """A reference to a secret (see ``payload_field``)."""
+    """A reference to a secret (see ``payload_field``, ``SecretReference``)."""
 
     @property
     def service(self) -> str:
@@ -46,6 +58,32 @@ class SecretRef(Protocol):
         """The key of the value in a secret that is JSON; None: the secret is a text."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecretReference:
+    """A reference in the settings, to a parameter or secret of the installation's own account and region."""
+
+    service: str  # ssm or secretsmanager
+    name: str
+    key: str | None = None
+
+    @classmethod
+    def parse(cls, text: object) -> SecretReference:
+        """Reads a text such as ssm:/reminders/smtp. Raises ValueError, which says what is expected, without the text:
+        it may be the secret itself."""
+        found = _IN_SETTINGS.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError(f"expected {EXPECTED_REFERENCE}")
+        parameter = found["parameter"]
+        return cls(service=found["ssm"] or found["managed"], name=parameter or found["secret"], key=found["key"])
+
+    def arn(self, *, partition: str, region: str, account: str) -> str:
+        """The ARN for IAM, with wildcards for the characters that Secrets Manager adds to a name."""
+        resource = f"secret:{self.name}-??????"
+        if self.service == "ssm":
+            resource = f"parameter/{self.name.removeprefix('/')}"
+        return f"arn:{partition}:{self.service}:{region}:{account}:{resource}"
+
+
 class Provider(Protocol):
     """The part of Powertools' parameter providers that is used here."""
 
@@ -58,38 +96,29 @@ class Secrets:
 
     def __init__(
         self,
-        allowed: Iterable[str] = (),
+        allowed: Iterable[str] | None = (),
         *,
         clients: Callable[[str], Any],
         max_age_seconds: int = MAX_AGE_SECONDS,
     ) -> None:
-        """``allowed``: the parameter ``AllowedSecrets``, ARNs with wildcards. ``clients`` returns the boto3 client of a
-        service. Raises ConfigurationError for a text that is not an ARN.
+        """``allowed``: the parameter ``AllowedSecrets``, ARNs with wildcards; None: all, for references that are no
+        task's. ``clients`` returns the boto3 client of a service. Raises ConfigurationError for a text that is not an
+        ARN.
         """
-        self._allowed = AllowedArns("AllowedSecrets", allowed)
+        self._allowed = None if allowed is None else AllowedArns("AllowedSecrets", allowed)
         self._clients = clients
         self._max_age = max_age_seconds
         self._providers: dict[str, Provider] = {}
         self._lock = threading.Lock()
 
-    def value(self, ref: SecretRef, field: str) -> str:
-        """The secret's text. ``field`` names the reference in error messages, which never contain the value.
+    def value(self, ref: SecretRef, field: str, *, fresh: bool = False) -> str:
+        """The secret's text. ``field`` names the reference in error messages, which never contain the value. ``fresh``:
+        not from the cache.
 
         Raises PermanentError if the secret is not allowed, does not exist or is not text, RetryableError if it can't be
         fetched now.
         """
-        return self._read(ref, field, fresh=False)
-
-    def renew(self, refs: Iterable[tuple[SecretRef, str]]) -> bool:
-        """Fetches secrets that a target refused again. Returns whether one has changed. Raises as ``value``."""
-        changed = False
-        for ref, field in refs:
-            known = self._read(ref, field, fresh=False)
-            changed |= known != self._read(ref, field, fresh=True)
-        return changed
-
-    def _read(self, ref: SecretRef, field: str, *, fresh: bool) -> str:
-        if not self._may_be_read(ref):
+        if self._allowed is not None and not _may_be_read(ref, self._allowed):
             raise PermanentError(f"{field}: the secret {shown(ref.name)} is not among AllowedSecrets")
         options: dict[str, Any] = {"decrypt": True} if ref.service == "ssm" else {}
         from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
@@ -100,23 +129,32 @@ class Secrets:
             raise _read_error(ref, field, error.__context__) from None
         return _text(found, ref, field)
 
-    def _may_be_read(self, ref: SecretRef) -> bool:
-        if ref.name.startswith("arn:"):
-            names = (ref.name,) if ref.service == "ssm" else (ref.name, ref.name + _SUFFIX)
-            return any(name in self._allowed for name in names)
-        if ref.service == "ssm":
-            return self._allowed.has_resource("ssm", f"parameter/{ref.name.removeprefix('/')}")
-        resource = f"secret:{ref.name}"
-        exact = re.compile(re.escape(resource) + "-[A-Za-z0-9]{6}")
-        return self._allowed.has_resource("secretsmanager", resource + _SUFFIX) or any(
-            exact.fullmatch(arn.split(":", 5)[5]) for arn in self._allowed.arns
-        )
+    def renew(self, refs: Iterable[tuple[SecretRef, str]]) -> bool:
+        """Fetches secrets that a target refused again. Returns whether one has changed. Raises as ``value``."""
+        changed = False
+        for ref, field in refs:
+            known = self.value(ref, field)
+            changed |= known != self.value(ref, field, fresh=True)
+        return changed
 
     def _provider(self, service: str) -> Provider:
         with self._lock:
             if service not in self._providers:
                 self._providers[service] = _provider_of(service, self._clients(service))
             return self._providers[service]
+
+
+def _may_be_read(ref: SecretRef, allowed: AllowedArns) -> bool:
+    if ref.name.startswith("arn:"):
+        names = (ref.name,) if ref.service == "ssm" else (ref.name, ref.name + _SUFFIX)
+        return any(name in allowed for name in names)
+    if ref.service == "ssm":
+        return allowed.has_resource("ssm", f"parameter/{ref.name.removeprefix('/')}")
+    resource = f"secret:{ref.name}"
+    exact = re.compile(re.escape(resource) + "-[A-Za-z0-9]{6}")
+    return allowed.has_resource("secretsmanager", resource + _SUFFIX) or any(
+        exact.fullmatch(arn.split(":", 5)[5]) for arn in allowed.arns
+    )
 
 
 def _provider_of(service: str, client: Any) -> Provider:

@@ -29,7 +29,8 @@ _SECTIONS = {
     ),
     "handlers": (
         "task_function.task", "task_function.TaskFunction", "task_function.use_client", "actions.handlers.around",
-        "actions.handlers.HandlerContext", "errors.PermanentError", "errors.RetryableError", "errors.Reschedule",
+        "actions.handlers.HandlerContext", "actions.handler_secrets.secret", "errors.PermanentError",
+        "errors.RetryableError", "errors.Reschedule",
     ),
     "tests": (
         "testing.virtual_installation.VirtualInstallation", "testing.executions.Execution",

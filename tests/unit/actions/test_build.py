@@ -10,7 +10,7 @@ import pytest
 from boto3.dynamodb.types import Binary
 from tests.unit.actions.support import NOW, a_module, a_task, run
 
-from dynatick.actions import build_actions
+from dynatick.actions import build_actions, handler_secrets
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.errors import ConfigurationError, PermanentError
 from dynatick.settings import Settings
@@ -55,6 +55,7 @@ def test_an_attempt_takes_as_long_as_the_task_says_or_else_its_handler():
 
 def test_a_processor_whose_handler_takes_longer_than_it_may_run_does_not_start(monkeypatch):
     monkeypatch.setitem(sys.modules, TIMED.__name__, TIMED)
+    monkeypatch.setattr(handler_secrets._Current, "secrets", None)  # those before, when the test is over
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     environment = {"DYNATICK_TABLE": "tasks", "DYNATICK_HANDLERS_MODULE": TIMED.__name__,
                    "AWS_LAMBDA_FUNCTION_NAME": "processor"}  # fmt: skip
