@@ -65,10 +65,14 @@ class ArtifactBucket:
             ExpectedBucketOwner=self.account,
         )
 
+    def place(self, path: Path) -> dict[str, str]:
+        """``Bucket`` and ``Key`` that a zip has once it is uploaded. It is named by its content."""
+        return {"Bucket": self.name, "Key": f"{_PREFIX}/{path.name}"}
+
     def upload(self, path: Path, say: Say) -> dict[str, str]:
-        """``Bucket`` and ``Key`` of a zip. It is named by its content, so one that is there needs no upload, if S3 says
-        that it has this content."""
-        key, content = f"{_PREFIX}/{path.name}", path.read_bytes()
+        """The zip's place. One that is there needs no upload, if S3 says that it has this content."""
+        place, content = self.place(path), path.read_bytes()
+        key = place["Key"]
         checksum = base64.b64encode(hashlib.sha256(content).digest()).decode()
         if self._checksum(key) != checksum:
             say(f"Uploading {path.name} ({max(1, len(content) // 1024):,} KB)")
@@ -80,7 +84,7 @@ class ArtifactBucket:
                 ChecksumSHA256=checksum,
                 ExpectedBucketOwner=self.account,
             )
-        return {"Bucket": self.name, "Key": key}
+        return place
 
     def _checksum(self, key: str) -> str | None:
         """The SHA-256 of an object, as S3 has computed it; None if there is none, or it was put without."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 from dynatick import __version__
+from dynatick_stack import template
 from dynatick_stack.cloudformation import IN_PROGRESS, Operation, Stack
 from dynatick_stack.errors import BusyError, DeployError, RefusedError
 from dynatick_stack.venv import Say
 
 if TYPE_CHECKING:
-    from mypy_boto3_cloudformation.type_defs import ParameterTypeDef, StackTypeDef
+    from mypy_boto3_cloudformation.type_defs import ParameterTypeDef, ResourceChangeTypeDef, StackTypeDef
 
 _NEVER_DEPLOYED = "REVIEW_IN_PROGRESS"  # a change set of it was made, and never carried out
 _FAILED = "_FAILED"
@@ -33,15 +34,20 @@ class Change:
     action: str  # Add, Modify, Remove
     resource: str  # its logical id
     kind: str  # such as AWS::Lambda::Function
-    replacement: bool  # it is made anew, and the old one is deleted
+    replacement: str = "False"  # whether it is made anew: True, False, Conditional
+    # With Conditional, one of these must be so: it refers to what changes, such as ProcessorFunction.Arn; or a property
+    # changes that AWS can't always change in place.
+    refers_to: tuple[str, ...] = ()
+    properties: tuple[str, ...] = ()
+    is_kept: bool = False  # the old one is not deleted then, nor what it holds
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSet:
-    """A change set; ``arn`` None: there is nothing to do."""
+    """A change set; ``arn`` None: none was made."""
 
     arn: str | None
-    changes: Sequence[Change] = ()
+    changes: Sequence[Change] | None = ()  # none: there is nothing to do; None: not known, for want of a bucket
     parameters: Mapping[str, tuple[str | None, str]] = field(default_factory=dict)  # before, None if new; and after
     kept: Mapping[str, str] = field(default_factory=dict)  # unlike the template's defaults, and not of the project
     payload_schemas: Mapping[str, str] = field(default_factory=dict)  # of the handlers, by action
@@ -113,15 +119,33 @@ def changes(stack: Stack, arn: str) -> list[Change] | None:
     while token := found.get("NextToken"):
         found = stack.client.describe_change_set(ChangeSetName=arn, NextToken=token)
         raw += found["Changes"]
+    resources = template.load()["Resources"]
     return [
         Change(
             action=one["Action"],
             resource=one["LogicalResourceId"],
             kind=one["ResourceType"],
-            replacement=one.get("Replacement") in ("True", "Conditional"),
+            replacement=one.get("Replacement", "False"),
+            refers_to=_distinct(one, "CausingEntity", "Dynamic"),
+            properties=_distinct(one, "Name", "Static"),
+            is_kept=resources.get(one["LogicalResourceId"], {}).get("UpdateReplacePolicy") == "Retain",
         )
         for one in (change["ResourceChange"] for change in raw)
     ]
+
+
+def _distinct(
+    change: ResourceChangeTypeDef, member: Literal["CausingEntity", "Name"], evaluation: str
+) -> tuple[str, ...]:
+    """What the details name that may replace the resource. ``evaluation``: Static if AWS knows the new value already,
+    else Dynamic."""
+    details = (
+        {"CausingEntity": one.get("CausingEntity"), **one["Target"]}
+        for one in change.get("Details", ())
+        if one.get("Evaluation") == evaluation
+    )
+    names = (one.get(member) for one in details if one.get("RequiresRecreation", "Never") != "Never")
+    return tuple(dict.fromkeys(str(name) for name in names if name))
 
 
 def discard(stack: Stack, arn: str) -> None:

@@ -33,7 +33,7 @@ from dynatick_stack.files import (
 )
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
-from dynatick_stack.project_files import kept_here, project_files
+from dynatick_stack.project_files import kept_here
 from dynatick_stack.transform import transformed
 from dynatick_stack.venv import HASHED, Say, pip_install
 
@@ -83,8 +83,10 @@ class Platform:
         return self.python == "{}.{}".format(*sys.version_info)
 
 
-def build_packages(project: Project, platform: Platform, *, say: Say, cache: Path = CACHE) -> Packages:
-    """All that a project deploys. Raises BuildError."""
+def build_packages(
+    project: Project, files: Sequence[Path], platform: Platform, *, say: Say, cache: Path = CACHE
+) -> Packages:
+    """All that a project deploys, with these files of its folder. Raises BuildError."""
     body, of_template = template.load(), dict[str, Path]()
     with exclusive(cache / "lock"):
         libraries = _layer_libraries(platform, say, cache)
@@ -98,7 +100,7 @@ def build_packages(project: Project, platform: Platform, *, say: Say, cache: Pat
             content = digest(libraries.name, digest_of_files(package))
             layer = partial(_layer, libraries, package, platform)
             of_template[name] = cached_zip(cache, f"aws-{name}", content, layer)
-        handlers = _handlers(project, platform, libraries, say, cache)
+        handlers = _handlers(project, files, platform, libraries, say, cache)
     sizes = {path.name: _size(path) for path in (handlers, *of_template.values())}
     _check_size(sizes, "Code and libraries")
     own, total = _megabytes(sizes[handlers.name]), _megabytes(sum(sizes.values()))
@@ -122,11 +124,12 @@ def _megabytes(number: int) -> str:
     return f"{number / 2**20:.1f}"
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first of these names."""
     return ", ".join([*names[:_MAX_NAMED], *(["…"] if len(names) > _MAX_NAMED else [])])
 
 
-def _counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -137,16 +140,18 @@ def _layer(libraries: Path, package: Path, platform: Platform, to: Path) -> None
         compile_sources(to)
 
 
-def _handlers(project: Project, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
-    files = {path.relative_to(project.folder).as_posix(): path for path in project_files(project)}
+def _handlers(
+    project: Project, paths: Sequence[Path], platform: Platform, libraries: Path, say: Say, cache: Path
+) -> Path:
+    files = {path.relative_to(project.folder).as_posix(): path for path in paths}
     _check_size({name: path.stat().st_size for name, path in files.items()}, "The handlers' files")
     others = sorted(name for name in files if not name.endswith(".py"))
     say(
-        f"Handlers: {_counted(len(files), 'file')}"
-        + (f", {len(others)} of them not Python: {_named(others)}" if others else "")
+        f"Handlers: {counted(len(files), 'file')}"
+        + (f", {len(others)} of them not Python: {named(others)}" if others else "")
     )
     if kept := sorted(path.relative_to(project.folder).as_posix() for path in kept_here(project)):
-        say(f"Not packaged, since they may be secret: {_named(kept)}. A certificate to trust can end in .crt instead")
+        say(f"Not packaged, since they may be secret: {named(kept)}. A certificate to trust can end in .crt instead")
     content = [part for name, path in sorted(files.items()) for part in (name, path.read_bytes())]
     needed: Path | None = None
     if project.requirements is not None:
@@ -203,14 +208,14 @@ def _size(path: Path) -> int:
 
 
 def write_folder(
-    project: Project, to: Path, *, stage: str | None, is_transformed: bool = False, say: Say, cache: Path = CACHE
+    project: Project, files: Sequence[Path], to: Path, *, is_transformed: bool = False, say: Say, cache: Path = CACHE
 ) -> None:
     """Writes what a pipeline of one's own needs: template.json, the zips that it names beside it, handlers.zip for a
     layer, and parameters.json, which lacks that layer's ARN. ``is_transformed``: the template has no SAM transform any
     more. Raises BuildError."""
-    parameters = project.template_parameters(stage)
+    parameters = project.template_parameters()
     architecture = parameters.get("Architecture", template.defaults()["Architecture"])
-    packages = build_packages(project, Platform.of(architecture), say=say, cache=cache)
+    packages = build_packages(project, files, Platform.of(architecture), say=say, cache=cache)
     body, code = template.load(), {name: f"{name}.zip" for name in packages.of_template}
     to.mkdir(parents=True, exist_ok=True)
     for name, path in packages.of_template.items():

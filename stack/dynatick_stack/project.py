@@ -1,5 +1,6 @@
 """A project's ``dynatick.toml``: which handlers, and with which parameters of the template they run.
 
+What a stage says takes the place of what the file says for all; of tables, such as ``environment``, entry by entry.
 A key that is unknown, or that nothing honours yet, is refused: ignored, it would be missed only when it matters.
 """
 
@@ -8,12 +9,14 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from dynatick.actions.secret import SecretReference
 from dynatick.errors import shown
 from dynatick.settings import RESERVED
 from dynatick_stack import template
@@ -30,61 +33,76 @@ _POLICY = re.compile(r"arn:[^, ]+:iam::[^, ]+:policy/[^, ]+|[A-Za-z0-9+=.@_/-]+"
 _PATTERN = re.compile(r"[^/].*[^/]|[^/]")
 _KEYS = {
     "stack": ("name", "region", "bucket", "table_write_units"),
-    "handlers": ("module", "requirements", "exclude", "environment", "policies"),
+    "handlers": ("module", "requirements", "include", "exclude", "environment", "secrets", "policies"),
     "parameters": (),
-    "stages": (),
 }
-_OF_HANDLERS = {
+OF_HANDLERS = {
     "HandlersModule": "[handlers] module names the module",
     "HandlersLayerArn": "the layer is made of the project",
     "HandlersEnvironment": "[handlers] environment has the variables",
+    "HandlersSecrets": "[handlers] secrets names them",
+    "HandlersSecretArns": "[handlers] secrets names them",
     "HandlersPolicyArns": "[handlers] policies names the policies",
 }
+"""Parameters of the template that are not among a project's, and what it says instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One that dynatick.toml names."""
+
+    name: str  # such as [handlers] environment SENDER
+    value: str
+    source: str  # the table that says it, such as [stages.prod.handlers]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """What a dynatick.toml says."""
+    """What a dynatick.toml says, for one stage or for none."""
 
     folder: Path
     name: str  # of the stack
     module: str  # with the handlers
     requirements: Path | None = None  # of the handlers, as pip reads them
+    include: tuple[str, ...] | None = None  # patterns of files that the handlers need; None: it doesn't say
     exclude: tuple[str, ...] = ()  # patterns of files that the handlers don't need
     environment: Mapping[str, str] = field(default_factory=dict)  # of the handlers
+    secrets: Mapping[str, str] = field(default_factory=dict)  # of the handlers: references by name
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the template
     # What follows has a meaning on AWS only.
     region: str | None = None
     bucket: str | None = None  # for what is uploaded
     table_write_units: int | None = None  # a second, the account's quota for a table; None: that of a new account
     policies: tuple[str, ...] = ()  # of the handlers: names of AWS's own, or ARNs
-    stages: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # the parameters of each
+    stages: Mapping[str, Project] = field(default_factory=dict)
+    settings: tuple[Setting, ...] = field(default=(), compare=False)
 
-    def parameters_of(self, stage: str | None) -> dict[str, str]:
-        """The template's parameters: those of the stage before those of all. Raises RefusedError for no such stage."""
+    def of(self, stage: str | None) -> Project:
+        """This project as it is for a stage. Raises RefusedError for no such stage."""
         if stage is None:
-            return dict(self.parameters)
+            return self
         if stage not in self.stages:
             known = ", ".join(sorted(self.stages)) or "none"
             raise RefusedError(f"{PROJECT_FILE} has no [stages.{stage}]; known: {known}")
-        return {**self.parameters, **self.stages[stage]}
+        return self.stages[stage]
 
-    def template_parameters(self, stage: str | None) -> dict[str, str]:
-        """All parameters of the template that the project decides, but the ARN of the handlers' layer. Raises
-        RefusedError. A policy's name stands for AWS's own policy."""
-        environment = json.dumps(dict(self.environment)) if self.environment else ""
+    def template_parameters(self, *, partition: str = "aws", region: str = "*", account: str = "*") -> dict[str, str]:
+        """All parameters of the template that the project decides, but the ARN of the handlers' layer. A policy's name
+        stands for AWS's own policy; the ARNs of secrets are in this region and account."""
+        references = [SecretReference.parse(reference) for reference in self.secrets.values()]
         return {
-            **self.parameters_of(stage),
+            **self.parameters,
             "HandlersModule": self.module,
-            "HandlersEnvironment": environment,
+            "HandlersEnvironment": json.dumps(dict(self.environment)) if self.environment else "",
+            "HandlersSecrets": json.dumps(dict(self.secrets)) if self.secrets else "",
+            "HandlersSecretArns": ",".join(
+                sorted({one.arn(partition=partition, region=region, account=account) for one in references})
+            ),
             "HandlersPolicyArns": ",".join(
-                policy if policy.startswith("arn:") else f"arn:aws:iam::aws:policy/{policy}" for policy in self.policies
+                policy if policy.startswith("arn:") else f"arn:{partition}:iam::aws:policy/{policy}"
+                for policy in self.policies
             ),
         }
-
-    def stack_of(self, stage: str | None) -> str:
-        """The name of the stack."""
-        return self.name if stage is None else f"{self.name}-{stage}"
 
 
 def find(folder: Path) -> Project:
@@ -103,36 +121,74 @@ def read(folder: Path) -> Project:
         document = tomllib.loads((folder / PROJECT_FILE).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RefusedError(f"{PROJECT_FILE}: {error}") from None
-    _check_names("", document, _KEYS)
+    _check_names("", document, [*_KEYS, "stages"])
+    stages = document.pop("stages", {})
+    if not isinstance(stages, dict):
+        raise RefusedError(f"{PROJECT_FILE}: stages is a table; write [stages.prod.parameters]")
+    base = _project(folder, {"[{}]": document})
+    found = {}
+    for name, stage in stages.items():
+        _text("[stages]", name, _STAGE, "names of letters, digits and hyphens, at most 32")
+        where = f"stages.{name}"
+        if not isinstance(stage, dict):
+            raise RefusedError(f"{PROJECT_FILE}: {where} is a table; write [{where}.parameters]")
+        _check_names(f"[{where}] ", stage, _KEYS)
+        own_name = {"stack": {"name": f"{base.name}-{name}"}}
+        layers = {"[{}]": document, "[{}], and the stage": own_name, f"[{where}.{{}}]": stage}
+        found[name] = _project(folder, layers, f"{where}.")
+    return replace(base, stages=found)
+
+
+def _project(folder: Path, layers: Mapping[str, Mapping[str, Any]], where: str = "") -> Project:
+    """What documents say together, each of which takes precedence over those before it. ``layers``: by what says where
+    a table is; ``where``: of the last, which is to blame for what is wrong, since the others are right."""
+    document: Mapping[str, Any] = reduce(_merged, layers.values(), {table: {} for table in _KEYS})
     for table, keys in _KEYS.items():
-        if not isinstance(document.setdefault(table, {}), dict):
-            raise RefusedError(f"{PROJECT_FILE}: {table} is a table; write [{table}]")
+        if not isinstance(document[table], dict):
+            raise RefusedError(f"{PROJECT_FILE}: {where}{table} is a table; write [{where}{table}]")
         if keys:
-            _check_names(f"[{table}] ", document[table], keys)
+            _check_names(f"[{where}{table}] ", document[table], keys)
     stack, handlers = document["stack"], document["handlers"]
+    of_stack, of_handlers = f"[{where}stack]", f"[{where}handlers]"
+    environment = _environment(f"{of_handlers} environment", handlers.get("environment", {}))
     return Project(
         folder=folder,
-        name=_text("[stack] name", stack.get("name"), STACK_NAME, "letters, digits and hyphens, at most 64"),
+        name=_text(f"{of_stack} name", stack.get("name"), STACK_NAME, "letters, digits and hyphens, at most 64"),
         module=_text(
-            "[handlers] module", handlers.get("module", "handlers"), _MODULE, "a module's name, such as handlers"
+            f"{of_handlers} module", handlers.get("module", "handlers"), _MODULE, "a module's name, such as handlers"
         ),
-        requirements=_requirements(folder, handlers.get("requirements")),
-        exclude=_texts(
-            "[handlers] exclude", handlers.get("exclude", []), _PATTERN, 'names or patterns, such as ["docs", "*.csv"]'
-        ),
-        environment=_environment(handlers.get("environment", {})),
-        parameters=_parameters("[parameters]", document["parameters"]),
-        region=_optional("[stack] region", stack.get("region"), _REGION, "an AWS region, such as eu-central-1"),
-        bucket=_optional("[stack] bucket", stack.get("bucket"), _BUCKET, "the name of a bucket"),
-        table_write_units=_units("[stack] table_write_units", stack.get("table_write_units")),
+        requirements=_requirements(f"{of_handlers} requirements", folder, handlers.get("requirements")),
+        include=_patterns(f"{of_handlers} include", handlers["include"]) if "include" in handlers else None,
+        exclude=_patterns(f"{of_handlers} exclude", handlers.get("exclude", [])),
+        environment=environment,
+        secrets=_secrets(f"{of_handlers} secrets", handlers.get("secrets", {}), environment),
+        parameters=_parameters(f"[{where}parameters]", document["parameters"]),
+        region=_optional(f"{of_stack} region", stack.get("region"), _REGION, "an AWS region, such as eu-central-1"),
+        bucket=_optional(f"{of_stack} bucket", stack.get("bucket"), _BUCKET, "the name of a bucket"),
+        table_write_units=_units(f"{of_stack} table_write_units", stack.get("table_write_units")),
         policies=_texts(
-            "[handlers] policies",
+            f"{of_handlers} policies",
             handlers.get("policies", []),
             _POLICY,
             'names or ARNs of managed policies, such as ["AmazonSESFullAccess"]',
         ),
-        stages=_stages(document["stages"]),
+        settings=tuple({one.name: one for layer in layers.items() for one in _settings(*layer)}.values()),
     )
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables are merged, entry by entry; anything else is replaced."""
+    shared = {key for key, value in over.items() if isinstance(value, dict) and isinstance(base.get(key), dict)}
+    return {**base, **over, **{key: _merged(base[key], over[key]) for key in shared}}
+
+
+def _settings(source: str, document: Mapping[str, Any]) -> Iterator[Setting]:
+    for table in (name for name in _KEYS if name in document):
+        for key, value in document[table].items():
+            entries = value.items() if isinstance(value, dict) else [("", value)]
+            for name, one in entries:
+                text = ", ".join(map(str, one)) if isinstance(one, list) else str(one)
+                yield Setting(name=f"[{table}] {key} {name}".rstrip(), value=text, source=source.format(table))
 
 
 def _check_names(where: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -168,44 +224,53 @@ def _texts(name: str, value: object, pattern: re.Pattern[str], expected: str) ->
     return tuple(_text(name, one, pattern, expected) for one in value)
 
 
-def _stages(given: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    found = {}
-    for name, stage in given.items():
-        _text("[stages]", name, _STAGE, "names of letters, digits and hyphens, at most 32")
-        if not isinstance(stage, dict):
-            raise RefusedError(f"{PROJECT_FILE}: stages.{name} is a table; write [stages.{name}.parameters]")
-        _check_names(f"[stages.{name}] ", stage, ("parameters",))
-        parameters = stage.get("parameters", {})
-        if not isinstance(parameters, dict):
-            raise RefusedError(f"{PROJECT_FILE}: [stages.{name}] parameters is a table")
-        found[name] = _parameters(f"[stages.{name}.parameters]", parameters)
-    return found
+def _patterns(name: str, value: object) -> tuple[str, ...]:
+    return _texts(name, value, _PATTERN, 'names or patterns, such as ["docs", "*.csv"]')
 
 
-def _requirements(folder: Path, value: object) -> Path | None:
+def _requirements(name: str, folder: Path, value: object) -> Path | None:
     if value is None:
         return None
     if not isinstance(value, str) or not (folder / value).is_file():
-        raise _refused("[handlers] requirements", value, "a file of the project, such as requirements.txt")
+        raise _refused(name, value, "a file of the project, such as requirements.txt")
     return folder / value
 
 
-def _environment(value: object) -> dict[str, str]:
-    name = "[handlers] environment"
-    if not isinstance(value, dict):
-        raise _refused(name, value, 'variables with their values, such as { SENDER = "me@example.com" }')
-    for variable, text in value.items():
-        if not _VARIABLE.fullmatch(variable) or variable.startswith(RESERVED):
-            raise _refused(name, variable, f"letters, digits and _, and no name that begins with {', '.join(RESERVED)}")
+def _environment(name: str, value: object) -> dict[str, str]:
+    variables = _variables(name, value, 'variables with their values, such as { SENDER = "me@example.com" }')
+    for variable, text in variables.items():
         if not isinstance(text, str):
             raise _refused(f"{name} {variable}", text, "text in quotes")
+    return variables
+
+
+def _secrets(name: str, value: object, environment: Mapping[str, str]) -> dict[str, str]:
+    references = _variables(name, value, 'names with references, such as { SMTP_PASSWORD = "ssm:/reminders/smtp" }')
+    for variable, reference in references.items():
+        try:
+            SecretReference.parse(reference)
+        except ValueError as error:
+            raise RefusedError(f"{PROJECT_FILE}: {name} {variable} is no reference; {error}") from None
+        if variable in environment:
+            raise RefusedError(
+                f"{PROJECT_FILE}: {name} {variable} is in environment, too; a name stands in one of them"
+            )
+    return references
+
+
+def _variables(name: str, value: object, expected: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RefusedError(f"{PROJECT_FILE}: {name} is a table; expected {expected}")
+    for variable in value:
+        if not _VARIABLE.fullmatch(variable) or variable.startswith(RESERVED):
+            raise _refused(name, variable, f"letters, digits and _, and no name that begins with {', '.join(RESERVED)}")
     return value
 
 
 def _parameters(where: str, given: Mapping[str, Any]) -> dict[str, str]:
     if not given:
         return {}
-    for name, instead in _OF_HANDLERS.items():
+    for name, instead in OF_HANDLERS.items():
         if name in given:
             raise RefusedError(f"{PROJECT_FILE}: {where} {name} is not for projects: {instead}")
     _check_names(f"{where} ", given, template.load()["Parameters"])

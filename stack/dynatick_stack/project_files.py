@@ -1,12 +1,18 @@
-"""Which files of a project its handlers have at hand: all of its folder, but those that are no part of them."""
+"""Which files of a project its handlers have at hand: all of its folder, but those that are no part of them.
+
+To AWS go fewer: what a project has in git, or names. An export with customers' addresses may lie beside the handlers.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from dynatick_stack.errors import BuildError
 from dynatick_stack.folders import PROJECT_FILE
 from dynatick_stack.project import Project
 
@@ -25,6 +31,51 @@ MAYBE_SECRET = (
 
 TAKEN = "app"
 """The module that each function begins with. A project's own would take its place, or be hidden by it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which files of a project go to AWS with its handlers. Each path is one of ``project_files``."""
+
+    files: Sequence[Path]
+    undecided: Sequence[Path] = ()  # the others, if neither git nor the project says which of them are to go
+    left_out: Sequence[Path] = ()  # the others, if one of them does
+
+
+def select(project: Project) -> Selection:
+    """What git tracks or ``include`` names; where git tracks nothing, Python files and what ``include`` names. Raises
+    BuildError if git does not answer."""
+    tracked = _tracked(project.folder)
+    files: list[Path] = []
+    others: list[Path] = []
+    for path in project_files(project):
+        whole = path.relative_to(project.folder)
+        goes = path in tracked if tracked else path.suffix == ".py"
+        (files if goes or _is_named(whole, project.include or ()) else others).append(path)
+    if tracked or project.include is not None:
+        return Selection(files=files, left_out=others)
+    return Selection(files=files, undecided=others)
+
+
+def _is_named(path: Path, patterns: Iterable[str]) -> bool:
+    """Whether a pattern fits the name or the path of a file, or of a folder that it is in."""
+    parts = [path, *path.parents[:-1]]
+    return any(fnmatchcase(part.name, one) or fnmatchcase(part.as_posix(), one) for one in patterns for part in parts)
+
+
+def _tracked(folder: Path) -> set[Path]:
+    """What git tracks in a folder; nothing if that is in no work tree."""
+    if not any((parent / ".git").exists() for parent in (folder, *folder.parents)):
+        return set()
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # a hook's are for git
+    command = ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--recurse-submodules"]
+    try:
+        ran = subprocess.run(command, env=own, capture_output=True, check=False)
+    except OSError as error:
+        raise BuildError(f"git is needed to know what it tracks in {folder}: {error.strerror}") from None
+    if ran.returncode != 0:
+        raise BuildError(f"git does not say what it tracks in {folder}: {os.fsdecode(ran.stderr).strip()}")
+    return {folder / os.fsdecode(name) for name in ran.stdout.split(b"\0") if name}
 
 
 def project_files(project: Project) -> Iterator[Path]:

@@ -44,16 +44,19 @@ class Release:
         packages: Packages,
         bucket: ArtifactBucket,
         *,
-        stage: str | None,
         say: Say,
         publishes: bool = True,
     ) -> ChangeSet:
         """Uploads what is new, and makes a change set. ``publishes`` False: only to look at, with the ARN that the
-        layer of the handlers would probably get. Raises RefusedError for parameters that AWS would refuse halfway."""
+        layer of the handlers would probably get; nothing but the template is uploaded, and without a bucket for it the
+        changes are not known. Raises RefusedError for parameters that AWS would refuse halfway."""
         existing = change_set.deployed(self.stack)
         present = {} if existing is None else parameters_of(existing)
         body, defaults = template.load(), template.defaults()
-        given = self._parameters(project, stage, body)
+        given = project.template_parameters(
+            partition=self._partition, region=self._lambda.meta.region_name, account=bucket.account
+        )
+        template.check_parameters(given, body)
         decided = {*given, _HANDLERS}
         kept = {name: value for name, value in present.items() if name not in decided and name in body["Parameters"]}
         # Refused too if only the stack has them: CloudFormation would drop their values without a word.
@@ -65,8 +68,13 @@ class Release:
         check_environment({**defaults, **kept, **given}, body, self.stack.name)
         layer = self._handlers_layer if publishes else self._next_layer
         given[_HANDLERS] = layer(packages.handlers, bucket, given, say)
+        before = {**defaults, **present}  # a parameter that the stack's template lacks had the effect of its default
+        parameters = {name: (present.get(name), value) for name, value in given.items() if value != before.get(name)}
+        unnamed = {name: value for name, value in kept.items() if value != defaults[name]}
+        if not publishes and not bucket.exists():
+            return ChangeSet(arn=None, changes=None, parameters=parameters, kept=unnamed)
         for name, path in packages.of_template.items():
-            template.set_code(body, name, bucket.upload(path, say))
+            template.set_code(body, name, bucket.upload(path, say) if publishes else bucket.place(path))
         url = bucket.put(f"{self.stack.name}/template-{__version__}.json", json.dumps(body).encode())
         # A creation that fails deletes its table, which would not be possible with protection.
         protects = existing is None and given.get(_PROTECTION) == "true"
@@ -74,13 +82,12 @@ class Release:
         arn = change_set.make(self.stack, url, unprotected, kept, is_new=existing is None)
         changes = change_set.changes(self.stack, arn)
         if changes is None:
-            return ChangeSet(arn=None)
-        before = defaults if existing is None else present
+            return ChangeSet(arn=None, kept=unnamed)
         return ChangeSet(
             arn=arn,
             changes=changes,
-            parameters={name: (present.get(name), value) for name, value in given.items() if value != before.get(name)},
-            kept={name: value for name, value in kept.items() if value != defaults[name]},
+            parameters=parameters,
+            kept=unnamed,
             payload_schemas=packages.payload_schemas,
             protects=protects,
         )
@@ -119,14 +126,6 @@ class Release:
             raise DeployError("\n".join([f"The stack was not deleted ({status}):", *operation.reasons]))
         for version in self._layer_versions():
             self._lambda.delete_layer_version(LayerName=self._layer, VersionNumber=version["Version"])
-
-    def _parameters(self, project: Project, stage: str | None, body: Mapping[str, Any]) -> dict[str, str]:
-        given = project.template_parameters(stage)
-        if self._partition != "aws":  # of names; in China and GovCloud ARNs begin in another way
-            own = f"arn:{self._partition}:iam::aws:policy/"
-            given["HandlersPolicyArns"] = given["HandlersPolicyArns"].replace("arn:aws:iam::aws:policy/", own)
-        template.check_parameters(given, body)
-        return given
 
     def _handlers_layer(self, path: Path, bucket: ArtifactBucket, given: Mapping[str, str], say: Say) -> str:
         """The ARN of the layer version with the handlers: the newest, or a new one."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,14 +15,11 @@ import typer
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick_stack import change_set, template, waiting_payloads
 from dynatick_stack.cli import failures
-from dynatick_stack.project import Project, find
+from dynatick_stack.project import OF_HANDLERS, Project, find
 
 if TYPE_CHECKING:
-    import boto3
-
-    from dynatick_stack.change_set import ChangeSet
+    from dynatick_stack.change_set import Change, ChangeSet
     from dynatick_stack.packaging import Packages
-    from dynatick_stack.release import Release
 
 deploy_app, diff_app, destroy_app, template_app = (
     typer.Typer(add_completion=False, rich_markup_mode=None) for _ in range(4)
@@ -39,19 +39,28 @@ _REFUSED = "AWS doesn't do as asked"
 
 @deploy_app.command()
 def deploy(
-    stage: Stage = None, region: Region = None, profile: Profile = None, bucket: Bucket = None, yes: Yes = False
+    stage: Stage = None,
+    region: Region = None,
+    profile: Profile = None,
+    bucket: Bucket = None,
+    yes: Yes = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show each setting and where it comes from, and what would change."),
+    ] = False,
 ) -> None:
     """Deploy this project to AWS: show what would change, ask, and do it."""
     with failures(_GOES_ON, of=_REFUSED):
-        project = find(Path.cwd())
-        session = _session(project, region, profile)
-        release = _release(session, project, stage)
-        found = _prepared(session, project, release, stage, bucket, yes)
+        deployment = _Deployment(stage, region, profile, bucket)
+        if dry_run:
+            deployment.compare(with_settings=True)
+            return
+        release, found = deployment.release, deployment.prepare(yes)
         if found.arn is None:
             typer.echo(f"{release.stack.name} is up to date")
             return
         _show(found)
-        failing = waiting_payloads.check(release.stack, found.payload_schemas, profile=profile, say=typer.echo)
+        failing = deployment.check_waiting(found)
         although = f", although {failing} waiting task{'s' * (failing > 1)} will fail" if failing else ""
         if not _confirmed(f"Deploy {release.stack.name}{although}?", yes):
             change_set.discard(release.stack, found.arn)
@@ -68,18 +77,10 @@ def diff(
     bucket: Bucket = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit code 7 if there are changes.")] = False,
 ) -> None:
-    """Show what `dynatick deploy` would change. Uploads the code of the template, and changes nothing."""
+    """Show what `dynatick deploy` would change. Changes nothing, and asks nothing."""
     with failures(of=_REFUSED):
-        project = find(Path.cwd())
-        session = _session(project, region, profile)
-        release = _release(session, project, stage)
-        found = _prepared(session, project, release, stage, bucket, False, publishes=False)
-        if found.arn is None:
-            typer.echo(f"{release.stack.name} is up to date")
-            return
-        change_set.discard(release.stack, found.arn)
-        _show(found)
-    if exit_code:
+        has_changes = _Deployment(stage, region, profile, bucket).compare(with_settings=False)
+    if exit_code and has_changes:
         raise typer.Exit(ExitCode.FOUND)
 
 
@@ -87,8 +88,7 @@ def diff(
 def destroy(stage: Stage = None, region: Region = None, profile: Profile = None, yes: Yes = False) -> None:
     """Delete what was deployed. The table, the dead letters and imported files stay."""
     with failures(_GOES_ON, of=_REFUSED):
-        project = find(Path.cwd())
-        release = _release(_session(project, region, profile), project, stage)
+        release = _Deployment(stage, region, profile).release
         for kind, name in release.retained():
             typer.echo(f"  stays     {kind:<24} {name}")
         if not _confirmed(f"Delete {release.stack.name}? Its tasks will not run any more", yes):
@@ -114,56 +114,116 @@ def show_template(
             return
         from dynatick_stack.packaging import write_folder
 
-        write_folder(find(Path.cwd()), to, stage=stage, is_transformed=transformed, say=_say)
+        project = find(Path.cwd()).of(stage)
+        write_folder(project, _files(project, yes=False), to, is_transformed=transformed, say=_say)
 
 
-def _session(project: Project, region: str | None, profile: str | None) -> boto3.Session:
-    # Here, since help needs no SDK.
-    import boto3
+class _Deployment:
+    """The deployment of this project, for a stage, as the options of a command say."""
 
-    session = boto3.Session(profile_name=profile, region_name=region or project.region)
-    if session.region_name is None:
-        raise CommandFailed(ExitCode.USAGE, "There is no region: set it in dynatick.toml ([stack] region), or --region")
-    return session
+    def __init__(self, stage: str | None, region: str | None, profile: str | None, bucket: str | None = None) -> None:
+        # Here, since help needs no SDK.
+        import boto3
+
+        from dynatick_stack.artifact_bucket import ArtifactBucket
+        from dynatick_stack.release import Release
+
+        self.project = find(Path.cwd()).of(stage)
+        session = boto3.Session(profile_name=profile, region_name=region or self.project.region)
+        if session.region_name is None:
+            raise CommandFailed(
+                ExitCode.USAGE, "There is no region: set it in dynatick.toml ([stack] region), or --region"
+            )
+        self.release = Release(session, self.project.name)
+        self.bucket = ArtifactBucket(session, bucket or self.project.bucket)
+        self._profile = profile
+        self._options = {"[stack] region": ("--region", region), "[stack] bucket": ("--bucket", bucket)}
+
+    def prepare(self, yes: bool) -> ChangeSet:
+        """The change set; asks what is to be asked before one is made."""
+        packages = self._packages(_files(self.project, yes=yes))
+        if not self.bucket.exists():
+            if not _confirmed(f"There is no bucket {self.bucket.name} for what is uploaded. Create it?", yes):
+                raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+            self.bucket.create()
+        return self.release.prepare(self.project, packages, self.bucket, say=_say)
+
+    def compare(self, *, with_settings: bool) -> bool:
+        """Shows what would change; before it, what then holds. Returns whether anything would change."""
+        stack = self.release.stack
+        packages = self._packages(_files(self.project, yes=False, asks=False))
+        found = self.release.prepare(self.project, packages, self.bucket, say=_say, publishes=False)
+        if found.arn is not None:
+            change_set.discard(stack, found.arn)
+        if with_settings:
+            self._show_settings(found)
+        if found.changes is None:
+            typer.echo(
+                f"  resources not compared: CloudFormation reads the template from the bucket {self.bucket.name}, "
+                "which dynatick deploy creates"
+            )
+        elif found.arn is None:
+            typer.echo(f"{stack.name} is up to date")
+            return False
+        _show(replace(found, kept={}) if with_settings else found)
+        if with_settings:
+            self.check_waiting(found)
+        return True
+
+    def check_waiting(self, found: ChangeSet) -> int:
+        """Says which waiting tasks the handlers will refuse. Returns how many."""
+        return waiting_payloads.check(self.release.stack, found.payload_schemas, profile=self._profile, say=typer.echo)
+
+    def _packages(self, files: Sequence[Path]) -> Packages:
+        from dynatick_stack.build import libraries
+        from dynatick_stack.dev import handlers
+        from dynatick_stack.packaging import Platform, build_packages
+
+        project = self.project
+        # What can't be imported would stop every tick there. Which secrets there are, is not known here.
+        secrets = {name: os.environ.get(name) or "a secret" for name in project.secrets}
+        environment = {**secrets, **project.environment}
+        found = handlers.check(project, files, libraries(_say), handlers.requirements(project, _say), environment)
+        architecture = project.parameters.get("Architecture") or template.defaults()["Architecture"]
+        packages = build_packages(project, files, Platform.of(architecture), say=_say)
+        schemas = {action: schema for action, schema in found.items() if schema is not None}
+        return replace(packages, payload_schemas=schemas)
+
+    def _show_settings(self, found: ChangeSet) -> None:
+        typer.echo(f"What holds for {self.release.stack.name}:")
+        said = {one.name: (one.value, one.source) for one in self.project.settings}
+        said |= {name: (value, option) for name, (option, value) in self._options.items() if value is not None}
+        kept = {f"[parameters] {name}": (value, "kept: the stack has it") for name, value in found.kept.items()}
+        for name, (value, source) in {**said, **kept}.items():
+            typer.echo(f"  {name:<40} {value or 'empty':<40} {source}")
+        others = template.defaults().keys() - {*self.project.parameters, *found.kept, *OF_HANDLERS}
+        typer.echo(f"  {len(others)} other parameters have the defaults of the template")
 
 
-def _release(session: boto3.Session, project: Project, stage: str | None) -> Release:
-    from dynatick_stack.release import Release
+def _files(project: Project, *, yes: bool, asks: bool = True) -> Sequence[Path]:
+    """The files that go to AWS with the handlers. Asks about those that neither git nor the project decides on; ``yes``
+    is no answer to that."""
+    from dynatick_stack.packaging import named
+    from dynatick_stack.project_files import select
 
-    return Release(session, project.stack_of(stage))
-
-
-def _prepared(
-    session: boto3.Session,
-    project: Project,
-    release: Release,
-    stage: str | None,
-    bucket: str | None,
-    yes: bool,
-    *,
-    publishes: bool = True,
-) -> ChangeSet:
-    from dynatick_stack.artifact_bucket import ArtifactBucket
-
-    packages = _packages(project, stage)
-    artifacts = ArtifactBucket(session, bucket or project.bucket)
-    if not artifacts.exists():
-        if not _confirmed(f"There is no bucket {artifacts.name} for what is uploaded. Create it?", yes):
-            raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
-        artifacts.create()
-    return release.prepare(project, packages, artifacts, stage=stage, say=_say, publishes=publishes)
-
-
-def _packages(project: Project, stage: str | None) -> Packages:
-    from dynatick_stack.build import libraries
-    from dynatick_stack.dev import handlers
-    from dynatick_stack.packaging import Platform, build_packages
-
-    # What can't be imported would stop every tick there.
-    found = handlers.check(project, libraries(_say), handlers.requirements(project, _say), project.environment)
-    architecture = project.parameters_of(stage).get("Architecture") or template.defaults()["Architecture"]
-    packages = build_packages(project, Platform.of(architecture), say=_say)
-    return replace(packages, payload_schemas={action: schema for action, schema in found.items() if schema is not None})
+    selected = select(project)
+    others = [path.relative_to(project.folder).as_posix() for path in (*selected.undecided, *selected.left_out)]
+    if selected.left_out:
+        _say(f"Not packaged, since neither git tracks nor [handlers] include names them: {named(others)}")
+    if not selected.undecided:
+        return selected.files
+    _say("\n  ".join(["Not Python, and neither tracked by git nor named by [handlers] include:", *others]))
+    if not asks:
+        _say("dynatick deploy asks whether they go to AWS with the handlers")
+    elif yes or not sys.stdin.isatty():
+        raise CommandFailed(
+            ExitCode.USAGE,
+            "Do they go to AWS with the handlers? --yes is no answer to that. Let dynatick.toml name those that they "
+            f"need, [handlers] include = {json.dumps(others[:1])}, or none, include = []",
+        )
+    elif not typer.confirm("Do they go to AWS with the handlers?"):
+        raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+    return [*selected.files, *selected.undecided]
 
 
 def _show(found: ChangeSet) -> None:
@@ -172,11 +232,28 @@ def _show(found: ChangeSet) -> None:
         typer.echo(f"  parameter {name}: {earlier}{after or 'empty'}")
     for name, value in sorted(found.kept.items()):
         typer.echo(f"  kept      {name}: {value}, which dynatick.toml does not name")
-    for one in found.changes:
-        note = "  anew: the old one is deleted" if one.replacement else ""
-        typer.echo(f"  {one.action.lower():<9} {one.resource:<32} {one.kind}{note}")
+    for one in found.changes or ():
+        typer.echo(f"  {one.action.lower():<9} {one.resource:<32} {one.kind:<32} {_replacement(one)}".rstrip())
+    if any(one.replacement == "Conditional" for one in found.changes or ()):
+        typer.echo(
+            "Replaced only if: AWS says Conditional, because it is to change what the resource refers to. A function, "
+            "queue or rule that is modified keeps its ARN, and then what refers to it stays as it is"
+        )
+    if any(one.replacement != "False" and not one.is_kept for one in found.changes or ()):
+        typer.echo("A replacement is there before the old one is deleted. Tasks lie in the table: they wait, or go on")
     if found.protects:
         typer.echo("  then      the table is protected against deletion, once all has been created")
+
+
+def _replacement(change: Change) -> str:
+    """What AWS says of a replacement, and what it means; empty if there is none."""
+    if change.replacement == "False":
+        return ""
+    conditions = [f"{' or '.join(change.refers_to)} changes"] if change.refers_to else []
+    conditions += [f"{name} can't be changed in place" for name in change.properties]
+    only_if = " or ".join(conditions) or "AWS finds no other way"
+    when = f"replaced only if {only_if}" if change.replacement == "Conditional" else "replaced"
+    return f"{when}; the new one is empty, and the old one stays with what is in it" if change.is_kept else when
 
 
 def _confirmed(question: str, yes: bool) -> bool:

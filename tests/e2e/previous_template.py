@@ -7,7 +7,8 @@ from typing import Any
 from dynatick_stack import template
 
 NEWEST = {
-    "HandlersEnvironment", "HandlersPolicyArns", "HandlersSecurityGroupIds", "HandlersSubnetIds",
+    "HandlersEnvironment", "HandlersPolicyArns", "HandlersReadSecrets", "HandlersSecretArns", "HandlersSecrets",
+    "HandlersSecurityGroupIds", "HandlersSubnetIds",
     "Precision", "WakeUpConcurrency", "WakeUpMapping", "WakeUpQueue", "WakeUpsByTlsOnly", "WakeUpsLateAlarm",
 }  # fmt: skip
 # Of these, a member may go alone. Of anything else, the whole goes, up to the next list.

@@ -17,6 +17,7 @@ from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.cloudformation import parameters_of
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.packaging import Packages, Platform, build_packages
+from dynatick_stack.project_files import select
 from dynatick_stack.release import Release
 
 PYTHON = "{}.{}".format(*sys.version_info)
@@ -44,7 +45,7 @@ class Released:
     def deploy(self) -> None:
         """The project as it is now. Raises DeployError."""
         found = project.read(self._folder)
-        change = self.release.prepare(found, self._packages(), self.bucket, stage=None, say=quietly)
+        change = self.release.prepare(found, self._packages(), self.bucket, say=quietly)
         assert change.arn is not None, "there is nothing to deploy"
         self.release.carry_out(change, say=quietly)
 
@@ -64,7 +65,7 @@ class Released:
     def layer_of_handlers(self) -> str:
         """Published; its ARN."""
         found = project.read(self._folder)
-        given = found.template_parameters(None)
+        given = found.template_parameters()
         return self.release._handlers_layer(self._packages().handlers, self.bucket, given, quietly)
 
     def client(self) -> TaskClient:
@@ -74,4 +75,5 @@ class Released:
     def _packages(self) -> Packages:
         # The emulator runs functions by this interpreter, on this machine.
         platform = Platform(architecture=local.architecture(), python=PYTHON)
-        return build_packages(project.read(self._folder), platform, say=quietly)
+        found = project.read(self._folder)
+        return build_packages(found, select(found).files, platform, say=quietly)

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.long
 
 PAGE = "docs/how-to/deploy.md"
 REGION = "eu-central-1"
+HOLDS = "[handlers] secrets SMTP_PASSWORD         ssm:/reminders/prod/smtp                 [stages.prod.handlers]\n"
 
 
 @pytest.fixture
@@ -30,16 +31,16 @@ def folder(tmp_path: Path) -> Path:
     """The page's project, with what the page takes for granted."""
     made = tmp_path / "reminders"
     write_project(made)
-    settings, excluded = (text for language, text in blocks(PAGE) if language == "toml")
+    settings, included, excluded = (text for language, text in blocks(PAGE) if language == "toml")
     (made / "requirements.txt").write_text("tabulate==0.9.0\n")
     (made / "dynatick.toml").write_text(settings + "\n")
     given = project.read(made)
-    assert given.stack_of("prod") == "reminders-prod"
-    pattern = '[stack]\nname = "other"\n' + excluded
+    assert given.of("prod").name == "reminders-prod"
     other = tmp_path / "other"
     other.mkdir()
-    (other / "dynatick.toml").write_text(pattern)
-    assert list(project.read(other).exclude) == tomllib.loads(excluded)["handlers"]["exclude"]
+    for name, text in (("include", included), ("exclude", excluded)):
+        (other / "dynatick.toml").write_text('[stack]\nname = "other"\n' + text)
+        assert list(getattr(project.read(other), name)) == tomllib.loads(text)["handlers"][name]
     return made
 
 
@@ -49,9 +50,10 @@ def test_the_pages_commands_deploy_upgrade_and_delete_its_project(folder: Path, 
     said = answered_with_yes(commands, folder, aws.endpoint)
     stacks = boto3.client("cloudformation", endpoint_url=aws.endpoint, region_name=REGION).describe_stacks()
     assert re.search(r"\? \[y/N\]: .*\n?Deployed reminders-prod: table reminders-prod-TasksTable", said), said
+    assert HOLDS in said
     assert "There is no bucket dynatick-000000000000-eu-central-1 for what is uploaded. Create it?" in said
     assert "Handlers: 1 file\n" in said
-    assert said.count("reminders-prod is up to date") == 4
+    assert said.count("reminders-prod is up to date") == 5
     assert "stays     AWS::DynamoDB::Table" in said
     assert said.endswith("Deleted reminders-prod\n")
     assert stacks["Stacks"] == []

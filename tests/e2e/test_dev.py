@@ -28,6 +28,7 @@ FAILS = (
 MISTAKE = (
     r"^[\d:]{8}  handlers\.py changed: handlers\.py:\d+  SyntaxError: invalid syntax\n +The version before goes on$"
 )
+TOKEN = "this-is-a-secret-of-the-shop"
 DELIVER = """
 
 def deliver(mail: Mail) -> None:
@@ -41,7 +42,7 @@ class Dev(Running):
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        super().__init__(*DYNATICK, "dev", cwd=folder, environ=environment(PYTHONUNBUFFERED="1"))
+        super().__init__(*DYNATICK, "dev", cwd=folder, environ=environment(PYTHONUNBUFFERED="1", TOKEN=TOKEN))
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Another command beside it."""
@@ -60,6 +61,8 @@ class Dev(Running):
 def folder(tmp_path: Path) -> Path:
     made = (tmp_path / "reminders").resolve()
     write_project(made)
+    with (made / "dynatick.toml").open("a") as file:  # below [handlers]
+        file.write('secrets = { TOKEN = "secretsmanager:shop#token" }\n')
     return made
 
 
@@ -108,6 +111,15 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
     dev.shows(r"^[\d:]{8}  handlers\.py changed: .*'webhook' is there twice.*\n +The version before goes on$")
     dev.add("third", "bob@example.com")
     dev.shows(r"^[\d:]{8}  completed  send-reminder    third ")
+
+    file.write_text(good.replace("{mail.text}", "{len(secret('TOKEN'))}").replace("import task", "import secret, task"))
+    dev.shows(r"^[\d:]{8}  completed  send-reminder    third (?:.*\n)+?[\d:]{8}  handlers\.py changed: deployed in ")
+    dev.add("fourth", "eve@example.com")
+    dev.shows(rf"^[\d:]{{8}}  output     To eve@example\.com: {len(TOKEN)}$")
+    written = [path for path in (folder / ".dynatick").rglob("*") if path.is_file()]
+    assert written
+    assert not [path for path in written if TOKEN.encode() in path.read_bytes()]
+    assert TOKEN not in dev.output
 
     again = dev.run("dev")
     assert (again.returncode, "runs in" in again.stderr) == (5, True)

@@ -15,6 +15,7 @@ from dynatick_stack.cloudformation import Operation
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.init import write_project
 from dynatick_stack.packaging import Platform, write_folder
+from dynatick_stack.project_files import select
 
 pytestmark = pytest.mark.long
 
@@ -41,7 +42,8 @@ def test_a_transformed_template_is_nested_and_its_tasks_run(
     monkeypatch.setattr(Platform, "of", lambda architecture: here)
     mine, out = tmp_path / "mine", tmp_path / "build"
     write_project(mine)
-    write_folder(project.read(mine), out, stage=None, is_transformed=True, say=lambda text: None)
+    found = project.read(mine)
+    write_folder(found, select(found).files, out, is_transformed=True, say=lambda text: None)
 
     s3 = deploy.client("s3", aws.endpoint)
     s3.create_bucket(Bucket=BUCKET)

@@ -14,8 +14,19 @@ from dynatick_stack.init import write_project
 
 pytestmark = pytest.mark.long
 
-OWN = '[stack]\nname = "mine"\nregion = "us-east-1"\n[handlers]\nmodule = "handlers"\n'
-STAGE = '[stages.prod.parameters]\nShardCount = 2\nDeletionProtection = "true"\n'
+OWN = """[stack]
+name = "mine"
+region = "us-east-1"
+[handlers]
+module = "handlers"
+secrets = { KEY = "ssm:/mine/key" }
+"""
+STAGE = """[stages.prod.parameters]
+ShardCount = 2
+DeletionProtection = "true"
+[stages.prod.handlers]
+environment = { SENDER = "prod" }
+"""
 
 
 def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
@@ -32,6 +43,10 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     def statuses() -> dict[str, str]:
         return {one["StackName"]: one["StackStatus"] for one in stacks.describe_stacks()["Stacks"]}
 
+    buckets = client("s3", aws.endpoint).list_buckets
+    said = run("diff", "--exit-code", code=7)
+    assert "  resources not compared: CloudFormation reads the template from the bucket dynatick-000000000000" in said
+    assert buckets()["Buckets"] == []
     assert "There is no bucket" in run("deploy", code=2)
     assert "error: AWS doesn't do as asked: " in run("deploy", "--profile", "no-such", code=1)
     assert "There is no stack mine" in run("destroy", code=6)
@@ -42,6 +57,15 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     assert "mine is up to date\n" in again
     assert "Uploading" not in again
     assert "mine is up to date" in run("diff", "--exit-code")
+    said = run("deploy", "--dry-run")
+    assert "  [stack] region                           us-east-1                                [stack]\n" in said
+    assert "other parameters have the defaults of the template\nmine is up to date\n" in said
+
+    (mine / "customers.csv").write_text("ada@example.com\n")
+    said = run("deploy", "--yes", code=2)
+    assert "include:\n  customers.csv\n" in said and "--yes is no answer to that" in said
+    assert "dynatick deploy asks whether they go" in run("diff", "--exit-code", code=7)
+    (mine / "customers.csv").unlink()
 
     parameters = [
         {"ParameterKey": one["ParameterKey"], "UsePreviousValue": True}
@@ -58,6 +82,9 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     said = run("diff", "--exit-code", code=7)
     assert "parameter HandlersEnvironment: empty → {" in said
     assert "modify    ProcessorFunction" in said
+    assert "AWS::Events::Rule                replaced only if ProcessorFunction.Arn changes\n" in said
+    assert "Uploading" not in said
+    assert run("deploy", "--dry-run").count("TickState") == 1
     assert "kept      TickState: DISABLED, which dynatick.toml does not name" in said
     assert "add " not in said
     assert "There is nobody to ask; --yes answers yes" in run("deploy", code=2)
@@ -70,9 +97,20 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
         (mine / name).unlink()
     write(mine)
 
+    said = run("deploy", "--stage", "prod", "--dry-run")
+    assert (
+        "[handlers] environment SENDER            prod                                     [stages.prod.handlers]"
+        in said
+    )
+    assert "[handlers] secrets KEY                   ssm:/mine/key                            [handlers]" in said
     said = run("deploy", "--stage", "prod", "--yes")
     assert "Protecting the table against deletion" in said and "Deployed mine-prod" in said
     (table,) = [name for name in aws_tables.list_tables()["TableNames"] if name.startswith("mine-prod-")]
+    role = stacks.describe_stack_resource(StackName="mine-prod", LogicalResourceId="ProcessorRole")
+    name = role["StackResourceDetail"]["PhysicalResourceId"]
+    allowed = client("iam", aws.endpoint).get_role_policy(RoleName=name, PolicyName="handlers-read-secrets")
+    (statement,) = allowed["PolicyDocument"]["Statement"]
+    assert statement["Resource"] == ["arn:aws:ssm:us-east-1:000000000000:parameter/mine/key"]
     # The emulator keeps the parameter's text.
     assert str(aws_tables.describe_table(TableName=table)["Table"]["DeletionProtectionEnabled"]).lower() == "true"
     assert "has no [stages.test]; known: prod" in run("deploy", "--stage", "test", code=3)

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dynatick_stack.files import cached_folder, digest, exclusive
 from dynatick_stack.folders import CACHE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.project import Project
-from dynatick_stack.project_files import TAKEN, project_files
+from dynatick_stack.project_files import TAKEN
 from dynatick_stack.venv import Say, interpreter_tag, pip_install
 
 CHECK_SECONDS = 60.0
@@ -47,17 +48,29 @@ def requirements(project: Project, say: Say) -> Path | None:
         return cached_folder(CACHE, "handlers", digest(file.read_bytes(), interpreter_tag()), install)
 
 
+def local_secrets(project: Project) -> dict[str, str]:
+    """The values that the project's secrets have on this machine: those of environment variables. Raises HandlersError,
+    which names those that are missing."""
+    values = {name: os.environ.get(name, "") for name in project.secrets}
+    if missing := ", ".join(name for name, value in values.items() if not value):
+        raise HandlersError(
+            f"Not set: {missing}. dynatick.toml names such secrets ([handlers] secrets); on this machine their values "
+            "are those of environment variables of the same name"
+        )
+    return values
+
+
 def check(
-    project: Project, libraries: Path, required: Path | None, environment: Mapping[str, str]
+    project: Project, files: Iterable[Path], libraries: Path, required: Path | None, environment: Mapping[str, str]
 ) -> dict[str, str | None]:
     """The names of the actions, each with the JSON Schema of its payload, if it has one. Raises HandlersError with the
     line of the project that is to blame.
 
-    The module gets what it has in Lambda: its own files, the layer's libraries, and what it requires.
+    The module gets what it has in Lambda: these files of its own, the layer's libraries, and what it requires.
     """
     with tempfile.TemporaryDirectory() as scratch:
         own, package = Path(scratch, "own"), Path(scratch, "package")
-        for file in project_files(project):
+        for file in files:
             link = own / file.relative_to(project.folder)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(file)
@@ -88,6 +101,17 @@ def check(
     if not actions:
         raise HandlersError(f"{project.module} has no function that is declared by @task")
     return actions
+
+
+def store_secrets(stack: LocalStack, project: Project, values: Mapping[str, str]) -> dict[str, str]:
+    """Puts secrets where the processor reads them. Returns the parameters that refer to them."""
+    references = {name: f"ssm:/{project.name}/{name}" for name in values}
+    for name, value in values.items():
+        stack.client("ssm").put_parameter(
+            Name=f"/{project.name}/{name}", Value=value, Type="SecureString", Overwrite=True
+        )
+    parameters = replace(project, secrets=references).template_parameters()
+    return {name: parameters[name] for name in ("HandlersSecrets", "HandlersSecretArns")}
 
 
 def publish(stack: LocalStack, project: Project, files: Snapshot) -> str:

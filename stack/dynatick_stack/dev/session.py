@@ -25,6 +25,7 @@ from dynatick_stack.folders import PROJECT_FILE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.logs import LogReader
 from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
 from dynatick_stack.venv import Say
 
 DEFAULTS = {"Precision": "second"}  # a task begins at once; a project may choose otherwise
@@ -41,17 +42,19 @@ class Session:
     _files: Snapshot = field(default_factory=dict)
     _settings: str = ""
     _required: Path | None = None
+    _secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the handlers
     _layer: str = ""  # the ARN of the handlers in force
 
     def start(self, port: int | None) -> None:
         """Starts the system with the project's handlers. Raises HandlersError for handlers that can't be imported."""
         began = time.monotonic()
         project = self.project
+        self._secrets = handlers.local_secrets(project)
         self._files, self._settings = sources.snapshot(project), self._read_settings()
         actions = self._check()
         self.stack = local.up(
             port,
-            {**DEFAULTS, **SHOWN_AT, **project.template_parameters(None)},
+            {**DEFAULTS, **SHOWN_AT, **project.template_parameters()},
             say=self.say,
             state_dir=self.state_dir,
             root=self.root,
@@ -114,14 +117,15 @@ class Session:
     def _check(self) -> dict[str, str | None]:
         self._required = handlers.requirements(self.project, self.say)
         found = libraries(self.say, root=self.root)
-        return handlers.check(self.project, found, self._required, self.project.environment)
+        environment = {**self.project.environment, **self._secrets}
+        return handlers.check(self.project, project_files(self.project), found, self._required, environment)
 
     def _prepare(self, stack: LocalStack) -> dict[str, str]:
         """Builds the layer of the handlers and what they import, before the first deployment."""
         if self._required is not None:
             emulator.provide(self._required, state_dir=self.state_dir, name=emulator.HANDLERS_LIBRARIES)
         self._layer = handlers.publish(stack, self.project, self._files)
-        return {"HandlersLayerArn": self._layer}
+        return {"HandlersLayerArn": self._layer, **handlers.store_secrets(stack, self.project, self._secrets)}
 
     def _note(self, text: str) -> None:
         self.say(f"{datetime.now(UTC):%H:%M:%S}  {text}")

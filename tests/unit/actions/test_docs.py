@@ -7,6 +7,7 @@ import re
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from smtplib import SMTPAuthenticationError
 from types import SimpleNamespace
 
 import boto3
@@ -21,6 +22,7 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.normalise import Defaults, normalise
 from dynatick.domain.task import Task
 from dynatick.testing import VirtualInstallation
+from dynatick_stack import project
 from dynatick_stack.template import table_definition
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
@@ -43,14 +45,45 @@ def in_time(task):
     return a_context(task, deadline=datetime.now(UTC) + timedelta(minutes=1))
 
 
+class MailServer:
+    """In the place of smtplib.SMTP."""
+
+    def __init__(self, refusals):
+        self.refusals, self.logins, self.sent = refusals, [], []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def starttls(self):
+        pass
+
+    def login(self, user, password):
+        self.logins.append((user, password))
+        if len(self.logins) <= self.refusals:
+            raise SMTPAuthenticationError(535, b"no")
+
+    def send_message(self, mail):
+        self.sent.append(mail)
+
+
+def test_the_secrets_of_the_page_are_references_that_a_project_may_have(tmp_path):
+    (settings,) = (text for language, text in blocks("handlers.md") if language == "toml")
+    (tmp_path / "dynatick.toml").write_text(f'[stack]\nname = "a"\n{settings}')
+    assert project.read(tmp_path).secrets.keys() == {"SMTP_PASSWORD", "SHOP_TOKEN"}
+
+
 def test_handlers(monkeypatch, capsys):
-    found = [code for _, code in blocks("handlers.md")]
-    first, scheduling, put, changing, shared, failing, polling, timed, testing, elsewhere = found
-    assert {language for language, _ in blocks("handlers.md")} == {"python"}
-    module = a_module(first + changing + shared + failing + polling + timed + testing)
+    found = [code for language, code in blocks("handlers.md") if language == "python"]
+    first, scheduling, put, changing, shared, failing, polling, timed, testing, with_secret, elsewhere = found
+    module = a_module(first + changing + shared + failing + polling + timed + testing + with_secret)
     monkeypatch.setitem(sys.modules, module.__name__, module)
     actions = build_actions(handlers_module=module, clock=lambda: NOW)
-    assert actions.names() == ["invite", "log", "make-report", "reserve", "send-reminder", "wait-for-job", "webhook"]
+    assert actions.names() == [
+        "invite", "log", "make-report", "reserve", "send-mail", "send-reminder", "wait-for-job", "webhook",
+    ]  # fmt: skip
     assert actions.timeout_seconds(a_task({}, action="make-report")) == 60
     with VirtualInstallation(module, start=NOW) as virtual:
         exec(scheduling, module.__dict__)
@@ -93,6 +126,16 @@ def test_handlers(monkeypatch, capsys):
         assert asked[1].result == {"rows": 7}
         assert str(asked[2].error) == "the job failed: no space"
         assert {"reserve took 0 s", "wait-for-job took 0 s"} <= {*capsys.readouterr().out.splitlines()}
+
+        # The password was changed a moment ago; in a process of the processor, fresh reads the new one.
+        monkeypatch.setenv("SMTP_PASSWORD", "new")
+        server = MailServer(refusals=1)
+        module.SMTP = lambda host, port, timeout: server
+        module.send_mail.schedule({"to": "ann@example.com", "text": "It is time."})
+        virtual.run_due()
+        assert [one.outcome for one in virtual.executed_of("send-mail")] == ["completed"]
+        assert server.logins == [("reminders", "new")] * 2
+        assert [mail["To"] for mail in server.sent] == ["ann@example.com"]
 
     by = "from dynatick import task\n@task('{0}')\ndef send_{0}(payload): ...\n"
     for name in ("", ".by_mail", ".by_sms"):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,14 +15,17 @@ from pathlib import Path
 import pydantic
 import pytest
 
+from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.client.views import TaskView
+from dynatick_stack import release_commands
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
 from dynatick_stack.dev.insertions import Inserted, Insertion
+from dynatick_stack.errors import BuildError
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
-from dynatick_stack.project_files import project_files
+from dynatick_stack.project_files import project_files, select
 
 LIBRARIES = Path(pydantic.__file__).parents[1]
 HANDLERS = """
@@ -47,6 +51,10 @@ def project(tmp_path: Path) -> Project:
     for name in ("requirements.txt", *others):
         (tmp_path / name).touch()
     return Project(folder=tmp_path, name="a", module="handlers", requirements=tmp_path / "requirements.txt")
+
+
+def check(project: Project, required: Path | None, environment: Mapping[str, str]) -> list[str]:
+    return handlers.check(project, project_files(project), LIBRARIES, required, environment)
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------
@@ -105,6 +113,126 @@ def test_what_is_saved_made_or_removed_is_a_change(project: Project) -> None:
     assert sources.changed(before, sources.snapshot(project)) == sorted([saved, made, removed, data])
 
 
+# --- What goes to AWS -------------------------------------------------------------------------------------------------
+
+
+def git(folder: Path, *arguments: str) -> None:
+    own = ("-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def names(paths: Sequence[Path], folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in paths]
+
+
+def test_without_git_python_files_go_and_others_are_undecided(project: Project) -> None:
+    found = select(project)
+    assert names(found.files, project.folder) == ["handlers.py", "shop/texts.py", "shop/data/texts.py"]
+    assert (names(found.undecided, project.folder), found.left_out) == (["shop/data/mail.html"], ())
+
+
+@pytest.mark.parametrize("pattern", ["*.html", "mail.html", "shop/data/mail.html", "shop/data", "data", "shop/*.html"])
+def test_what_is_named_goes_and_decides_about_the_others(project: Project, pattern: str) -> None:
+    (project.folder / "customers.csv").touch()
+    found = select(replace(project, include=(pattern,)))
+    assert "shop/data/mail.html" in names(found.files, project.folder)
+    assert (found.undecided, names(found.left_out, project.folder)) == ((), ["customers.csv"])
+    none = select(replace(project, include=()))
+    assert names(none.left_out, project.folder) == ["customers.csv", "shop/data/mail.html"]
+
+
+def test_in_git_what_it_tracks_goes_and_what_is_named(project: Project) -> None:
+    git(project.folder, "init")
+    assert select(project).undecided, "git tracks nothing yet, so it says nothing"
+    git(project.folder, "add", "handlers.py", "shop/data/mail.html", "test_it.py", "requirements.txt")
+    (project.folder / "customers.csv").touch()
+    found = select(project)
+    assert names(found.files, project.folder) == ["handlers.py", "shop/data/mail.html"]
+    assert found.undecided == ()
+    assert names(found.left_out, project.folder) == ["customers.csv", "shop/texts.py", "shop/data/texts.py"]
+    (project.folder / "shop/data/mail.html").unlink()
+    found = select(replace(project, include=("shop",), exclude=("data",)))
+    assert names(found.files, project.folder) == ["handlers.py", "shop/texts.py"]
+
+
+def test_a_project_below_the_top_of_its_repository_is_in_git_too(project: Project, tmp_path: Path) -> None:
+    git(tmp_path, "init")
+    git(tmp_path, "add", "shop")
+    below = replace(project, folder=tmp_path / "shop", requirements=None)
+    assert names(select(below).files, tmp_path) == ["shop/texts.py", "shop/data/mail.html", "shop/data/texts.py"]
+
+
+def test_a_hook_of_git_does_not_change_what_goes(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git gives its hooks variables that name another index."""
+    git(project.folder, "init")
+    git(project.folder, "add", "handlers.py")
+    monkeypatch.setenv("GIT_INDEX_FILE", str(project.folder / "no-such-index"))
+    assert names(select(project).files, project.folder) == ["handlers.py"]
+
+
+def test_a_repository_that_git_does_not_read_is_no_folder_without_git(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project.folder / ".git").mkdir()
+    with pytest.raises(BuildError, match=f"^git does not say what it tracks in {project.folder}: fatal: "):
+        select(project)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(BuildError, match=r"^git is needed to know what it tracks in .*: No such file"):
+        select(project)
+
+
+class Terminal:
+    """Standard input of a person, or of nobody."""
+
+    def __init__(self, is_person: bool) -> None:
+        self._is_person = is_person
+
+    def isatty(self) -> bool:
+        return self._is_person
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_person_is_asked_about_what_nobody_named(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: bool
+) -> None:
+    monkeypatch.setattr(release_commands.sys, "stdin", Terminal(True))
+    monkeypatch.setattr(release_commands.typer, "confirm", lambda question: answer)
+    if answer:
+        found = release_commands._files(project, yes=False)
+        assert sorted(names(found, project.folder)) == sorted(names(list(project_files(project)), project.folder))
+    else:
+        with pytest.raises(CommandFailed, match=r"^Nothing was deployed$"):
+            release_commands._files(project, yes=False)
+    assert "named by [handlers] include:\n  shop/data/mail.html\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("yes", "is_person"), [(True, True), (True, False), (False, False)])
+def test_yes_and_nobody_wave_no_data_through(
+    project: Project, monkeypatch: pytest.MonkeyPatch, yes: bool, is_person: bool
+) -> None:
+    monkeypatch.setattr(release_commands.sys, "stdin", Terminal(is_person))
+    with pytest.raises(
+        CommandFailed, match=r'include = \["shop/data/mail.html"\], or none, include = \[\]$'
+    ) as refused:
+        release_commands._files(project, yes=yes)
+    assert refused.value.code == ExitCode.USAGE
+    found = release_commands._files(replace(project, include=("mail.html",)), yes=yes)
+    assert "shop/data/mail.html" in names(found, project.folder)
+
+
+def test_looking_asks_nothing_and_says_that_a_deployment_will(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release_commands._files(project, yes=False, asks=False)
+    assert capsys.readouterr().err.endswith("dynatick deploy asks whether they go to AWS with the handlers\n")
+
+
+def test_what_stays_here_is_named(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    release_commands._files(replace(project, include=()), yes=True)
+    said = "Not packaged, since neither git tracks nor [handlers] include names them: shop/data/mail.html\n"
+    assert capsys.readouterr().err == said
+
+
 # --- The check --------------------------------------------------------------------------------------------------------
 
 
@@ -126,7 +254,7 @@ def test_handlers_that_can_not_are_refused_with_their_line(project: Project, mor
     with (project.folder / "handlers.py").open("a") as file:
         file.write(more)
     with pytest.raises(HandlersError) as refused:
-        handlers.check(project, LIBRARIES, None, {})
+        check(project, None, {})
     assert said in str(refused.value)
 
 
@@ -138,10 +266,10 @@ def test_handlers_are_named_and_environment_and_requirements_are_there_at_their_
     (required / "lately_installed.py").write_text("NAME = 'x'\n")
     with (project.folder / "handlers.py").open("a") as file:
         file.write("import os, lately_installed\nassert os.environ['SENDER'] and os.environ['AWS_REGION']\n")
-    assert handlers.check(project, LIBRARIES, required, {"SENDER": "me@example.com"}) == {"greet": None}
+    assert check(project, required, {"SENDER": "me@example.com"}) == {"greet": None}
     assert not list(project.folder.glob("__pycache__/*.pyc"))
     with pytest.raises(HandlersError, match="KeyError: 'SENDER'"):
-        handlers.check(project, LIBRARIES, required, {})
+        check(project, required, {})
 
 
 def test_requirements_are_installed_once_for_each_content(
@@ -165,6 +293,23 @@ def test_requirements_are_installed_once_for_each_content(
     file.write_text("# nothing any more\n")
     assert handlers.requirements(project, said.append) != folder
     assert handlers.requirements(replace(project, requirements=None), said.append) is None
+
+
+# --- Secrets ----------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_environment_variables_here_and_those_that_are_missing_are_named(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = replace(project, secrets={"SMTP_PASSWORD": "ssm:/smtp", "TOKEN": "secretsmanager:a#b", "EMPTY": "ssm:a"})
+    monkeypatch.setenv("SMTP_PASSWORD", "hunter2")
+    monkeypatch.setenv("EMPTY", "")
+    with pytest.raises(HandlersError) as refused:
+        handlers.local_secrets(mine)
+    assert str(refused.value).startswith("Not set: TOKEN, EMPTY. dynatick.toml names such secrets")
+    monkeypatch.setenv("TOKEN", "b")
+    monkeypatch.setenv("EMPTY", "c")
+    assert handlers.local_secrets(mine) == {"SMTP_PASSWORD": "hunter2", "TOKEN": "b", "EMPTY": "c"}
 
 
 # --- Lines ------------------------------------------------------------------------------------------------------------

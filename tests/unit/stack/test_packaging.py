@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from dynatick_stack import packaging, project, template
 from dynatick_stack.errors import BuildError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
+from dynatick_stack.project_files import project_files
 
 ROOT = Path(__file__).parents[3]
 HERE = "{}.{}".format(*sys.version_info)
@@ -47,13 +49,18 @@ def mine(tmp_path: Path) -> Path:
     return folder
 
 
-def build(folder: Path, cache: Path, platform: Platform | None = None) -> Packages:
-    return build_packages(project.read(folder), platform or Platform.of("arm64"), say=lambda text: None, cache=cache)
+def build(
+    folder: Path, cache: Path, platform: Platform | None = None, say: Callable[[str], None] = lambda text: None
+) -> Packages:
+    mine = project.read(folder)
+    files = list(project_files(mine))
+    return build_packages(mine, files, platform or Platform.of("arm64"), say=say, cache=cache)
 
 
 def written(folder: Path, to: Path, stage: str | None = None, **options: bool) -> tuple[dict[str, Any], set[str]]:
     """The template of a folder for a pipeline, and the names of its files."""
-    write_folder(project.read(folder), to, stage=stage, say=lambda text: None, cache=to.parent / "cache", **options)
+    mine = project.read(folder).of(stage)
+    write_folder(mine, list(project_files(mine)), to, say=lambda text: None, cache=to.parent / "cache", **options)
     return json.loads((to / "template.json").read_text()), {path.name for path in to.iterdir()}
 
 
@@ -119,14 +126,14 @@ def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Pat
     (mine / "texts" / "mail.html").write_text("<p>Hello")
     (mine / "test_handlers.py").touch()
     said: list[str] = []
-    handlers = build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c").handlers
+    handlers = build(mine, tmp_path / "c", say=said.append).handlers
     assert names(handlers) == {"python/handlers.py", "python/texts/__init__.py", "python/texts/mail.html"}
     assert said[1] == "Handlers: 3 files, 1 of them not Python: texts/mail.html"
     said_last = r"Unpacked they take 0\.0 MB with what they require, \d\.\d with Dynatick's code; Lambda allows 250"
     assert re.fullmatch(said_last, said[-1])
     for n in range(12):
         (mine / f"{n:02}.txt").touch()
-    build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c")
+    build(mine, tmp_path / "c", say=said.append)
     assert said[-2].endswith("08.txt, 09.txt, …")
 
 
@@ -136,7 +143,7 @@ def test_what_may_be_secret_is_not_packaged_and_is_named(mine: Path, tmp_path: P
     for name in ("certs/ca.pem", "prod.env", "certs/ca.crt"):
         (mine / name).touch()
     said: list[str] = []
-    handlers = build_packages(project.read(mine), Platform.of("arm64"), say=said.append, cache=tmp_path / "c").handlers
+    handlers = build(mine, tmp_path / "c", say=said.append).handlers
     assert "python/certs/ca.crt" in names(handlers)
     assert not {"python/certs/ca.pem", "python/prod.env"} & names(handlers)
     (line,) = [line for line in said if line.startswith("Not packaged")]
@@ -157,6 +164,7 @@ def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path) -> None:
     (mine / "dynatick.toml").write_text(
         '[stack]\nname = "mine"\n[handlers]\nenvironment = { SENDER = "me" }\npolicies = ["AmazonSESFullAccess"]\n'
         "[parameters]\nShardCount = 2\n[stages.prod.parameters]\nShardCount = 4\n"
+        '[stages.prod.handlers]\nsecrets = { KEY = "ssm:/prod/key" }\n'
     )
     body, files = written(mine, tmp_path / "out", "prod")
     assert body["Resources"]["ProcessorFunction"]["Properties"]["CodeUri"] == "ProcessorFunction.zip"
@@ -167,6 +175,8 @@ def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path) -> None:
         "ShardCount": "4",
         "HandlersModule": "handlers",
         "HandlersEnvironment": '{"SENDER": "me"}',
+        "HandlersSecrets": '{"KEY": "ssm:/prod/key"}',
+        "HandlersSecretArns": "arn:aws:ssm:*:*:parameter/prod/key",
         "HandlersPolicyArns": "arn:aws:iam::aws:policy/AmazonSESFullAccess",
     }
 

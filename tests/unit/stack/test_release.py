@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from dynatick_stack import change_set, template
+from dynatick_stack import change_set, release_commands, template
 from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.cloudformation import Stack
 from dynatick_stack.errors import BusyError, DeployError, RefusedError
@@ -41,6 +42,7 @@ class CloudFormation:
         self.made: list[dict[str, Any]] = []  # change sets
         self.tokens: list[str] = []
         self.events: list[dict[str, str]] = []
+        self.change: dict[str, Any] = CHANGE
 
     def describe_stacks(self, StackName: str) -> Mapping[str, Any]:
         if self.status is None:
@@ -55,7 +57,7 @@ class CloudFormation:
         return {"Id": str(len(self.made) - 1)}
 
     def describe_change_set(self, ChangeSetName: str) -> Mapping[str, Any]:
-        return {"Status": "CREATE_COMPLETE", "Changes": [CHANGE]}
+        return {"Status": "CREATE_COMPLETE", "Changes": [self.change]}
 
     def execute_change_set(self, ChangeSetName: str, ClientRequestToken: str) -> None:
         request = self.made[int(ChangeSetName)]
@@ -96,13 +98,22 @@ class Bucket:
     account = "123456789012"
 
     def __init__(self) -> None:
+        self.is_there = True
         self.uploaded: list[str] = []
+        self.template: dict[str, Any] = {}
+
+    def exists(self) -> bool:
+        return self.is_there
+
+    def place(self, path: Path) -> dict[str, str]:
+        return {"Bucket": "b", "Key": path.name}
 
     def upload(self, path: Path, say: object) -> dict[str, str]:
         self.uploaded.append(path.name)
-        return {"Bucket": "b", "Key": path.name}
+        return self.place(path)
 
     def put(self, name: str, content: bytes) -> str:
+        self.template = json.loads(content)
         return f"https://b/{name}"
 
 
@@ -121,9 +132,7 @@ class Deployment:
 
     def prepare(self, *, publishes: bool = True) -> change_set.ChangeSet:
         bucket: Any = self.bucket
-        return self.release.prepare(
-            self.project, PACKAGES, bucket, stage=None, say=self.said.append, publishes=publishes
-        )
+        return self.release.prepare(self.project, PACKAGES, bucket, say=self.said.append, publishes=publishes)
 
     def asked(self, parameter: str) -> list[str | None]:
         """The values that the change sets give a parameter, each once; None: it keeps what it has."""
@@ -212,11 +221,79 @@ def test_looking_publishes_no_layer_version_and_shows_the_next() -> None:
     mine = Deployment(CloudFormation("UPDATE_COMPLETE", HandlersLayerArn="arn:7"))
     found = mine.prepare(publishes=False)
     assert mine.aws_lambda.published == []
-    assert PACKAGES.handlers.name not in mine.bucket.uploaded
+    assert mine.bucket.uploaded == [], "a change set needs the template only"
+    assert mine.bucket.template["Resources"]["ApiFunction"]["Properties"]["CodeUri"]["Key"] == "ApiFunction.zip"
     following = "arn:aws:lambda:eu-central-1:123456789012:layer:mine-handlers:8"
     assert found.parameters["HandlersLayerArn"] == ("arn:7", following)
     mine.prepare()
     assert len(mine.aws_lambda.published) == 1
+
+
+@pytest.mark.parametrize("status", [None, "UPDATE_COMPLETE"])
+def test_without_a_bucket_looking_creates_none_and_shows_the_parameters(status: str | None) -> None:
+    mine = Deployment(CloudFormation(status, ShardCount="1", TickState="DISABLED"), ShardCount="2")
+    mine.bucket.is_there = False
+    found = mine.prepare(publishes=False)
+    assert (found.arn, found.changes) == (None, None)
+    assert found.parameters["ShardCount"][1] == "2"
+    assert (mine.bucket.uploaded, mine.bucket.template, mine.cloudformation.made) == ([], {}, [])
+
+
+def test_a_parameter_that_is_new_in_the_template_is_a_change_only_if_it_is_named() -> None:
+    found = Deployment(CloudFormation("UPDATE_COMPLETE"), ShardCount="1", TaskThreads="4").prepare()
+    assert found.parameters.keys() == {"HandlersLayerArn", "TaskThreads"}
+
+
+# --- Replacements -------------------------------------------------------------
+
+
+def detail(name: str, recreation: str, evaluation: str, entity: str | None = None) -> dict[str, Any]:
+    target = {"Attribute": "Properties", "Name": name, "RequiresRecreation": recreation}
+    return {"Target": target, "Evaluation": evaluation, **({"CausingEntity": entity} if entity else {})}
+
+
+@pytest.mark.parametrize(
+    ("resource", "replacement", "details", "shown"),
+    [
+        ("TickRule", "False", [detail("Targets", "Never", "Dynamic", "ProcessorFunction.Arn")], ""),
+        ("TickRule", None, [], ""),
+        ("TickRule", "True", [detail("Name", "Always", "Static")], "replaced"),
+        ("TickRule", "Conditional", [], "replaced only if AWS finds no other way"),
+        (
+            "TickRule",
+            "Conditional",
+            [
+                detail("Targets", "Conditionally", "Dynamic"),
+                detail("Targets", "Conditionally", "Dynamic", "ProcessorFunction.Arn"),
+                detail("State", "Never", "Static", "TickState"),
+                detail("Other", "Always", "Dynamic", "ApiFunction.Arn"),
+                detail("Targets", "Always", "Dynamic", "ApiFunction.Arn"),
+            ],
+            "replaced only if ProcessorFunction.Arn or ApiFunction.Arn changes",
+        ),
+        (
+            "ApiRoute",
+            "Conditional",
+            [detail("Target", "Conditionally", "Static"), detail("ApiId", "Always", "Dynamic", "HttpApi")],
+            "replaced only if HttpApi changes or Target can't be changed in place",
+        ),
+        (
+            "TasksTable",
+            "True",
+            [detail("KeySchema", "Always", "Static")],
+            "replaced; the new one is empty, and the old one stays with what is in it",
+        ),
+    ],
+)
+def test_what_aws_says_of_a_replacement_is_shown(
+    resource: str, replacement: str | None, details: list[Any], shown: str
+) -> None:
+    said: dict[str, Any] = {"Action": "Modify", "LogicalResourceId": resource, "ResourceType": "t", "Details": details}
+    stack = CloudFormation("UPDATE_COMPLETE")
+    stack.change = {"ResourceChange": said | ({"Replacement": replacement} if replacement else {})}
+    found = Deployment(stack).prepare()
+    assert found.changes is not None
+    assert [release_commands._replacement(one) for one in found.changes] == [shown]
 
 
 # --- Limits of AWS ------------------------------------------------------------
