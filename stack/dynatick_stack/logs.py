@@ -3,8 +3,9 @@
 import json
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from dynatick.cli.output import printable_lines
@@ -71,14 +72,14 @@ class LogReader:
 
     def read(self) -> list[LogLine]:
         """What was written since the last call, in order of time."""
-        found: list[tuple[int, LogLine]] = []
+        found: list[LogLine] = []
         for function, group in self._groups.items():
-            for event in self._new_events(group):
-                if line := _line(event["timestamp"], function, event["message"].rstrip("\n")):
-                    found.append((event["timestamp"], line))
-        return [line for _, line in sorted(found, key=lambda pair: pair[0])]
+            for page in self._new_pages(group):
+                lines = [_line(event["timestamp"], function, event["message"].rstrip("\n")) for event in page]
+                found += _in_order([line for line in lines if line is not None])
+        return sorted(found, key=attrgetter("at"))
 
-    def _new_events(self, group: str) -> Iterator[dict[str, Any]]:
+    def _new_pages(self, group: str) -> Iterator[list[dict[str, Any]]]:
         # Stream by stream: over all of them, the emulator tells the first ten thousand and has no next page.
         pages = self._logs.get_paginator("describe_log_streams").paginate(logGroupName=group)
         for stream in [stream["logStreamName"] for page in pages for stream in page["logStreams"]]:
@@ -91,7 +92,7 @@ class LogReader:
                     startFromHead=True,
                     **({} if token is None else {"nextToken": token}),
                 )
-                yield from page["events"]
+                yield page["events"]
                 self._tokens[group, stream] = page["nextForwardToken"]
                 if not page["events"]:
                     break
@@ -129,6 +130,13 @@ def _line(timestamp: int, function: str, text: str) -> LogLine | None:
         return None  # A metric, written as a log line.
     at = datetime.fromtimestamp(timestamp / 1000, UTC)
     return LogLine(at=_said_at(record) or at, function=function, text=text, record=record)
+
+
+def _in_order(lines: list[LogLine]) -> list[LogLine]:
+    """Lines of one stream, none of them later than the one after it: what is printed has no time of its own."""
+    for n in range(len(lines) - 2, -1, -1):
+        lines[n] = replace(lines[n], at=min(lines[n].at, lines[n + 1].at))
+    return lines
 
 
 def _said_at(record: Mapping[str, Any] | None) -> datetime | None:

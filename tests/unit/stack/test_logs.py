@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dynatick_stack import logs
-from dynatick_stack.logs import _line
+from dynatick_stack.logs import LogReader, _line
 
 AT = int(datetime(2026, 12, 31, 12, 0, 1, tzinfo=UTC).timestamp() * 1000)
 
@@ -36,6 +36,17 @@ def test_a_record_has_the_time_at_which_it_was_written() -> None:
     record = {"level": "INFO", "message": "hello", "timestamp": "2026-12-31 12:59:58,750+0100"}
     assert shown(json.dumps(record)) == "11:59:58 processor hello"
     assert shown(json.dumps({**record, "timestamp": "noon"})) == "12:00:01 processor hello"
+
+
+def test_what_is_printed_stays_before_the_record_that_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = json.dumps({"level": "INFO", "message": "ran", "timestamp": "2026-12-31 11:59:58,750+0000"})
+    streams = Streams(page=10)
+    streams.write("one", 0, "To Ada", ran, "To Bob")
+    monkeypatch.setattr(logs.deploy, "client", lambda *_: streams)
+    monkeypatch.setattr(logs, "_groups", lambda *_: {"processor": "group"})
+    assert [str(line) for line in LogReader("http://127.0.0.1:9").read()] == [
+        "11:59:58 processor To Ada", "11:59:58 processor ran", "12:00:01 processor To Bob",
+    ]  # fmt: skip
 
 
 def test_a_line_that_is_no_record_is_shown_as_it_is_unless_it_says_nothing() -> None:
