@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests import month
 from tests.newcomer import walk
 
 from dynatick_stack import processes
@@ -23,4 +25,13 @@ def test_a_newcomer_comes_to_the_end_of_the_tutorial(
     text = "\n".join(said)
     assert "To bob@example.com: Tea is ready" in text
     assert "1 passed" in text
+    assert processes.running(tmp_path.resolve() / "reminders" / ".dynatick" / "local") == {}
+
+
+def test_a_team_comes_through_its_first_month(tmp_path: Path) -> None:
+    said: list[str] = []
+    try:
+        month.walk(tmp_path.resolve(), said.append)
+    except (subprocess.CalledProcessError, AssertionError) as error:
+        raise AssertionError("\n".join(said)) from error
     assert processes.running(tmp_path.resolve() / "reminders" / ".dynatick" / "local") == {}
