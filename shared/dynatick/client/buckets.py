@@ -20,7 +20,7 @@ from dynatick.engine.ports import Entry, Store
 _MAX_AT_A_TIME = 8
 _OF_ENTRIES = (
     attr.TASK_DATE_TIME, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR, attr.SCHEDULE_ID,
-    attr.NEXT_ATTEMPT_AT, attr.LATE_MILLISECONDS,
+    attr.NEXT_ATTEMPT_AT, attr.LATE_MILLISECONDS, attr.SUBJECT,
 )  # fmt: skip
 
 
@@ -91,12 +91,14 @@ class BucketReader:
                         pending.cancel()
 
     def _of_subject(self, subject: str, after: str | None) -> Generator[BucketPage, None, None]:
-        attributes = self.attributes and {*self.attributes, *_OF_ENTRIES}
+        attributes = self.attributes and {*self.attributes, *_OF_ENTRIES} if self.with_rows else _OF_ENTRIES
         while True:
             listing = self.store.listed_by(attr.SUBJECT, subject, after=after, limit=self.limit)
             ids = [task_id for task_id in listing.ids if task_id.startswith(self.selection.prefix or "")]
             rows = self.store.get_many(ids, only=attributes) if ids else {}
-            entries = [entry for task_id in ids if task_id in rows if (entry := self._entry(rows[task_id])) is not None]
+            # The index may lag: an id that was deleted can be one of another subject's now.
+            found = (rows[one] for one in ids if one in rows and rows[one].get(attr.SUBJECT) == subject)
+            entries = [entry for row in found if (entry := self._entry(row)) is not None]
             yield BucketPage(None, entries, rows, listing.after)
             if (after := listing.after) is None:
                 return

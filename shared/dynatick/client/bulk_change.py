@@ -304,6 +304,8 @@ def _matches(entry: Entry, row: Row | None, selection: Selection, unless: Callab
 
 def _mismatch(row: Row, entry: Entry, selection: Selection, began: datetime) -> str | None:
     """Why a listed task is skipped; None if it still matches."""
+    if selection.subject not in (None, row.get(attr.SUBJECT)):
+        return "it has another subject now"
     if not _fits(row, selection):
         return f"it is {state_shown(row)} now"
     if bucket_of(row) != entry.bucket:

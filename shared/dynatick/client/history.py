@@ -302,8 +302,8 @@ def _matching(entries: Sequence[Entry], rows: Future[Mapping[str, Row]], selecti
     found = rows.result()
     for entry in entries:
         row = found.get(entry.task_id)
-        # Deleted, in another bucket now, or a schedule.
-        if row is None or bucket_of(row) != entry.bucket:
+        # Deleted, in another bucket now, another's, or a schedule.
+        if row is None or bucket_of(row) != entry.bucket or selection.subject not in (None, row.get(attr.SUBJECT)):
             continue
         if is_listed_as_schedule(entry.task_id, entry.schedule_id) or is_schedule(row) or attr.SCHEDULE_STATE in row:
             continue

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.client.support import client_of, each_state, started, world_of
@@ -10,6 +12,7 @@ from tests.unit.engine.support import World
 
 from dynatick import InvalidInput, TaskClient
 from dynatick.client import Changed, ManyResult, Skipped, WouldChange
+from dynatick.engine.ports import Listing
 
 ADA = "customer:ada"
 LATER = "2027-03-01T12:00:00Z"
@@ -142,6 +145,23 @@ def test_the_schedules_of_a_subject(client: TaskClient) -> None:
     assert [row["taskId"] for row in client.schedules.export(subject=ADA)] == ["daily", "weekly"]
     with pytest.raises(InvalidInput, match="either a subject or a state"):
         client.schedules.export("ENABLED", subject=ADA)
+
+
+def test_an_index_that_lags_gives_away_no_row_of_another(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id may have been Ada's before it was deleted, and inserted again for Bob."""
+    listed = world.store.listed_by
+
+    def late(*key: str, **page: Any) -> Listing:
+        found = listed(*key, **page)
+        return replace(found, ids=["bobs", *found.ids])
+
+    monkeypatch.setattr(world.store, "listed_by", late)
+    assert "bobs" not in [one.task_id for one in client.history(subject=ADA).entries]
+    assert "bobs" not in [row["taskId"] for row in client.export(subject=ADA)]
+    assert "bobs" not in by_result(client.delete_many(subject=ADA))[Changed]
+    assert client.get("bobs").status == "scheduled"
 
 
 def test_what_can_not_be_a_subject_is_refused(client: TaskClient) -> None:
