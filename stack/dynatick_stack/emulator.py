@@ -138,7 +138,9 @@ def current(*, state_dir: Path = STATE) -> Emulator:
     """The emulator that runs in this folder."""
     recorded = _recorded(state_dir)
     if recorded is None or processes.emulator(state_dir) is None:
-        raise NotRunningError("The local stack isn't running. Start it: make up, or dynatick dev in your project")
+        raise NotRunningError(
+            "The local stack isn't running. Start it: dynatick dev in your project, or make up in a clone"
+        )
     return recorded
 
 

@@ -95,7 +95,8 @@ def hint_of(error: BaseException) -> str | None:
         parts = urlsplit(endpoint)
         where = f"nothing answers at {parts.scheme}://{parts.netloc}" if parts.netloc else "nothing answers"
         if parts.hostname in _THIS_MACHINE:
-            return f"{where}; start it with make up, or see --endpoint-url and AWS_ENDPOINT_URL"
+            how = "start it with dynatick dev in your project, or make up in a clone"
+            return f"{where}; {how}; or see --endpoint-url and AWS_ENDPOINT_URL"
         return f"{where}; see --endpoint-url, --region and the network"
     return _HINTS.get(code)
 

@@ -16,7 +16,7 @@ GROUP = "dynatick.local_endpoint"
 ENDPOINT = "http://127.0.0.1:4566"
 REGION = "us-east-1"
 CREDENTIALS = ("test", "test")
-_HOW = "start it with make up, or dynatick dev in your project"
+_HOW = "start it with dynatick dev in your project, or make up in a clone"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

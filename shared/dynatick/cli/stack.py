@@ -25,7 +25,7 @@ def resource(session: Session, stack: str, name: str) -> str:
     except (BotoCoreError, ClientError) as error:
         details = getattr(error, "response", {}).get("Error", {})
         if details.get("Code") == "ValidationError":  # there is no such stack, or no such resource
-            other = f"the stack {stack!r} has no {name}: it was not made from Dynatick's template; see --stack"
+            other = f"the stack {stack!r} has no {name}: it was deleted, or is not of Dynatick's template; see --stack"
             absent = f"there is no stack {stack!r} there; see --stack, --region and --profile"
             message = other if name in details.get("Message", "") else absent
             raise CommandFailed(ExitCode.NOT_FOUND, message) from error

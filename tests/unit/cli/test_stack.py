@@ -95,7 +95,9 @@ def test_a_stack_that_is_not_there(shell: Shell, opened: list[ClientSettings]) -
     ended = shell("task", "get", "x", "--stack", "nope")
     message = "error: there is no stack 'nope' there; see --stack, --region and --profile\n"
     assert (ended.code, ended.out, ended.err) == (4, "", message)
-    with pytest.raises(CommandFailed, match="the stack 'mine' has no Other: it was not made from Dynatick's template"):
+    with pytest.raises(
+        CommandFailed, match="the stack 'mine' has no Other: it was deleted, or is not of Dynatick's template"
+    ):
         stack.resource(Session(), "mine", "Other")
     ended = shell("task", "get", "x", "--stack", "mine", "--local")
     assert ended.err == "error: --stack has no effect with --local; use one of them only\n"
@@ -110,7 +112,8 @@ def test_a_stack_that_is_not_there(shell: Shell, opened: list[ClientSettings]) -
         (NoCredentialsError(), "name a profile with --profile, or set AWS_PROFILE"),
         (UnauthorizedSSOTokenError(), "the credentials have expired; log in again, as with aws sso login"),
         (EndpointConnectionError(endpoint_url="http://127.0.0.1:4566/"),
-         "nothing answers at http://127.0.0.1:4566; start it with make up, or see --endpoint-url and AWS_ENDPOINT_URL"),
+         "nothing answers at http://127.0.0.1:4566; start it with dynatick dev in your project, or "
+         "make up in a clone; or see --endpoint-url and AWS_ENDPOINT_URL"),
         (ConnectTimeoutError(endpoint_url="https://dynamodb.mars-1.amazonaws.com/"),
          "nothing answers at https://dynamodb.mars-1.amazonaws.com; see --endpoint-url, --region and the network"),
         (error_of("ResourceNotFoundException"),
@@ -136,7 +139,9 @@ def test_what_can_be_done_about_it(
 def test_nothing_answers_where_the_table_should_be(shell: Shell) -> None:
     ended = shell("task", "get", "x", "--table", "t", "--endpoint-url", "http://127.0.0.1:9", "--region", "us-east-1")
     assert ended.code == 6
-    assert "nothing answers at http://127.0.0.1:9; start it with make up" in ended.err, "within an error of pynamodb"
+    assert "nothing answers at http://127.0.0.1:9; start it with dynatick dev" in ended.err, (
+        "within an error of pynamodb"
+    )
 
 
 def test_a_client_goes_where_the_environment_says_or_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,10 +253,13 @@ def test_no_local_stack_runs_or_is_deployed(shell: Shell, monkeypatch: pytest.Mo
     monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path))
     ended = shell("task", "get", "x", "--local")
     assert ended.code == 6
-    assert ended.err == "error: The local stack isn't running. Start it: make up, or dynatick dev in your project\n"
+    assert (
+        ended.err
+        == "error: The local stack isn't running. Start it: dynatick dev in your project, or make up in a clone\n"
+    )
     ended = shell("task", "get", "x", "--local", "--endpoint-url", "http://127.0.0.1:9")
     assert ended.code == 6
-    assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with make up")
+    assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with dynatick dev")
     monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: cloud_formation())
     with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
         local_stack.find("http://x")

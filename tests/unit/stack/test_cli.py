@@ -30,7 +30,7 @@ def run(*arguments: str) -> Result:
         (["up", "--parameter", "HandlersModule=a b"], 3, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
         (["up", "--port", "99999"], 2, "less than or equal to 65535"),
-        (["status"], 6, "The local stack isn't running. Start it: make up"),
+        (["status"], 6, "The local stack isn't running. Start it: dynatick dev"),
         (["logs"], 6, "isn't running"),
         (["deploy", "--tick-minutes", "5"], 6, "isn't running"),
         (["down"], 0, "The local stack wasn't running"),
