@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -40,6 +41,8 @@ def create() -> tuple[Logger, Metrics]:
     package.handlers = list(logger.handlers)
     package.setLevel(logger.log_level)
     package.propagate = False
+    # Many an invocation has nothing to count. Powertools would say so in a line that looks like a handler's.
+    warnings.filterwarnings("ignore", message="No application metrics to publish", category=UserWarning)
     return logger, Metrics()
 
 

@@ -57,7 +57,7 @@ def output(program: str) -> list[dict[str, Any]]:
     powertools = {"SERVICE_NAME": "dynatick", "METRICS_NAMESPACE": "Dynatick", "LOG_LEVEL": "INFO"}
     environ = {f"POWERTOOLS_{name}": value for name, value in powertools.items()}
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", BEGINNING + program],
+        [sys.executable, "-c", BEGINNING + program],
         env={**environ, "AWS_LAMBDA_FUNCTION_NAME": "dynatick"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert ran.stderr == ""
@@ -70,6 +70,10 @@ def test_actions_and_handlers_log_in_the_same_format() -> None:
         ("INFO", "pass_ended", None), ("INFO", "task_logged", "a"), ("WARNING", "reminder_due", "b"),
     ]  # fmt: skip
     assert {one["service"] for one in records} == {"dynatick"}
+
+
+def test_an_invocation_that_has_nothing_to_count_says_nothing() -> None:
+    assert output("invoke(lambda: None)") == []
 
 
 SMALL = """
