@@ -223,7 +223,8 @@ def test_a_row_in_the_place_of_one_in_flight_is_claimed_beside_it(w: World) -> N
     w.rigged.before_poll = changes
     w.clock.forward(minutes=9, seconds=1)
     report = passed(w.tick())
-    assert (met, report.superseded) == ([True], 1)
+    # Superseded if the second has ended when the first is to be recorded; if it runs, that is known later.
+    assert (met, report.superseded + report.unrecorded) == ([True], 1)
     assert w.outcome("t") == "completed"
 
 
