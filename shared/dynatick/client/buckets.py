@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 from dynatick.client.views import text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.numbers import is_whole
-from dynatick.domain.row import RowView
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
+from dynatick.store.codec import encode, entry_of
 
 _MAX_AT_A_TIME = 8
 _OF_ENTRIES = (
@@ -111,19 +110,8 @@ class BucketReader:
             return None
         if selection.outcome not in (None, outcome):
             return None
-        late = row.get(attr.LATE_MILLISECONDS)
-        return Entry(
-            RowView(row).task_id,
-            bucket,
-            outcome,
-            text_or_none(row.get(attr.ACTION)),
-            text_or_none(row.get(attr.DUE_AT)),
-            text_or_none(row.get(attr.FINISHED_AT)),
-            text_or_none(row.get(attr.ERROR)),
-            text_or_none(row.get(attr.SCHEDULE_ID)),
-            text_or_none(row.get(attr.NEXT_ATTEMPT_AT)),
-            int(late) if is_whole(late) else None,
-        )
+        listed = {name: row[name] for name in (attr.TASK_ID, *_OF_ENTRIES) if row.get(name) is not None}
+        return entry_of(encode({**listed, attr.TASK_DATE_TIME: bucket}))
 
     def _read(self, position: Position) -> BucketPage:
         assert position.bucket is not None

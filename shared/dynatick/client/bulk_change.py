@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import TypeVar, Unpack
 
 from dynatick.client import history as histories
@@ -404,9 +404,16 @@ class BulkTasks(TaskLists):
         """
         selection = self._selection(bucket, selected)
         histories.check_optional_limit(limit)
-        schedules = self._deleted_schedules(selection.subject, dry_run) if selection.is_all_of_subject else ()
-        deleted = delete_many(self.store, selection, began=self._clock(), dry_run=dry_run, limit=limit)
-        return islice(chain(schedules, deleted), limit)
+        return self._deleted(selection, dry_run, limit)
+
+    def _deleted(self, selection: Selection, dry_run: bool, limit: int | None) -> Iterator[ManyResult]:
+        began, left = self._clock(), limit
+        if selection.is_all_of_subject:
+            for schedule in islice(self._deleted_schedules(selection.subject, dry_run), limit):
+                yield schedule
+                left = None if left is None else left - 1
+        if left != 0:
+            yield from delete_many(self.store, selection, began=began, dry_run=dry_run, limit=left)
 
     def _deleted_schedules(self, subject: str | None, dry_run: bool) -> Iterator[ManyResult]:
         for row in schedule_rows(self.store, (), subject=subject):

@@ -134,6 +134,16 @@ def test_no_more_are_deleted_than_the_limit_and_none_that_no_longer_matches() ->
     assert list(deletion) == [] and client.get("failed").status == "scheduled"
 
 
+def test_a_limit_counts_schedules_too_and_nothing_is_deleted_that_is_not_reported(
+    world: World, client: TaskClient
+) -> None:
+    assert by_result(client.delete_many(subject=ADA, limit=2)) == {Changed: ["weekly", "done"]}
+    assert world.store.listed_by("subject", ADA).ids == ["mail-0", "mail-1", "mail-2", "runs"]
+    client.schedules.insert("daily", "rate(1 day)", subject=ADA)
+    assert by_result(client.delete_many(subject=ADA, limit=1)) == {Changed: ["daily"]}
+    assert len(world.store.listed_by("subject", ADA).ids) == 4
+
+
 def test_the_schedules_of_a_subject(client: TaskClient) -> None:
     client.schedules.insert("daily", "rate(1 day)", subject=ADA, enabled=False)
     client.schedules.insert("bobs-own", "rate(1 day)", subject="customer:bob")
