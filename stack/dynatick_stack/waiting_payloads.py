@@ -45,7 +45,7 @@ def _check(table: str, schemas: Mapping[str, str], *, region: str, profile: str 
     """None: no type has changed. Raises DynatickError."""
     from dynatick.client import TaskClient
 
-    client = TaskClient.connect(table, region=region, profile=profile)
+    client = TaskClient.connect(table, region=region, profile=profile, timeout_seconds=60)  # to read a MB from far away
     settings = client.settings()
     published = {} if settings is None else settings.payload_schemas
     changed = {action: schema for action, schema in schemas.items() if published.get(action) != schema}

@@ -43,7 +43,8 @@ def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     for n in range(3):
         client.insert(f"mail-{n}", action="mail", payload={"address": "ann"}, delay_seconds=3600)
 
-    def connect(table: str, *, region: str, profile: str | None) -> TaskClient:
+    def connect(table: str, *, region: str, profile: str | None, timeout_seconds: float) -> TaskClient:
+        assert timeout_seconds > 30, "longer than a web application waits"
         assert (table, region, profile) == ("tasks", "eu-central-1", "mine")
         return client
 
