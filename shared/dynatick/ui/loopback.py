@@ -41,10 +41,17 @@ class Loopback:
             await send({"type": "websocket.close", "code": 1008})
         else:
             status, why = refused
+            await _read_body(receive)
             text = f"{why}\n".encode()
             lines = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
             await send({"type": "http.response.start", "status": status, "headers": lines})
             await send({"type": "http.response.body", "body": text})
+
+
+async def _read_body(receive: Receive) -> None:
+    """Reads a body and drops it. Servers close a connection with an unread body, which can take the answer with it."""
+    while (await receive()).get("more_body"):
+        pass
 
 
 def refusal(method: str, headers: Iterable[tuple[str, str]], *, has_pages: bool = False) -> tuple[int, str] | None:

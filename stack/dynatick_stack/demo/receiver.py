@@ -71,11 +71,10 @@ class Receiver:
             protocol_version = "HTTP/1.1"
 
             def _answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 if refused := refusal(self.command, self.headers.items()):
-                    self.close_connection = True  # a body may follow, which is not read
                     self.send_error(*refused)
                     return
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 call = Call(path=self.path, headers=headers, body=body, at=datetime.now(UTC), method=self.command)
                 answered = receiver._receive(call)

@@ -49,9 +49,12 @@ def test_the_emulator_runs_behind_the_guard(monkeypatch: pytest.MonkeyPatch) -> 
     async def send(message: Any) -> None:
         sent.append(message)
 
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
     def ask(**headers: str) -> None:
         lines = [(name.encode(), value.encode()) for name, value in headers.items()]
-        asyncio.run(served[0]({"type": "http", "method": "POST", "headers": lines}, None, send))
+        asyncio.run(served[0]({"type": "http", "method": "POST", "headers": lines}, receive, send))
 
     ask(host="127.0.0.1:4566", origin="https://evil.example")
     assert (reached, sent[0]["status"]) == ([], 403)

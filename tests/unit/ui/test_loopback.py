@@ -73,14 +73,29 @@ def asked(kind: str, *headers: tuple[bytes, bytes]) -> tuple[list[str], list[dic
     async def send(message: Any) -> None:
         sent.append(dict(message))
 
+    parts = [{"type": "http.request", "more_body": True}, {"type": "http.request", "more_body": False}]
+
     async def receive() -> dict[str, Any]:
-        raise AssertionError("the body of a refused request was read")
+        assert not sent, "it answers while the body is still coming"
+        return parts.pop(0)
 
     scope = {"type": kind, "headers": [(b"host", b"127.0.0.1"), *headers]} | (
         {"method": "POST"} if kind == "http" else {}
     )
     asyncio.run(Loopback(app)(scope, receive, send))
+    assert parts == [] or kind == "websocket" or reached, "a server may close a connection whose body is unread: a reset"
     return reached, sent
+
+
+def test_who_hangs_up_is_not_waited_for() -> None:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        """Nobody is there."""
+
+    scope = {"type": "http", "headers": [(b"host", b"evil.example")], "method": "POST"}
+    asyncio.run(asyncio.wait_for(Loopback(Loopback)(scope, receive, send), 60))  # type: ignore[arg-type]
 
 
 def test_what_is_refused_does_not_reach_the_application() -> None:
