@@ -83,7 +83,7 @@ def asked(kind: str, *headers: tuple[bytes, bytes]) -> tuple[list[str], list[dic
         {"method": "POST"} if kind == "http" else {}
     )
     asyncio.run(Loopback(app)(scope, receive, send))
-    assert parts == [] or kind == "websocket" or reached, "a server may close a connection whose body is unread: a reset"
+    assert parts == [] or kind == "websocket" or reached, "a server may close the connection, and the answer be lost"
     return reached, sent
 
 
