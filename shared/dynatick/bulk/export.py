@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dynatick.bulk.csv_reader import REST
 from dynatick.bulk.record import FileFormat
 from dynatick.bulk.task_definition import DEFINITION, STATE, definition
+from dynatick.client.views import instant_or_none
 from dynatick.domain import attributes as attr
+from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import dumps
@@ -40,6 +42,9 @@ def export_lines(
         kept = definition(row)
         if with_state:
             kept |= {name: value for name, value in row.items() if value is not None and name in (*DEFINITION, *STATE)}
+            expires = instant_or_none(row.get(attr.EXPIRES_AT))
+            if expires is not None:  # in the table, epoch seconds: no other time is a number
+                kept[attr.EXPIRES_AT] = format_instant(expires)
         if form is FileFormat.CSV:
             rest = {name: value for name, value in kept.items() if name not in columns}
             cells = {**kept, REST: rest or None}

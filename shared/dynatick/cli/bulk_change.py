@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -47,6 +46,7 @@ def are_named(ids: Sequence[str] | None, **options: object) -> bool:
 
 def each(ids: Sequence[str], do: Callable[[str], T]) -> Iterator[tuple[str, T | DynatickError]]:
     """The result or the error for each id, in order, with several requests at a time."""
+    from dynatick.client.thread_pool import thread_pool
 
     def one(task_id: str) -> T | DynatickError:
         try:
@@ -54,7 +54,7 @@ def each(ids: Sequence[str], do: Callable[[str], T]) -> Iterator[tuple[str, T | 
         except DynatickError as error:
             return error
 
-    with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-each") as pool:
+    with thread_pool(_MAX_AT_A_TIME, "dynatick-each") as pool:
         for start in range(0, len(ids), _CHUNK):
             chunk = ids[start : start + _CHUNK]
             yield from zip(chunk, pool.map(one, chunk), strict=True)

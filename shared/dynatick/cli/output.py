@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Literal
 
 from dynatick.actions.plain_value import to_json
+from dynatick.domain import attributes as attr
 
 _FRACTION = re.compile(r"\.\d+Z$")
 _PIPE_WIDTH = 10_000  # without a terminal nothing is wrapped
@@ -129,6 +130,7 @@ def show_document(document: object, output: Output) -> None:
 
 def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
     """Prints rows in columns; nothing if there are none."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -141,7 +143,14 @@ def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], 
     table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, _GAP, 0, 0))
     for n in shown:
         side: Literal["left", "right"] = "right" if columns[n].right else "left"
-        table.add_column(columns[n].heading, justify=side, overflow="fold", no_wrap=not columns[n].folds)
+        wanted = max(cell_len(line[n]) for line in cells)
+        table.add_column(
+            columns[n].heading,
+            justify=side,
+            overflow="fold",
+            no_wrap=not columns[n].folds,
+            min_width=min(wanted, _readable(columns[n], 1, console.width)),
+        )
     for line in cells:
         table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in shown))
     with console.capture() as captured:
@@ -163,8 +172,10 @@ def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: i
 
     def leave_out(some: Iterable[int], readable: int) -> None:
         for n in some:
-            room = (min(wanted[one], readable) if columns[one].folds else wanted[one] for one in shown)
-            if sum(room) + _GAP * len(shown) <= width:
+            room = (
+                min(wanted[n], _readable(columns[n], readable, width)) if columns[n].folds else wanted[n] for n in shown
+            )
+            if sum(room) + _GAP * (len(shown) - 1) <= width:
                 return
             if n in shown:
                 shown.remove(n)
@@ -174,6 +185,12 @@ def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: i
     leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), _PREFERRED_WIDTH)
     leave_out(last_first, _MIN_WIDTH)
     return shown
+
+
+def _readable(column: Column, readable: int, width: int) -> int:
+    """How narrow a column may fold if others may as narrow as ``readable``: an id, which is one word and is copied, has
+    half of the ``width`` of the terminal."""
+    return max(readable, width // 2) if column.attribute == attr.TASK_ID else readable
 
 
 def _cell(value: object, column: Column) -> str:

@@ -56,13 +56,12 @@ _IN_TIME = "inTime"
 COLUMNS = (
     Column("SCHEDULE", attr.TASK_ID, folds=True),
     Column("STATE", attr.SCHEDULE_STATE),
-    Column("EXPRESSION", attr.SCHEDULE_EXPRESSION, folds=True),
-    Column("ZONE", attr.SCHEDULE_EXPRESSION_TIMEZONE, spare=1),
+    Column("EXPRESSION", attr.SCHEDULE_EXPRESSION, folds=True),  # with its zone
     Column("ACTION", attr.ACTION, folds=True, spare=1),
     Column("NEXT OCCURRENCE", attr.NEXT_OCCURRENCE_AT),
-    Column("LAST OCCURRENCE", attr.LAST_OCCURRENCE_AT, spare=1),
-    Column("EXPECTED WITHIN", attr.EXPECTED_WITHIN_SECONDS, right=True, spare=2),
-    Column("MISSED", attr.MISSED_OCCURRENCES, right=True, spare=1),
+    Column("LAST OCCURRENCE", attr.LAST_OCCURRENCE_AT, spare=2),
+    Column("EXPECTED WITHIN", attr.EXPECTED_WITHIN_SECONDS, right=True, spare=3),
+    Column("MISSED", attr.MISSED_OCCURRENCES, right=True, spare=2),
     Column("WHY", "why", folds=True),
 )
 CHANGED = (
@@ -205,6 +204,12 @@ def get(session: Session, schedule_id: ScheduleId) -> None:
         show_table(rows, columns_of(HISTORY, rows))
 
 
+def _expression(view: ScheduleView) -> str | None:
+    """An expression with its zone, unless that is UTC."""
+    zone = view.row.get(attr.SCHEDULE_EXPRESSION_TIMEZONE)
+    return view.expression if zone in (None, "UTC") else f"{view.expression} {zone}"
+
+
 @app.command("list")
 @on_table
 def list_schedules(
@@ -222,11 +227,10 @@ def list_schedules(
     more = {} if token is None else {"nextPageToken": token}
     rows = [view.to_row() for view in page.schedules]
     if session.output is Output.TABLE:
-        whys = [
-            {attr.SCHEDULE_EXPRESSION: view.expression, "why": view.error or view.state_reason}
-            for view in page.schedules
+        rows = [
+            {**row, attr.SCHEDULE_EXPRESSION: _expression(view), "why": view.error or view.state_reason}
+            for row, view in zip(rows, page.schedules, strict=True)
         ]
-        rows = [{**row, **why} for row, why in zip(rows, whys, strict=True)]
     show_many(rows, columns_of(COLUMNS, rows), session.output, name="schedules", more=more)
     if token is not None and session.output is not Output.JSON:
         say(f"There are more: --page-token {token}")

@@ -105,7 +105,11 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
     client, end = session.client(), None if limit is None else session.clock() + limit
     not_completed: list[str] = []
     for task_id in ids_of(task_ids):
-        view = client.wait(task_id, timeout=None if end is None else end - session.clock())
+        try:
+            view = client.wait(task_id, timeout=None if end is None else end - session.clock())
+        except KeyboardInterrupt:
+            say(f"Stopped waiting for {one_line(task_id)}; the task itself goes on")
+            raise
         if session.output is Output.TABLE:
             say(f"{view.status} {one_line(view.task_id)}" + ("" if view.error is None else f": {one_line(view.error)}"))
         else:
@@ -146,7 +150,8 @@ def list_tasks(
     """List the tasks of a bucket, of a range or of a subject, with their status."""
     client = session.client()
     selection = selecting.select(client, status=status)
-    show_page(session, list_page(client, selection, attempts=attempts, limit=limit, page_token=page_token))
+    page = list_page(client, selection, attempts=attempts, limit=limit, page_token=page_token)
+    show_page(session, page, attempts=attempts)
 
 
 @app.command()

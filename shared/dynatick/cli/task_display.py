@@ -34,6 +34,7 @@ COLUMNS = (
     Column("ATTEMPT", attr.ATTEMPT, right=True, spare=1),
     Column("ERROR", attr.ERROR, folds=True),
 )
+"""``ATTEMPT`` only if the attempts of ended tasks are read: the index has those of waiting ones alone."""
 
 
 def show_task(view: TaskView, output: Output, now: datetime) -> None:
@@ -145,12 +146,15 @@ def list_page(
             return HistoryPage(entries=tuple(found), next_page_token=token)
 
 
-def show_page(session: Session, page: HistoryPage, more: Mapping[str, object] | None = None) -> None:
-    """Prints a page, and how to get the next one."""
+def show_page(
+    session: Session, page: HistoryPage, more: Mapping[str, object] | None = None, *, attempts: bool = False
+) -> None:
+    """Prints a page, and how to get the next one. ``attempts``: they have been read of ended tasks, too."""
     rows = [entry.to_row() for entry in page.entries]
     token = page.next_page_token
     following = {} if token is None else {"nextPageToken": token}
-    show_many(rows, COLUMNS, session.output, name="tasks", more={**(more or {}), **following})
+    columns = [one for one in COLUMNS if attempts or one.attribute != attr.ATTEMPT]
+    show_many(rows, columns, session.output, name="tasks", more={**(more or {}), **following})
     if token is not None and session.output is not Output.JSON:
         say(f"There are more: --page-token {token}")
     elif not rows and session.output is Output.TABLE:

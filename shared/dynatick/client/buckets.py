@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
@@ -47,6 +49,16 @@ class BucketPage:
     after: str | None
 
 
+class _Left(Exception):
+    """Of no more pages is there any need."""
+
+
+def leave(pages: Generator[BucketPage, None, None]) -> None:
+    """Ends the reading of pages, and waits for the reads that are under way."""
+    with suppress(_Left):
+        pages.throw(_Left())
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketReader:
     """Reads what the index can select: by outcome and by prefix."""
@@ -61,7 +73,7 @@ class BucketReader:
     def pages(self, start: Position | None = None) -> Generator[BucketPage, None, None]:
         """All pages of all buckets, in order, from ``start`` on.
 
-        The first is read alone. The more the caller consumes, the more are read at a time.
+        The first is read alone. The more the caller consumes, the more are read at a time. ``leave`` ends it early.
         """
         if self.selection.subject is not None:
             yield from self._of_subject(self.selection.subject, None if start is None else start.after)
@@ -71,7 +83,7 @@ class BucketReader:
         positions = (start if start is not None and bucket == since else Position(bucket) for bucket in buckets)
         ahead: deque[tuple[Position, Future[BucketPage] | None]] = deque()
         width = 1
-        with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-read") as pool:
+        with thread_pool(_MAX_AT_A_TIME, "dynatick-read") as pool:
             try:
                 while True:
                     while len(ahead) < width and (position := next(positions, None)) is not None:

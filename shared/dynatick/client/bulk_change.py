@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -19,11 +18,12 @@ from typing import TypeVar, Unpack
 
 from dynatick.client import history as histories
 from dynatick.client import task_update
-from dynatick.client.buckets import BucketPage, BucketReader, bucket_of
+from dynatick.client.buckets import BucketPage, BucketReader, bucket_of, leave
 from dynatick.client.schedule_views import delete_schedule, schedule_rows
 from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.task_lists import TaskLists
 from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
+from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
@@ -149,7 +149,7 @@ def _each(
     """``count`` gets the results of a chunk before the first of them is yielded, so that none is missing if the caller
     stops."""
     remaining = sys.maxsize if limit is None else limit
-    with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-change") as pool:
+    with thread_pool(_MAX_AT_A_TIME, "dynatick-change") as pool:
         for page in (pages := reader.pages()):
             for chunk in _chunks(change.store, page, change.selection, unless):
                 selected = chunk[:remaining]
@@ -161,7 +161,7 @@ def _each(
                     yield from results
                 remaining -= len(selected)
                 if not remaining:
-                    pages.close()
+                    leave(pages)
                     return
 
 

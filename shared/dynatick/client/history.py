@@ -9,12 +9,13 @@ import binascii
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from itertools import islice
 
-from dynatick.client.buckets import BucketPage, BucketReader, Position, bucket_of
+from dynatick.client.buckets import BucketPage, BucketReader, Position, bucket_of, leave
 from dynatick.client.task_update import MAX_KEY_BYTES
+from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import (
     BucketCounts,
     HistoryPage,
@@ -75,10 +76,10 @@ def _history(store: Store, selection: Selection, *, limit: int, page_token: str 
             found.append(task)
             if len(found) == limit:
                 more = n + 1 < len(page.entries) or page.after is not None
-                pages.close()
+                leave(pages)
                 return _page(found, selection, page, entry.task_id if more else None)
         if polls >= MAX_POLLS:
-            pages.close()
+            leave(pages)
             return _page(found, selection, page, page.after)
     return HistoryPage(entries=tuple(found))
 
@@ -282,7 +283,7 @@ def _export_position(after: tuple[str, str], selection: Selection) -> Position:
 
 def _rows(store: Store, selection: Selection, start: Position | None) -> Iterator[Row]:
     pages = BucketReader(store=store, selection=selection, with_rows=False).pages(start)
-    with ThreadPoolExecutor(_MAX_AT_A_TIME, thread_name_prefix="dynatick-export") as pool:
+    with thread_pool(_MAX_AT_A_TIME, "dynatick-export") as pool:
         fetched: deque[tuple[Sequence[Entry], Future[Mapping[str, Row]]]] = deque()
         for entries in _batches(pages):
             fetched.append((entries, pool.submit(store.get_many, [entry.task_id for entry in entries])))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from dynatick.client.new_task import Composed
+from dynatick.client.thread_pool import thread_pool
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
 from dynatick.engine.conditional_write import create, create_many
@@ -152,7 +153,7 @@ def insert_lazily(
     """
     under_way: deque[tuple[_Chunk, Future[Sequence[InsertResult]]]] = deque()
     in_flight: set[str] = set()
-    with ThreadPoolExecutor(threads, thread_name_prefix="dynatick-insert") as pool:
+    with thread_pool(threads, "dynatick-insert") as pool:
 
         def send(chunk: _Chunk) -> None:
             if not chunk:

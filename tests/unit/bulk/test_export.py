@@ -65,6 +65,7 @@ def test_an_export_with_state_has_the_state_attributes() -> None:
     assert set(by_id) == {"completed", "failed", "waiting", "called-off"}
     assert by_id["failed"]["status"] == "failed" and "division by zero" in by_id["failed"]["error"]
     assert by_id["completed"]["attempt"] == 1
+    assert by_id["completed"]["expiresAt"].startswith("2027-01-30T12:0"), "as all other times"
     heading, *_ = export_lines(rows, FileFormat.CSV, with_state=True)
     assert {name.removesuffix(":json") for name in heading.strip().split(",")} == {*OWN_ATTRIBUTES, "*"}
 

@@ -13,6 +13,7 @@ import pytest
 from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, fail
 
+from dynatick import TaskClient
 from dynatick.cli import bucket, task_display, tick
 from dynatick.cli.output import Column, Output, show_one, show_table
 
@@ -69,7 +70,9 @@ def buckets(world: InProcess, shell: Shell) -> InProcess:
 def test_list_as_a_table(shell: Shell, buckets: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = ("task", "list", "--from", "2026-12-31T12:00:00Z", "--to", "2026-12-31T13:00:00Z")
     ended = shell(*asked)
-    assert ended.lines[0].split() == ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "FINISHED", "ATTEMPT", "ERROR"]
+    assert ended.lines[0].split() == ["TASK", "BUCKET", "STATUS", "ACTION", "DUE", "FINISHED", "ERROR"]
+    with_attempts = shell(*asked, "--attempts").lines
+    assert "  ATTEMPT  " in with_attempts[0] and re.search(r"^good .* 1$", with_attempts[2])
     assert [line.split()[:3] for line in ended.lines[1:]] == [
         ["bad", "2026-12-31#12:01", "failed"], ["good", "2026-12-31#12:01", "completed"],
         *([f"t{n}", "2026-12-31#12:30", "scheduled"] for n in range(5)),
@@ -256,6 +259,19 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     assert re.match(r"state +paused since \S+ by ada: a release", shell("status").lines[0])
 
 
+def test_an_interrupted_wait_is_no_end_of_the_task(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(client: TaskClient, task_id: str, timeout: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TaskClient, "wait", interrupted)
+    shell("task", "add", "later", "--delay", "3d")
+    stopped = shell("task", "wait", "later")
+    assert (stopped.code, stopped.out) == (130, "")
+    assert stopped.err == "Stopped waiting for later; the task itself goes on\nerror: interrupted\n"
+
+
 TIME = re.compile(r"\d{4}-\d\d-\d\d[#T][\d:]*Z?")
 BUCKETS = [f"2026-12-31#12:{minute:02d}" for minute in range(3)]
 INSTANT = "2026-12-31T12:00:00Z"
@@ -289,7 +305,12 @@ def width(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str], mo
 def shown(capsys: pytest.CaptureFixture[str], table: str) -> list[str]:
     columns, rows, _ = ROWS[table]
     show_table(rows, columns)
-    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    return plain(capsys.readouterr().out)
+
+
+def plain(text: str) -> list[str]:
+    """The lines of what was printed, without its styles."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
 
 
 @pytest.mark.parametrize("table", ROWS)
@@ -300,6 +321,28 @@ def test_tables(capsys: pytest.CaptureFixture[str], width: int, table: str) -> N
     times = TIME.findall("\n".join(lines))
     assert {len(time) for time in times} <= {len(BUCKETS[0]), len(INSTANT)}
     assert [time for time in times if "#" in time] == [str(row[always])[:16] for row in rows]
+
+
+@pytest.mark.parametrize("task_id", ["welcome-mail-4711", "invoice-2026-11-of-4711"])
+def test_an_id_stays_whole_up_to_half_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], width: int, task_id: str
+) -> None:
+    show_table([{**TASK, "taskId": task_id, "taskDateTime": BUCKETS[0]}], task_display.COLUMNS)
+    lines = plain(capsys.readouterr().out)
+    assert max(map(len, lines)) <= width
+    assert (task_id in lines[1].split()) == (len(task_id) <= width / 2)
+    assert lines[0].split()[:2] == ["TASK", "BUCKET"]
+
+
+def test_a_schedule_shows_its_zone_and_action(shell: Shell, world: InProcess, width: int) -> None:
+    for name in ("nightly-report", "monthly-invoices"):
+        shell("schedule", "add", name, "cron(0 9 * * ? *)", "--tz", "Europe/Berlin")
+    lines = plain(shell("schedule", "list").out)
+    text = "\n".join(lines)
+    assert max(map(len, lines)) <= width
+    assert text.split()[:3] == ["SCHEDULE", "STATE", "EXPRESSION"]
+    assert text.count("Europe/Berlin") == 2, text
+    assert ("ACTION" in text) == (width == 80), text
 
 
 def test_what_matters_most_stays_and_empty_columns_go_first(capsys: pytest.CaptureFixture[str], width: int) -> None:

@@ -50,8 +50,8 @@ def test_list(shell: Shell, world: InProcess) -> None:
     world.ticks(1)
     ended = shell("schedule", "list")
     head, *rows = [" ".join(line.split()) for line in ended.lines]
-    assert head == "SCHEDULE STATE EXPRESSION ZONE ACTION NEXT OCCURRENCE LAST OCCURRENCE MISSED WHY"
-    assert rows[0] == "b ENABLED rate(1 minute) UTC log 2026-12-31T12:02:00Z 2026-12-31T12:01:00Z"
+    assert head == "SCHEDULE STATE EXPRESSION ACTION NEXT OCCURRENCE LAST OCCURRENCE MISSED WHY"
+    assert rows[0] == "b ENABLED rate(1 minute) log 2026-12-31T12:02:00Z 2026-12-31T12:01:00Z"
     assert rows[1] == "a DISABLED cron(0 * * * ? *) Europe/Berlin log stocktaking"
     assert rows[2].startswith("c FAILED whenever ")
     assert "cronExpression: 'whenever' is not accepted" in ended.out

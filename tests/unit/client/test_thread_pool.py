@@ -1,0 +1,86 @@
+"""A generator that nobody takes to its end is closed by the garbage collector, in any thread, so it must not wait.
+
+A thread that is only starting can run the collector, with a lock held without which no thread can be waited for.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dynatick
+from dynatick import TaskClient
+from dynatick.client.buckets import BucketReader, leave
+from dynatick.client.thread_pool import thread_pool
+from dynatick.store.memory import MemoryStore
+
+
+def test_only_a_generator_that_is_closed_leaves_its_work_alone() -> None:
+    may_end, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        assert may_end.wait(60), "it was waited for"
+        ended.set()
+
+    def generator() -> Iterator[int]:
+        with thread_pool(2, "test") as pool:
+            pool.submit(work)
+            yield 1
+            may_end.set()
+
+    closed = generator()
+    next(closed)
+    closed.close()  # type: ignore[attr-defined]
+    assert not ended.is_set()
+    may_end.set()
+    assert ended.wait(60), "what has begun ends by itself"
+    may_end.clear()
+    ended.clear()
+    assert list(generator()) == [1] and ended.is_set()
+
+
+def test_no_other_pool_waits_at_the_end_of_a_block() -> None:
+    """The async client's is ended by its caller, the engine's by its coordinator."""
+    where = {
+        str(file.relative_to(Path(dynatick.__file__).parent))
+        for file in Path(dynatick.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ThreadPoolExecutor"
+    }
+    assert where == {"client/thread_pool.py", "client/async_tasks.py", "engine/pools.py"}
+
+
+class Held(MemoryStore):
+    """A table that holds up the third read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.may_end, self.ended = threading.Event(), threading.Event(), threading.Event()
+        self.reads = itertools.count(1)
+
+    def query_bucket(self, *arguments: Any, **options: Any) -> Any:
+        if next(self.reads) == 3:
+            self.begun.set()
+            assert self.may_end.wait(60)
+            self.ended.set()
+        return super().query_bucket(*arguments, **options)
+
+
+def test_to_leave_pages_is_to_wait_for_their_reads(client: TaskClient) -> None:
+    store = Held()
+    selection = client.select(start="2026-12-31T12:00:00Z", end="2026-12-31T12:30:00Z")
+    pages = BucketReader(store=store, selection=selection).pages()
+    next(pages)
+    next(pages)
+    assert store.begun.wait(60)
+    leaving = threading.Thread(target=leave, args=(pages,))
+    leaving.start()
+    leaving.join(0.05)  # wait: it would end at once; fails only if it ends
+    assert leaving.is_alive()
+    store.may_end.set()
+    leaving.join(60)
+    assert store.ended.is_set() and not leaving.is_alive()
