@@ -124,7 +124,7 @@ def _payload_of(text: str) -> Mapping[str, object]:
 
 def _tick_of(task: TaskView, now: datetime) -> str:
     bucket = Bucket.canonical(task.bucket)
-    return "the next one" if bucket is None else clock(bucket.instant, now)
+    return "the next tick" if bucket is None else clock(bucket.instant, now)
 
 
 def _attempts(task: TaskView) -> list[Mapping[str, Any]]:

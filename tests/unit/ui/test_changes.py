@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from urllib.parse import urlencode
 
 import httpx2
 import pytest
+from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, tags, text_of
 
 from dynatick.testing.virtual_installation import VirtualInstallation
@@ -152,6 +154,25 @@ def test_no_more_are_redriven_than_the_page_has_shown(busy: VirtualInstallation,
     assert (text_of(job, "job-changed"), elements(job, "job-more")) == ("1", [])
     for wrong in ("0", "two", "-1"):
         assert browser.post("/failures/redrive", **form, confirmed=wrong).status_code == 400
+
+
+def test_a_dry_run_names_the_subject_and_a_range_only_if_there_is_one(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    busy.client.insert("of-ada", due_at=NOON + timedelta(days=40), subject="customer:ada")
+    asked = {"status": "scheduled", "do": "cancel", "subject": "customer:ada"}
+    wherever = text_of(browser.get(f"/tasks/change?{urlencode(asked)}"), "dry-run")
+    assert wherever.startswith("All scheduled tasks, subject customer:ada. Cancels 1 task"), wherever
+    ranged = text_of(browser.get(f"/tasks/change?{urlencode({**asked, 'next': '24h'})}"), "dry-run")
+    assert ranged.startswith("All scheduled tasks from 2026-12-31 13:00:00 to 2027-01-01 13:00:00, subject"), ranged
+
+
+def test_a_task_without_a_time_is_restored_for_the_next_tick(browser: Browser) -> None:
+    client = browser.installation.client
+    client.insert("soon")
+    client.cancel("soon")
+    answer = browser.follow(browser.post("/tasks/soon/restore"))
+    assert text_of(answer, "notice").startswith("Restored: it runs at the next tick.")
 
 
 def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstallation, browser: Browser) -> None:

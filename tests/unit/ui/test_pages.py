@@ -153,6 +153,9 @@ def test_search_leads_to_a_task_a_schedule_a_subject_or_a_prefix(busy: VirtualIn
     found = browser.follow(browser.get("/tasks?search=customer:ada"))
     assert ids(found) == ["of-ada-1", "of-ada-2"], "wherever they are"
     assert [one.attributes["value"] for one in elements(found, "subject-filter")] == ["customer:ada"]
+    assert "Any time" in found.text and "Around now" not in found.text
+    (subject,) = elements(browser.get("/tasks/of-ada-1"), "subject")
+    assert (subject.text, subject.attributes["href"]) == ("customer:ada", "/tasks?subject=customer%3Aada")
     assert ids(browser.get("/tasks?subject=customer:ada&next=24h")) == ["of-ada-1"]
     assert ids(browser.get("/tasks?subject=customer:ada&status=scheduled&prefix=of-ada-2")) == ["of-ada-2"]
     for wanted, leads_to in (
