@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from dynatick.engine.reconcile import Reconciled
 
 _PAGES_PER_MESSAGE = 100  # without a terminal
+_EMULATOR_ACCOUNT = "000000000000"
 
 _COLUMNS = (
     Column("WHAT", "kind"),
@@ -82,10 +83,10 @@ class Room:
 
 
 def room_of(session: Session, shards_ever: int) -> Room | None:
-    """Returns the room of the session's stack; None if no stack is named, or it is the local one, whose emulator has no
-    such quota."""
+    """Returns the room of the session's stack; None if no stack is named, or it is on an emulator, which has no such
+    quota."""
     stack = session.stack or os.environ.get("DYNATICK_STACK")
-    if not stack or session.local:
+    if not stack:
         return None
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -94,6 +95,8 @@ def room_of(session: Session, shards_ever: int) -> Room | None:
         (found,) = aws_client(session, "cloudformation").describe_stacks(StackName=stack)["Stacks"]
     except (BotoCoreError, ClientError) as error:
         return Room(problem=str(error))
+    if f":{_EMULATOR_ACCOUNT}:" in found["StackId"]:
+        return None
     parameters = {one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())}
     # What other functions have reserved is not for this stack, and it reserves nothing.
     return Room(int(limit["UnreservedConcurrentExecutions"]), executions_of(parameters, shards_ever))
@@ -176,9 +179,12 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
         say(f"{found.woken_late} tasks of the last hour were begun by ticks, because no wake-up came in time")
     for unfit in () if found.payloads is None else unfit_lines(found.payloads):
         say(f"Will fail: {unfit}")
-    kinds = ", ".join(f"{number} {kind}" for kind, number in found.kinds.items()) or "nothing wrong"
+    faults = [f"{number} {kind}" for kind, number in found.kinds.items()]
+    if found.payloads is not None and found.payloads.failing:
+        faults.append(f"{found.payloads.failing} that will fail")
     repaired = f"; {found.repaired} repaired" if found.repaired else ""
-    say(f"Read {found.scanned} tasks and schedules that have not ended: {kinds}{repaired}")
+    wrong = ", ".join(faults) or "nothing wrong"
+    say(f"Read {found.scanned} tasks and schedules that have not ended: {wrong}{repaired}")
 
 
 @contextmanager

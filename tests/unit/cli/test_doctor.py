@@ -72,7 +72,7 @@ def test_tasks_that_will_fail_for_their_payloads_are_named(shell: Shell, world: 
     assert (ended.code, ended.out) == (7, "")
     assert ended.err == (
         "Will fail: 2 log: payload.to: Field required (such as mail-0)\n"
-        "Read 3 tasks and schedules that have not ended: nothing wrong\n"
+        "Read 3 tasks and schedules that have not ended: 2 that will fail\n"
         "error: 2 waiting tasks will fail: upgrade their payloads (@task(…, upgrade=…)), or update the tasks\n"
     )
     payloads = shell("doctor", "-o", "json").json["payloads"]
@@ -164,7 +164,7 @@ Account = Callable[..., None]
 def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
     """Says what the account allows, and with which parameters the stack ``mine`` is deployed."""
 
-    def has(allowed: int, **parameters: str) -> None:
+    def has(allowed: int, number: str = "123456789012", **parameters: str) -> None:
         found = [
             {"ParameterKey": name, "ParameterValue": value}
             for name, value in {**template.defaults(), **parameters}.items()
@@ -173,7 +173,11 @@ def account(world: InProcess, monkeypatch: pytest.MonkeyPatch) -> Account:
         def describe_stacks(*, StackName: str) -> dict[str, Any]:
             if StackName != "mine":
                 raise ClientError({"Error": {"Code": "ValidationError", "Message": "no such stack"}}, "DescribeStacks")
-            return {"Stacks": [{"Parameters": found}]}
+            return {
+                "Stacks": [
+                    {"StackId": f"arn:aws:cloudformation:eu-central-1:{number}:stack/mine/1", "Parameters": found}
+                ]
+            }
 
         limits = {"AccountLimit": {"ConcurrentExecutions": 5000, "UnreservedConcurrentExecutions": allowed}}
         aws = SimpleNamespace(describe_stacks=describe_stacks, get_account_settings=lambda: limits)
@@ -210,6 +214,11 @@ def test_without_the_right_it_says_that_it_does_not_know(shell: Shell, account: 
     assert ended.code == 0
     assert ended.err.splitlines()[-1].startswith("Whether the account's concurrent executions suffice is not known: ")
     assert "no such stack" in shell("doctor", "--stack", "other", "-o", "json").json["concurrentExecutions"]["problem"]
+
+
+def test_an_emulator_has_no_quota_of_executions(shell: Shell, account: Account) -> None:
+    account(10, number="000000000000")
+    assert shell("doctor", "--stack", "mine").err == "Read 0 tasks and schedules that have not ended: nothing wrong\n"
 
 
 def test_parameters_that_take_executions() -> None:
