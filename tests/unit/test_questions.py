@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from dynatick import TaskClient
 from dynatick.testing import VirtualInstallation
 
 TEXT = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
-SPREAD, AFTER, TRACED = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+SPREAD, AFTER, TRACED, FIRST = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 START = datetime(2027, 1, 1, 9, tzinfo=UTC)
 
 
@@ -65,3 +66,12 @@ def test_each_call_is_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
         module.send_receipt.schedule(module.Order(7), task_id="receipt")
         installation.advance(timedelta(minutes=2))
     assert spans == [("send-receipt", {"dynatick.task_id": "receipt", "dynatick.attempt": 1})]
+
+
+def test_the_first_request_is_timed_beside_the_second(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with VirtualInstallation(None, start=START) as installation:
+        monkeypatch.setattr(TaskClient, "connect", lambda: installation.client)
+        exec(FIRST, {})
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["first", "second"]
