@@ -94,7 +94,7 @@ def up(
         f"    --table-name {stack.table} \\\n"
         '    --item \'{"taskId": {"S": "hello"}}\'\n'
         "\n"
-        "Watch it: dynatick local logs --follow    Stop it: make down"
+        "Watch it: dynatick local logs --follow    Stop it: dynatick local down"
     )
 
 
@@ -215,7 +215,7 @@ def api(
         emulator.refuse_busy_port(
             port, instead=f"make api API_PORT={port + 1}, or dynatick local api --port {port + 1}"
         )
-        typer.echo(f"http://127.0.0.1:{port}/docs shows what can be done, and does it. Ctrl-C ends it.", err=True)
+        typer.echo(f"http://127.0.0.1:{port}/docs shows what can be done, and does it. Ctrl-C ends it", err=True)
         serve(client, port)
 
 

@@ -122,7 +122,7 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
 
 @app.command("explain")
 @on_table
-def explain_task(session: Session, task_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+def explain_task(session: Session, task_id: TaskId) -> None:
     """Say why a task is where it is, what has happened to it, and what will."""
     found = session.client().operations.explain(task_id)
     if session.output is Output.TABLE and found.status is not None:

@@ -82,7 +82,9 @@ def export_file(
     form: Annotated[
         FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
     ] = None,
-    state: Annotated[bool, typer.Option("--state", help="Also the state of each task: status, error …")] = False,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also the state of each task: status, error and so on.")
+    ] = False,
     restart: Annotated[
         bool, typer.Option("--restart", help="Begin anew, instead of continuing an interrupted run.")
     ] = False,

@@ -178,7 +178,7 @@ def _many(site: Site, do: str, selection: Selection, due_at: datetime | None) ->
     """The client's method for a change of all selected tasks, which takes ``dry_run`` and ``limit``."""
     if do not in _changes(selection):
         allowed = [status for status, changes in _CHANGEABLE.items() if do in changes]
-        raise InvalidInput("status", selection.status, f"expected one of {', '.join(allowed)} to {do}")
+        raise InvalidInput("status", selection.status, f"expected {' or '.join(allowed)} to {do}")
     match do:
         case "cancel":
             return partial(site.client.cancel_many, selection)

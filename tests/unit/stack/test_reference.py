@@ -24,6 +24,12 @@ def test_the_generated_parts_are_as_make_docs_writes_them(page: str) -> None:
     assert part_names(text(page)) == list(parts)
 
 
+def test_what_help_says_of_each_command_and_option_is_a_sentence() -> None:
+    said = re.findall(r"^\| (\[?`.*`.*?) \| (.*) \|$", text("cli.md"), re.MULTILINE)
+    assert len(said) > 300
+    assert [name for name, about in said if not about.endswith(".")] == []
+
+
 def test_the_document_of_the_http_api_is_as_make_docs_writes_it() -> None:
     assert text("openapi.json") == openapi(), "run `make docs`"
 

@@ -199,6 +199,8 @@ def test_all_tasks_of_a_filter_are_changed_after_a_dry_run(busy: VirtualInstalla
     assert [one.testid for do in ("restore", "run-now") for one in elements(found, f"change-{do}")] == [
         "change-restore", "change-run-now"
     ]  # fmt: skip
+    needs = {"cancel": "scheduled or unscheduled", "redrive": "failed"}
     for do, status in (("cancel", "failed"), ("redrive", "scheduled"), ("redrive", "completed")):
-        assert browser.get(f"/tasks/change?do={do}&status={status}").status_code == 400
+        refused = browser.get(f"/tasks/change?do={do}&status={status}")
+        assert refused.status_code == 400 and f"expected {needs[do]} to {do}" in text_of(refused, "problem")
         assert browser.post("/tasks/change", do=do, status=status).status_code == 400
