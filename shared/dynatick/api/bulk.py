@@ -129,12 +129,12 @@ class Bulk:
             self._by_filter(
                 "/v1/tasks/restore",
                 self.restore_many,
-                "Take the cancellations of a bucket or of a range back",
+                "Take the cancellations of a bucket, of a range or of a subject back",
             ),
             self._by_filter(
                 "/v1/tasks/run",
                 self.run_many,
-                "Run the tasks of a bucket or of a range at the next tick",
+                "Run the tasks of a bucket, of a range or of a subject at the next tick",
             ),
         ]
 

@@ -220,7 +220,7 @@ def reschedule(
     delay: Delay = None,
     by: Annotated[
         str | None,
-        typer.Option(metavar="SHIFT", help="Shift each task of a bucket or range: +1h later, -30m earlier."),
+        typer.Option(metavar="SHIFT", help="Shift each of them: +1h later, -30m earlier."),
     ] = None,
     selecting: SelectionOptions,
     status: Waiting = None,
@@ -278,7 +278,7 @@ def run_now(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Run tasks at the next tick: those named, ended ones again; or the waiting ones of a bucket or range."""
+    """Run tasks at the next tick: those named, ended ones again; or the waiting ones of a bucket, range or subject."""
     if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
         change_each(session, task_ids or (), session.client().run_now, "set to run", show=partial(show_view, session))
         return
@@ -297,8 +297,8 @@ def restore(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Take cancellations back: those of the tasks named, or all of a bucket or range. The tasks wait for their time
-    again; if that has passed, they run at the next tick."""
+    """Take cancellations back: those of the tasks named, or all of a bucket, range or subject. The tasks wait for their
+    time again; if that has passed, they run at the next tick."""
     if are_named(task_ids, **selecting.given(), dry_run=dry_run):
         change_each(session, task_ids or (), session.client().restore, "restored", show=partial(show_view, session))
         return

@@ -89,7 +89,7 @@ def export_file(
         bool, typer.Option("--restart", help="Begin anew, instead of continuing an interrupted run.")
     ] = False,
 ) -> None:
-    """Write the tasks of a bucket, or of a range, to a file that can be imported again.
+    """Write the tasks of a bucket, of a range or of a subject to a file that can be imported again.
 
     An interrupted export continues when it is run again with the same options; the file FILE.progress says where. With
     times relative to now it begins anew.

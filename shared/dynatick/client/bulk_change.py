@@ -336,10 +336,10 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Redrives the failed tasks of a bucket or range (arguments as for ``select``), with one result per task, as
-        they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose handler would
-        refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the maximum
-        number of tasks.
+        """Redrives the failed tasks of a bucket, range or subject (arguments as for ``select``), with one result per
+        task, as they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose
+        handler would refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the
+        maximum number of tasks.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
@@ -353,8 +353,8 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Takes the cancellations of a bucket or range back, as ``restore`` does, with the arguments and results of
-        ``redrive_many``."""
+        """Takes the cancellations of a bucket, range or subject back, as ``restore`` does, with the arguments and
+        results of ``redrive_many``."""
         selection = self._selected(bucket, selected, states_before("restore"))
         return self._change_many(selection, self._decisions.next_tick(task_update.restored), dry_run, limit)
 
@@ -366,8 +366,9 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Runs the tasks of a bucket or range at the next tick, with the arguments and results of ``redrive_many``:
-        those that wait and aren't due yet. ``status``: only these; ended ones of this status run again."""
+        """Runs the tasks of a bucket, range or subject at the next tick, with the arguments and results of
+        ``redrive_many``: those that wait and aren't due yet. ``status``: only these; ended ones of this status run
+        again."""
         return self._change_many(
             self._selected(bucket, selected, states_before("run"), usual=task_update.WAITING),
             self._decisions.next_tick(task_update.run_at_once),
@@ -384,7 +385,7 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Cancels the waiting tasks of a bucket or range, with the arguments and results of ``redrive_many``.
+        """Cancels the waiting tasks of a bucket, range or subject, with the arguments and results of ``redrive_many``.
         ``status``: only ``scheduled`` ones, or ``unscheduled``."""
         selection = self._selected(bucket, selected, task_update.WAITING)
         return self._change_many(selection, self._decisions.cancelled(), dry_run, limit)
@@ -439,7 +440,7 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Gives the waiting tasks of a bucket or range another time: the same to all, by ``due_at`` or
+        """Gives the waiting tasks of a bucket, range or subject another time: the same to all, by ``due_at`` or
         ``delay_seconds``, or by ``shift`` each its own time, later or earlier. A time that has passed means the next
         tick. Each task is moved once; with ``due_at``, tasks that have this time already are skipped. With a ``shift``
         to later, the latest buckets come first, also for ``limit``.

@@ -123,8 +123,8 @@ class TaskLists:
     def iter_listed(
         self, bucket: str | Bucket | None = None, *, start: Time | None = None, end: Time | None = None
     ) -> Iterator[TaskEntry]:
-        """The tasks of a bucket or range (arguments as for ``select``) as the index lists them, in order of time,
-        shard and id; pages are read as they are consumed.
+        """The tasks of a bucket, range or subject (arguments as for ``select``) as the index lists them, in order of
+        time, shard and id; pages are read as they are consumed.
 
         Reads no rows, so it costs a fraction of ``iter_history``; but the status of a task that has not ended is
         ``open``, and a task that changes at this moment may be missing, or appear twice.
