@@ -222,7 +222,7 @@ def _files(project: Project, *, yes: bool, asks: bool = True) -> Sequence[Path]:
             f"need, [handlers] include = {json.dumps(others[:1])}, or none, include = []",
         )
     elif not typer.confirm("Do they go to AWS with the handlers?"):
-        raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
+        raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed. To go on without them: [handlers] include = []")
     return [*selected.files, *selected.undecided]
 
 

@@ -201,7 +201,9 @@ def test_a_person_is_asked_about_what_nobody_named(
         found = release_commands._files(project, yes=False)
         assert sorted(names(found, project.folder)) == sorted(names(list(project_files(project)), project.folder))
     else:
-        with pytest.raises(CommandFailed, match=r"^Nothing was deployed$"):
+        with pytest.raises(
+            CommandFailed, match=r"^Nothing was deployed\. To go on without them: \[handlers\] include = \[\]$"
+        ):
             release_commands._files(project, yes=False)
     assert "named by [handlers] include:\n  shop/data/mail.html\n" in capsys.readouterr().err
 
