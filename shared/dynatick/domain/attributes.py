@@ -40,6 +40,8 @@ EXPIRES_AT: Final = "expiresAt"  # epoch seconds: DynamoDB deletes the row then
 MOVED_TO: Final = "movedTo"  # the bucket to which Dynatick itself has moved the row
 DEFERRALS: Final = "deferrals"  # whole number
 IDEMPOTENCY_DIGEST: Final = "idempotencyDigest"  # text: of the HTTP request that inserted the task, and of its key
+BATCH_ID: Final = "batchId"  # of a member of a batch
+PACK: Final = "pack"  # map of the names below: what makes a task the pack of a batch
 MALFORMED_REASON: Final = "malformedReason"
 """The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
 
@@ -51,7 +53,7 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
-        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT,
+        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, BATCH_ID, PACK,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""
@@ -61,6 +63,14 @@ MAXIMUM_RETRY_ATTEMPTS: Final = "maximumRetryAttempts"
 MAXIMUM_EVENT_AGE_IN_SECONDS: Final = "maximumEventAgeInSeconds"
 MIN_BACKOFF_SECONDS: Final = "minBackoffSeconds"
 MAX_BACKOFF_SECONDS: Final = "maxBackoffSeconds"
+
+# Of a pack, with batchId. Sets of its members are the bits of a binary, the lowest first.
+FIRST: Final = "first"  # whole number: that of its first member in the batch
+MEMBERS: Final = "members"  # whole number
+DONE: Final = "done"  # members that have completed
+EXCLUDED: Final = "excluded"  # members that were cancelled, or rescheduled
+EXTRACTED: Final = "extracted"  # members that have rows of their own
+BODY: Final = "body"  # of its body: binary, the compressed payloads
 
 # -- schedules ---------------------------------------------------------------------------------------------------------
 

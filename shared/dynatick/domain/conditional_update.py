@@ -64,6 +64,11 @@ class ConditionalUpdate:
         request again if the connection breaks, and then its conditions no longer hold."""
         return all(_holds(row, part) for part in self.mark or self._left)
 
+    def applied_to(self, row: Row) -> dict[str, object]:
+        """The row as this write leaves it. It must add nothing to a number."""
+        assert not any(isinstance(value, Plus) for value in self.set.values())
+        return {name: value for name, value in {**row, **self.set}.items() if name not in self.remove}
+
     @property
     def _left(self) -> Iterator[Condition]:
         """What the write leaves behind, as far as that does not depend on what was there."""

@@ -281,6 +281,15 @@ def _release(task_id: str, token: str | None, attempt: int) -> ConditionalUpdate
     )
 
 
+def checkpoint(task: Task, pack: Mapping[str, object]) -> ConditionalUpdate:
+    """running → running, on the claim's token (12): which members of the pack have ended. ``pack``: the attribute."""
+    return ConditionalUpdate(
+        task_id=task.task_id,
+        set={attr.PACK: pack},
+        conditions=_by_holder(task, "release"),
+    )
+
+
 def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str) -> ConditionalUpdate:
     """running → failed without executing: the lease of the last attempt expired (10), or the row is malformed."""
     lost = {**_attempt_entry(row, now), attr.ERROR: short(error)}

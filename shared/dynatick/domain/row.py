@@ -118,8 +118,13 @@ class RowView:
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether its next attempt is the last one."""
-        return self.attempts_made + 1 == self.retry_policy.maximum_attempts
+        """Whether its next attempt is the last one. A pack has no last one: each of its members has (21)."""
+        return self.attempts_made + 1 == self.retry_policy.maximum_attempts and not self.is_pack
+
+    @property
+    def is_pack(self) -> bool:
+        """Whether it is a pack of a batch."""
+        return self.row.get(attr.PACK) is not None
 
     @property
     def lease(self) -> str | None:

@@ -131,6 +131,7 @@ class Task:
     turns_began_at: datetime | None = None  # firstStartedAt; None in the first turn
     schedule_id: str | None = None
     subject: str | None = None
+    batch_id: str | None = None  # of a member of a batch
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
 
     @property
@@ -182,6 +183,7 @@ class Task:
             turns_began_at=_instant_or_none(row.get(attr.FIRST_STARTED_AT), attr.FIRST_STARTED_AT),
             schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
             subject=subject if isinstance(subject := row.get(attr.SUBJECT), str) else None,  # an older row may have any
+            batch_id=_text_or_none(row.get(attr.BATCH_ID), attr.BATCH_ID),
             attributes=(
                 {}
                 if row.keys() <= attr.OWN_ATTRIBUTES

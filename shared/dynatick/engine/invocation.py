@@ -23,12 +23,14 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import release
+from dynatick.domain.packs import MemberRow, Pack
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, count_departures, log_uncounted
 from dynatick.engine.orders import AnyWakeUp, Order, Resume, send_wake_ups
+from dynatick.engine.packs import Packs
 from dynatick.engine.placement import Placer
 from dynatick.engine.pools import (
     START_TIMEOUT,
@@ -45,6 +47,7 @@ from dynatick.engine.ports import Actions, Clock, ReportOverdue, Store, WakeUps
 from dynatick.engine.record import (
     Attempted,
     Deferred,
+    Error,
     Failure,
     Overrun,
     Recorder,
@@ -53,7 +56,7 @@ from dynatick.engine.record import (
 )
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings, read_pause
-from dynatick.errors import DynatickError
+from dynatick.errors import DynatickError, InvalidInput
 
 # -- budget ------------------------------------------------------------------------------------------------------------
 
@@ -242,10 +245,22 @@ class Execution:
             stop_waiting=budget.stop_waiting,
             clock=services.clock,
             ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
-            unbegun=lambda claimed: self.events.put(partial(self.too_late.append, claimed)),
+            unbegun=lambda claimed: self.events.put(partial(self._unbegun, [claimed])),
             is_paused=self.is_paused,
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
+        )
+        self.packs = Packs(
+            services.store,
+            services.clock,
+            threads=services.rules.threads,
+            may_begin=self.may_begin,
+            submit=self.task_pool.submit,
+            in_io_thread=self.in_io_thread,
+            end=self._to_record,
+            released=lambda claimed, result: self._release(claimed.task, result),
+            lost=self._pack_lost,
+            keep_fault=self.keep_fault,
         )
         self.pools: list[Pool] = [self.task_pool, self.io_pool, self.letters, self.wake_ups, self.starts]
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
@@ -307,10 +322,30 @@ class Execution:
         if claimed.size:
             self.large[str(claimed.task.lease)] = claimed.size
         self.started(place)
-        if may_begin:
-            self.task_pool.submit(claimed)
-        else:
+        if not may_begin:
             self.too_late.append(claimed)
+        elif RowView(claimed.row).is_pack:
+            self._start_pack(claimed)
+        else:
+            self.task_pool.submit(claimed)
+
+    def _start_pack(self, claimed: Claimed) -> None:
+        try:
+            pack = Pack.of(claimed.row)
+        except InvalidInput as error:
+            now = self.services.clock()
+            self._to_record(Attempted(claimed.task, claimed.row, Error(str(error), permanent=True), now))
+        else:
+            assert pack is not None
+            self.packs.start(claimed, pack)
+
+    def _unbegun(self, unbegun: Sequence[Claimed]) -> None:
+        """Takes what the pool has not begun, and won't."""
+        for claimed in unbegun:
+            if isinstance(claimed.row, MemberRow):
+                self.packs.took_back(claimed)
+            else:
+                self.too_late.append(claimed)
 
     def fail(self, failure: Failure, minute: int, then: Callable[[RecordResult], None] | None = None) -> None:
         """Marks a row of this bucket failed that is not in flight, once its letter was sent.
@@ -394,6 +429,7 @@ class Execution:
         self.letters.check(self.budget.hard_end - 2 * self._spare)  # so that their failures are recorded
         self.wake_ups.check(self.budget.hard_end)
         self.starts.check(self.budget.hard_end)
+        self.packs.go_on()
         if self.is_paused():
             self.release_unbegun()
         if self.services.pause.fault is not None:
@@ -403,19 +439,23 @@ class Execution:
     def release_unbegun(self) -> Sequence[str]:
         """Releases the tasks that were claimed and not begun (12). Returns their ids. What the table doesn't take stays
         in ``unreleased``."""
-        unbegun = [*self.task_pool.take_unbegun(), *self.too_late]
-        self.too_late.clear()
+        self._unbegun(self.task_pool.take_unbegun())
+        self.packs.go_on()
+        unbegun, self.too_late = self.too_late, []
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
             results = write_many(self.services.store, [release(claimed.task) for claimed in unbegun])
         except Exception as error:  # what runs is still recorded
             self.keep_fault(error)
         for claimed, result in zip(unbegun, results, strict=True):
-            self.report.released += isinstance(result, Written)
-            if isinstance(result, Unknown):
-                self.add_unreleased(claimed.task.task_id, str(claimed.task.lease))
-            self.released(self._remove(claimed.task))
+            self._release(claimed.task, result)
         return [claimed.task.task_id for claimed in unbegun]
+
+    def _release(self, task: Task, result: Result) -> None:
+        self.report.released += isinstance(result, Written)
+        if isinstance(result, Unknown):
+            self.add_unreleased(task.task_id, str(task.lease))
+        self.released(self._remove(task))
 
     def add_unreleased(self, task_id: str, token: str) -> None:
         """Notes a claim that this process won't begin, if it has it at all: there was no answer to its claim, or none
@@ -505,6 +545,12 @@ class Execution:
         self.ran += 1
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
+        if isinstance(attempted.row, MemberRow) and self.packs.ended(attempted):
+            self.report.count(RecordResult.COMPLETED)
+        else:
+            self._to_record(attempted)
+
+    def _to_record(self, attempted: Attempted) -> None:
         if not self.ended:
             self.ended_since = time.monotonic()
         self.ended.append(attempted)
@@ -565,16 +611,35 @@ class Execution:
     def _attempts_recorded(self, attempts: Sequence[Attempted], results: Sequence[RecordResult | Failure]) -> None:
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
-            if isinstance(result, Failure):
-                token = str(attempted.task.lease)
+            row, token = attempted.row, str(attempted.task.lease)
+            if isinstance(row, MemberRow):
+                place = self.in_flight[row.pack_token]
+                then = partial(self._member_recorded, attempted, place)
+            elif isinstance(result, Failure):
                 place = self.in_flight.pop(token)
                 then = partial(self._attempt_recorded, attempted, place)
+            else:
+                place = self._remove(attempted.task)
+                then = partial(self._attempt_recorded, attempted, place)
+            if isinstance(result, Failure):
                 self._await_letter(_Failing(result, place.minute, token, then))
             else:
-                self._attempt_recorded(attempted, self._remove(attempted.task), result)
+                then(result)
+
+    def _pack_lost(self, claimed: Claimed) -> None:
+        self.recorded(self._remove(claimed.task), claimed.task, RecordResult.UNRECORDED)
+        self.report.count(RecordResult.UNRECORDED)
+
+    def _member_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
+        self.packs.recorded(attempted, result)
+        self._count(attempted, place, result)
 
     def _attempt_recorded(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
         self.recorded(place, attempted.task, result)
+        if result is not RecordResult.COMPLETED or not RowView(attempted.row).is_pack:  # its members are counted
+            self._count(attempted, place, result)
+
+    def _count(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
         if result in DEPARTED:
             self.departures[Bucket(place.minute, self.report.shard)][result.value] += 1
         self.report.count(result)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
@@ -25,14 +25,15 @@ from dynatick.domain.lifecycle import (
     retry,
 )
 from dynatick.domain.normalise import without_large_values
+from dynatick.domain.packs import MemberRow
 from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import Due, RowView, due_of, is_terminal
 from dynatick.domain.task import Row, Task
-from dynatick.engine.conditional_write import write, write_many
+from dynatick.engine.conditional_write import create_many, write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.orders import AnyWakeUp, wake_ups_of
 from dynatick.engine.placement import Placer, rejection_text
-from dynatick.engine.ports import DeadLetter, Store
+from dynatick.engine.ports import DeadLetter, Store, StoreFailure
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings
 
@@ -80,9 +81,10 @@ def milliseconds(delta: timedelta) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The action returned."""
+    """The action returned. ``also``: further attributes to set; of a pack, which of its members have ended."""
 
     result: object = None
+    also: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +248,8 @@ class Recorder:
     def _plan(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
         task, days = attempt.task, self.rules.retention_days
         if isinstance(attempt.outcome, Done):
-            return complete(task, now=now, retention_days=days, result=attempt.outcome.result), RecordResult.COMPLETED
+            change = complete(task, now=now, retention_days=days, result=attempt.outcome.result)
+            return replace(change, set={**change.set, **attempt.outcome.also}), RecordResult.COMPLETED
         if isinstance(attempt.outcome, Deferred):
             # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
             at = now + timedelta(seconds=attempt.outcome.seconds)
@@ -337,16 +340,30 @@ class Recorder:
 
     def _write(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
         """Writes changes, each given with its row as claimed. One that did not take effect for want of an answer is
-        written again; one that is too large, without its payload or result."""
-        results = list(write_many(self.store, [change for change, _ in records]))
+        written again; one that is too large, without its payload or result. A member gets its row (20)."""
+        of_rows = iter(write_many(self.store, [change for change, row in records if not isinstance(row, MemberRow)]))
+        extracted = iter(self._extract([record for record in records if isinstance(record[1], MemberRow)]))
+        results = [next(extracted if isinstance(row, MemberRow) else of_rows) for _, row in records]
         for n, result in enumerate(results):
-            if isinstance(result, Unknown):
+            if isinstance(result, Unknown) and not isinstance(records[n][1], MemberRow):
                 change, row = records[n]
                 change = _shrunk(change) if result.too_large else change
                 results[n] = write(self.store, change)
                 if isinstance(again := results[n], Unknown) and again.too_large and attr.OUTCOME in change.set:
                     results[n] = write(self.store, without_large_values(change, row))
         return results
+
+    def _extract(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
+        """Creates the rows of members, as the changes leave them. One that has a row already was extracted before."""
+        rows = [change.applied_to(row) for change, row in records]
+        answers = list(create_many(self.store, rows))
+        again = [n for n, answer in enumerate(answers) if isinstance(answer, StoreFailure) and not answer.too_large]
+        for n, answer in zip(again, create_many(self.store, [rows[n] for n in again]), strict=True):
+            answers[n] = answer
+        return [
+            Unknown(answer.error, answer.too_large) if isinstance(answer, StoreFailure) else Written()
+            for answer in answers
+        ]
 
 
 def _result_of(result: Result, record: _Record) -> RecordResult:

@@ -57,7 +57,7 @@ def plan_recovery(
     attempt = view.attempts_made
     if view.error is not None:  # decided, but the dead-letter queue refused the message
         return Exhausted(attempt, view.error)
-    if attempt >= view.retry_policy.maximum_attempts:
+    if attempt >= view.retry_policy.maximum_attempts and not view.is_pack:
         return Exhausted(attempt, f"its process died, or did not finish in time, at the last of {attempt} attempts")
     if view.is_released and attr.OUTCOME not in row:
         return claim(view.task_id, bucket, token=token, lease_until=lease_until, now=now, released=True)

@@ -1,0 +1,223 @@
+"""Runs the members of packs in the task pool of an invocation (protocol 20 to 22).
+
+A member's attempt is one like any other. If it has completed, it is a bit of its pack. If not, the recorder gives it a
+row of its own, before its pack is recorded. The coordinator calls everything here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final, TypeVar
+
+from dynatick.domain import attributes as attr
+from dynatick.domain.conditional_update import Result, Unknown, Written
+from dynatick.domain.lifecycle import checkpoint, release
+from dynatick.domain.packs import MemberRow, Pack, body_id, payloads_of
+from dynatick.domain.task import Row
+from dynatick.engine.claims import Claimed
+from dynatick.engine.conditional_write import write
+from dynatick.engine.counts import RecordResult
+from dynatick.engine.ports import Clock, Store
+from dynatick.engine.record import Attempted, Done, Error
+from dynatick.errors import InvalidInput
+
+CHECKPOINT_AFTER: Final = timedelta(seconds=5)
+"""So often it is written which members of a pack have completed: a process that dies then repeats no more than the
+others."""
+
+_LOST: Final = "its process died, or did not finish in time, while it ran the pack of this member"
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A claimed pack. ``waiting``: members that are not begun; ``under_way``: how many run or are being recorded."""
+
+    claimed: Claimed
+    pack: Pack
+    kept_at: datetime  # when the table last had the members that have ended
+    payloads: Sequence[Mapping[str, object]] = ()
+    waiting: deque[int] = field(default_factory=deque)
+    under_way: int = 0
+    is_loaded: bool = False
+    is_writing: bool = False  # a checkpoint, or its end
+    is_lost: bool = False  # another process has it, or it is not known how a member was recorded: its lease will expire
+    is_behind: bool = False  # it has not all of them
+
+    @property
+    def token(self) -> str:
+        return str(self.claimed.task.lease)
+
+
+class Packs:
+    """The packs in flight of one invocation."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        threads: int,
+        may_begin: Callable[[], bool],
+        submit: Callable[[Claimed], None],
+        in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[Exception], None]], None],
+        end: Callable[[Attempted], None],
+        released: Callable[[Claimed, Result], None],
+        lost: Callable[[Claimed], None],
+        keep_fault: Callable[[Exception], None],
+    ) -> None:
+        """``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack, or of a lost member.
+        ``released`` is called with each pack that was given back, and the result of that write; ``lost`` with each
+        whose lease will expire."""
+        self._store, self._clock, self._most = store, clock, 2 * threads
+        self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
+        self._end, self._released, self._lost, self._keep_fault = end, released, lost, keep_fault
+        self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
+        self._submitted = 0  # members in the task pool
+
+    def start(self, claimed: Claimed, pack: Pack) -> None:
+        """Takes a claimed pack. Of one that a dead process had, no member is run again (21)."""
+        self._open[str(claimed.task.lease)] = _Open(claimed, pack, kept_at=self._clock(), waiting=deque(pack.open()))
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Begins members while there are threads for them, keeps what has completed, and gives back packs for which
+        there is no time. To be called after each event."""
+        may_begin = self._may_begin()
+        for one in list(self._open.values()):
+            if one.is_writing:
+                continue
+            if one.is_lost:
+                if not one.under_way:
+                    self._leave(one)
+                    self._lost(one.claimed)
+            elif one.waiting and may_begin and self._submitted < self._most:
+                self._load(one) if not one.is_loaded else self._begin(one)
+            elif one.waiting and not may_begin and not one.under_way:
+                self._give_back(one)
+            elif not one.waiting and not one.under_way:
+                self._complete(one)
+            elif one.is_behind and self._clock() - one.kept_at >= CHECKPOINT_AFTER:
+                self._keep(one)
+
+    def took_back(self, claimed: Claimed) -> None:
+        """A member that the pool has not begun waits again."""
+        one, n = self._pack_of(claimed.row)
+        self._submitted -= 1
+        one.under_way -= 1
+        one.waiting.appendleft(n)
+
+    def ended(self, attempted: Attempted) -> bool:
+        """Takes a member's attempt that has ended. False: it did not complete, and gets a row of its own (20)."""
+        self._submitted -= 1
+        if not isinstance(attempted.outcome, Done):
+            return False
+        one, n = self._pack_of(attempted.row)
+        one.under_way -= 1
+        one.is_behind = True
+        one.pack = one.pack.with_done([n])
+        return True
+
+    def recorded(self, attempted: Attempted, result: RecordResult) -> None:
+        """A member has a row of its own, unless the table did not answer: then a recovery finds out."""
+        one, n = self._pack_of(attempted.row)
+        one.under_way -= 1
+        if result is RecordResult.UNRECORDED:
+            one.is_lost = True
+        else:
+            one.is_behind = True
+            one.pack = one.pack.with_extracted([n])
+
+    # -- steps of one pack -----------------------------------------------------------------------------------------
+
+    def _load(self, one: _Open) -> None:
+        one.is_writing = True
+        key = body_id(one.claimed.task.task_id)
+        self._in_io_thread(partial(self._store.get, key), partial(self._loaded, one), partial(self._not_loaded, one))
+
+    def _loaded(self, one: _Open, body: Row | None) -> None:
+        one.is_writing = False
+        try:
+            one.payloads = payloads_of(body, one.pack.span.members)
+        except InvalidInput as error:
+            self._leave(one)
+            self._end(self._attempted(one, Error(str(error), permanent=True)))
+            return
+        one.is_loaded = True
+        self.go_on()
+
+    def _not_loaded(self, one: _Open, error: Exception) -> None:
+        one.is_writing = False
+        self._keep_fault(error)
+        self._give_back(one)
+
+    def _begin(self, one: _Open) -> None:
+        is_lost = one.claimed.task.attempt > 1
+        while one.waiting and self._submitted < self._most:
+            n = one.waiting.popleft()
+            one.under_way += 1
+            self._submitted += 1
+            member = self._member(one, n)
+            if is_lost:
+                now = self._clock()
+                self._submitted -= 1
+                self._end(Attempted(member.task, member.row, Error(_LOST), one.claimed.task.started_at or now))
+            else:
+                self._submit(member)
+
+    def _member(self, one: _Open, n: int) -> Claimed:
+        row = one.pack.member_row(one.claimed.row, n, one.payloads[n])
+        task = replace(
+            one.claimed.task,
+            task_id=str(row[attr.TASK_ID]),
+            payload=one.payloads[n],
+            attempt=1,
+            attempts=(),
+            lease=str(row[attr.LEASE]),
+            batch_id=one.pack.batch_id,
+        )
+        return Claimed(task, row)
+
+    def _keep(self, one: _Open) -> None:
+        """Writes which members have ended."""
+        one.is_writing, one.is_behind, one.kept_at = True, False, self._clock()
+        change = checkpoint(one.claimed.task, one.pack.to_attribute())
+        self._in_io_thread(
+            partial(write, self._store, change), partial(self._checked, one), partial(self._unchecked, one)
+        )
+
+    def _checked(self, one: _Open, result: Result) -> None:
+        one.is_writing = False
+        if not isinstance(result, (Written, Unknown)):
+            one.is_lost = True
+
+    def _unchecked(self, one: _Open, error: Exception) -> None:
+        one.is_writing = False
+        self._keep_fault(error)
+
+    def _give_back(self, one: _Open) -> None:
+        """Releases the pack, with what has completed: the rest runs in the next invocation."""
+        self._leave(one)
+        change = release(one.claimed.task)
+        if one.pack.done or one.pack.extracted:
+            change = replace(change, set={**change.set, attr.PACK: one.pack.to_attribute()})
+        self._released(one.claimed, write(self._store, change))
+
+    def _complete(self, one: _Open) -> None:
+        self._leave(one)
+        self._end(self._attempted(one, Done(also={attr.PACK: one.pack.to_attribute()})))
+
+    def _attempted(self, one: _Open, outcome: Done | Error) -> Attempted:
+        task = one.claimed.task
+        return Attempted(task, one.claimed.row, outcome, task.started_at or self._clock())
+
+    def _leave(self, one: _Open) -> None:
+        del self._open[one.token]
+
+    def _pack_of(self, row: Row) -> tuple[_Open, int]:
+        assert isinstance(row, MemberRow)
+        return self._open[row.pack_token], row.n

@@ -1,0 +1,197 @@
+"""Packs in an invocation: members run as tasks do, and get rows of their own unless they complete (20, 21)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from tests.builders import NOON, InProcess, scheduled_row
+
+from dynatick.actions.testing import MemoryDeadLetters
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
+from dynatick.domain.row import RELEASED
+from dynatick.engine import settings
+from dynatick.engine.rules import Rules
+from dynatick.errors import PermanentError, RetryableError
+
+
+def put_pack(world: InProcess, payloads: Sequence[object], *, batch_id: str = "news", **more: object) -> str:
+    """A pack that is due at once."""
+    texts = [payload_text(payload, n) for n, payload in enumerate(payloads)]
+    ((span, body),) = packed(Span(0, len(texts)), texts)
+    pack_id = span.pack_id(batch_id)
+    world.store.put({"taskId": body_id(pack_id), "body": body, "status": "pack-body", "outcome": "none"})
+    row = scheduled_row(
+        pack_id, Bucket(minute_of(NOON)), pack=Pack(batch_id=batch_id, span=span).to_attribute(), **more
+    )
+    world.store.put(row)
+    return pack_id
+
+
+def raising(error: Exception) -> Callable[..., object]:
+    def action(*_: object) -> object:
+        raise error
+
+    return action
+
+
+def pack_of(world: InProcess, pack_id: str) -> Pack:
+    pack = Pack.of(world.row(pack_id))
+    assert pack is not None
+    return pack
+
+
+def test_members_run_as_tasks_and_have_no_rows() -> None:
+    world = InProcess()
+    pack_id = put_pack(world, [{"n": n} for n in range(7)])
+    world.tick()
+    assert world.outcome(pack_id) == "completed"
+    assert [world.actions.times(f"news/00000000{n}") for n in range(7)] == [1] * 7
+    assert pack_of(world, pack_id).done == 0b1111111
+    assert world.store.get("news/000000003") is None
+
+
+def test_who_does_not_complete_gets_a_row_and_the_others_do_not_run_again() -> None:
+    world = InProcess()
+    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    world.actions.behaviour["news/000000002"] = raising(PermanentError("no such mailbox"))
+    pack_id = put_pack(world, [{"n": n} for n in range(4)], tenant="t1")
+    (invoked, *_) = world.tick()
+    pack = pack_of(world, pack_id)
+    assert (world.outcome(pack_id), pack.done, pack.extracted) == ("completed", 0b1001, 0b0110)
+    busy, failed = world.row("news/000000001"), world.row("news/000000002")
+    assert (busy["status"], busy["attempt"], busy["payload"], busy["tenant"]) == ("scheduled", 1, {"n": 1}, "t1")
+    assert (busy["batchId"], "pack" in busy) == ("news", False)
+    assert (failed["outcome"], failed["error"]) == ("failed", "no such mailbox")
+    assert [letter.row["taskId"] for letter in world.dead_letters.letters] == ["news/000000002"]
+    assert invoked.passed is not None
+    assert (invoked.passed.completed, invoked.passed.retried, invoked.passed.failed) == (2, 1, 1)
+
+    del world.actions.behaviour["news/000000001"]
+    world.ticks(5)
+    assert (world.outcome("news/000000001"), world.row("news/000000001")["attempt"]) == ("completed", 2)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(4)] == [1, 2, 1, 1]
+    keys = {key for key in world.actions.keys if key.startswith("news/000000001#")}
+    assert len(keys) == 1, "an extracted member is the same task"
+
+
+def test_a_letter_that_is_refused_does_not_lose_its_member() -> None:
+    refuses = True
+    world = InProcess(dead_letters=MemoryDeadLetters(lambda letter: refuses))
+    world.actions.behaviour["news/000000001"] = raising(PermanentError("no such mailbox"))
+    pack_id = put_pack(world, [{}, {}])
+    world.tick()
+    assert (world.outcome(pack_id), world.outcome("news/000000001")) == ("completed", None)
+    refuses = False
+    world.ticks(30)
+    assert world.outcome("news/000000001") == "failed"
+    assert world.actions.times("news/000000001") == 1
+    assert len(world.dead_letters.letters) == 1
+
+
+def test_no_member_of_a_pack_that_a_dead_process_had_is_run_with_it_again() -> None:
+    world = InProcess()
+    pack_id = put_pack(world, [{}] * 5)
+    bucket = Bucket(minute_of(NOON))
+    pack = Pack(batch_id="news", span=Span(0, 5), done=0b00001, excluded=0b00010)
+    world.store.put({
+        **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
+        "startedAt": "2026-12-31T11:57:00Z", "pack": pack.to_attribute(), "retryPolicy": {"maximumRetryAttempts": 1},
+    })  # fmt: skip
+    world.tick()
+    assert str(bucket) == world.row(pack_id)["taskDateTime"]
+    assert (world.outcome(pack_id), pack_of(world, pack_id).extracted) == ("completed", 0b11100)
+    assert world.actions.ran == []
+    for n in (2, 3, 4):
+        row = world.row(f"news/00000000{n}")
+        assert (row["status"], row["attempt"]) == ("scheduled", 1)
+        assert "its process died" in str(row["attempts"])
+    world.ticks(5)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(5)] == [0, 0, 1, 1, 1]
+    assert {world.outcome(f"news/00000000{n}") for n in (2, 3, 4)} == {"completed"}
+
+
+def test_a_member_that_was_extracted_before_stays_as_it_is() -> None:
+    world = InProcess()
+    pack_id = put_pack(world, [{}] * 2)
+    world.store.put({
+        **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
+    })  # fmt: skip
+    world.store.put(
+        scheduled_row("news/000000001", Bucket(minute_of(NOON) + 600), status="completed", outcome="completed")
+    )
+    world.tick()
+    assert world.row("news/000000001")["outcome"] == "completed"
+    assert pack_of(world, pack_id).extracted == 0b11
+
+
+def test_what_there_is_no_time_for_runs_in_the_next_invocation() -> None:
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 5)
+
+    def last_of_its_time(*_: Any) -> None:
+        world.clock.forward(seconds=110)
+
+    world.actions.behaviour["news/000000002"] = last_of_its_time
+    first, *others = world.tick()
+    assert first.passed is not None and first.passed.continued and others
+    assert world.outcome(pack_id) == "completed"
+    assert [world.actions.times(f"news/00000000{n}") for n in range(5)] == [1] * 5
+    assert world.row(pack_id)["attempt"] == 1, "what was released is no attempt"
+
+
+def test_nothing_begins_in_a_pause() -> None:
+    world = InProcess(rules=Rules(in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 3)
+
+    def pause(*_: Any) -> None:
+        settings.pause(world.store, now=world.clock(), by=None, reason=None)
+        world.clock.forward(seconds=6)  # so that it is read again
+
+    world.actions.behaviour["news/000000000"] = pause
+    world.tick()
+    row = world.row(pack_id)
+    assert (row["status"], row["leaseUntil"], row["attempt"]) == ("running", RELEASED, 0)
+    ran = len(world.actions.ran)
+    assert pack_of(world, pack_id).done == (1 << ran) - 1
+    world.ticks(1)
+    assert len(world.actions.ran) == ran < 3
+    settings.resume(world.store, now=world.clock())
+    world.ticks(1)
+    assert (world.outcome(pack_id), len(world.actions.ran)) == ("completed", 3)
+
+
+@pytest.mark.parametrize("body", [None, b"", b"nonsense", zlib.compress(b"[{}]"), zlib.compress(b"[1, 2]"),
+                                  zlib.compress(b"[" + b" " * 5_000_000 + b"{}, {}]")])  # fmt: skip
+def test_a_pack_without_its_payloads_fails_alone_and_says_why(body: bytes | None) -> None:
+    world = InProcess()
+    pack_id, other = put_pack(world, [{}, {}]), put_pack(world, [{}], batch_id="other")
+    world.store.delete(body_id(pack_id))
+    if body is not None:
+        world.store.put({"taskId": body_id(pack_id), "body": body, "status": "pack-body", "outcome": "none"})
+    world.tick()
+    assert (world.outcome(pack_id), world.outcome(other)) == ("failed", "completed")
+    assert str(world.row(pack_id)["error"]).startswith("pack: ")
+    assert [letter.row["taskId"] for letter in world.dead_letters.letters] == [pack_id]
+    assert world.actions.times("news/000000000") == 0
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        "x",
+        {"batchId": "news", "first": 0, "members": 501},
+        {"batchId": "else", "first": 0, "members": 2},
+        {"batchId": "news", "first": 0, "members": 2, "done": "x"},
+    ],
+)
+def test_a_row_is_no_pack_because_it_says_so(pack: object) -> None:
+    world = InProcess()
+    pack_id = put_pack(world, [{}, {}])
+    world.store.put({**world.row(pack_id), "pack": pack})
+    world.tick()
+    assert world.outcome(pack_id) == "failed" and str(world.row(pack_id)["error"]).startswith("pack: ")
+    assert world.actions.ran == []
