@@ -258,7 +258,7 @@ class Execution:
             submit=self.task_pool.submit,
             in_io_thread=self.in_io_thread,
             end=self._to_record,
-            released=lambda claimed, result: self._release(claimed.task, result),
+            released=lambda claimed, result, members: self._release(claimed.task, result, members),
             lost=self._pack_lost,
             keep_fault=self.keep_fault,
         )
@@ -337,6 +337,7 @@ class Execution:
             self._to_record(Attempted(claimed.task, claimed.row, Error(str(error), permanent=True), now))
         else:
             assert pack is not None
+            self.report.claimed += sum(1 for _ in pack.open()) - 1
             self.packs.start(claimed, pack)
 
     def _unbegun(self, unbegun: Sequence[Claimed]) -> None:
@@ -451,8 +452,8 @@ class Execution:
             self._release(claimed.task, result)
         return [claimed.task.task_id for claimed in unbegun]
 
-    def _release(self, task: Task, result: Result) -> None:
-        self.report.released += isinstance(result, Written)
+    def _release(self, task: Task, result: Result, number: int = 1) -> None:
+        self.report.released += number if isinstance(result, Written) else 0
         if isinstance(result, Unknown):
             self.add_unreleased(task.task_id, str(task.lease))
         self.released(self._remove(task))

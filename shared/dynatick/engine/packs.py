@@ -66,13 +66,13 @@ class Packs:
         submit: Callable[[Claimed], None],
         in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[Exception], None]], None],
         end: Callable[[Attempted], None],
-        released: Callable[[Claimed, Result], None],
+        released: Callable[[Claimed, Result, int], None],
         lost: Callable[[Claimed], None],
         keep_fault: Callable[[Exception], None],
     ) -> None:
         """``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack, or of a lost member.
-        ``released`` is called with each pack that was given back, and the result of that write; ``lost`` with each
-        whose lease will expire."""
+        ``released`` is called with each pack that was given back, the result of that write, and how many of its members
+        were not begun; ``lost`` with each pack whose lease will expire."""
         self._store, self._clock, self._most = store, clock, 2 * threads
         self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
         self._end, self._released, self._lost, self._keep_fault = end, released, lost, keep_fault
@@ -205,7 +205,7 @@ class Packs:
         change = release(one.claimed.task)
         if one.pack.done or one.pack.extracted:
             change = replace(change, set={**change.set, attr.PACK: one.pack.to_attribute()})
-        self._released(one.claimed, write(self._store, change))
+        self._released(one.claimed, write(self._store, change), len(one.waiting))
 
     def _complete(self, one: _Open) -> None:
         self._leave(one)

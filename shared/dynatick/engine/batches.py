@@ -1,0 +1,102 @@
+"""The built-in action of batches: it looks how the members stand, and at the end inserts the task that follows.
+
+It counts rows, not events: whatever died meanwhile, the rows say the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from itertools import islice
+from typing import Final
+
+from dynatick.domain import attributes as attr
+from dynatick.domain.batches import (
+    BATCH_ACTION,
+    OPEN,
+    Batch,
+    extracted_ids,
+    standing,
+    standing_of_row,
+    then_id,
+)
+from dynatick.domain.packs import Pack, Span, spans_of
+from dynatick.domain.task import Row, Task
+from dynatick.engine.conditional_write import create
+from dynatick.engine.ports import ActionContext, Actions, Store
+from dynatick.errors import InvalidInput, PermanentError, Reschedule
+
+_FIRST_WAIT: Final = timedelta(minutes=1)
+_LONGEST_WAIT: Final = timedelta(minutes=10)
+_AT_A_TIME: Final = 100  # spans whose rows are read together
+
+
+class WithBatches:
+    """The actions of an installation, and that of batches."""
+
+    def __init__(self, actions: Actions, store: Store) -> None:
+        self._actions, self._store = actions, store
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        if task.action != BATCH_ACTION:
+            return self._actions.run(task, context)
+        try:
+            return self._look(task)
+        except InvalidInput as error:
+            raise PermanentError(str(error)) from error
+
+    def names(self) -> Sequence[str]:
+        return self._actions.names()
+
+    def payload_schemas(self) -> Mapping[str, str]:
+        return self._actions.payload_schemas()
+
+    def timeout_seconds(self, task: Task) -> int | None:
+        return None if task.action == BATCH_ACTION else self._actions.timeout_seconds(task)
+
+    def _look(self, task: Task) -> Mapping[str, object]:
+        batch = Batch.of_payload(task.payload)
+        found = Counter[str]() if batch.members is None else standings(self._store, task.task_id, batch.members)
+        if batch.members is None or found[OPEN]:
+            raise Reschedule(after=min(_FIRST_WAIT * (1 + task.turn // 2), _LONGEST_WAIT))
+        if batch.then is not None:
+            create(self._store, {**batch.then, attr.TASK_ID: then_id(task.task_id)})
+        return {attr.MEMBERS: batch.members, **found}
+
+
+def standings(store: Store, batch_id: str, members: int) -> Counter[str]:
+    """How many members of a batch stand how, by status; ``open``: they have not ended."""
+    found = Counter[str]()
+    for row, pack in packs_of(store, batch_id, members):
+        found += standing(row, pack)
+        if pack.extracted:
+            ids = list(extracted_ids(pack))
+            rows = store.get_many(ids, only=(attr.STATUS, attr.OUTCOME))
+            found.update(standing_of_row(rows.get(one)) for one in ids)
+    if missing := members - sum(found.values()):
+        found["deleted"] += missing
+    return found
+
+
+def packs_of(store: Store, batch_id: str, members: int) -> Iterator[tuple[Row, Pack]]:
+    """The packs of a batch of so many members, with their rows, read consistently."""
+    spans = spans_of(members)
+    while some := list(islice(spans, _AT_A_TIME)):
+        yield from _packs(store, batch_id, some)
+
+
+def _packs(store: Store, batch_id: str, spans: Iterable[Span]) -> Iterator[tuple[Row, Pack]]:
+    """The packs of these spans, or of their halves, where one was too large."""
+    wanted = list(spans)
+    while wanted:
+        rows = store.get_many([span.pack_id(batch_id) for span in wanted])
+        halves: list[Span] = []
+        for span in wanted:
+            row = rows.get(span.pack_id(batch_id))
+            pack = None if row is None else Pack.of(row)
+            if row is not None and pack is not None:
+                yield row, pack
+            elif span.members > 1:
+                halves += span.halves()
+        wanted = halves
