@@ -13,6 +13,7 @@ from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.packs import may_be_pack
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
@@ -40,8 +41,8 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class BucketPage:
-    """A page of a bucket, or of a subject. ``rows``: the rows of entries that had not ended. ``after``: where the next
-    page begins."""
+    """A page of a bucket, or of a subject. ``rows``: the rows of entries that had not ended, and of packs. ``after``:
+    where the next page begins."""
 
     bucket: Bucket | None
     entries: Sequence[Entry]
@@ -136,6 +137,7 @@ class BucketReader:
             prefix=self.selection.prefix,
         )
         rows: Mapping[str, Row] = {}
-        if self.with_rows and (not_ended := [entry.task_id for entry in page.entries if entry.outcome is None]):
-            rows = self.store.get_many(not_ended, only=self.attributes)
+        read = [entry.task_id for entry in page.entries if entry.outcome is None or may_be_pack(entry.task_id)]
+        if self.with_rows and read:
+            rows = self.store.get_many(read, only=self.attributes)
         return BucketPage(position.bucket, page.entries, rows, page.after)

@@ -27,6 +27,7 @@ from dynatick.client.views import (
     text_or_none,
 )
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import members_by_status
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
@@ -41,7 +42,7 @@ MAX_POLLS = 1500  # for one page: a day of minutes on one shard
 _FILTERED_ENTRIES = 1000  # to a poll, with a filter that few entries may match
 _SHOWN = (
     attr.TASK_DATE_TIME, attr.STATUS, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR,
-    attr.ATTEMPT, attr.SCHEDULE_ID, *attr.RECURRENCE,
+    attr.ATTEMPT, attr.SCHEDULE_ID, attr.PACK, *attr.RECURRENCE,
 )  # fmt: skip
 _ITERATION_LIMIT = 200  # entries in a page of an iteration
 
@@ -181,11 +182,12 @@ def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
     that waits there for its next occurrence."""
     if is_listed_as_schedule(entry.task_id, entry.schedule_id):
         return None
-    row: Row | None = None
-    if entry.outcome is None:
-        row = page.rows.get(entry.task_id)
-        if row is None or bucket_of(row) != entry.bucket or is_schedule(row):
-            return None
+    row = page.rows.get(entry.task_id)
+    members = None if row is None else members_by_status(row)
+    if entry.outcome is not None:
+        row = None
+    elif row is None or bucket_of(row) != entry.bucket or is_schedule(row):
+        return None
     live = row if row is not None else {}
     ended = live.get(attr.OUTCOME)
     return TaskEntry(
@@ -199,6 +201,7 @@ def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
         attempt=number_or(live.get(attr.ATTEMPT), 0) if row is not None else None,
         schedule_id=_now(live, attr.SCHEDULE_ID, entry.schedule_id),
         late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
+        members=members,
     )
 
 

@@ -127,6 +127,9 @@ class TaskEntry(View):
     attempt: Annotated[int | None, "Of tasks that have not ended; of all, on request."] = None
     schedule_id: str | None = None
     late_milliseconds: Annotated[int | None, "How late its first attempt began. Of ended tasks that were begun."] = None
+    members: Annotated[
+        Mapping[str, int] | None, "Of the pack of a batch: how many of its members have which status."
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,7 +198,7 @@ class Tally:
     lateness: Distribution = field(default_factory=Distribution)
 
     def add(self, entry: TaskEntry) -> None:
-        self.counts[entry.status] += 1
+        self.counts.update({entry.status: 1} if entry.members is None else entry.members)
         if entry.late_milliseconds is not None:
             self.lateness.add(entry.late_milliseconds)
 

@@ -108,6 +108,20 @@ def standing(row: Row, pack: Pack) -> Counter[str]:
     return +found
 
 
+def members_by_status(row: Row) -> Mapping[str, int] | None:
+    """How many members a pack's row counts for, by status: those that have no rows of their own. None: it is no
+    pack."""
+    try:
+        pack = Pack.of(row)
+    except InvalidInput:
+        return None
+    if pack is None:
+        return None
+    found = standing(row, pack)
+    is_open = found.pop(OPEN, 0)
+    return {**found, state_of(row): is_open} if is_open else dict(found)
+
+
 def status_of_member(row: Row, pack: Pack, n: int) -> str:
     """The status of a member that has no row of its own."""
     if pack.done >> n & 1:

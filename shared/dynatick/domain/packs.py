@@ -9,6 +9,7 @@ The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothin
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ MAX_BATCH: Final = 100_000_000
 DIGITS: Final = 9
 """Of the number of a member in its id, from 0: as text, ids stand in the order of their numbers."""
 
+_PACK_ID: Final = re.compile(rf"/\d{{{DIGITS}}}-\d{{{DIGITS}}}$", re.ASCII)
 MAX_BATCH_ID_BYTES: Final = 1024 - 2 * DIGITS - 2
 
 _KEPT: Final = frozenset(
@@ -63,6 +65,11 @@ def parse_member_id(task_id: str) -> tuple[str, int] | None:
     batch_id, slash, number = task_id.rpartition("/")
     is_number = len(number) == DIGITS and number.isascii() and number.isdigit()
     return (batch_id, int(number)) if slash and batch_id and is_number else None
+
+
+def may_be_pack(task_id: str) -> bool:
+    """Whether an id has the form of a pack's; its row says whether it is one."""
+    return _PACK_ID.search(task_id) is not None
 
 
 @dataclass(frozen=True, slots=True)

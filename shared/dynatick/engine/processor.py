@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from dynatick.engine.batches import WithBatches
 from dynatick.engine.counts import PassReport
 from dynatick.engine.drain import drain
 from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
@@ -265,7 +266,7 @@ class Processor:
     def _services(self, settings: InstallationSettings) -> Services:
         return Services(
             store=self.store,
-            actions=self.actions,
+            actions=WithBatches(self.actions, self.store),
             dead_letters=LettersUntilRefused(self.dead_letters),
             rules=self.rules,
             settings=settings,
