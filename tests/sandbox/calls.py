@@ -89,6 +89,10 @@ def _kind_of(write: Write) -> str:
         return "release shard" if "NULL" in write.sets["lease"] else "acquire shard"  # a renewal is one of these too
     if write.task_id == SETTINGS_ID:
         return "own row"
+    if {"taskId", "batchId"} <= names:
+        return "extract"
+    if names == {"pack"}:
+        return "checkpoint"
     if {"taskId", "lease"} <= names:
         return "occurrence"
     if names & {"nextOccurrenceAt", "lastOccurrenceAt", "bufferedOccurrenceAt"} and "definition" not in names:
@@ -97,7 +101,7 @@ def _kind_of(write: Write) -> str:
         return "advance"  # from or to a deadline
     if {"lease", "leaseUntil", "attempt"} <= names:
         return "reclaim" if "attempts" in names else "claim"
-    if names == {"attempt", "leaseUntil"}:
+    if names - {"pack"} == {"attempt", "leaseUntil"}:
         return "release"
     if names == {"taskDateTime", "movedTo"}:
         return "move"

@@ -26,6 +26,7 @@ from tests.sandbox.handlers import ACTION, must_fail
 from tests.sandbox.history import History
 from tests.sandbox.index import POLLS
 from tests.sandbox.journal import CANCEL, DELETE, INSERT, OK, REPLACE, RESCHEDULE, Line, Requested, Responded
+from tests.sandbox.packs import rows_of, with_members
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, Stream, not_done
@@ -33,7 +34,8 @@ from tests.sandbox.verdict import Evidence, Verdict, judge
 from tests.sandbox.worker import SEED
 
 from dynatick import TaskClient
-from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.packs import member_id
 from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -289,8 +291,13 @@ class World:
         return {item["taskId"]["S"]: item for page in pages for item in page["Items"]}
 
     def rows(self) -> dict[str, Row]:
-        """Every row that is no own one, by id."""
-        return {task_id: decode(item) for task_id, item in self.items().items() if not is_own_row(task_id)}
+        """Every row that is no own one, by id; and each member of a pack, as if it had one."""
+        tasks = {task_id: decode(item) for task_id, item in self.items().items() if not is_own_row(task_id)}
+        return with_members(tasks)
+
+    def packs(self) -> list[Row]:
+        """The rows of packs."""
+        return [row for item in self.items().values() if "pack" in (row := decode(item))]
 
     def row(self, task_id: str) -> Row:
         row = self.store.get(task_id)
@@ -374,6 +381,17 @@ class World:
         fields = fields if fields.keys() & {"dueAt", "taskDateTime"} else {"delaySeconds": 30, **fields}
         self.insert_many([{"taskId": task_id, **fields} for task_id in names], fails=fails)
         return names
+
+    def insert_batch(self, batch_id: str, payloads: Sequence[Mapping[str, object]], **fields: Any) -> list[str]:
+        """A batch that is due in half a minute. Returns the ids of its members."""
+        now = self.clock()
+        grid = Grid(shard_count=int(self.environ.get("DYNATICK_SHARD_COUNT", "1")))
+        due = {"due_at": now + timedelta(seconds=30), "now": now, "grid": grid}
+        for row in rows_of(batch_id, payloads, **{"action": ACTION, **due, **fields}):
+            self.dynamodb.put_item(TableName=self.table, Item=encode(row))
+        members = [{"taskId": member_id(batch_id, n), "payload": payload} for n, payload in enumerate(payloads)]
+        self.note_inserts(members)
+        return [str(member["taskId"]) for member in members]
 
     def insert_for_next_tick(self, ids: int | Iterable[str], **fields: object) -> list[str]:
         """However late in its minute it is."""

@@ -87,6 +87,8 @@ class Packs:
     def go_on(self) -> None:
         """Begins members while there are threads for them, keeps what has completed, and gives back packs for which
         there is no time. To be called after each event."""
+        if not self._open:
+            return
         may_begin = self._may_begin()
         for one in list(self._open.values()):
             if one.is_writing:
