@@ -213,33 +213,34 @@ class Pack:
     def member_id(self, n: int) -> str:
         return member_id(self.batch_id, self.span.first + n)
 
-    def with_done(self, members: Iterable[int]) -> Self:
-        return replace(self, done=_with(self.done, members))
-
-    def with_extracted(self, members: Iterable[int]) -> Self:
-        return replace(self, extracted=_with(self.extracted, members))
-
     def with_excluded(self, members: Iterable[int]) -> Self:
         return replace(self, excluded=_with(self.excluded, members))
 
-    def member_row(self, row: Row, n: int, payload: Mapping[str, object]) -> MemberRow:
-        """A member as the row that it would be, if it had been claimed with its pack: ``row`` is the claimed pack's.
+    def in_common(self, row: Row) -> Mapping[str, object]:
+        """What the rows of all members of a claimed pack have. ``row``: the pack's."""
+        kept = {name: value for name, value in row.items() if name in _KEPT or name not in attr.OWN_ATTRIBUTES}
+        return {
+            **kept,
+            attr.STATUS: str(Status.RUNNING),
+            attr.ATTEMPT: 1,
+            attr.BATCH_ID: self.batch_id,
+        }
+
+    def member_row(
+        self, in_common: Mapping[str, object], token: str, n: int, payload: Mapping[str, object]
+    ) -> MemberRow:
+        """A member as the row that it would be, if it had been claimed with its pack. ``token``: of the pack's claim.
 
         Each has a token of its own, by which the creation of its row is recognised.
         """
-        token = str(row.get(attr.LEASE))
-        kept = {name: value for name, value in row.items() if name in _KEPT or name not in attr.OWN_ATTRIBUTES}
         return MemberRow(
             token,
             n,
             {
-                **kept,
+                **in_common,
                 attr.TASK_ID: self.member_id(n),
                 attr.LEASE: f"{token}/{n}",
                 attr.PAYLOAD: payload,
-                attr.STATUS: str(Status.RUNNING),
-                attr.ATTEMPT: 1,
-                attr.BATCH_ID: self.batch_id,
             },
         )
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.lifecycle import checkpoint, release
 from dynatick.domain.packs import MemberRow, Pack, body_id, payloads_of
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write
 from dynatick.engine.counts import RecordResult
@@ -30,7 +30,6 @@ CHECKPOINT_AFTER: Final = timedelta(seconds=5)
 others."""
 
 _LOST: Final = "its process died, or did not finish in time, while it ran the pack of this member"
-_Answer = TypeVar("_Answer")
 
 
 @dataclass(slots=True)
@@ -40,13 +39,24 @@ class _Open:
     claimed: Claimed
     pack: Pack
     kept_at: datetime  # when the table last had the members that have ended
+    member: Task  # without what is a member's own
     payloads: Sequence[Mapping[str, object]] = ()
+    in_common: Mapping[str, object] = field(default_factory=dict)  # of their rows
     waiting: deque[int] = field(default_factory=deque)
+    done: int = 0
+    extracted: int = 0
     under_way: int = 0
     is_loaded: bool = False
     is_writing: bool = False  # a checkpoint, or its end
     is_lost: bool = False  # another process has it, or it is not known how a member was recorded: its lease will expire
     is_behind: bool = False  # it has not all of them
+
+    def __post_init__(self) -> None:
+        self.done, self.extracted = self.pack.done, self.pack.extracted
+
+    def attribute(self) -> Mapping[str, object]:
+        """The value of ``pack`` as it is now."""
+        return replace(self.pack, done=self.done, extracted=self.extracted).to_attribute()
 
     @property
     def token(self) -> str:
@@ -81,7 +91,9 @@ class Packs:
 
     def start(self, claimed: Claimed, pack: Pack) -> None:
         """Takes a claimed pack. Of one that a dead process had, no member is run again (21)."""
-        self._open[str(claimed.task.lease)] = _Open(claimed, pack, kept_at=self._clock(), waiting=deque(pack.open()))
+        member = replace(claimed.task, attempt=1, attempts=(), batch_id=pack.batch_id)
+        one = _Open(claimed, pack, kept_at=self._clock(), member=member, waiting=deque(pack.open()))
+        self._open[one.token] = one
         self.go_on()
 
     def go_on(self) -> None:
@@ -121,7 +133,7 @@ class Packs:
         one, n = self._pack_of(attempted.row)
         one.under_way -= 1
         one.is_behind = True
-        one.pack = one.pack.with_done([n])
+        one.done |= 1 << n
         return True
 
     def recorded(self, attempted: Attempted, result: RecordResult) -> None:
@@ -132,7 +144,7 @@ class Packs:
             one.is_lost = True
         else:
             one.is_behind = True
-            one.pack = one.pack.with_extracted([n])
+            one.extracted |= 1 << n
 
     # -- steps of one pack -----------------------------------------------------------------------------------------
 
@@ -145,6 +157,7 @@ class Packs:
         one.is_writing = False
         try:
             one.payloads = payloads_of(body, one.pack.span.members)
+            one.in_common = one.pack.in_common(one.claimed.row)
         except InvalidInput as error:
             self._leave(one)
             self._end(self._attempted(one, Error(str(error), permanent=True)))
@@ -172,22 +185,15 @@ class Packs:
                 self._submit(member)
 
     def _member(self, one: _Open, n: int) -> Claimed:
-        row = one.pack.member_row(one.claimed.row, n, one.payloads[n])
-        task = replace(
-            one.claimed.task,
-            task_id=str(row[attr.TASK_ID]),
-            payload=one.payloads[n],
-            attempt=1,
-            attempts=(),
-            lease=str(row[attr.LEASE]),
-            batch_id=one.pack.batch_id,
-        )
-        return Claimed(task, row)
+        payload = one.payloads[n]
+        row = one.pack.member_row(one.in_common, one.token, n, payload)
+        task_id, lease = str(row[attr.TASK_ID]), str(row[attr.LEASE])
+        return Claimed(replace(one.member, task_id=task_id, payload=payload, lease=lease), row)
 
     def _keep(self, one: _Open) -> None:
         """Writes which members have ended."""
         one.is_writing, one.is_behind, one.kept_at = True, False, self._clock()
-        change = checkpoint(one.claimed.task, one.pack.to_attribute())
+        change = checkpoint(one.claimed.task, one.attribute())
         self._in_io_thread(
             partial(write, self._store, change), partial(self._checked, one), partial(self._unchecked, one)
         )
@@ -205,13 +211,13 @@ class Packs:
         """Releases the pack, with what has completed: the rest runs in the next invocation."""
         self._leave(one)
         change = release(one.claimed.task)
-        if one.pack.done or one.pack.extracted:
-            change = replace(change, set={**change.set, attr.PACK: one.pack.to_attribute()})
+        if one.done or one.extracted:
+            change = replace(change, set={**change.set, attr.PACK: one.attribute()})
         self._released(one.claimed, write(self._store, change), len(one.waiting))
 
     def _complete(self, one: _Open) -> None:
         self._leave(one)
-        self._end(self._attempted(one, Done(also={attr.PACK: one.pack.to_attribute()})))
+        self._end(self._attempted(one, Done(also={attr.PACK: one.attribute()})))
 
     def _attempted(self, one: _Open, outcome: Done | Error) -> Attempted:
         task = one.claimed.task
