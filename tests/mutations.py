@@ -1,4 +1,4 @@
-"""The nineteen rules of the protocol, the guards that keep them, and what keeps the runs of schedules, taken out one by
+"""The rules of the protocol, the guards that keep them, and what keeps the runs of schedules, taken out one by
 one: each time some test must fail (``make mutations``).
 
 Each mutation changes one function in a temporary copy of the package. This prints the first test that fails for it,
@@ -44,6 +44,7 @@ SHARDS = "tests/unit/engine/test_shards.py"
 RECONCILE = "tests/unit/engine/test_reconcile.py"
 WRITES = "tests/unit/engine/test_conditional_write.py"
 RELEASING = "tests/unit/engine/test_releasing.py"
+PACKS = "tests/unit/engine/test_packs.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
@@ -161,7 +162,7 @@ MUTATIONS = (
              "change.is_shown_by(present)", "False", WRITES),
     Mutation(12, "a write without an answer is not looked up", "engine:_settled",
              "unread.append(n)", "", WRITES),
-    Mutation(12, "a release that the table refuses is forgotten", "Execution.release_unbegun",
+    Mutation(12, "a release that the table refuses is forgotten", "Execution._release",
              "self.add_unreleased(...)", "", DRAIN),
     Mutation(12, "a claim of which nothing is known is not released", "Claimer._note_unclear",
              "self.add_unclear(...)", "", RELEASING),
@@ -175,6 +176,22 @@ MUTATIONS = (
              "as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT)", "()", LIFECYCLE),
     Mutation(13, "a redriven task keeps its run", "client:_next_run",
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
+    # -- packs of a batch ----------------------------------------------------------------------------------------------
+    Mutation(20, "a member that did not complete counts as done", "Packs.ended",
+             "not isinstance(attempted.outcome, Done)", "False", PACKS),
+    Mutation(20, "a member's row that may not be there counts as written", "Packs.recorded",
+             "result is RecordResult.UNRECORDED", "False", PACKS),
+    Mutation(21, "a pack whose lease expired is run again", "Packs._begin",
+             "one.claimed.task.attempt > 1", "False", PACKS),
+    Mutation(21, "a pack fails when its attempts are used up", "plan_recovery",
+             "not view.is_pack", "True", PACKS),
+    Mutation(12, "a checkpoint hits another process's claim", "checkpoint",
+             '_by_holder(task, "release")', "()", PACKS),
+    Mutation(12, "a pack goes on that another process has", "Packs._checked",
+             "not isinstance(result, (Written, Unknown))", "False", PACKS),
+    Mutation(12, "a release forgets which members are done", "Packs._give_back",
+             "one.done or one.extracted", "False", PACKS),
+
     # -- shards, cursors and the reconcile -----------------------------------------------------------------------------
     Mutation(14, "a new shard has no cursor until a tick needs it", "publish_settings",
              "range(was.shards_ever, wanted.shards_ever)", "()",

@@ -47,9 +47,10 @@ class _Open:
     extracted: int = 0
     under_way: int = 0
     is_loaded: bool = False
-    is_writing: bool = False  # a checkpoint, or its end
+    is_writing: bool = False  # a checkpoint is being written, or the body read
     is_lost: bool = False  # another process has it, or it is not known how a member was recorded: its lease will expire
     is_behind: bool = False  # it has not all of them
+    is_stopped: bool = False  # the task pool has not begun a member that it was given: no more begin in this invocation
 
     def __post_init__(self) -> None:
         self.done, self.extracted = self.pack.done, self.pack.extracted
@@ -57,6 +58,10 @@ class _Open:
     def attribute(self) -> Mapping[str, object]:
         """The value of ``pack`` as it is now."""
         return replace(self.pack, done=self.done, extracted=self.extracted).to_attribute()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.under_way and not self.is_writing
 
     @property
     def token(self) -> str:
@@ -103,20 +108,20 @@ class Packs:
             return
         may_begin = self._may_begin()
         for one in list(self._open.values()):
-            if one.is_writing:
-                continue
             if one.is_lost:
-                if not one.under_way:
+                if one.is_idle:
                     self._leave(one)
                     self._lost(one.claimed)
-            elif one.waiting and may_begin and self._submitted < self._most:
-                self._load(one) if not one.is_loaded else self._begin(one)
-            elif one.waiting and not may_begin and not one.under_way:
-                self._give_back(one)
-            elif not one.waiting and not one.under_way:
-                self._complete(one)
-            elif one.is_behind and self._clock() - one.kept_at >= CHECKPOINT_AFTER:
+                continue
+            if one.is_behind and not one.is_writing and self._clock() - one.kept_at >= CHECKPOINT_AFTER:
                 self._keep(one)
+            if one.waiting and may_begin and not one.is_stopped:
+                if one.is_loaded:
+                    self._begin(one)
+                elif not one.is_writing and self._submitted < self._most:
+                    self._load(one)
+            elif one.is_idle:
+                self._give_back(one) if one.waiting else self._complete(one)
 
     def took_back(self, claimed: Claimed) -> None:
         """A member that the pool has not begun waits again."""
@@ -124,6 +129,7 @@ class Packs:
         self._submitted -= 1
         one.under_way -= 1
         one.waiting.appendleft(n)
+        one.is_stopped = True
 
     def ended(self, attempted: Attempted) -> bool:
         """Takes a member's attempt that has ended. False: it did not complete, and gets a row of its own (20)."""

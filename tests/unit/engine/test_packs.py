@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
+from dynatick.domain.task import Row
 from dynatick.engine import settings
+from dynatick.engine.ports import StoreFailure
 from dynatick.engine.rules import Rules
-from dynatick.errors import PermanentError, RetryableError
+from dynatick.errors import PermanentError, RetryableError, StoreError
+from dynatick.store.memory import MemoryStore
 
 
 def put_pack(world: InProcess, payloads: Sequence[object], *, batch_id: str = "news", **more: object) -> str:
@@ -114,6 +118,20 @@ def test_no_member_of_a_pack_that_a_dead_process_had_is_run_with_it_again() -> N
     assert {world.outcome(f"news/00000000{n}") for n in (2, 3, 4)} == {"completed"}
 
 
+def test_without_retries_the_members_of_a_lost_pack_fail_each_with_a_letter() -> None:
+    """Whether they ran is not known, as of any task."""
+    world = InProcess()
+    pack_id = put_pack(world, [{}] * 3)
+    world.store.put({
+        **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
+        "retryPolicy": {"maximumRetryAttempts": 0},
+    })  # fmt: skip
+    world.tick()
+    assert (world.outcome(pack_id), world.actions.ran) == ("completed", [])
+    assert {world.outcome(f"news/00000000{n}") for n in range(3)} == {"failed"}
+    assert len(world.dead_letters.letters) == 3
+
+
 def test_a_member_that_was_extracted_before_stays_as_it_is() -> None:
     world = InProcess()
     pack_id = put_pack(world, [{}] * 2)
@@ -129,11 +147,12 @@ def test_a_member_that_was_extracted_before_stays_as_it_is() -> None:
 
 
 def test_what_there_is_no_time_for_runs_in_the_next_invocation() -> None:
-    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
+    """It is so short that nothing was kept before the release."""
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True), life=timedelta(seconds=4))
     pack_id = put_pack(world, [{}] * 5)
 
     def last_of_its_time(*_: Any) -> None:
-        world.clock.forward(seconds=110)
+        world.clock.forward(seconds=3.2)
 
     world.actions.behaviour["news/000000002"] = last_of_its_time
     first, *others = world.tick()
@@ -195,3 +214,63 @@ def test_a_row_is_no_pack_because_it_says_so(pack: object) -> None:
     world.tick()
     assert world.outcome(pack_id) == "failed" and str(world.row(pack_id)["error"]).startswith("pack: ")
     assert world.actions.ran == []
+
+
+def test_members_that_take_longer_than_there_is_time_run_in_the_next_invocation() -> None:
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 6, timeoutSeconds=100)
+    world.actions.behaviour["news/000000001"] = lambda *_: world.clock.forward(seconds=30) and None
+    first, *others = world.tick()
+    assert first.passed is not None and first.passed.continued and others
+    assert (world.outcome(pack_id), len(world.actions.ran)) == ("completed", 6)
+
+
+def test_what_has_completed_is_kept_every_few_seconds() -> None:
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 8)
+    seen: list[int] = []
+    world.actions.behaviour["news/000000003"] = lambda *_: world.clock.forward(seconds=6) and None
+    world.actions.behaviour["news/000000007"] = lambda *_: seen.append(pack_of(world, pack_id).done)
+    world.tick()
+    assert seen and seen[0] & 0b1111 == 0b1111
+    assert pack_of(world, pack_id).done == 0xFF
+
+
+def test_a_pack_that_another_process_has_is_left_to_it() -> None:
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 20)
+
+    def lose(*_: Any) -> None:
+        world.store.put({**world.row(pack_id), "lease": "another's"})
+        world.clock.forward(seconds=6)
+
+    world.actions.behaviour["news/000000003"] = lose
+    world.tick()
+    row = world.row(pack_id)
+    assert (row["status"], row["lease"], pack_of(world, pack_id).done) == ("running", "another's", 0)
+    assert len(world.actions.ran) < 20
+
+
+def test_a_member_whose_row_can_not_be_written_keeps_its_pack_open() -> None:
+    world = InProcess(store=Refusing())
+    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    pack_id = put_pack(world, [{}] * 3)
+    world.tick()
+    assert (world.row(pack_id)["status"], world.store.get("news/000000001")) == ("running", None)
+    world.clock.forward(minutes=5)
+    world.store.refuses = False  # type: ignore[attr-defined]
+    del world.actions.behaviour["news/000000001"]
+    world.ticks(8)
+    assert (world.outcome(pack_id), world.outcome("news/000000001")) == ("completed", "completed")
+    assert world.actions.times("news/000000001") == 2
+
+
+class Refusing(MemoryStore):
+    """A table that takes no rows of members."""
+
+    refuses = True
+
+    def create_many(self, rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if self.refuses and any("batchId" in row for row in rows):
+            raise StoreError("no answer")
+        return super().create_many(rows)
