@@ -47,6 +47,8 @@ FAULTS = {
     30: "A worker never starts, dies, starts late or twice, or the shard's holder dies",
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
+    33: "The process dies while a pack of a batch runs, or a member kills it",
+    36: "The payloads of a pack are missing",
     43: "The answer of a write is lost, or the SDK sends it again: each kind of write in turn",
 }
 

@@ -48,10 +48,10 @@ def test_fault_33_a_member_kills_its_process(world: World) -> None:
 
 def test_fault_36_the_body_of_a_pack_is_missing(world: World) -> None:
     """The pack fails with the reason and a dead letter, alone."""
-    lost, kept = world.insert_batch("lost", plans(3)), world.insert_batch("kept", plans(3))
+    lost, kept = world.insert_batch("lost", plans(3), fails=True), world.insert_batch("kept", plans(3))
     (pack_id,) = (row["taskId"] for row in world.packs() if Pack.of(row).batch_id == "lost")  # type: ignore[union-attr]
     world.dynamodb.delete_item(TableName=world.table, Key={"taskId": {"S": body_id(str(pack_id))}})
-    world.finish()
+    world.assert_survived(failed=3)
     rows = world.rows()
     assert {rows[one]["outcome"] for one in lost} == {"failed"}
     assert {rows[one]["outcome"] for one in kept} == {"completed"}

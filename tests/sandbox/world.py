@@ -35,7 +35,7 @@ from tests.sandbox.worker import SEED
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.packs import member_id
+from dynatick.domain.packs import Pack, member_id
 from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
@@ -382,7 +382,9 @@ class World:
         self.insert_many([{"taskId": task_id, **fields} for task_id in names], fails=fails)
         return names
 
-    def insert_batch(self, batch_id: str, payloads: Sequence[Mapping[str, object]], **fields: Any) -> list[str]:
+    def insert_batch(
+        self, batch_id: str, payloads: Sequence[Mapping[str, object]], *, fails: bool = False, **fields: Any
+    ) -> list[str]:
         """A batch that is due in half a minute. Returns the ids of its members."""
         now = self.clock()
         grid = Grid(shard_count=int(self.environ.get("DYNATICK_SHARD_COUNT", "1")))
@@ -390,7 +392,7 @@ class World:
         for row in rows_of(batch_id, payloads, **{"action": ACTION, **due, **fields}):
             self.dynamodb.put_item(TableName=self.table, Item=encode(row))
         members = [{"taskId": member_id(batch_id, n), "payload": payload} for n, payload in enumerate(payloads)]
-        self.note_inserts(members)
+        self.note_inserts(members, fails=fails)
         return [str(member["taskId"]) for member in members]
 
     def insert_for_next_tick(self, ids: int | Iterable[str], **fields: object) -> list[str]:
@@ -456,13 +458,19 @@ class World:
                 history=history or History().take(self.journal),
                 rows=self.rows(),
                 drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
-                dead_letters={(one["taskId"], str(one.get("createdAt")), one.get("run", 1))
-                              for one in self.dead_letters()},
+                dead_letters={(task_id, str(one.get("createdAt")), one.get("run", 1))
+                              for one in self.dead_letters() for task_id in self._named_by(one)},
                 findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.operations.doctor().findings],
                 timeout=timeout,
                 **given,
             )
         )  # fmt: skip
+
+    def _named_by(self, letter: Mapping[str, Any]) -> Iterable[str]:
+        """The task of a dead letter, and the members if it is a pack, which fail with it."""
+        row = self.store.get(letter["taskId"])
+        pack = None if row is None else Pack.of(row)
+        return [letter["taskId"], *(map(pack.member_id, range(pack.span.members)) if pack is not None else ())]
 
     def assert_survived(
         self,
