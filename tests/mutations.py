@@ -189,7 +189,7 @@ MUTATIONS = (
              '_by_holder(task, "release")', "()", PACKS),
     Mutation(12, "a pack goes on that another process has", "Packs._checked",
              "not isinstance(result, (Written, Unknown))", "False", PACKS),
-    Mutation(12, "a release forgets which members are done", "Packs._give_back",
+    Mutation(12, "a release forgets which members are done", "Packs._release",
              "one.done or one.extracted", "False", PACKS),
 
     # -- shards, cursors and the reconcile -----------------------------------------------------------------------------

@@ -86,9 +86,9 @@ class Packs:
         keep_fault: Callable[[Exception], None],
     ) -> None:
         """``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack, or of a lost member.
-        ``released`` is called with each pack that was given back, the result of that write, and how many of its members
+        ``released`` is called with each pack that was released, the result of that write, and how many of its members
         were not begun; ``lost`` with each pack whose lease will expire."""
-        self._store, self._clock, self._most = store, clock, 2 * threads
+        self._store, self._clock, self._max_submitted = store, clock, 2 * threads
         self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
         self._end, self._released, self._lost, self._keep_fault = end, released, lost, keep_fault
         self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
@@ -102,7 +102,7 @@ class Packs:
         self.go_on()
 
     def go_on(self) -> None:
-        """Begins members while there are threads for them, keeps what has completed, and gives back packs for which
+        """Begins members while there are threads for them, keeps what has completed, and releases packs for which
         there is no time. To be called after each event."""
         if not self._open:
             return
@@ -118,10 +118,10 @@ class Packs:
             if one.waiting and may_begin and not one.is_stopped:
                 if one.is_loaded:
                     self._begin(one)
-                elif not one.is_writing and self._submitted < self._most:
+                elif not one.is_writing and self._submitted < self._max_submitted:
                     self._load(one)
             elif one.is_idle:
-                self._give_back(one) if one.waiting else self._complete(one)
+                self._release(one) if one.waiting else self._complete(one)
 
     def took_back(self, claimed: Claimed) -> None:
         """A member that the pool has not begun waits again."""
@@ -174,11 +174,11 @@ class Packs:
     def _not_loaded(self, one: _Open, error: Exception) -> None:
         one.is_writing = False
         self._keep_fault(error)
-        self._give_back(one)
+        self._release(one)
 
     def _begin(self, one: _Open) -> None:
         is_lost = one.claimed.task.attempt > 1
-        while one.waiting and self._submitted < self._most:
+        while one.waiting and self._submitted < self._max_submitted:
             n = one.waiting.popleft()
             one.under_way += 1
             self._submitted += 1
@@ -213,7 +213,7 @@ class Packs:
         one.is_writing = False
         self._keep_fault(error)
 
-    def _give_back(self, one: _Open) -> None:
+    def _release(self, one: _Open) -> None:
         """Releases the pack, with what has completed: the rest runs in the next invocation."""
         self._leave(one)
         change = release(one.claimed.task)
