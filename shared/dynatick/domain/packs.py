@@ -74,7 +74,7 @@ def may_be_pack(task_id: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The members of a pack: so many, from a number on."""
+    """The members of a pack: a range of their numbers in the batch."""
 
     first: int
     members: int
@@ -94,7 +94,7 @@ class Span:
 
 
 def spans_of(total: int) -> Iterator[Span]:
-    """The packs of a batch of so many members, as far as none is too large."""
+    """The packs of a batch with this number of members, as far as none is too large."""
     for first in range(0, total, MAX_MEMBERS):
         yield Span(first, min(MAX_MEMBERS, total - first))
 

@@ -42,7 +42,7 @@ class WithBatches:
         if task.action != BATCH_ACTION:
             return self._actions.run(task, context)
         try:
-            return self._look(task)
+            return self._poll(task)
         except InvalidInput as error:
             raise PermanentError(str(error)) from error
 
@@ -55,7 +55,7 @@ class WithBatches:
     def timeout_seconds(self, task: Task) -> int | None:
         return None if task.action == BATCH_ACTION else self._actions.timeout_seconds(task)
 
-    def _look(self, task: Task) -> Mapping[str, object]:
+    def _poll(self, task: Task) -> Mapping[str, object]:
         batch = Batch.of_payload(task.payload)
         found = Counter[str]() if batch.members is None else standings(self._store, task.task_id, batch.members)
         if batch.members is None or found[OPEN]:
@@ -80,7 +80,7 @@ def standings(store: Store, batch_id: str, members: int) -> Counter[str]:
 
 
 def packs_of(store: Store, batch_id: str, members: int) -> Iterator[tuple[Row, Pack]]:
-    """The packs of a batch of so many members, with their rows, read consistently."""
+    """The packs of a batch with this number of members, with their rows, read consistently."""
     spans = spans_of(members)
     while some := list(islice(spans, _AT_A_TIME)):
         yield from _packs(store, batch_id, some)

@@ -430,7 +430,7 @@ class Execution:
         self.letters.check(self.budget.hard_end - 2 * self._spare)  # so that their failures are recorded
         self.wake_ups.check(self.budget.hard_end)
         self.starts.check(self.budget.hard_end)
-        self.packs.go_on()
+        self.packs.proceed()
         if self.is_paused():
             self.release_unbegun()
         if self.services.pause.fault is not None:
@@ -441,7 +441,7 @@ class Execution:
         """Releases the tasks that were claimed and not begun (12). Returns their ids. What the table doesn't take stays
         in ``unreleased``."""
         self._unbegun(self.task_pool.take_unbegun())
-        self.packs.go_on()
+        self.packs.proceed()
         unbegun, self.too_late = self.too_late, []
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:

@@ -99,9 +99,9 @@ class Packs:
         member = replace(claimed.task, attempt=1, attempts=(), batch_id=pack.batch_id)
         one = _Open(claimed, pack, kept_at=self._clock(), member=member, waiting=deque(pack.open()))
         self._open[one.token] = one
-        self.go_on()
+        self.proceed()
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Begins members while there are threads for them, keeps what has completed, and releases packs for which
         there is no time. To be called after each event."""
         if not self._open:
@@ -169,7 +169,7 @@ class Packs:
             self._end(self._attempted(one, Error(str(error), permanent=True)))
             return
         one.is_loaded = True
-        self.go_on()
+        self.proceed()
 
     def _not_loaded(self, one: _Open, error: Exception) -> None:
         one.is_writing = False
