@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from dynatick.actions.plain_value import kept_result
-from dynatick.domain.task import MAX_ACTION_CHARACTERS, Task
+from dynatick.domain.task import MAX_ACTION_CHARACTERS, RESERVED_ACTIONS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
 
@@ -45,6 +45,9 @@ def check_name(name: object) -> str:
         raise ConfigurationError("action", f"{shown(name)} is not a name; {expected}")
     if len(name) > MAX_ACTION_CHARACTERS:
         problem = f"{shown(name)} is too long; expected at most {MAX_ACTION_CHARACTERS} characters"
+        raise ConfigurationError("action", problem)
+    if name.startswith(RESERVED_ACTIONS):
+        problem = f"{shown(name)} is reserved; expected a name that does not begin with {RESERVED_ACTIONS}"
         raise ConfigurationError("action", problem)
     return name
 

@@ -20,7 +20,15 @@ from dynatick.domain.schedule import (
     Schedule,
     check_schedule_id,
 )
-from dynatick.domain.task import Row, check_action, check_payload, check_subject, check_task_id, check_timeout
+from dynatick.domain.task import (
+    Row,
+    check_action,
+    check_payload,
+    check_subject,
+    check_task_id,
+    check_timeout,
+    check_users_action,
+)
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
 
@@ -158,7 +166,7 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
                 row[name] = _time(value, name)
     if task.action is not None:
         with wrong:
-            row[attr.ACTION] = _kept(check_action(task.action), attr.ACTION)
+            row[attr.ACTION] = _kept(check_users_action(task.action), attr.ACTION)
     if task.payload is not None:
         with wrong:
             row[attr.PAYLOAD] = payload_of(task.payload)
@@ -335,7 +343,7 @@ def stored_value(argument: str, name: str, value: object) -> object:
         case "timeout_seconds":
             return check_timeout(value)
         case "action":
-            return text_of(value, attr.ACTION)
+            return check_users_action(text_of(value, attr.ACTION))
         case "catch_up" | "overlap":
             return str(value)
         case _:

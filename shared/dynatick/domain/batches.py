@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,12 +16,12 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.numbers import is_count
-from dynatick.domain.packs import MAX_BATCH, Pack, Span
+from dynatick.domain.packs import MAX_BATCH, SHOWN_OF_MEMBER, Pack, Span
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.task import Row, Status, check_action
+from dynatick.domain.task import RESERVED_ACTIONS, TERMINAL, Row, Status, check_action
 from dynatick.errors import InvalidInput
 
-BATCH_ACTION: Final = "dynatick.batch"
+BATCH_ACTION: Final = f"{RESERVED_ACTIONS}batch"
 MAX_OVER: Final = timedelta(days=1)
 OPEN: Final = "open"
 """The status of a member that has not ended."""
@@ -29,18 +29,23 @@ OPEN: Final = "open"
 # The names of a batch's payload, beside those of a task's attributes.
 _OVER_SECONDS: Final = "overSeconds"
 _THEN: Final = "then"
+_TOTAL: Final = "total"
+_OF_MEMBERS: Final = "ofMembers"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Batch:
-    """What a batch was inserted with. ``members``: None until all are in; then the batch is *sealed*. ``then``: the row
-    of the task that follows."""
+    """What a batch was inserted with. ``members``: None until all are in; then the batch is *sealed*. ``total``: how
+    many there will be, as soon as that is known. ``then``: the row of the task that follows. ``of_members``: what each
+    member has besides, under the table's names."""
 
     action: str
     due_at: datetime
     over: timedelta = timedelta()
     members: int | None = None
+    total: int | None = None
     then: Mapping[str, object] | None = None
+    of_members: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
     def of(cls, row: Row) -> Batch | None:
@@ -55,19 +60,21 @@ class Batch:
         """Raises InvalidInput."""
         if not isinstance(payload, Mapping):
             raise InvalidInput(attr.PAYLOAD, payload, "expected what a batch was inserted with")
-        seconds, members, then = (payload.get(name) for name in (_OVER_SECONDS, attr.MEMBERS, _THEN))
+        seconds, then, of_members = (payload.get(name) for name in (_OVER_SECONDS, _THEN, _OF_MEMBERS))
         if not is_count(seconds, 0) or seconds > MAX_OVER.total_seconds():
             raise InvalidInput(_OVER_SECONDS, seconds, "expected whole seconds, a day at most")
-        if members is not None and (not is_count(members, 0) or members > MAX_BATCH):
-            raise InvalidInput(attr.MEMBERS, members, f"expected a whole number up to {MAX_BATCH}")
         if then is not None and not isinstance(then, Mapping):
             raise InvalidInput(_THEN, then, "expected a task")
+        if of_members is not None and not isinstance(of_members, Mapping):
+            raise InvalidInput(_OF_MEMBERS, of_members, "expected attributes")
         return cls(
             action=check_action(payload.get(attr.ACTION)),
             due_at=parse_instant(payload.get(attr.DUE_AT), attr.DUE_AT),
             over=timedelta(seconds=int(seconds)),
-            members=None if members is None else int(members),
+            members=_number(payload, attr.MEMBERS),
+            total=_number(payload, _TOTAL),
             then=then,
+            of_members=of_members or {},
         )
 
     def to_payload(self) -> dict[str, object]:
@@ -77,8 +84,19 @@ class Batch:
             attr.DUE_AT: format_instant(self.due_at),
             _OVER_SECONDS: int(self.over.total_seconds()),
             **({} if self.members is None else {attr.MEMBERS: self.members}),
+            **({} if self.total is None else {_TOTAL: self.total}),
             **({} if self.then is None else {_THEN: self.then}),
+            **({_OF_MEMBERS: self.of_members} if self.of_members else {}),
         }
+
+    def differences(self, other: Batch) -> Mapping[str, tuple[object, object]]:
+        """What the definitions of two batches differ in, by name, with the value of each. What only one of them knows,
+        the number of its members, is no difference."""
+        mine, others = self.to_payload(), other.to_payload()
+        names = [name for name in {**mine, **others} if name not in (attr.MEMBERS, _TOTAL)]
+        if self.total is not None and other.total is not None:
+            names.append(_TOTAL)
+        return {name: (mine.get(name), others.get(name)) for name in names if mine.get(name) != others.get(name)}
 
     @property
     def last_due_at(self) -> datetime:
@@ -89,6 +107,15 @@ class Batch:
         """When a pack is due: all are spread evenly."""
         seconds = int(self.over.total_seconds() * span.first / total) if total else 0
         return self.due_at + timedelta(seconds=seconds)
+
+
+def _number(payload: Mapping[str, object], name: str) -> int | None:
+    value = payload.get(name)
+    if value is None:
+        return None
+    if not is_count(value, 0) or value > MAX_BATCH:
+        raise InvalidInput(name, value, f"expected a whole number up to {MAX_BATCH}")
+    return int(value)
 
 
 def then_id(batch_id: str) -> str:
@@ -129,6 +156,29 @@ def status_of_member(row: Row, pack: Pack, n: int) -> str:
     if pack.excluded >> n & 1:
         return str(Status.CANCELLED)
     return state_of(row)
+
+
+def row_of_member(row: Row, pack: Pack, n: int, payload: Mapping[str, object]) -> dict[str, object]:
+    """A member that has no row of its own, as the row that it would have. ``row``: that of its pack."""
+    status = status_of_member(row, pack, n)
+    shown = set(SHOWN_OF_MEMBER)
+    if status in TERMINAL:
+        shown |= {attr.FINISHED_AT, attr.EXPIRES_AT}
+    if status == Status.CANCELLED:
+        shown.discard(attr.STARTED_AT)  # its pack may have run since
+    elif status in TERMINAL:
+        shown.add(attr.LATE_MILLISECONDS)
+    if status == row.get(attr.STATUS):
+        shown |= {attr.ERROR, attr.LEASE_UNTIL}
+    return {
+        **{name: value for name, value in row.items() if name in shown or name not in attr.OWN_ATTRIBUTES},
+        attr.TASK_ID: pack.member_id(n),
+        attr.PAYLOAD: payload,
+        attr.STATUS: status,
+        **({attr.OUTCOME: status} if status in TERMINAL else {}),
+        **({attr.ATTEMPT: 0} if status == Status.CANCELLED else {}),
+        attr.BATCH_ID: pack.batch_id,
+    }
 
 
 def extracted_ids(pack: Pack) -> Iterator[str]:

@@ -29,6 +29,7 @@ from dynatick.domain.task import (
     check_subject,
     check_task_id,
     check_timeout,
+    check_users_action,
 )
 from dynatick.errors import InvalidInput
 
@@ -248,7 +249,12 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
     if not RowView(row).is_waiting:
         raise InvalidInput(attr.STATUS, row[attr.STATUS], "leave it out: it is set by Dynatick")
     check_names(row)
-    action = action_name(row, defaults)
+    for name in (attr.PACK, attr.BATCH_ID):
+        if name in row:
+            raise InvalidInput(
+                name, row[name], "leave it out: it is set by Dynatick; a batch is inserted by its client"
+            )
+    action = check_users_action(action_name(row, defaults))
     check_payload(row.get(attr.PAYLOAD))
     if row.get(attr.RETRY_POLICY) is not None:
         RetryPolicy.from_row(row[attr.RETRY_POLICY])

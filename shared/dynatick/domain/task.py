@@ -28,6 +28,9 @@ MAX_TASK_ID_BYTES = 1024
 
 MAX_ACTION_CHARACTERS = 128
 
+RESERVED_ACTIONS = "dynatick."
+"""The names of Dynatick's own actions begin with it: no user's task has one."""
+
 MAX_SUBJECT_BYTES = 256
 
 MAX_TIMEOUT_SECONDS = 900
@@ -210,6 +213,16 @@ def check_action(value: object) -> str:
     if len(value) > MAX_ACTION_CHARACTERS:
         raise InvalidInput(attr.ACTION, value, f"expected at most {MAX_ACTION_CHARACTERS} characters")
     return value
+
+
+def check_users_action(value: object) -> str:
+    """The name of an action that a user's task may have. Raises InvalidInput."""
+    action = check_action(value)
+    if action.startswith(RESERVED_ACTIONS):
+        raise InvalidInput(
+            attr.ACTION, action, f"actions beginning with {RESERVED_ACTIONS} are reserved; choose another"
+        )
+    return action
 
 
 def check_payload(value: object) -> Mapping[str, object]:

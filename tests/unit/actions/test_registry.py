@@ -30,7 +30,8 @@ def test_valid_names_are_accepted(name):
     ("name", "message"),
     [("", "'' is not a name"), (" log", "' log' is not a name"), (None, "None is not a name"),
      *((name, "is not a name") for name in ("send reminder", "-x", "log\n", "größe", print)),
-     ("a" * 129, "is too long; expected at most 128 characters")],
+     ("a" * 129, "is too long; expected at most 128 characters"),
+     ("dynatick.batch", "is reserved; expected a name that does not begin with dynatick.")],
 )  # fmt: skip
 def test_invalid_names_are_refused(name, message):
     with pytest.raises(ConfigurationError, match=message):
