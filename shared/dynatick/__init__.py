@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dynatick.actions.handler_secrets import secret
     from dynatick.actions.handlers import HandlerContext, around
     from dynatick.client import (
+        BatchView,
         Exists,
         HistoryPage,
         InsertCounts,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from dynatick.domain.retry import RetryPolicy
     from dynatick.domain.task import Status
     from dynatick.errors import (
+        BatchDiffers,
+        BatchNotFound,
         ConfigurationError,
         DynatickError,
         InvalidInput,
@@ -62,6 +65,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AsyncTaskClient": "dynatick.client.async_tasks",
+    "BatchDiffers": "dynatick.errors",
+    "BatchNotFound": "dynatick.errors",
+    "BatchView": "dynatick.client",
     "Bucket": "dynatick.domain.buckets",
     "ConfigurationError": "dynatick.errors",
     "DynatickError": "dynatick.errors",
@@ -108,6 +114,9 @@ _HOMES = {
 
 __all__ = [
     "AsyncTaskClient",
+    "BatchDiffers",
+    "BatchNotFound",
+    "BatchView",
     "Bucket",
     "ConfigurationError",
     "DynatickError",

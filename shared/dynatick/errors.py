@@ -4,9 +4,11 @@
     ├── InvalidInput          a value that no interface accepts: names field, value and what is expected
     ├── ConfigurationError    a setting is missing or wrong: names the variable
     ├── TaskExists            a task with the id of an insert exists already
-    │   └── ScheduleDiffers   a schedule with this id is defined otherwise
+    │   ├── ScheduleDiffers   a schedule with this id is defined otherwise
+    │   └── BatchDiffers      a batch with this id is defined otherwise
     ├── TaskNotFound          no task has this id
-    │   └── ScheduleNotFound  no schedule has this id
+    │   ├── ScheduleNotFound  no schedule has this id
+    │   └── BatchNotFound     no batch has this id
     ├── TransitionRefused     the task's status does not allow the operation, perhaps since a moment ago
     ├── TaskChanged           the task has changed since the caller read it
     ├── WaitTimedOut          what was waited for has not ended in time
@@ -132,6 +134,24 @@ class ScheduleDiffers(TaskExists):
         self.differences = differences
 
 
+class BatchDiffers(TaskExists):
+    """A batch with this id exists, and is defined otherwise; nothing was written.
+
+    ``differences``: by name, its value and the one that was given.
+    """
+
+    def __init__(self, batch_id: str, differences: Mapping[str, tuple[object, object]]) -> None:
+        super().__init__(batch_id)
+        said = (  # a task may hold what no log should
+            f"its {name} differs" if isinstance(own, Mapping) or isinstance(given, Mapping)
+            else f"its {name} is {_shown(own)}, not {_shown(given)}"
+            for name, (own, given) in differences.items()
+        )  # fmt: skip
+        hint = "insert it as it was begun, or choose another id"
+        self.args = (f"batchId: a batch {shown(batch_id)} exists already, and {', '.join(said)}; {hint}",)
+        self.differences = differences
+
+
 class TaskNotFound(DynatickError):
     """There is no task with this id."""
 
@@ -146,6 +166,14 @@ class ScheduleNotFound(TaskNotFound):
     def __init__(self, schedule_id: str) -> None:
         super().__init__(schedule_id)
         self.args = (f"taskId: there is no schedule {shown(schedule_id)}",)
+
+
+class BatchNotFound(TaskNotFound):
+    """There is no batch with this id."""
+
+    def __init__(self, batch_id: str) -> None:
+        super().__init__(batch_id)
+        self.args = (f"batchId: there is no batch {shown(batch_id)}",)
 
 
 class WaitTimedOut(DynatickError):

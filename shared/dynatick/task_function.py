@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -28,6 +28,7 @@ from dynatick.errors import ConfigurationError, InvalidInput, ScheduleDiffers, S
 
 if TYPE_CHECKING:
     from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
+    from dynatick.client.batches import BatchInserted
     from dynatick.client.new_task import Composed
     from dynatick.domain.buckets import Time
 
@@ -165,6 +166,57 @@ class TaskFunction(Generic[Payload, More, Result]):
             return client.compose(self.new_task(payload, due_at=due_at, delay=delay))
 
         return count(insert_lazily(client.store, payloads, compose))
+
+    def schedule_batch(
+        self,
+        payloads: Iterable[Payload],
+        *,
+        batch_id: str,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        over: timedelta | str | None = None,
+        total: int | None = None,
+        then: Mapping[str, object] | None = None,
+    ) -> BatchInserted:
+        """Inserts a task for each payload, as the members of one batch: any number, for a fraction of the price.
+
+        The arguments are those of ``TaskClient.batches.insert``, which says what the same call does again. ``then``: a
+        task for when all have ended, such as ``write_report.after(Report(…))``. Raises InvalidInput with the number of
+        the first payload that the function refuses. ``subject`` of ``@task`` doesn't apply: members have none.
+        """
+        from dynatick.client.batch_loading import invalid_payload
+
+        def encoded() -> Iterator[Mapping[str, object]]:
+            for number, payload in enumerate(payloads):
+                try:
+                    yield self.encode(payload)
+                except InvalidInput as error:
+                    raise invalid_payload(error, number) from None
+
+        return _client().batches.insert(
+            encoded(),
+            batch_id=batch_id,
+            action=self.action,
+            due_at=due_at,
+            delay=delay,
+            over=over,
+            total=len(payloads) if total is None and isinstance(payloads, Sized) else total,
+            then=then,
+            retry_policy=self._retry_policy,
+        )
+
+    def after(self, payload: Payload, *, delay: timedelta | None = None) -> Mapping[str, object]:
+        """The task that follows a batch: its ``then``. ``delay``: so long after all have ended."""
+        task = self.new_task(payload, delay=delay, task_id="-")
+        policy = None if task.retry_policy is None else self._retry_policy
+        row = {
+            attr.ACTION: task.action,
+            attr.PAYLOAD: task.payload,
+            attr.DELAY_SECONDS: task.delay_seconds,
+            attr.RETRY_POLICY: None if policy is None else policy.to_row(),
+            attr.SUBJECT: task.subject,
+        }
+        return {name: value for name, value in row.items() if value is not None}
 
     def every(
         self,

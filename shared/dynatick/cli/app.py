@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dynatick.cli import bucket, dead_letter, doctor, expr, installation, schedule, task, tick
+from dynatick.cli import batch, bucket, dead_letter, doctor, expr, installation, schedule, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.errors import DynatickError
@@ -82,6 +82,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(task.app)
+app.add_typer(batch.app)
 app.add_typer(bucket.app)
 app.add_typer(schedule.app)
 app.add_typer(tick.app)

@@ -94,7 +94,7 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
 
     client = session.client()
     with ExitStack() as opened:
-        source, path = _source(options.file, opened)
+        source, path = open_source(options.file, opened)
         form = options.form or (FileFormat.NDJSON if path is None else format_of(path.name))
         checkpoint = Checkpoint(path, _Place.parse) if path is not None and path.is_file() else None
         place = None if checkpoint is None or options.restart else checkpoint.read()
@@ -174,7 +174,7 @@ def _keep(checkpoint: Checkpoint[_Place] | None, place: _Place, errors: ErrorsFi
         checkpoint.keep(place, now=True)
 
 
-def _source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
+def open_source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
     """Opens the file, and its path; None for stdin."""
     if name == "-":
         return lambda _offset: sys.stdin.buffer.read, None

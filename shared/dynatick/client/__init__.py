@@ -6,6 +6,7 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.actions.payload import check_payload, payload_schemas
+from dynatick.client.batches import BatchCancelled, Batches, BatchInserted, BatchView
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
@@ -21,6 +22,10 @@ from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry, TaskView
 from dynatick.domain.buckets import Time
 
 __all__ = [
+    "BatchCancelled",
+    "BatchInserted",
+    "BatchView",
+    "Batches",
     "BucketCounts",
     "ChangeUnknown",
     "Changed",

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from dynatick.client.batches import Batches, BatchView
 from dynatick.client.dead_letters import DeadLetters, HandledLetter, HandledLetters
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient, waits
@@ -141,6 +142,23 @@ class AsyncDeadLetters(Threaded):
     redrive = _handled(DeadLetters.redrive)
 
 
+class AsyncBatches(Threaded):
+    """``Batches``, awaited."""
+
+    async def wait(self, batch_id: str, *, timeout: timedelta | None = None) -> BatchView:
+        """Waits like ``Batches.wait``. It needs no thread between two reads."""
+        further = waits(timeout=timeout, seconds=self._of._seconds)
+        while not await self.has_ended(batch_id):
+            await _pause(further, of=f"batch {shown(batch_id)}")
+        return await self.get(batch_id)
+
+    cancel = awaited(Batches.cancel)
+    get = awaited(Batches.get)
+    has_ended = awaited(Batches.has_ended)
+    insert = awaited(Batches.insert)
+    members = _iterated(Batches.members)
+
+
 class AsyncTaskClient(Threaded):
     """A ``TaskClient`` for asyncio: the same methods with the same arguments, awaited; what iterates, by ``async for``.
 
@@ -191,6 +209,11 @@ class AsyncTaskClient(Threaded):
     def schedules(self) -> AsyncSchedules:
         """Recurring schedules."""
         return AsyncSchedules(self.client.schedules, self._threads)
+
+    @property
+    def batches(self) -> AsyncBatches:
+        """Any number of tasks of one action, inserted as one, and one task when all have ended."""
+        return AsyncBatches(self.client.batches, self._threads)
 
     @property
     def operations(self) -> AsyncOperations:

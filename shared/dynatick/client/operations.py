@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from dynatick.client import task_update
 from dynatick.client import ticks as tick_lists
+from dynatick.client.batch_members import row_of
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing
 from dynatick.client.installation import FailureGroup, Health, InstallationStatus, health_of, status_of_installation
@@ -134,7 +135,7 @@ class Operations:
 
     def explain(self, task_id: str) -> Explanation:
         """Why a task is where it is, what happened to it, and what will. Its ``status`` is None if there is none."""
-        settings, row = self._settings_cache.refresh(), self.store.get(task_update.known_id(task_id))
+        settings, row = self._settings_cache.refresh(), row_of(self.store, task_update.known_id(task_id))
         if row is None:
             return explain_missing(task_id, settings)
         bucket, cursors = RowView(row).bucket, dict[int, Cursor]()

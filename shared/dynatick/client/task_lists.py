@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Unpack
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
+from dynatick.client.batch_members import exported, exported_after, find_member
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.task_update import Departures
 from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
 from dynatick.domain.buckets import Bucket, Time
+from dynatick.domain.row import RowView
 from dynatick.domain.selection import STATUSES, Selected, Selection
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Clock, Store
@@ -88,9 +91,14 @@ class TaskLists:
 
         Memory does not grow with their number. A task that changes meanwhile may be missing, or appear twice.
         ``after``: the ``taskDateTime`` and ``taskId`` of a row of an earlier export with the same arguments, which
-        this one continues.
+        this one continues. The members of batches are among them, as tasks of their own, and batches are not.
         """
-        return histories.export(self.store, self._selection(bucket, selected), after=after)
+        selection = self._selection(bucket, selected)
+        member = None if after is None else find_member(self.store, after[1])
+        if after is None or member is None:
+            return exported(self.store, histories.export(self.store, selection, after=after), selection)
+        rows = histories.export(self.store, selection, after=(after[0], RowView(member.row).task_id))
+        return chain(exported_after(self.store, member, selection), exported(self.store, rows, selection))
 
     def bucket_counts(
         self,

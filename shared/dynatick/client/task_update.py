@@ -15,6 +15,7 @@ from typing import Final
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import (
     Condition,
@@ -60,6 +61,13 @@ _OF_SCHEDULES: Final = {
     "delete": "delete it as a schedule (dynatick schedule delete)",
 }
 """The alternatives for a schedule to the changes of a task."""
+
+_OF_BATCHES: Final = {
+    "cancel": "cancel it with its members (dynatick batch cancel)",
+    "reschedule": "its members have the time; cancel it, and insert another",
+    "change": "it stays as it was inserted; cancel it, and insert another",
+}
+_OF_PACKS: Final = {"change": "its members have the payloads, and keep them"}
 
 UNCANCELLED: Final = "a cancelled task is restored, to run at its time, or run at the next tick"
 
@@ -250,6 +258,14 @@ def _require_task(row: Row, action: str) -> None:
     if is_or_was_schedule(row):
         state, instead = state_shown(row), _OF_SCHEDULES[action]
         raise TransitionRefused(RowView(row).task_id, action, state, (), is_a="a schedule", instead=instead)
+    for is_one, is_a, alternatives in (
+        (row.get(attr.ACTION) == BATCH_ACTION, "a batch", _OF_BATCHES),
+        (RowView(row).is_pack, "the pack of a batch", _OF_PACKS),
+    ):
+        if is_one and action in alternatives:
+            raise TransitionRefused(
+                RowView(row).task_id, action, state_shown(row), (), is_a=is_a, instead=alternatives[action]
+            )
 
 
 def _next_run(row: Row) -> int:

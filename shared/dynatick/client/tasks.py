@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.client import task_update
+from dynatick.client.batch_members import cancel_member, refuse_change, row_of
 from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
@@ -26,6 +28,7 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.conditional_write import create
+from dynatick.engine.ports import Store
 from dynatick.errors import (
     ConfigurationError,
     InvalidInput,
@@ -38,6 +41,7 @@ from dynatick.errors import (
 from dynatick.store.codec import with_item
 
 if TYPE_CHECKING:
+    from dynatick.client.batches import Batches
     from dynatick.client.operations import Operations
 
 T = TypeVar("T")
@@ -106,6 +110,13 @@ class TaskClient(BulkTasks):
     def schedules(self) -> Schedules:
         """Recurring schedules."""
         return Schedules(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
+
+    @property
+    def batches(self) -> Batches:
+        """Any number of tasks of one action, inserted as one, and one task when all have ended."""
+        from dynatick.client.batches import Batches
+
+        return Batches(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
 
     @property
     def operations(self) -> Operations:
@@ -222,7 +233,7 @@ class TaskClient(BulkTasks):
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""
-        row = self.store.get(task_update.known_id(task_id))
+        row = row_of(self.store, task_update.known_id(task_id))
         if row is None:
             raise TaskNotFound(task_id)
         return TaskView.from_row(row)
@@ -275,7 +286,7 @@ class TaskClient(BulkTasks):
 
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was written then.
         """
-        return self._change(task_id, self._decisions.cancelled(), version)
+        return self._change(task_id, self._decisions.cancelled(), version, of_member=cancel_member)
 
     def delete(self, task_id: str, *, version: str | None = None) -> None:
         """Deletes the row of a task that waits or has ended. A running task can't be deleted.
@@ -389,13 +400,29 @@ class TaskClient(BulkTasks):
     def _preview(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None) -> TaskView:
         row = self.store.get(task_update.known_id(task_id))
         if row is None:
+            refuse_change(self.store, task_id, version)
             raise TaskNotFound(task_id)
         change = task_update.only_in(version, decide)(row)
         return TaskView.from_row({n: value for n, value in {**row, **change.set}.items() if n not in change.remove})
 
-    def _change(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None = None) -> TaskView:
+    def _change(
+        self,
+        task_id: str,
+        decide: Callable[[Row], ConditionalUpdate],
+        version: str | None = None,
+        *,
+        of_member: Callable[[Store, str, str | None], Row | None] = refuse_change,
+    ) -> TaskView:
         departures = self._departures()
-        row = task_update.carry_out(self.store, task_id, departures.noting(task_update.only_in(version, decide)))
+        change = partial(
+            task_update.carry_out, self.store, task_id, departures.noting(task_update.only_in(version, decide))
+        )
+        try:
+            row = change()
+        except TaskNotFound:
+            if (member := of_member(self.store, task_id, version)) is not None:
+                return TaskView.from_row(member)
+            row = change()  # a member may have got a row just now
         departures.count(task_id)
         departures.write()
         return TaskView.from_row(row)

@@ -80,10 +80,10 @@ def standings(store: Store, batch_id: str, members: int) -> Counter[str]:
 
 
 def packs_of(store: Store, batch_id: str, members: int) -> Iterator[tuple[Row, Pack]]:
-    """The packs of a batch with this number of members, with their rows, read consistently."""
+    """The packs of a batch with this number of members in order, with their rows, read consistently."""
     spans = spans_of(members)
     while some := list(islice(spans, _AT_A_TIME)):
-        yield from _packs(store, batch_id, some)
+        yield from sorted(_packs(store, batch_id, some), key=lambda found: found[1].span.first)
 
 
 def _packs(store: Store, batch_id: str, spans: Iterable[Span]) -> Iterator[tuple[Row, Pack]]:

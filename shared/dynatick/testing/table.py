@@ -8,6 +8,7 @@ from typing import Any
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.packs import Pack
 from dynatick.domain.task import Row, Status
 from dynatick.engine.ports import Entry
 from dynatick.store.codec import Item, decode, entry_of
@@ -57,8 +58,13 @@ class Table(MemoryStore):
         if _is_for_stream(old, item):
             images = {"NewImage": item} if old is None else {"NewImage": item, "OldImage": old}
             self._records.append({"dynamodb": {"SequenceNumber": str(len(self._records)), **images}})
-        if old is not None and _status(old) == Status.RUNNING and _status(item) != Status.RUNNING:
+        was_running = attr.BATCH_ID in item if old is None else _status(old) == Status.RUNNING
+        if was_running and _status(item) != Status.RUNNING:  # a member has no row before it is extracted
             self._recorded(task_id, decode(item))
+        if attr.PACK in item and (pack := Pack.of(decode(item))) is not None:
+            for n in range(pack.span.members):
+                if pack.done >> n & 1:
+                    self._recorded(pack.member_id(n), {attr.STATUS: str(Status.COMPLETED)})
 
     def _move(self, task_id: str, before: Bucket | None, after: Bucket | None) -> None:
         if before is not None:

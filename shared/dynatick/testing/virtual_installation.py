@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -19,12 +19,15 @@ from typing import Any
 from dynatick.actions.dead_letter import message_of
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import TaskClient, TaskView
+from dynatick.client.batch_members import members_of
 from dynatick.client.views import instant_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.lifecycle import state_of
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.occurrences import Overdue
+from dynatick.domain.packs import Pack
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import read_cursor, save
@@ -255,8 +258,13 @@ class VirtualInstallation:
         self._overdue += overdue
 
     def _waiting(self) -> list[Waiting]:
-        rows = (row for row in self._table.open_rows() if not _only_awaits(row))
+        rows = (one for row in self._table.open_rows() if not _only_awaits(row) for one in self._with_members(row))
         return sorted(map(_waiting, rows), key=lambda one: (one.due_at, one.task_id))
+
+    def _with_members(self, row: Row) -> Iterable[Row]:
+        """The row; of a pack, its members that wait."""
+        pack = Pack.of(row)
+        return [row] if pack is None else members_of(self._table, row, pack, state_of(row))
 
     def _advance_to(self, end: datetime) -> None:
         if self._is_running:

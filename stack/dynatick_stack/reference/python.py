@@ -15,7 +15,8 @@ from dynatick_stack.markdown import one_line, table
 _WIDTH = 100
 _SECTIONS = {
     "client": (
-        "client.tasks.TaskClient", "client.schedules.Schedules", "client.operations.Operations",
+        "client.tasks.TaskClient", "client.schedules.Schedules", "client.batches.Batches",
+        "client.operations.Operations",
         "client.dead_letters.DeadLetters", "client.async_tasks.AsyncTaskClient",
     ),
     "values": (
@@ -24,6 +25,7 @@ _SECTIONS = {
         "client.insertion.Exists", "client.insertion.Refused", "client.insertion.InsertUnknown",
         "client.bulk_change.Changed", "client.bulk_change.WouldChange", "client.bulk_change.Skipped",
         "client.bulk_change.ChangeUnknown", "client.schedule_views.ScheduleView", "client.schedule_views.SchedulePage",
+        "client.batches.BatchInserted", "client.batches.BatchView", "client.batches.BatchCancelled",
         "client.letter_views.DeadLetterView", "client.explanation.Explanation", "client.installation.Health",
         "client.installation.InstallationStatus",
     ),

@@ -18,6 +18,7 @@ from dynatick.cli.app import app
 from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
 from dynatick.client import DeadLetters
+from dynatick.client.batches import Batches
 from dynatick.client.operations import Operations
 from dynatick.client.schedules import Schedules
 
@@ -42,7 +43,11 @@ OF_SCHEDULES = {
     "schedule export": "export", "schedule import": "compose",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
-NO_VERBS = {"connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
+OF_BATCHES = {
+    "batch add": "insert", "batch show": "get", "batch members": "members", "batch cancel": "cancel",
+    "batch wait": "wait has_ended",
+}  # fmt: skip
+NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
@@ -52,6 +57,7 @@ SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--lo
         (TaskClient, OF_TASKS),
         (Operations, OF_OPERATIONS),
         (Schedules, OF_SCHEDULES),
+        (Batches, OF_BATCHES),
         (DeadLetters, OF_DEAD_LETTERS),
     ],
 )

@@ -20,9 +20,9 @@ from tests.builders import InProcess
 
 from dynatick import AsyncTaskClient, InvalidInput, Status, TaskClient, TaskExists, TaskNotFound
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.client import DeadLetters, Schedules, async_tasks
+from dynatick.client import Batches, DeadLetters, Schedules, async_tasks
 from dynatick.client.async_operations import AsyncOperations
-from dynatick.client.async_tasks import AsyncDeadLetters, AsyncSchedules
+from dynatick.client.async_tasks import AsyncBatches, AsyncDeadLetters, AsyncSchedules
 from dynatick.client.operations import Operations
 from dynatick.errors import ConfigurationError, WaitTimedOut
 
@@ -59,6 +59,7 @@ def parameters(function: Any) -> list[inspect.Parameter]:
         (Schedules, AsyncSchedules, set()),
         (DeadLetters, AsyncDeadLetters, set()),
         (Operations, AsyncOperations, set()),
+        (Batches, AsyncBatches, set()),
     ],
 )
 def test_it_has_each_method_with_the_same_arguments(of: type, awaited: type, more: set[str]) -> None:

@@ -1,0 +1,201 @@
+"""``dynatick batch …``: any number of tasks of one action, inserted as one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.bulk.record import FileFormat, format_of
+from dynatick.cli.arguments import At, Delay, Subject, Timeout, WaitTimeout, map_of, seconds_of
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.importing import open_source
+from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_one, show_pairs
+from dynatick.cli.session import Session, on_table
+from dynatick.domain import attributes as attr
+from dynatick.domain.durations import duration_of
+from dynatick.domain.instants import format_instant
+from dynatick.domain.task import Status
+from dynatick.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from dynatick.client.batches import BatchView
+
+app = typer.Typer(
+    name="batch", help="Any number of tasks of one action, inserted as one.", no_args_is_help=True
+)  # fmt: skip
+
+BatchId = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.", show_default=False)]
+_BAR = 40  # characters
+_PER_MESSAGE = 100_000  # payloads, on a terminal
+_COLUMNS = (
+    Column("TASK", attr.TASK_ID, folds=True),
+    Column("STATUS", attr.STATUS),
+    Column("FINISHED AT", attr.FINISHED_AT, to_seconds=True, spare=1),
+    Column("ATTEMPT", attr.ATTEMPT, right=True, spare=2),
+    Column("ERROR", attr.ERROR, folds=True),
+)
+
+
+@app.command()
+@on_table
+def add(
+    session: Session,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE", help="A payload in each line: .ndjson, .jsonl or .csv; - for stdin.", show_default=False
+        ),
+    ],
+    *,
+    batch_id: Annotated[str, typer.Option("--id", metavar="ID", help="The batch's id.", show_default=False)],
+    action: Annotated[str, typer.Option(help="What to run with each payload.", show_default=False)],
+    due: At = None,
+    delay: Delay = None,
+    over: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Spread evenly over this time, as 90s, 2h; a day at most.")
+    ] = None,
+    then: Annotated[
+        str | None,
+        typer.Option(metavar="JSON|@FILE", help='A task for when all have ended: {"action": …, "payload": …}.'),
+    ] = None,
+    total: Annotated[int | None, typer.Option(help="The number of payloads, for --over with stdin.")] = None,
+    form: Annotated[
+        FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+    ] = None,
+    retry_policy: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
+    ] = None,
+    timeout_seconds: Timeout = None,
+    subject: Subject = None,
+    attributes: Annotated[
+        str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of each member, for your own use.")
+    ] = None,
+) -> None:
+    """Insert a task for each payload of a file. The same command again goes on where it was.
+
+    In a CSV file, each column is a field of the payload, a text; one whose name ends in :json contains JSON.
+    """
+    if file != "-" and total is None and over is not None:
+        total = sum(1 for _ in _payloads(file, form))
+    seconds = seconds_of(delay, attr.DELAY_SECONDS)
+    inserted = session.client().batches.insert(
+        _reported(_payloads(file, form)),
+        batch_id=batch_id,
+        action=action,
+        due_at=session.time(due, attr.DUE_AT),
+        delay=None if seconds is None else timedelta(seconds=float(seconds)),
+        over=over,
+        total=total,
+        then=map_of(then, "then"),
+        retry_policy=map_of(retry_policy, attr.RETRY_POLICY),
+        timeout_seconds=seconds_of(timeout_seconds, attr.TIMEOUT_SECONDS),
+        subject=subject,
+        attributes=map_of(attributes, "attributes"),
+    )
+    if session.output is Output.TABLE:
+        say(one_line(str(inserted)))
+    else:
+        show_document(inserted.to_row(), session.output)
+
+
+@app.command()
+@on_table
+def show(session: Session, batch_id: BatchId) -> None:
+    """Show a batch: how many of its members have ended, and when all will have."""
+    _show(session, session.client().batches.get(batch_id))
+
+
+@app.command("members")
+@on_table
+def list_members(
+    session: Session,
+    batch_id: BatchId,
+    status: Annotated[
+        str | None, typer.Option(help="Only these: scheduled, running, completed, failed or cancelled.")
+    ] = None,
+) -> None:
+    """List the members of a batch, in order of number."""
+    with Listing(_COLUMNS, session.output, name="members") as listing:
+        for view in session.client().batches.members(batch_id, status):
+            listing.add(view.to_row())
+
+
+@app.command()
+@on_table
+def cancel(session: Session, batch_id: BatchId) -> None:
+    """Cancel the members that wait, and what would follow. Those that run end by themselves."""
+    done = session.client().batches.cancel(batch_id)
+    if session.output is Output.TABLE:
+        say(f"{_members(done.cancelled)} cancelled; {done.running:,} that run end by themselves")
+    else:
+        show_document(done.to_row(), session.output)
+
+
+@app.command()
+@on_table
+def wait(session: Session, batch_id: BatchId, timeout: WaitTimeout = None) -> None:
+    """Wait until every member has ended. Exit code 8 unless all have completed, 9 if time is up."""
+    limit = None if timeout is None else duration_of(timeout, "timeout")
+    view = session.client().batches.wait(batch_id, timeout=limit)
+    _show(session, view)
+    others = sum(number for status, number in view.counts.items() if status != Status.COMPLETED)
+    if others or view.status != Status.COMPLETED:
+        raise CommandFailed(ExitCode.NOT_COMPLETED, f"{_members(others)} did not complete")
+
+
+def _members(number: int) -> str:
+    return "1 member" if number == 1 else f"{number:,} members"
+
+
+def _show(session: Session, view: BatchView) -> None:
+    if session.output is not Output.TABLE:
+        show_one(view.to_row(), session.output)
+        return
+    until = "" if view.last_due_at == view.due_at else f" to {format_instant(view.last_due_at)}"
+    pairs: list[tuple[str, object]] = [
+        (attr.BATCH_ID, view.batch_id),
+        ("status", str(view.status)),
+        ("action", view.action),
+        ("due", f"{format_instant(view.due_at)}{until}"),
+    ]
+    if view.members is None:
+        pairs.append(("members", "not all are in yet"))
+    else:
+        ended = sum(view.counts.values()) - view.counts.get("open", 0)
+        full = _BAR if not view.members else _BAR * ended // view.members
+        pairs.append(("members", f"{'█' * full}{'░' * (_BAR - full)}  {ended:,} of {view.members:,} have ended"))
+        pairs += [(status, f"{number:,}") for status, number in sorted(view.counts.items())]
+    if view.ends_at is not None:
+        pairs.append(("ends about", format_instant(view.ends_at.replace(microsecond=0))))
+    if view.then is not None:
+        pairs.append(("then", view.then))
+    if view.finished_at is not None:
+        pairs.append(("finished", format_instant(view.finished_at)))
+    show_pairs(pairs)
+
+
+def _payloads(file: str, form: FileFormat | None) -> Iterator[Mapping[str, object]]:
+    """The payloads of a file. Raises CommandFailed, and InvalidInput with the number of a line that has none."""
+    from dynatick.bulk.file_reader import read
+
+    with ExitStack() as opened:
+        source, path = open_source(file, opened)
+        chosen = form or (FileFormat.NDJSON if path is None else format_of(path.name))
+        for record in read(source, chosen):
+            if record.error is not None:
+                raise InvalidInput(f"line {record.line}", record.error.value, record.error.expected)
+            assert record.row is not None
+            yield record.row
+
+
+def _reported(payloads: Iterator[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
+    """The same, with a message for each 100,000 on a terminal."""
+    for number, payload in enumerate(payloads):
+        if number and number % _PER_MESSAGE == 0 and sys.stderr.isatty():
+            say(f"{number:,} payloads")
+        yield payload

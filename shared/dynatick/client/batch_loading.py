@@ -1,0 +1,244 @@
+"""Loads a batch: writes its packs, several at a time, and seals it.
+
+Whatever dies meanwhile, the same call goes on where it was: ids are derived, and creates are conditional. Memory does
+not grow with the number of payloads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import islice
+from typing import Final
+
+from dynatick.client.new_task import not_before_next_tick, payload_of
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.thread_pool import thread_pool
+from dynatick.domain import attributes as attr
+from dynatick.domain.batches import Batch
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
+from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.lifecycle import state_of
+from dynatick.domain.normalise import Defaults, scheduled_values
+from dynatick.domain.packs import (
+    MAX_BATCH,
+    MAX_MEMBERS,
+    Pack,
+    Span,
+    body_id,
+    packed,
+    payload_text,
+    payloads_of,
+    spans_with,
+)
+from dynatick.domain.row import is_terminal
+from dynatick.domain.task import Row
+from dynatick.engine.conditional_write import create_many, write
+from dynatick.engine.ports import Clock, Store, StoreFailure
+from dynatick.errors import BatchDiffers, BatchNotFound, InvalidInput, ItemTooLarge, StoreError, TransitionRefused
+from dynatick.store.codec import with_item
+
+THREADS: Final = 8
+_AT_A_TIME: Final = 25  # packs to a call
+_MAX_BYTES: Final = 500_000  # of their bodies
+_BODY_KEPT: Final = timedelta(days=366)  # after the pack is due
+_TRIES: Final = 20
+
+_Packed = tuple[Span, bytes]
+
+
+@dataclass(slots=True)
+class Loader:
+    """Loads the payloads of one batch. ``created_at``: of the batch's row, and so of every member, however often it is
+    loaded. ``is_new`` False: packs of it may be there."""
+
+    store: Store
+    settings_cache: SettingsCache
+    clock: Clock
+    batch_id: str
+    batch: Batch
+    created_at: str
+    check_actions: bool
+    is_new: bool
+    written: int = 0  # packs that were not there
+
+    def load(self, payloads: Iterable[object]) -> int:
+        """Writes what is missing, seals the batch, and returns the number of its members. Raises InvalidInput, with
+        the number of the payload; BatchDiffers, StoreError, and TransitionRefused for a batch that was cancelled."""
+        if self.batch.members is not None:
+            return self._count(payloads)
+        under_way: deque[Future[int]] = deque()
+        with thread_pool(THREADS, "dynatick-batch") as pool:
+            waiting: list[_Packed] = []
+
+            def send(maximum: int) -> None:
+                if waiting:
+                    under_way.append(pool.submit(self._write, tuple(waiting)))
+                    waiting.clear()
+                while len(under_way) > maximum:
+                    self.written += under_way.popleft().result()
+
+            members = 0
+            for span, texts in self._chunks(payloads):
+                for one in packed(span, texts):
+                    waiting.append(one)
+                    if len(waiting) == _AT_A_TIME or sum(len(body) for _, body in waiting) > _MAX_BYTES:
+                        send(2 * THREADS)
+                members = span.last + 1
+            send(0)
+        self._note(members, sealed=True)
+        return members
+
+    def _chunks(self, payloads: Iterable[object]) -> Iterator[tuple[Span, Sequence[str]]]:
+        """The payloads of one whole span after the other. Each is checked before any of them is written."""
+        rest = iter(payloads)
+        first = 0
+        while chunk := list(islice(rest, MAX_MEMBERS)):
+            span = Span(first, len(chunk))
+            total = MAX_BATCH if self.batch.total is None else self.batch.total
+            if span.last >= total:
+                raise InvalidInput("payloads", f"more than {total}", f"expected {total}, as the batch was begun with")
+            texts = [self._text(payload, first + n) for n, payload in enumerate(chunk)]
+            first = span.last + 1
+            if span.members < MAX_MEMBERS and self.batch.total is None:
+                self._note(first)  # before its last pack is written, whose id follows from it
+            yield span, texts
+        if self.batch.total not in (None, first):
+            expected = f"expected {self.batch.total}, as the batch was begun with"
+            raise InvalidInput("payloads", f"{first} payloads", expected)
+
+    def _text(self, payload: object, number: int) -> str:
+        try:
+            kept = payload_of(payload)
+            self.settings_cache.check_payload(self.batch.action, kept, of_handlers=self.check_actions)
+            with_item({attr.PAYLOAD: kept})
+        except InvalidInput as error:
+            raise invalid_payload(error, number) from None
+        return payload_text(kept, number)
+
+    def _count(self, payloads: Iterable[object]) -> int:
+        """The number of the payloads of a sealed batch: all are in."""
+        number = sum(1 for _ in payloads)
+        if number != self.batch.members:
+            raise BatchDiffers(self.batch_id, {attr.MEMBERS: (self.batch.members, number)})
+        return number
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _write(self, some: Sequence[_Packed]) -> int:
+        """Writes packs, each body before its pack's row. Returns how many were not there. Runs in a thread."""
+        if not self.is_new:
+            self._check_spans([span for span, _ in some])
+        bodies = [self._body(span, body) for span, body in some]
+        are_new = self._create(bodies)
+        there = [bodies[n] for n, is_new in enumerate(are_new) if not is_new]
+        if there:
+            self._compare([some[n][0] for n, is_new in enumerate(are_new) if not is_new], there)
+        return sum(self._create([self._pack(span) for span, _ in some]))
+
+    def _create(self, rows: Sequence[Row]) -> list[bool]:
+        answers = create_many(self.store, rows)
+        for answer in answers:
+            if isinstance(answer, StoreFailure):
+                kind = ItemTooLarge if answer.too_large else StoreError
+                raise kind(f"cannot load batch {self.batch_id!r}: {answer.error}; the same call goes on from there")
+        return [answer is True for answer in answers]
+
+    def _check_spans(self, spans: Sequence[Span]) -> None:
+        """Raises InvalidInput if members are in other packs: with other payloads, or another zlib, more or fewer fit
+        into one. They would run twice."""
+        total = MAX_BATCH if self.batch.total is None else self.batch.total
+        others = {
+            other.pack_id(self.batch_id): span
+            for span in reversed(spans)  # so that the first is named
+            for other in spans_with(span.first, total)
+            if other != span
+        }
+        for pack_id in self.store.get_many(others, only=(attr.STATUS,)):
+            expected = f"its pack is {pack_id}: give the payloads that the batch was begun with, from the same system"
+            raise InvalidInput(f"payloads[{others[pack_id].first}]", "another pack", expected)
+
+    def _compare(self, spans: Sequence[Span], bodies: Sequence[Row]) -> None:
+        """Raises InvalidInput if a pack was written before with other payloads."""
+        present = self.store.get_many([str(body[attr.TASK_ID]) for body in bodies])
+        for span, body in zip(spans, bodies, strict=True):
+            own = payloads_of(present.get(str(body[attr.TASK_ID])), span.members)
+            for n, (kept, given) in enumerate(zip(own, payloads_of(body, span.members), strict=True)):
+                if kept != given:
+                    expected = "it is not the payload that the batch was begun with; choose another batch id"
+                    raise InvalidInput(f"payloads[{span.first + n}]", "another payload", expected)
+
+    def _body(self, span: Span, body: bytes) -> Row:
+        until = self.batch.due_of(span, self.batch.total or 0) + _BODY_KEPT
+        return {
+            attr.TASK_ID: body_id(span.pack_id(self.batch_id)),
+            attr.BODY: body,
+            attr.STATUS: "pack-body",
+            attr.OUTCOME: "none",
+            attr.EXPIRES_AT: int(until.timestamp()),
+        }
+
+    def _pack(self, span: Span) -> Row:
+        row = {
+            **self.batch.of_members,
+            attr.TASK_ID: span.pack_id(self.batch_id),
+            attr.DUE_AT: format_instant(self.batch.due_of(span, self.batch.total or 0)),
+            attr.PACK: Pack(batch_id=self.batch_id, span=span).to_attribute(),
+        }
+        return scheduled(
+            row, self.batch.action, created_at=self.created_at, clock=self.clock, settings_cache=self.settings_cache
+        )
+
+    def _note(self, number: int, *, sealed: bool = False) -> None:
+        """Notes how many members there are, or that all of them are in."""
+        for _ in range(_TRIES):
+            row = self.store.get(self.batch_id)
+            own = None if row is None else Batch.of(row)
+            if row is None or own is None:
+                raise BatchNotFound(self.batch_id)
+            for known in (own.total, own.members):
+                if known not in (None, number):
+                    raise BatchDiffers(self.batch_id, {attr.MEMBERS: (known, number)})
+            noted = replace(own, total=number, members=number if sealed else own.members)
+            if noted == own:
+                self.batch = noted
+                return
+            if is_terminal(row):
+                raise TransitionRefused(self.batch_id, "load", state_of(row), ("scheduled",), what="batch")
+            payload = noted.to_payload()
+            change = ConditionalUpdate(
+                task_id=self.batch_id,
+                set={attr.PAYLOAD: payload},
+                conditions=as_read(row, attr.OUTCOME, attr.PAYLOAD),
+                mark=(Is(attr.PAYLOAD, payload),),
+            )
+            result = write(self.store, change)
+            if isinstance(result, Unknown):
+                raise StoreError(
+                    f"cannot load batch {self.batch_id!r}: {result.error}; the same call goes on from there"
+                )
+            if isinstance(result, Written):
+                self.batch = noted
+                return
+        raise StoreError(f"cannot load batch {self.batch_id!r}: other requests changed it {_TRIES} times")
+
+
+def invalid_payload(error: InvalidInput, number: int) -> InvalidInput:
+    """The error of one payload, with its number."""
+    return InvalidInput(f"payloads[{number}]{error.field.removeprefix(attr.PAYLOAD)}", error.value, error.expected)
+
+
+def scheduled(
+    row: Mapping[str, object], action: str, *, created_at: str, clock: Clock, settings_cache: SettingsCache
+) -> Row:
+    """A row of a batch as a scheduled task. Raises InvalidInput for one that the table would refuse."""
+    grid, task_id = settings_cache.grid(), str(row[attr.TASK_ID])
+    created = parse_instant(created_at, attr.CREATED_AT)
+    whole = {**row, **scheduled_values(row, action, now=created, grid=grid, defaults=Defaults())}
+    bucket = Bucket.parse(whole[attr.TASK_DATE_TIME])
+    whole[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, task_id, now=clock(), grid=grid))
+    return with_item(whole)

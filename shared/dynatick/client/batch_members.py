@@ -1,0 +1,168 @@
+"""Members of batches that have no rows of their own: each as the row that it would have, and its cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dynatick.client.task_update import in_version
+from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION, Batch, row_of_member, status_of_member
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
+from dynatick.domain.lifecycle import state_of, states_before
+from dynatick.domain.packs import MAX_BATCH, Pack, body_id, parse_member_id, payloads_of, spans_with
+from dynatick.domain.selection import Selection
+from dynatick.domain.task import Row
+from dynatick.engine.conditional_write import write
+from dynatick.engine.ports import Store
+from dynatick.errors import InvalidInput, StoreError, TransitionRefused, shown
+
+_TRIES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member without a row. ``row``: that of its ``pack``, in which it is number ``n``."""
+
+    row: Row
+    pack: Pack
+    n: int
+
+    @property
+    def status(self) -> str:
+        return status_of_member(self.row, self.pack, self.n)
+
+    def as_row(self, store: Store) -> Row:
+        """As the row that it would have."""
+        body = store.get(body_id(str(self.row[attr.TASK_ID])))
+        return row_of_member(self.row, self.pack, self.n, _payloads(body, self.pack)[self.n])
+
+
+def find_member(store: Store, task_id: str) -> Member | None:
+    """The member with this id, for which there is no row; None: there is no such member, or it has a row."""
+    named = parse_member_id(task_id)
+    batch_row = None if named is None else store.get(named[0])
+    if named is None or batch_row is None:
+        return None
+    batch_id, number = named
+    try:
+        batch = Batch.of(batch_row)
+        total = None if batch is None else batch.total if batch.members is None else batch.members
+        total = MAX_BATCH if total is None else total
+        if batch is None or number >= total:
+            return None
+        ids = [span.pack_id(batch_id) for span in spans_with(number, total)]
+        for row in store.get_many(ids).values():
+            pack = Pack.of(row)
+            if pack is not None and not pack.extracted >> (n := number - pack.span.first) & 1:
+                return Member(row, pack, n)
+    except InvalidInput:  # a row that was written by hand
+        pass
+    return None
+
+
+def row_of(store: Store, task_id: str) -> Row | None:
+    """The row of a task, read consistently; of a member without one, as it would be. None: there is no such task."""
+    row = store.get(task_id)
+    if row is not None or parse_member_id(task_id) is None:
+        return row
+    member = find_member(store, task_id)
+    return store.get(task_id) if member is None else member.as_row(store)  # it may have got one just now
+
+
+def cancel_member(store: Store, task_id: str, version: str | None) -> Row | None:
+    """Cancels a member without a row, on condition that its pack waits (22), and returns it as the row that it would
+    have; None: there is no such member. Raises TransitionRefused, TaskChanged, StoreError."""
+    for _ in range(_TRIES):
+        if (member := find_member(store, task_id)) is None:
+            return None
+        row = member.as_row(store)
+        if version is not None:
+            in_version(row, version)
+        if member.status not in (allowed := states_before("cancel")):
+            raise TransitionRefused(task_id, "cancel", member.status, allowed)
+        excluded = member.pack.with_excluded([member.n])
+        change = ConditionalUpdate(
+            task_id=str(member.row[attr.TASK_ID]),
+            set={attr.PACK: excluded.to_attribute()},
+            conditions=as_read(member.row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PACK),
+            mark=(Is(attr.PACK, excluded.to_attribute()),),
+        )
+        result = write(store, change)
+        if isinstance(result, Unknown):
+            raise StoreError(f"cannot cancel {task_id!r}: {result.error}")
+        if isinstance(result, Written):
+            return row_of_member(member.row, excluded, member.n, _payload(row))
+    raise StoreError(f"cannot cancel {task_id!r}: other requests changed its pack {_TRIES} times")
+
+
+def refuse_change(store: Store, task_id: str, version: str | None) -> None:
+    """Raises TransitionRefused for another change of a member that has no row."""
+    if (member := find_member(store, task_id)) is not None:
+        is_a = f"{member.status}, as one of the batch {shown(member.pack.batch_id)}"
+        instead = "such a task can be cancelled before it runs; one that was retried or has failed can be changed"
+        raise TransitionRefused(task_id, "change", member.status, (), is_a=is_a, instead=instead)
+
+
+def members_of(store: Store, row: Row, pack: Pack, status: str | None) -> Iterator[Row]:
+    """The members of a pack, in order of number, of one status or of all. Reads what it needs in one request."""
+    statuses = {n: status_of_member(row, pack, n) for n in range(pack.span.members) if not pack.extracted >> n & 1}
+    wanted = {n for n, own in statuses.items() if status in (None, own)}
+    extracted = [pack.member_id(n) for n in range(pack.span.members) if n not in statuses]
+    body = body_id(str(row[attr.TASK_ID]))
+    rows = store.get_many([*extracted, *([body] if wanted else [])])
+    payloads = _payloads(rows.get(body), pack) if wanted else ()
+    for n in range(pack.span.members):
+        if n in wanted:
+            yield row_of_member(row, pack, n, payloads[n])
+        elif (own := rows.get(pack.member_id(n))) is not None and status in (None, own.get(attr.STATUS)):
+            yield own
+
+
+def exported(store: Store, rows: Iterator[Row], selection: Selection) -> Iterator[Row]:
+    """Rows, with the members of packs in the place of these, as tasks of their own. Batches are left out: a task that
+    is inserted again belongs to none."""
+    for row in rows:
+        pack = _pack_of(row)
+        if pack is not None:
+            yield from _fitting(members_of(store, row, pack, None), pack, selection)
+        elif row.get(attr.ACTION) != BATCH_ACTION:
+            yield row
+
+
+def exported_after(store: Store, member: Member, selection: Selection) -> Iterator[Row]:
+    """Those members of the pack of one that come after it."""
+    rows = _fitting(members_of(store, member.row, member.pack, None), member.pack, selection)
+    last = member.pack.member_id(member.n)
+    return (row for row in rows if str(row[attr.TASK_ID]) > last)
+
+
+def _fitting(rows: Iterator[Row], pack: Pack, selection: Selection) -> Iterator[Row]:
+    """Those without rows of their own, which are exported where they are listed."""
+    without = {pack.member_id(n) for n in range(pack.span.members) if not pack.extracted >> n & 1}
+    for row in rows:
+        bucket, action, error = str(row.get(attr.TASK_DATE_TIME)), row.get(attr.ACTION), row.get(attr.ERROR)
+        if row[attr.TASK_ID] in without and selection.fits(bucket, state_of(row), action, None, error):
+            yield row
+
+
+def _pack_of(row: Row) -> Pack | None:
+    try:
+        return Pack.of(row)
+    except InvalidInput:  # it was written by hand
+        return None
+
+
+def _payloads(body: Row | None, pack: Pack) -> Sequence[Mapping[str, object]]:
+    """The payloads of a pack; empty ones if they are missing, a year after it was due."""
+    try:
+        return payloads_of(body, pack.span.members)
+    except InvalidInput:
+        return [{}] * pack.span.members
+
+
+def _payload(row: Row) -> Mapping[str, object]:
+    payload = row[attr.PAYLOAD]
+    assert isinstance(payload, Mapping)
+    return payload

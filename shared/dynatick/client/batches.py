@@ -1,0 +1,451 @@
+"""The client for batches in Python: any number of tasks of one action, inserted as one."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from itertools import islice
+from typing import Annotated, Final
+
+from dynatick.actions.plain_value import plain
+from dynatick.client import task_update
+from dynatick.client.batch_loading import THREADS, Loader, scheduled
+from dynatick.client.batch_members import members_of
+from dynatick.client.new_task import NewTask, row_of, time_of
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.tasks import wait_until
+from dynatick.client.thread_pool import thread_pool
+from dynatick.client.views import TaskView, instant_or_none, status_of
+from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, extracted_ids, then_id
+from dynatick.domain.buckets import Time
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.durations import duration_of
+from dynatick.domain.instants import format_instant, up_to_millisecond
+from dynatick.domain.lifecycle import cancel, state_of
+from dynatick.domain.numbers import is_count
+from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, Pack, check_batch_id, spans_with
+from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.row import is_terminal
+from dynatick.domain.task import Row, Status
+from dynatick.domain.view import View
+from dynatick.engine.batches import packs_of, standings
+from dynatick.engine.conditional_write import create
+from dynatick.engine.ports import Clock, Store
+from dynatick.errors import (
+    BatchDiffers,
+    BatchNotFound,
+    InvalidInput,
+    InvalidInputs,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+    shown,
+)
+
+_PROBED: Final = 20  # spans whose packs are looked for together
+_NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchInserted(View):
+    """A batch, all of whose members are in."""
+
+    batch_id: str
+    action: str
+    due_at: datetime
+    last_due_at: Annotated[datetime, "When its last members are due."]
+    members: int
+    packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
+
+    def __str__(self) -> str:
+        until = "" if self.last_due_at == self.due_at else f" to {format_instant(self.last_due_at)}"
+        return f"{self.batch_id}: {self.members:,} members, due {format_instant(self.due_at)}{until}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchView(View):
+    """A batch as it was when it was read."""
+
+    batch_id: str
+    status: Annotated[Status | str, "scheduled until it is due, running until all members have ended."]
+    action: str
+    due_at: datetime
+    last_due_at: Annotated[datetime, "When its last members are due."]
+    members: Annotated[int | None, "How many it has. None: not all are in yet."]
+    counts: Annotated[Mapping[str, int], "Its members by status; open: those that have not ended."]
+    then: Annotated[str | None, "The id of the task that is inserted when all have ended."]
+    ends_at: Annotated[datetime | None, "When it will end at its present rate; while its members run."]
+    created_at: datetime | None
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchCancelled(View):
+    """What the cancellation of a batch has found."""
+
+    batch_id: str
+    cancelled: Annotated[int, "Members that waited."]
+    running: Annotated[int, "Members of packs that run: they end by themselves."]
+
+
+class Batches:
+    """The batches of a table, as ``TaskClient.batches``.
+
+    Methods raise InvalidInput for invalid arguments; BatchNotFound; StoreError if the table does not answer.
+    """
+
+    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
+        self._store, self._settings_cache, self._clock = store, settings_cache, clock
+        self._check_actions = check_actions
+
+    def insert(
+        self,
+        payloads: Iterable[Mapping[str, object]],
+        *,
+        batch_id: str,
+        action: str,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        over: timedelta | str | None = None,
+        total: int | None = None,
+        then: Mapping[str, object] | NewTask | None = None,
+        retry_policy: RetryPolicy | Mapping[str, object] | None = None,
+        timeout_seconds: int | Decimal | None = None,
+        subject: str | None = None,
+        attributes: Mapping[str, object] | None = None,
+    ) -> BatchInserted:
+        """Inserts a task for each payload, as the members of one batch. Payloads are streamed.
+
+        Without ``due_at`` and ``delay``, they run as soon as they can. ``over``: they are spread evenly over this
+        time, a day at most; the number of ``payloads`` must be known then, so give ``total`` if they have no length.
+        ``then``: a task that is inserted when all have ended, under the table's names (action, payload …), without id
+        and time. The other arguments are those of ``TaskClient.insert``, for each member.
+
+        The same call again, after a crash or an error, goes on where it was. Raises BatchDiffers if it has other
+        arguments, InvalidInput with the number of a payload that is invalid (``payloads[500001].to``): nothing of its
+        pack, of 500 members at most, is written then, and TransitionRefused if the batch was cancelled.
+        """
+        batch, row = self._definition(
+            NewTask(
+                task_id=batch_id,
+                action=action,
+                due_at=due_at,
+                delay_seconds=_seconds(delay),
+                retry_policy=retry_policy,
+                timeout_seconds=timeout_seconds,
+                subject=subject,
+                attributes={} if attributes is None else attributes,
+            ),
+            over=over,
+            total=_total(payloads, total),
+            then=then,
+        )
+        self._settings_cache.current()
+        is_new = create(self._store, row)
+        if not is_new:
+            present = self._store.get(batch_id)
+            own = None if present is None else Batch.of(present)
+            if present is None or own is None:
+                raise TaskExists(batch_id)
+            # Of a delay, the due instant is that of the first call.
+            given = batch if due_at is not None else replace(batch, due_at=own.due_at)
+            if differences := _plain(own).differences(_plain(given)):
+                raise BatchDiffers(batch_id, differences)
+            if is_terminal(present) and own.members is None:
+                raise TransitionRefused(batch_id, "load", state_of(present), (str(Status.SCHEDULED),), what="batch")
+            batch, row = own, present
+        loader = Loader(
+            store=self._store,
+            settings_cache=self._settings_cache,
+            clock=self._clock,
+            batch_id=batch_id,
+            batch=batch,
+            created_at=str(row[attr.CREATED_AT]),
+            check_actions=self._check_actions,
+            is_new=is_new,
+        )
+        try:
+            members = loader.load(payloads)
+        except TransitionRefused:
+            self.cancel(batch_id)  # what was written since it was cancelled
+            raise
+        return BatchInserted(
+            batch_id=batch_id,
+            action=batch.action,
+            due_at=batch.due_at,
+            last_due_at=batch.last_due_at,
+            members=members,
+            packs_written=loader.written,
+        )
+
+    def get(self, batch_id: str) -> BatchView:
+        """The batch, and how its members stand. While they run, it reads a row for each 500 of them."""
+        row, batch = self._batch(batch_id)
+        now = self._clock()
+        result = row.get(attr.RESULT)
+        if is_terminal(row) and isinstance(result, Mapping):
+            counts = Counter({str(name): int(n) for name, n in result.items() if name != attr.MEMBERS})
+        elif batch.members is None:
+            counts = Counter()
+        else:
+            counts = standings(self._store, batch_id, batch.members)
+        return BatchView(
+            batch_id=batch_id,
+            status=status_of(state_of(row) if is_terminal(row) else _open_status(batch, now)),
+            action=batch.action,
+            due_at=batch.due_at,
+            last_due_at=batch.last_due_at,
+            members=batch.members,
+            counts=dict(counts),
+            then=None if batch.then is None else then_id(batch_id),
+            ends_at=None if is_terminal(row) else _ends_at(batch, counts, now),
+            created_at=instant_or_none(row.get(attr.CREATED_AT)),
+            finished_at=instant_or_none(row.get(attr.FINISHED_AT)),
+        )
+
+    def members(self, batch_id: str, status: str | None = None) -> Iterator[TaskView]:
+        """The members of one status or of all, in order of number, read as they are consumed. Those that were deleted
+        are left out."""
+        for row, pack in self._packs(batch_id):
+            yield from map(TaskView.from_row, members_of(self._store, row, pack, status))
+
+    def cancel(self, batch_id: str) -> BatchCancelled:
+        """Cancels the members that wait, and what would follow; those that run end by themselves. The same call again
+        goes on where it was. Raises TransitionRefused if all members have ended already."""
+        is_cancelled = self._cancel_row(batch_id)
+        found = Counter[str]()
+        with thread_pool(THREADS, "dynatick-batch") as pool:
+            packs = self._packs(batch_id)
+            while some := list(islice(packs, 4 * THREADS)):
+                for one in pool.map(lambda found: self._cancel_pack(*found), some):
+                    found += one
+        if not is_cancelled and not self._cancel_row(batch_id):
+            raise TransitionRefused(batch_id, "cancel", str(Status.RUNNING), task_update.WAITING, what="batch",
+                                    instead="its members are; cancel it again in a moment")  # fmt: skip
+        return BatchCancelled(batch_id=batch_id, cancelled=found["cancelled"], running=found["running"])
+
+    def wait(
+        self,
+        batch_id: str,
+        *,
+        timeout: timedelta | None = None,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> BatchView:
+        """Waits until every member has ended and what follows is inserted, and returns the batch. ``timeout``: None
+        waits for ever. Raises WaitTimedOut."""
+        wait_until(
+            partial(self.has_ended, batch_id),
+            bool,
+            of=f"batch {shown(batch_id)}",
+            timeout=timeout,
+            seconds=self._seconds,
+            pause=pause,
+        )
+        return self.get(batch_id)
+
+    def _seconds(self) -> float:
+        """The client's clock."""
+        return self._clock().timestamp()
+
+    def has_ended(self, batch_id: str) -> bool:
+        """Whether it has ended: one read of one row."""
+        return is_terminal(self._batch(batch_id)[0])
+
+    # -- definition ------------------------------------------------------------------------------------------------
+
+    def _definition(
+        self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object
+    ) -> tuple[Batch, Row]:
+        """The batch, and its row. Raises InvalidInput."""
+        wrong = InvalidInputs()
+        now = self._clock()
+        with wrong:
+            check_batch_id(task.task_id)
+        values = row_of(task, wrong)
+        with wrong:
+            if task.action is None:
+                raise InvalidInput(attr.ACTION, None, "expected the name of an action")
+            if self._check_actions and attr.ACTION in values:
+                self._settings_cache.check_action(str(values[attr.ACTION]))
+        if attr.TIMEOUT_SECONDS in values:
+            with wrong:
+                self._settings_cache.check_timeout(values[attr.TIMEOUT_SECONDS])
+        length = timedelta()
+        with wrong:
+            length = _length(over)
+        if length and total is None:
+            with wrong:
+                raise InvalidInput("total", None, "expected the number of payloads, over which the time is spread")
+        follows = None
+        with wrong:
+            follows = self._then(then)
+        wrong.raise_all()
+        times: dict[str, object] = {name: values[name] for name in attr.TIME_INPUTS if name in values}
+        due_at = now
+        if times:
+            due_at = time_of(task.task_id, times, now=now, grid=self._settings_cache.grid()).due_at
+        batch = Batch(
+            action=str(values[attr.ACTION]),
+            due_at=up_to_millisecond(due_at),
+            over=length,
+            total=total,
+            then=follows,
+            of_members={name: value for name, value in values.items() if name not in _NOT_OF_MEMBERS},
+        )
+        row = {
+            attr.TASK_ID: task.task_id,
+            attr.DUE_AT: format_instant(batch.last_due_at),
+            attr.PAYLOAD: batch.to_payload(),
+        }
+        created_at = format_instant(now)
+        return batch, scheduled(
+            row, BATCH_ACTION, created_at=created_at, clock=self._clock, settings_cache=self._settings_cache
+        )
+
+    def _then(self, then: object) -> Mapping[str, object] | None:
+        """The row of the task that follows, without its id. Raises InvalidInput."""
+        if then is None:
+            return None
+        if isinstance(then, Mapping):
+            if attr.TASK_ID in then:
+                raise InvalidInput(
+                    f"then.{attr.TASK_ID}", then[attr.TASK_ID], "leave it out: it follows from the batch"
+                )
+            then = NewTask.from_row({attr.TASK_ID: "-", **then})
+        if not isinstance(then, NewTask):
+            raise InvalidInput("then", then, "expected a task, such as handler.after(payload)")
+        wrong = InvalidInputs()
+        row = row_of(then, wrong)
+        wrong.raise_all()
+        for name in (attr.TASK_DATE_TIME, attr.DUE_AT):
+            if name in row:
+                raise InvalidInput(f"then.{name}", row[name], "leave it out: it runs when all members have ended")
+        action = row.get(attr.ACTION)
+        if isinstance(action, str):
+            if self._check_actions:
+                self._settings_cache.check_action(action)
+            self._settings_cache.check_payload(action, row.get(attr.PAYLOAD), of_handlers=self._check_actions)
+        return {name: value for name, value in row.items() if name != attr.TASK_ID}
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _batch(self, batch_id: str) -> tuple[Row, Batch]:
+        row = self._store.get(check_batch_id(batch_id))
+        batch = None if row is None else Batch.of(row)
+        if row is None or batch is None:
+            raise BatchNotFound(batch_id)
+        return row, batch
+
+    def _packs(self, batch_id: str) -> Iterator[tuple[Row, Pack]]:
+        """The packs of a batch in order, also of one that is not sealed."""
+        _, batch = self._batch(batch_id)
+        members = batch.members
+        if members is None:
+            members = self._loaded(batch_id, MAX_BATCH if batch.total is None else batch.total)
+        return packs_of(self._store, batch_id, members)
+
+    def _loaded(self, batch_id: str, total: int) -> int:
+        """How many members of a batch that is not sealed are in, at most: after them, no pack is there."""
+        firsts, loaded = iter(range(0, total, MAX_MEMBERS)), 0
+        while some := list(islice(firsts, _PROBED)):
+            spans = {span.pack_id(batch_id): span for first in some for span in spans_with(first, total)}
+            rows = self._store.get_many(spans, only=(attr.STATUS,))
+            if not rows:
+                break
+            last = max(spans[one].first for one in rows)
+            loaded = min(last + MAX_MEMBERS, total)
+        return loaded
+
+    def _cancel_row(self, batch_id: str) -> bool:
+        """Cancels the row of a batch. False: it runs at this moment. Raises TransitionRefused if it has ended."""
+        days = self._settings_cache.defaults().retention_days
+
+        def decide(row: Row) -> ConditionalUpdate:
+            if (state := state_of(row)) not in task_update.WAITING:
+                raise TransitionRefused(batch_id, "cancel", state, task_update.WAITING, what="batch")
+            return cancel(row, now=self._clock(), retention_days=days)
+
+        self._batch(batch_id)
+        try:
+            task_update.carry_out(self._store, batch_id, decide)
+        except TransitionRefused as refused:
+            if refused.status not in (Status.CANCELLED, Status.RUNNING):
+                raise
+            return refused.status == Status.CANCELLED
+        return True
+
+    def _cancel_pack(self, row: Row, pack: Pack) -> Counter[str]:
+        """Cancels the members of a pack that wait, those with rows of their own too. Returns how many, and how many
+        run."""
+        found = Counter[str]()
+        ids = [*extracted_ids(pack)]
+        if (number := sum(1 for _ in pack.open())) and not is_terminal(row):
+            found[self._cancel_task(str(row[attr.TASK_ID]))] += number
+        found.update(self._cancel_task(one) for one in ids)
+        return found
+
+    def _cancel_task(self, task_id: str) -> str:
+        """Cancels a task that waits. Returns what it is then."""
+        days = self._settings_cache.defaults().retention_days
+        try:
+            task_update.carry_out(
+                self._store, task_id, lambda row: task_update.cancelled(row, now=self._clock(), retention_days=days)
+            )
+        except TransitionRefused as refused:
+            return f"{refused.status} already" if refused.status == Status.CANCELLED else refused.status
+        except TaskNotFound:
+            return "deleted"
+        return str(Status.CANCELLED)
+
+
+def _seconds(delay: object) -> Decimal | None:
+    if delay is None:
+        return None
+    if not isinstance(delay, timedelta):
+        raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
+    return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
+
+
+def _length(over: object) -> timedelta:
+    length = timedelta() if over is None else duration_of(over, "over") if isinstance(over, str) else over
+    if not isinstance(length, timedelta) or not timedelta() <= length <= MAX_OVER or length.microseconds:
+        raise InvalidInput("over", over, "expected whole seconds, a day at most, such as timedelta(hours=2) or 2h")
+    return length
+
+
+def _total(payloads: object, total: object) -> int | None:
+    """The number of payloads, as far as it is known before they are read. Raises InvalidInput."""
+    if isinstance(payloads, Mapping | str | bytes) or not isinstance(payloads, Iterable):
+        raise InvalidInput("payloads", f"a {type(payloads).__name__}", "expected an iterable of payloads")
+    if total is not None and (not is_count(total, 0) or total > MAX_BATCH):
+        raise InvalidInput("total", total, f"expected a whole number up to {MAX_BATCH}")
+    length = len(payloads) if isinstance(payloads, Sized) else None
+    if length is not None and total not in (None, length):
+        raise InvalidInput("total", total, f"expected the number of payloads, {length}")
+    if length is not None and length > MAX_BATCH:
+        raise InvalidInput("payloads", f"{length} payloads", f"expected at most {MAX_BATCH}")
+    return length if length is not None else None if total is None else int(total)
+
+
+def _plain(batch: Batch) -> Batch:
+    """The same with plain values, as they compare."""
+    return Batch.of_payload(plain(batch.to_payload()))
+
+
+def _open_status(batch: Batch, now: datetime) -> str:
+    return str(Status.SCHEDULED if now < batch.due_at else Status.RUNNING)
+
+
+def _ends_at(batch: Batch, counts: Mapping[str, int], now: datetime) -> datetime | None:
+    """When a batch will end, if its members go on ending as they did since it was due."""
+    waiting, members = counts.get(OPEN, 0), sum(counts.values())
+    if not waiting or waiting == members or now <= batch.due_at:
+        return None
+    rest = (now - batch.due_at) * (waiting / (members - waiting))
+    return max(now + rest, batch.last_due_at)

@@ -1,0 +1,161 @@
+"""``dynatick batch``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell, documented, fail
+
+from dynatick import TaskClient
+
+DUE = ("--due", "2026-12-31T12:30:00Z")
+NEWS = ("--id", "news", "--action", "log")
+
+
+def test_the_commands_of_the_page(
+    shell: Shell, world: InProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mails.ndjson").write_text("".join(f'{{"to": "{n}@example.com"}}\n' for n in range(1200)))
+    for command, *lines in documented("how-to/batches.md"):
+        _, *arguments = shlex.split(command)
+        ended = shell(*arguments)
+        printed = ended.out + ended.err
+        assert [line.rstrip() for line in printed.splitlines()] == lines, command
+
+
+def put_file(folder: Path, name: str, number: int) -> str:
+    path = folder / name
+    if name.endswith(".csv"):
+        lines = ["to,copies:json", *(f"{n}@example.com,{n}" for n in range(number))]
+    else:
+        lines = [json.dumps({"to": f"{n}@example.com", "copies": n}) for n in range(number)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.jsonl", "a.json", "a.csv"])
+def test_a_file_becomes_a_batch(shell: Shell, world: InProcess, tmp_path: Path, name: str) -> None:
+    file = put_file(tmp_path, name, 700)
+    ended = shell("batch", "add", file, *NEWS, *DUE)
+    assert (ended.code, ended.out, ended.err) == (0, "", "news: 700 members, due 2026-12-31T12:30:00Z\n")
+    assert shell("batch", "add", file, *NEWS, *DUE).code == 0, "the same call goes on"
+    assert shell("task", "get", "news/000000502", "-o", "json").json["payload"] == {
+        "to": "502@example.com",
+        "copies": 502,
+    }
+    other = shell("batch", "add", put_file(tmp_path, "b.ndjson", 701), *NEWS, *DUE)
+    assert (other.code, other.err) == (
+        5,
+        "error: batchId: a batch 'news' exists already, and its members is 700, not 701; insert it as it was begun, "
+        "or choose another id\n",
+    )
+
+
+def test_over_a_time_and_then(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    file = put_file(tmp_path, "a.ndjson", 1000)
+    then = '{"action": "log", "payload": {"of": "news"}}'
+    added = shell("batch", "add", file, *NEWS, "--delay", "30m", "--over", "1h", "--then", then, "-o", "json").json
+    assert added == {
+        "batchId": "news", "action": "log", "dueAt": "2026-12-31T12:30:00Z", "lastDueAt": "2026-12-31T13:30:00Z",
+        "members": 1000, "packsWritten": 2,
+    }  # fmt: skip
+    assert world.row("news/000000500-000000999")["dueAt"] == "2026-12-31T13:00:00Z"
+
+
+def test_payloads_of_stdin(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stdin(io.TextIOWrapper):
+        pass
+
+    def typed(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", Stdin(io.BytesIO(text.encode())))
+
+    typed('{"n": 1}\n{"n": 2}\n')
+    assert shell("batch", "add", "-", *NEWS, *DUE).err == "news: 2 members, due 2026-12-31T12:30:00Z\n"
+    typed('{"n": 1}\n')
+    ended = shell("batch", "add", "-", "--id", "b", "--action", "log", "--over", "1h")
+    assert (ended.code, "total: " in ended.err) == (3, True)
+    typed('{"n": 1}\n')
+    assert shell("batch", "add", "-", "--id", "b", "--action", "log", "--over", "1h", "--total", "1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('{"n": 1}\nx\n', "line 2: 'x' is not accepted; expected JSON"),
+        ('{"n": 1}\n[1]\n', "line 2: "),
+        ('{"n": 1}\n{"n": {"": 1}}\n', "payloads[1].n: '' is not accepted"),
+    ],
+)
+def test_a_line_that_is_no_payload(shell: Shell, world: InProcess, tmp_path: Path, lines: str, message: str) -> None:
+    (tmp_path / "a.ndjson").write_text(lines)
+    ended = shell("batch", "add", str(tmp_path / "a.ndjson"), *NEWS, *DUE)
+    assert ended.code == 3 and ended.err.startswith(f"error: {message}")
+    assert world.store.get("news/000000000-000000001") is None
+
+
+def test_what_can_not_be_read(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    assert shell("batch", "add", str(tmp_path / "none.ndjson"), *NEWS).code == 4
+    assert shell("batch", "add", put_file(tmp_path, "a.txt", 1), *NEWS).code == 3
+    for command in ("show", "members", "cancel", "wait"):
+        ended = shell("batch", command, "none")
+        assert (ended.code, ended.err) == (4, "error: batchId: there is no batch 'none'\n")
+
+
+def test_how_a_batch_stands(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    world.actions.behaviour["news/000000001"] = fail
+    shell("batch", "add", put_file(tmp_path, "a.ndjson", 4), *NEWS, "--then", '{"action": "log"}')
+    client = TaskClient(world.store, clock=world.clock)
+    client.cancel("news/000000002")
+    assert shell("batch", "show", "news").lines == [
+        "batchId    news",
+        "status     running",
+        "action     log",
+        "due        2026-12-31T12:00:00Z",
+        "members    ██████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░  1 of 4 have ended",
+        "cancelled  1",
+        "open       3",
+        "then       news/then",
+    ]
+    world.ticks(5)
+    found: Any = shell("batch", "show", "news", "-o", "json").json
+    assert (found["status"], found["counts"]) == ("completed", {"completed": 2, "failed": 1, "cancelled": 1})
+    listed = shell("batch", "members", "news")
+    assert [line.split()[:2] for line in listed.lines[1:]] == [
+        ["news/000000000", "completed"],
+        ["news/000000001", "failed"],
+        ["news/000000002", "cancelled"],
+        ["news/000000003", "completed"],
+    ]
+    assert "SMTP: refused" in listed.out
+    failed = [json.loads(line) for line in shell("batch", "members", "news", "--status", "failed", "-o", "jsonl").lines]
+    assert [one["taskId"] for one in failed] == ["news/000000001"]
+    ended = shell("batch", "wait", "news")
+    assert (ended.code, ended.err) == (8, "error: 2 members did not complete\n")
+    assert "finished" in ended.out
+
+
+def test_a_batch_that_is_not_all_in(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_text("{}\n" * 500 + "x\n")
+    assert shell("batch", "add", str(tmp_path / "a.ndjson"), *NEWS, *DUE).code == 3
+    assert "members  not all are in yet" in shell("batch", "show", "news").out
+    ended = shell("batch", "wait", "news", "--timeout", "0s")
+    assert (ended.code, ended.err) == (9, "error: batch 'news' has not ended in time\n")
+
+
+def test_cancel(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    shell("batch", "add", put_file(tmp_path, "a.ndjson", 1200), *NEWS, *DUE)
+    ended = shell("batch", "cancel", "news")
+    assert (ended.code, ended.err) == (0, "1,200 members cancelled; 0 that run end by themselves\n")
+    again = shell("batch", "cancel", "news", "-o", "json").json
+    assert again == {"batchId": "news", "cancelled": 0, "running": 0}
+    ended = shell("batch", "wait", "news")
+    assert (ended.code, ended.err) == (8, "error: 1,200 members did not complete\n")
+    assert shell("task", "cancel", "news/000000007").code == 5

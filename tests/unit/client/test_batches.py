@@ -1,0 +1,689 @@
+"""Batches: any number of tasks of one action, loaded so that the same call goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import InProcess, key_of
+from tests.unit.client.support import client_of, fail, fail_for_now, started
+from tests.unit.engine.support import World
+
+from dynatick import (
+    BatchDiffers,
+    BatchNotFound,
+    InvalidInput,
+    RetryableError,
+    StoreError,
+    TaskChanged,
+    TaskClient,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+    task,
+    use_client,
+)
+from dynatick.client import batch_loading
+from dynatick.client.async_tasks import AsyncTaskClient
+from dynatick.client.batches import BatchCancelled
+from dynatick.domain.packs import Pack, Span, body_id
+from dynatick.domain.task import Row
+from dynatick.engine.ports import StoreFailure
+from dynatick.testing import VirtualInstallation
+
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "batches.md"
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+AT = "2026-12-31T12:30:00Z"
+DAY: dict[str, Any] = {"action": "log", "due_at": AT}
+
+
+def numbered(number: int) -> list[dict[str, object]]:
+    return [{"n": n} for n in range(number)]
+
+
+def rows_of(world: InProcess) -> dict[str, Row]:
+    """The rows of packs, bodies and batches."""
+    return {str(row["taskId"]): row for row in world.store.scan(open_only=False).rows if "createdAt" in row}
+
+
+def noise(characters: int, seed: int) -> str:
+    """Text that can hardly be compressed."""
+    parts = (sha256(f"{seed}-{n}".encode()).hexdigest() for n in range(-(-characters // 64)))
+    return "".join(parts)[:characters]
+
+
+def spans(world: InProcess, batch_id: str = "news") -> list[tuple[int, int]]:
+    packs = [pack for row in rows_of(world).values() if (pack := Pack.of(row)) and pack.batch_id == batch_id]
+    return sorted((pack.span.first, pack.span.members) for pack in packs)
+
+
+def run_until(world: World, minute: int) -> None:
+    while world.clock().minute < minute:
+        world.next_tick()
+
+
+def break_after(world: World, monkeypatch: pytest.MonkeyPatch, creates: int) -> None:
+    """The table answers this number of calls that create rows, and no further one."""
+    create, left = world.store.create_many, [creates]
+
+    def create_some(rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        left[0] -= 1
+        return create(rows) if left[0] >= 0 else [StoreFailure("no answer")] * len(rows)
+
+    monkeypatch.setattr(world.store, "create_many", create_some)
+
+
+def test_a_batch_runs_each_member_and_then_what_follows(world: World, client: TaskClient) -> None:
+    inserted = client.batches.insert(
+        numbered(1203), batch_id="news", then={"action": "log", "payload": {"of": "news"}}, subject="campaign:1",
+        attributes={"tenant": "t1"}, **DAY,
+    )  # fmt: skip
+    assert str(inserted) == "news: 1,203 members, due 2026-12-31T12:30:00Z"
+    assert (inserted.members, inserted.packs_written) == (1203, 3)
+    assert spans(world) == [(0, 500), (500, 500), (1000, 203)]
+    assert len({row["createdAt"] for row in rows_of(world).values()}) == 1
+    view = client.batches.get("news")
+    assert (view.status, view.members, view.counts, view.then) == ("scheduled", 1203, {"open": 1203}, "news/then")
+    run_until(world, 33)
+    view = client.batches.get("news")
+    assert (view.status, view.counts, view.ends_at) == ("completed", {"completed": 1203}, None)
+    assert [world.actions.times(f"news/{n:09}") for n in (0, 499, 500, 1202)] == [1, 1, 1, 1]
+    world.stream(world.row("news/then"))
+    run_until(world, 35)
+    assert world.outcome("news/then") == "completed"
+    member = client.get("news/000000777")
+    assert (member.status, member.payload, member.subject) == ("completed", {"n": 777}, "campaign:1")
+    assert (member.attributes, member.attempt, member.row["batchId"]) == ({"tenant": "t1"}, 1, "news")
+    assert key_of(member.row) in world.actions.keys
+
+
+def test_members_are_spread_over_a_time(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(2000), batch_id="news", over="1h", **DAY)
+    due = [row["dueAt"] for task_id, row in sorted(rows_of(world).items()) if "-" in task_id]
+    assert due == [f"2026-12-31T{time}:00Z" for time in ("12:30", "12:45", "13:00", "13:15")]
+    assert world.row("news")["dueAt"] == "2026-12-31T13:30:00Z"
+    view = client.batches.get("news")
+    assert (view.due_at.minute, view.last_due_at - view.due_at) == (30, timedelta(hours=1))
+    run_until(world, 46)
+    view = client.batches.get("news")
+    assert view.counts == {"completed": 1000, "open": 1000}
+    assert view.ends_at is not None and view.ends_at >= view.last_due_at
+
+
+def test_an_iterable_is_read_as_it_is_written(world: World, client: TaskClient) -> None:
+    read = []
+
+    def payloads() -> Iterator[Mapping[str, object]]:
+        for payload in numbered(60_000):
+            read.append(len(spans(world)) if len(read) % 20_000 == 0 else 0)
+            yield payload
+
+    assert client.batches.insert(payloads(), batch_id="news", **DAY).members == 60_000
+    assert read[40_000] > 0, "packs are in the table before the iterable has ended"
+    assert len(spans(world)) == 120
+
+
+def test_over_a_time_the_number_must_be_known(client: TaskClient) -> None:
+    with pytest.raises(InvalidInput, match=r"^total: .* expected the number of payloads"):
+        client.batches.insert(iter(numbered(10)), batch_id="news", over="2h", **DAY)
+    client.batches.insert(iter(numbered(10)), batch_id="news", over="2h", total=10, **DAY)
+    assert client.batches.get("news").counts == {"open": 10}
+
+
+@pytest.mark.parametrize("given", [9, 11, 499, 501, 1000])
+def test_another_number_than_was_said_is_refused(world: World, client: TaskClient, given: int) -> None:
+    for total in (10, 500):
+        with pytest.raises(InvalidInput, match=f"^payloads: .* expected {total}, as the batch was begun with"):
+            client.batches.insert(iter(numbered(given)), batch_id=f"of-{total}", total=total, **DAY)
+        assert client.batches.get(f"of-{total}").members is None
+
+
+def test_a_batch_of_none_ends_at_once(world: World, client: TaskClient) -> None:
+    for batch_id, payloads in (("list", []), ("iterator", iter([]))):
+        assert client.batches.insert(payloads, batch_id=batch_id, action="log").members == 0
+    world.ticks(2)
+    for batch_id in ("list", "iterator"):
+        view = client.batches.wait(batch_id, timeout=timedelta())
+        assert (view.status, view.counts, list(client.batches.members(batch_id))) == ("completed", {}, [])
+
+
+def test_payloads_that_do_not_fit_into_one_pack_take_several(world: World, client: TaskClient) -> None:
+    payloads: list[dict[str, object]] = [{"n": n, "noise": noise(300, n)} for n in range(700)]
+    payloads[10] = {"n": 10, "noise": noise(90_000, 10)}
+    assert client.batches.insert(payloads, batch_id="a/b/c", **DAY).members == 700
+    found = spans(world, "a/b/c")
+    assert len(found) > 8 and sum(members for _, members in found) == 700
+    assert (10, 1) in found
+    assert [view.payload["n"] for view in client.batches.members("a/b/c")] == list(range(700))
+    assert client.get("a/b/c/000000010").payload == payloads[10]
+    assert client.batches.insert(payloads, batch_id="a/b/c", **DAY).packs_written == 0
+    run_until(world, 33)
+    assert client.batches.get("a/b/c").counts == {"completed": 700}
+
+
+# -- the same call again -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("creates", range(8))
+@pytest.mark.parametrize("sized", [True, False])
+def test_after_a_crash_the_same_call_goes_on(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch, creates: int, sized: bool
+) -> None:
+    monkeypatch.setattr(batch_loading, "THREADS", 1)
+    monkeypatch.setattr(batch_loading, "_AT_A_TIME", 1)
+    payloads = numbered(1700)
+
+    def load() -> int:
+        return client.batches.insert(payloads if sized else iter(payloads), batch_id="news", **DAY).packs_written
+
+    with monkeypatch.context() as patch:
+        break_after(world, patch, creates)
+        with pytest.raises(StoreError, match="the same call goes on from there"):
+            load()
+    there = len(spans(world))
+    assert client.batches.get("news").members is None
+    for pack_id, row in rows_of(world).items():
+        assert "pack" not in row or world.store.get(body_id(pack_id)) is not None
+    world.clock.forward(minutes=2)
+    assert load() == 4 - there
+    assert len({row["createdAt"] for row in rows_of(world).values()}) == 1
+    assert client.batches.get("news").counts == {"open": 1700}
+    assert load() == 0
+    run_until(world, 35)
+    assert client.batches.get("news").counts == {"completed": 1700}
+    assert len(world.actions.ran) == 1700
+
+
+def test_two_loaders_at_once_end_well(world: World, client: TaskClient) -> None:
+    second = []
+
+    def payloads() -> Iterator[Mapping[str, object]]:
+        for n, payload in enumerate(numbered(1300)):
+            if n == 700:
+                second.append(client.batches.insert(iter(numbered(1300)), batch_id="news", **DAY))
+            yield payload
+
+    assert client.batches.insert(payloads(), batch_id="news", **DAY).members == 1300
+    assert [one.members for one in second] == [1300]
+    assert spans(world) == [(0, 500), (500, 500), (1000, 300)]
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        ({"action": "webhook"}, "action is 'log', not 'webhook'"),
+        ({"due_at": "2026-12-31T12:31:00Z"}, "dueAt is"),
+        ({"over": "1h"}, "overSeconds is 0, not 3600"),
+        ({"then": {"action": "log"}}, "then differs"),
+        ({"subject": "customer:2"}, "ofMembers differs"),
+        ({"payloads": numbered(4)}, "total is 3, not 4"),
+        ({"payloads": iter(numbered(4))}, "members is 3, not 4"),
+    ],
+)
+def test_another_definition_is_refused(client: TaskClient, other: dict[str, Any], name: str) -> None:
+    client = TaskClient(client.store, clock=client._clock, check_actions=False)
+    first: dict[str, Any] = {"payloads": numbered(3), "batch_id": "news", **DAY}
+    client.batches.insert(**first)
+    with pytest.raises(BatchDiffers, match=r"^batchId: a batch 'news' exists already, and its ") as error:
+        client.batches.insert(**{**first, **other})
+    assert name in str(error.value)
+    assert client.batches.get("news").members == 3
+
+
+def test_of_a_delay_the_first_call_counts(world: World, client: TaskClient) -> None:
+    for _ in range(2):
+        inserted = client.batches.insert(numbered(3), batch_id="news", action="log", delay=timedelta(hours=1))
+        assert inserted.due_at.isoformat() == "2026-12-31T13:00:00+00:00"
+        world.clock.forward(minutes=5)
+
+
+def test_the_same_definition_is_recognised_however_the_table_writes_it(client: TaskClient) -> None:
+    for _ in range(2):
+        client.batches.insert(
+            [{"rate": 0.1, "tags": ("a", "b"), "none": None}],
+            batch_id="news",
+            retry_policy={"maximumRetryAttempts": 2},
+            then={"action": "log", "payload": {"rate": 1.5, "tags": ("a", "b"), "whole": 2.0}},
+            attributes={"weight": 0.1, "both": {"a", "b"}, "bytes": b"x"},
+            timeout_seconds=20,
+            **DAY,
+        )
+
+
+def test_another_payload_than_before_is_refused(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    row = world.row("news")
+    unsealed = {name: value for name, value in dict(row["payload"]).items() if name != "members"}  # type: ignore[call-overload]
+    world.store.put({**row, "payload": unsealed})  # as if it had crashed before
+    with pytest.raises(InvalidInput, match=r"^payloads\[1\]: .* choose another batch id"):
+        client.batches.insert([{"n": 0}, {"n": "x"}, {"n": 2}], batch_id="news", **DAY)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_members_that_are_in_other_packs_are_not_written_again(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    small, large = numbered(500), [{"n": n, "noise": noise(300, n)} for n in range(500)]
+    payloads = [large, small] if before else [small, large]
+    with monkeypatch.context() as patch:
+        break_after(world, patch, 2)  # a body, and its pack
+        patch.setattr(batch_loading, "_AT_A_TIME", 1)
+        patch.setattr(batch_loading, "THREADS", 1)
+        with pytest.raises((StoreError, InvalidInput)):
+            client.batches.insert(iter([*payloads[0], 5]), batch_id="news", **DAY)  # type: ignore[list-item]
+    there = spans(world)
+    assert len(there) == 1 and there[0][0] == 0
+    with pytest.raises(InvalidInput, match=r"^payloads\[0\]: .* its pack is news/000000000-000000"):
+        client.batches.insert(iter(payloads[1]), batch_id="news", **DAY)
+    assert [span for span in spans(world) if span[0] == 0] == there
+
+
+def test_a_task_has_the_id(client: TaskClient) -> None:
+    client.insert("news", delay_seconds=3600)
+    with pytest.raises(TaskExists):
+        client.batches.insert(numbered(3), batch_id="news", **DAY)
+    batches = client.batches
+    for asks in (batches.get, batches.cancel, batches.wait, lambda batch_id: list(batches.members(batch_id))):
+        for batch_id in ("news", "none"):
+            with pytest.raises(BatchNotFound, match=f"^batchId: there is no batch '{batch_id}'"):
+                asks(batch_id)
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_id": ""}, "taskId: "),
+        ({"batch_id": "x" * 1005}, "batchId: .* expected at most 1004 bytes"),
+        ({"batch_id": "_dynatick#x"}, "taskId: .* reserved"),
+        ({"action": "unknown"}, "action: 'unknown' is not accepted; expected one of log"),
+        ({"action": "dynatick.batch"}, r"action: .*actions beginning with dynatick\. are reserved"),
+        ({"action": None}, "action: "),
+        ({"delay": 5}, "delay: 5 is not accepted; expected a timedelta"),
+        ({"delay": timedelta(hours=1), "due_at": AT}, "delaySeconds: .* expected one time only"),
+        ({"over": "soon"}, "over: "),
+        ({"over": timedelta(days=2)}, "over: .* a day at most"),
+        ({"over": timedelta(seconds=-1)}, "over: "),
+        ({"over": timedelta(seconds=0.5)}, "over: .* expected whole seconds"),
+        ({"total": 4}, "total: 4 is not accepted; expected the number of payloads, 3"),
+        ({"total": -1}, "total: "),
+        ({"payloads": iter([]), "total": 100_000_001}, "total: .* up to 100000000"),
+        ({"payloads": {"n": 1}}, "payloads: 'a dict' is not accepted"),
+        ({"payloads": 5}, "payloads: "),
+        ({"timeout_seconds": 0}, "timeoutSeconds: "),
+        ({"retry_policy": {"x": 1}}, "retryPolicy"),
+        ({"subject": ""}, "subject: "),
+        ({"attributes": {"pack": 1}}, "pack: .* leave it out: it is set by Dynatick"),
+        ({"attributes": {"batchId": "x"}}, "batchId: .* leave it out"),
+        ({"then": 5}, "then: 5 is not accepted; expected a task"),
+        ({"then": {"taskId": "x"}}, "then.taskId: .* leave it out"),
+        ({"then": {"action": "log", "dueAt": AT}}, "then.dueAt: .* leave it out"),
+        ({"then": {"action": "unknown"}}, "action: 'unknown'"),
+        ({"then": {"action": "log", "payload": 5}}, "payload: "),
+    ],
+)
+def test_bad_input_is_named(world: World, client: TaskClient, given: dict[str, Any], message: str) -> None:
+    arguments = {"payloads": numbered(3), "batch_id": "news", "action": "log"} | given
+    with pytest.raises(InvalidInput, match=f"^{message}"):
+        client.batches.insert(**arguments)
+    assert rows_of(world) == {}
+
+
+@pytest.mark.parametrize(
+    ("payload", "message"),
+    [
+        (5, r"payloads\[501\]: 'a int' is not accepted; expected a map of names to values"),
+        ({"a": {"b": {1: 2}}}, r"payloads\[501\]"),
+        ({"a": {"b": ""}, "": 1}, r"payloads\[501\]"),
+        ({"a": float("nan")}, r"payloads\[501\]"),
+        ({"a": "\ud800"}, r"payloads\[501\]"),
+        ({"a": object()}, r"payloads\[501\]"),
+        ({"a": "x" * 102_400}, r"payloads\[501\]: .* expected at most 102400 bytes as JSON; store the data in S3"),
+    ],
+)
+def test_a_payload_is_checked_before_anything_of_its_pack_is_written(
+    world: World, client: TaskClient, payload: Any, message: str
+) -> None:
+    payloads: list[Any] = numbered(1000)
+    payloads[501] = payload
+    with pytest.raises(InvalidInput, match=f"^{message}"):
+        client.batches.insert(payloads, batch_id="news", **DAY)
+    assert spans(world) in ([], [(0, 500)])
+    payloads[501] = {"n": 501}
+    client.batches.insert(payloads, batch_id="news", **DAY)
+    assert client.batches.get("news").counts == {"open": 1000}
+
+
+def test_no_interface_takes_what_only_batches_have(world: World, client: TaskClient) -> None:
+    for given in ({"action": "dynatick.batch"}, {"action": "dynatick.other"}, {"attributes": {"pack": {}}}):
+        with pytest.raises(InvalidInput):
+            client.insert("x", delay_seconds=5, **given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="reserved"):
+        client.schedules.insert("s", "rate(1 day)", action="dynatick.batch")
+    client.schedules.insert("s", "rate(1 day)", action="log")
+    with pytest.raises(InvalidInput, match="reserved"):
+        client.schedules.update("s", action="dynatick.batch")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pack": {"batchId": "x", "first": 0, "members": 1}},
+        {"batchId": "x"},
+        {"action": "dynatick.batch", "payload": {}},
+    ],
+)
+def test_a_raw_row_is_no_pack_and_no_batch(world: World, client: TaskClient, more: dict[str, object]) -> None:
+    row = world.put(taskId="x/000000000-000000000", dueAt=AT, **more)
+    assert row["outcome"] == "failed"
+    assert str(row["error"]).startswith(f"{next(iter(more))}: ")
+
+
+# -- members -----------------------------------------------------------------------------------------------------------
+
+
+def test_members_are_listed_in_order_with_those_that_have_rows(world: World, client: TaskClient) -> None:
+    world.actions.behaviour |= {"news/000000001": fail, "news/000000502": fail_for_now}
+    client.batches.insert(numbered(504), batch_id="news", action="log")
+    assert {view.status for view in client.batches.members("news")} == {"scheduled"}
+    client.cancel("news/000000503")
+    world.next_tick()
+    views = list(client.batches.members("news"))
+    assert [view.task_id for view in views] == [f"news/{n:09}" for n in range(504)]
+    assert [view.payload["n"] for view in views] == list(range(504))
+    by_status = {status: [int(str(v.payload["n"])) for v in client.batches.members("news", status)]
+                 for status in ("failed", "scheduled", "cancelled", "running")}  # fmt: skip
+    assert by_status == {"failed": [1], "scheduled": [502], "cancelled": [503], "running": []}
+    assert client.batches.get("news").counts == {"completed": 501, "failed": 1, "open": 1, "cancelled": 1}
+    assert client.get("news/000000001").error == "it broke"
+
+
+def test_a_member_is_cancelled_only_while_its_pack_waits(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    seen = client.get("news/000000002")
+    assert (seen.status, seen.payload, seen.outcome) == ("scheduled", {"n": 2}, None)
+    assert client.cancel("news/000000002", version=seen.version).status == "cancelled"
+    with pytest.raises(TransitionRefused, match="it is cancelled; possible only while it is"):
+        client.cancel("news/000000002")
+    with pytest.raises(TaskChanged):
+        client.cancel("news/000000002", version=seen.version)
+    pack_id = Span(0, 4).pack_id("news")
+    started(world, pack_id)
+    with pytest.raises(TransitionRefused, match="it is running"):
+        client.cancel("news/000000001")
+    assert client.get("news/000000001").status == "running"
+    for missing in ("news/000000004", "none/000000000", "news/4", "news/then", "/000000001"):
+        for ask in (client.get, client.cancel):
+            with pytest.raises(TaskNotFound):
+                ask(missing)
+
+
+def test_a_member_that_is_cancelled_is_not_run(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    client.cancel("news/000000002")
+    world.ticks(3)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(4)] == [1, 1, 0, 1]
+    assert client.get("news/000000002").status == "cancelled"
+    assert client.batches.get("news").counts == {"completed": 3, "cancelled": 1}
+
+
+def test_another_is_faster_than_the_cancellation_of_a_member(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    pack_id = Span(0, 4).pack_id("news")
+    with world.rigged.meanwhile(lambda change: True, lambda: client.cancel("news/000000003")):
+        assert client.cancel("news/000000001").status == "cancelled"
+    pack = Pack.of(world.row(pack_id))
+    assert pack is not None and pack.excluded == 0b1010
+    with (
+        world.rigged.meanwhile(lambda change: True, lambda: started(world, pack_id)),
+        pytest.raises(TransitionRefused, match="it is running"),
+    ):
+        client.cancel("news/000000002")
+
+
+CHANGES: list[Callable[[TaskClient, str], object]] = [
+    lambda client, task_id: client.reschedule(task_id, due_at=AT),
+    lambda client, task_id: client.run_now(task_id),
+    lambda client, task_id: client.redrive(task_id),
+    lambda client, task_id: client.redrive(task_id, dry_run=True),
+    lambda client, task_id: client.restore(task_id),
+    lambda client, task_id: client.update(task_id, payload={"n": 1}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_member_without_a_row_is_not_changed_otherwise(
+    client: TaskClient, change: Callable[[TaskClient, str], object]
+) -> None:
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    with pytest.raises(TransitionRefused, match="one of the batch 'news'; such a task can be cancelled"):
+        change(client, "news/000000002")
+    with pytest.raises(TaskNotFound):
+        change(client, "news/000000009")
+
+
+def test_an_export_has_members_as_tasks_and_continues_within_a_pack(world: World, client: TaskClient) -> None:
+    world.actions.behaviour["news/000000001"] = fail
+    client.insert("a", **DAY)
+    client.insert("z", **DAY)
+    client.batches.insert(numbered(602), batch_id="news", **DAY)
+    client.cancel("news/000000003")
+    run_until(world, 31)
+    rows = list(client.export("2026-12-31#12:30"))
+    ids = [str(row["taskId"]) for row in rows]
+    assert sorted(ids) == ["a", *(f"news/{n:09}" for n in range(602)), "z"]
+    assert next(row["payload"] for row in rows if row["taskId"] == "news/000000600") == {"n": 600}
+    for number in range(0, 604, 67):
+        after = (str(rows[number]["taskDateTime"]), ids[number])
+        assert [row["taskId"] for row in client.export("2026-12-31#12:30", after=after)] == ids[number + 1 :]
+    by_status = {status: [row["taskId"] for row in client.export("2026-12-31#12:30", status=status)]
+                 for status in ("failed", "scheduled", "completed")}  # fmt: skip
+    assert (by_status["failed"], by_status["scheduled"]) == (["news/000000001"], [])
+    assert len(by_status["completed"]) == 602
+
+
+def test_a_member_whose_payload_is_gone_is_shown_without(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(2), batch_id="news", **DAY)
+    world.store.delete(body_id(Span(0, 2).pack_id("news")))
+    assert client.get("news/000000001").payload == {}
+    assert [view.payload for view in client.batches.members("news")] == [{}, {}]
+
+
+# -- the end of a batch ------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_batch_runs_nothing_more(world: World, client: TaskClient) -> None:
+    world.actions.behaviour["news/000000001"] = fail_for_now
+    client.batches.insert(numbered(1200), batch_id="news", over="20m", action="log", then={"action": "log"})
+    world.next_tick()  # the first pack
+    started(world, Span(500, 500).pack_id("news"))
+    done = client.batches.cancel("news")
+    assert done == BatchCancelled(batch_id="news", cancelled=201, running=500)
+    assert client.batches.cancel("news") == BatchCancelled(batch_id="news", cancelled=0, running=500)
+    ran = len(world.actions.ran)
+    world.ticks(25)
+    assert len(world.actions.ran) == ran
+    view = client.batches.get("news")
+    assert (view.status, view.counts["completed"], view.counts["cancelled"]) == ("cancelled", 499, 201)
+    assert world.store.get("news/then") is None
+
+
+@pytest.mark.parametrize("creates", range(1, 8))
+def test_a_batch_that_is_not_all_in_can_be_cancelled(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch, creates: int
+) -> None:
+    monkeypatch.setattr(batch_loading, "THREADS", 1)
+    monkeypatch.setattr(batch_loading, "_AT_A_TIME", 1)
+    with monkeypatch.context() as patch:
+        break_after(world, patch, creates)
+        with pytest.raises(StoreError):
+            client.batches.insert(iter(numbered(1700)), batch_id="news", **DAY)
+    there = sum(members for _, members in spans(world))
+    assert client.batches.cancel("news").cancelled == there
+    with pytest.raises(TransitionRefused, match="cannot load batch 'news': it is cancelled"):
+        client.batches.insert(iter(numbered(1700)), batch_id="news", **DAY)
+    run_until(world, 35)
+    assert world.actions.ran == []
+
+
+def test_what_is_loaded_after_the_cancellation_is_cancelled_too(world: World, client: TaskClient) -> None:
+    def payloads() -> Iterator[Mapping[str, object]]:
+        for n, payload in enumerate(numbered(1300)):
+            if n == 700:
+                client.batches.cancel("news")
+            yield payload
+
+    with pytest.raises(TransitionRefused, match="cannot load batch 'news': it is cancelled"):
+        client.batches.insert(payloads(), batch_id="news", total=1300, **DAY)
+    run_until(world, 35)
+    assert world.actions.ran == []
+
+
+@pytest.mark.parametrize(
+    ("change", "task_id", "instead"),
+    [
+        (lambda client, task_id: client.cancel(task_id), "news", "a batch; cancel it with its members"),
+        (lambda client, task_id: client.reschedule(task_id, due_at=AT), "news", "a batch; its members have the time"),
+        (lambda client, task_id: client.update(task_id, payload={}), "news", "a batch; it stays as it was inserted"),
+        (lambda client, task_id: client.update(task_id, payload={}), Span(0, 4).pack_id("news"),
+         "the pack of a batch; its members have the payloads"),
+    ],
+)  # fmt: skip
+def test_a_batch_is_not_changed_as_a_task(
+    client: TaskClient, change: Callable[[TaskClient, str], object], task_id: str, instead: str
+) -> None:
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    with pytest.raises(TransitionRefused, match=f"it is {instead}"):
+        change(client, task_id)
+    skipped = list(client.cancel_many("2026-12-31#12:30"))
+    assert sorted(type(one).__name__ for one in skipped) == ["Changed", "Skipped"]
+
+
+def test_a_batch_that_has_ended_is_not_cancelled(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    world.ticks(3)
+    with pytest.raises(TransitionRefused, match="cannot cancel batch 'news': it is completed"):
+        client.batches.cancel("news")
+
+
+def test_waiting_ends_when_every_member_has_ended(world: World, client: TaskClient) -> None:
+    attempts = []
+
+    def at_first(*_: object) -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RetryableError("busy")
+
+    world.actions.behaviour["news/000000001"] = at_first
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    view = client.batches.wait("news", pause=lambda seconds: world.ticks(1))
+    assert (view.status, view.counts, len(attempts)) == ("completed", {"completed": 4}, 2)
+
+
+# -- task functions, and asyncio ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Mail:
+    to: str
+    copies: int = 1
+
+
+@task("log", retry_policy={"maximumRetryAttempts": 2})
+def send(mail: Mail) -> None:
+    """Never called here."""
+
+
+@task("report", subject=lambda mail: f"customer:{mail.to}")
+def report(mail: Mail) -> None:
+    """Never called here."""
+
+
+def test_a_task_function_schedules_a_batch(world: World) -> None:
+    client = client_of(world, check_actions=False)
+    with use_client(client):
+        mails = [Mail(f"{n}@example.com") for n in range(3)]
+        inserted = send.schedule_batch(mails, batch_id="news", due_at=AT, over="2h", then=report.after(Mail("all")))
+        assert inserted.members == 3
+        assert client.get("news/000000001").payload == {"to": "1@example.com", "copies": 1}
+        row = world.row(Span(0, 3).pack_id("news"))
+        assert isinstance(policy := row["retryPolicy"], Mapping) and policy["maximumRetryAttempts"] == 2
+        payload = world.row("news")["payload"]
+        assert isinstance(payload, Mapping)
+        assert payload["then"] == {
+            "action": "report", "payload": {"to": "all", "copies": 1}, "subject": "customer:all",
+        }  # fmt: skip
+        with pytest.raises(InvalidInput, match=r"^payloads\[1\]\.copies: "):
+            send.schedule_batch([Mail("a"), Mail("b", "x")], batch_id="other", due_at=AT)  # type: ignore[arg-type]
+
+
+def test_the_testing_kit_sees_members_as_tasks() -> None:
+    module = types.ModuleType("handlers_of_a_batch")
+    sent: list[str] = []
+
+    @task("send", retry_policy={"maximumRetryAttempts": 1})
+    def send(mail: Mail) -> None:
+        sent.append(mail.to)
+        if mail.to == "b" and sent.count("b") == 1:
+            raise RetryableError("busy")
+
+    @task("sum-up")
+    def sum_up(mail: Mail) -> None:
+        pass
+
+    module.send, module.sum_up = send, sum_up  # type: ignore[attr-defined]
+    with VirtualInstallation(handlers=module) as dynatick:
+        send.schedule_batch([Mail("a"), Mail("b"), Mail("c")], batch_id="news", then=sum_up.after(Mail("all")),
+                            delay=timedelta(hours=1))  # fmt: skip
+        assert [one.task_id for one in dynatick.waiting] == ["news", *(f"news/00000000{n}" for n in range(3))]
+        assert dynatick.waiting[2].payload == {"to": "b", "copies": 1}
+        dynatick.advance(hours=2)
+        assert sorted((one.task_id, one.outcome, one.attempt) for one in dynatick.executed) == [
+            ("news/000000000", "completed", 1),
+            ("news/000000001", "completed", 2),
+            ("news/000000001", "retried", 1),
+            ("news/000000002", "completed", 1),
+            ("news/then", "completed", 1),
+        ]
+        assert [one.payload.to for one in dynatick.executed_of(send)] == ["b", "a", "c", "b"]
+        assert dynatick.waiting == []
+
+
+def test_the_example_of_the_page(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (example,) = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
+    module = types.ModuleType("newsletter")
+    monkeypatch.setitem(sys.modules, "newsletter", module)  # where the types of its functions are looked up
+    with use_client(client_of(world, check_actions=False)):
+        exec(compile(example, str(PAGE), "exec"), module.__dict__)
+    assert capsys.readouterr().out.rstrip() == example.rstrip().rpartition("# ")[2]
+
+
+def test_the_same_for_asyncio(world: World) -> None:
+    async def main() -> None:
+        async with AsyncTaskClient(client_of(world)) as client:
+            assert (await client.batches.insert(numbered(3), batch_id="news", **DAY)).members == 3
+            assert [one.payload["n"] async for one in client.batches.members("news")] == [0, 1, 2]
+            assert (await client.batches.cancel("news")).cancelled == 3
+            assert (await client.batches.wait("news")).counts == {"cancelled": 3}
+
+    asyncio.run(main())
+
+
+def test_a_member_is_explained_as_a_task(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    found = client.operations.explain("news/000000002")
+    assert (found.status, "is due at 2026-12-31T12:30:00Z" in found.sentence) == ("scheduled", True)
+    assert client.operations.explain("news/000000009").status is None
