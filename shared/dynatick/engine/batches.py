@@ -27,7 +27,7 @@ from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import ActionContext, Actions, Store
 from dynatick.errors import InvalidInput, PermanentError, Reschedule
 
-_FIRST_WAIT: Final = timedelta(minutes=1)
+_FIRST_WAIT: Final = timedelta(seconds=1)  # until the next tick, or wake-up
 _LONGEST_WAIT: Final = timedelta(minutes=10)
 _AT_A_TIME: Final = 100  # spans whose rows are read together
 
@@ -59,7 +59,7 @@ class WithBatches:
         batch = Batch.of_payload(task.payload)
         found = Counter[str]() if batch.members is None else standings(self._store, task.task_id, batch.members)
         if batch.members is None or found[OPEN]:
-            raise Reschedule(after=min(_FIRST_WAIT * (1 + task.turn // 2), _LONGEST_WAIT))
+            raise Reschedule(after=min(timedelta(minutes=task.turn // 5), _LONGEST_WAIT) or _FIRST_WAIT)
         if batch.then is not None:
             create(self._store, {**batch.then, attr.TASK_ID: then_id(task.task_id)})
         return {attr.MEMBERS: batch.members, **found}
