@@ -120,6 +120,12 @@ def members_of(store: Store, row: Row, pack: Pack, status: str | None) -> Iterat
             yield own
 
 
+def waiting_members(store: Store, row: Row) -> Iterator[Row]:
+    """The members of a pack that wait with it; none of a malformed one."""
+    pack = _pack_of(row)
+    return iter(()) if pack is None else members_of(store, row, pack, state_of(row))
+
+
 def exported(store: Store, rows: Iterator[Row], selection: Selection) -> Iterator[Row]:
     """Rows, with the members of packs in the place of these, as tasks of their own. Batches are left out: a task that
     is inserted again belongs to none."""

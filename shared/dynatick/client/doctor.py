@@ -70,7 +70,7 @@ def examine(
     missed, woken_late = _last_hour(store, settings, clock())
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
-    checker = PayloadChecker(known.payload_schemas, known.default_action)
+    checker = PayloadChecker(known.payload_schemas, store, known.default_action)
 
     def take(finding: Finding) -> None:
         if len(findings) < MAX_FINDINGS:

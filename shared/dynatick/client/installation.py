@@ -212,7 +212,7 @@ def status_of_installation(
 
 
 def _checked(store: Store, settings: InstallationSettings, task_ids: Sequence[str]) -> PayloadCheck:
-    checker = PayloadChecker(settings.payload_schemas, settings.default_action)
+    checker = PayloadChecker(settings.payload_schemas, store, settings.default_action)
     if task_ids:
         checker.add(store.get_many(task_ids, consistent=False, only=READ).values())
     return checker.found(reads=min(1, len(task_ids)), complete=False)

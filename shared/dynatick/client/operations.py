@@ -130,7 +130,8 @@ class Operations:
         """
         known = self._settings_cache.refresh()
         published = {} if known is None else known.payload_schemas
-        checker = PayloadChecker(published if schemas is None else schemas, known.default_action if known else None)
+        wanted = published if schemas is None else schemas
+        checker = PayloadChecker(wanted, self.store, known.default_action if known else None)
         return check_table(self.store, checker, max_reads=max_reads)
 
     def explain(self, task_id: str) -> Explanation:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from dynatick.actions.payload_schema import check_schema, takes_with_more
+from dynatick.client.batch_members import waiting_members
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row
@@ -18,7 +19,7 @@ from dynatick.errors import InvalidInput
 MAX_READS = 100
 """Requests of a check of the table: 1 MB each, 256 read units."""
 
-READ = (attr.STATUS, attr.OUTCOME, attr.ACTION, attr.PAYLOAD)
+READ = (attr.STATUS, attr.OUTCOME, attr.ACTION, attr.PAYLOAD, attr.PACK)
 """The attributes of a row that are checked."""
 
 _MAX_GROUPS = 20
@@ -52,9 +53,11 @@ class PayloadCheck(View):
 
 @dataclass(slots=True)
 class PayloadChecker:
-    """Checks rows. ``schemas``: the payloads' JSON Schemas as text, by action; other actions are passed over."""
+    """Checks rows. ``schemas``: the payloads' JSON Schemas as text, by action; other actions are passed over. The
+    payloads of packs are read from ``store``: four read units for 500 members."""
 
     schemas: Mapping[str, str]
+    store: Store
     default_action: str | None = None  # of rows that name none
     checked: int = 0
     _counts: Counter[tuple[str, str, bool]] = field(default_factory=Counter)
@@ -65,8 +68,13 @@ class PayloadChecker:
         """Checks the rows that wait, and passes over others."""
         for row in rows:
             view = RowView(row)
-            if not is_terminal(row) and (view.is_waiting or view.is_recurring):
+            if is_terminal(row) or not (view.is_waiting or view.is_recurring):
+                continue
+            if not view.is_pack:
                 self._check(view.task_id, row.get(attr.ACTION) or self.default_action, row.get(attr.PAYLOAD))
+            elif row.get(attr.ACTION) in self.schemas:
+                for member in waiting_members(self.store, row):
+                    self._check(str(member[attr.TASK_ID]), member.get(attr.ACTION), member.get(attr.PAYLOAD))
 
     def _check(self, task_id: str, action: object, payload: object) -> None:
         schema = self.schemas.get(action) if isinstance(action, str) else None

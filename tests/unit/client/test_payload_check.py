@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 from tests.unit.client.support import client_of, started, world_of
@@ -60,6 +61,16 @@ def test_what_waits_is_checked_and_grouped_by_action_and_error(world: World, cli
     assert more == UnfitPayloads(action="mail", error=UNKNOWN, fails=False, count=1, task_id="with more")
     assert client.operations.check_payloads().checked == 0, "no type is published"
     assert client.operations.check_payloads({"log": SCHEMAS["mail"]}).failing == 1
+
+
+def test_of_a_pack_its_members_are_checked(world: World, client: TaskClient) -> None:
+    before = client.operations.check_payloads(SCHEMAS)
+    payloads = [{"to": "ann"}, {"address": "ann"}, {"address": "bob"}]
+    client.batches.insert(payloads, batch_id="news", action="mail", delay=timedelta(hours=1))
+    client.cancel("news/000000002")
+    found = client.operations.check_payloads(SCHEMAS)
+    assert (found.checked - before.checked, found.failing - before.failing) == (2, 1)
+    assert client.operations.doctor().payloads is None, "no type was published"
 
 
 def test_an_older_payload_that_the_handler_upgrades_fits(client: TaskClient) -> None:
