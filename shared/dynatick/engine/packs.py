@@ -29,6 +29,9 @@ CHECKPOINT_AFTER: Final = timedelta(seconds=5)
 """So often it is written which members of a pack have completed: a process that dies then repeats no more than the
 others."""
 
+MAX_READY: Final = 2
+"""Packs whose payloads are in memory before their members begin: a megabyte of JSON each, at most."""
+
 _LOST: Final = "its process died, or did not finish in time, while it ran the pack of this member"
 
 
@@ -107,6 +110,7 @@ class Packs:
         if not self._open:
             return
         may_begin = self._may_begin()
+        ready = sum(1 for one in self._open.values() if one.waiting and (one.is_loaded or one.is_writing))
         for one in list(self._open.values()):
             if one.is_lost:
                 if one.is_idle:
@@ -118,7 +122,8 @@ class Packs:
             if one.waiting and may_begin and not one.is_stopped:
                 if one.is_loaded:
                     self._begin(one)
-                elif not one.is_writing and self._submitted < self._max_submitted:
+                elif not one.is_writing and ready < MAX_READY:
+                    ready += 1
                     self._load(one)
             elif one.is_idle:
                 self._release(one) if one.waiting else self._complete(one)

@@ -16,6 +16,7 @@ from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
 from dynatick.domain.task import Row
 from dynatick.engine import settings
+from dynatick.engine.packs import MAX_READY
 from dynatick.engine.ports import StoreFailure
 from dynatick.engine.rules import Rules
 from dynatick.errors import PermanentError, RetryableError, StoreError
@@ -223,6 +224,27 @@ def test_members_that_take_longer_than_there_is_time_run_in_the_next_invocation(
     first, *others = world.tick()
     assert first.passed is not None and first.passed.continued and others
     assert (world.outcome(pack_id), len(world.actions.ran)) == ("completed", 6)
+
+
+def test_few_payloads_are_in_memory_before_their_members_begin() -> None:
+    store = CountsBodies()
+    world = InProcess(store=store, rules=Rules(threads=1, in_one_thread=True))
+    packs = [put_pack(world, [{}] * 4, batch_id=f"b{n}") for n in range(10)]
+    seen: list[int] = []
+    world.actions.behaviour["b0/000000000"] = lambda *_: seen.append(store.bodies)
+    world.tick()
+    assert seen == [MAX_READY]
+    assert {world.outcome(one) for one in packs} == {"completed"} and store.bodies == 10
+
+
+class CountsBodies(MemoryStore):
+    """A table that counts the bodies that are read."""
+
+    bodies = 0
+
+    def get(self, task_id: str) -> Row | None:
+        self.bodies += task_id.startswith("_dynatick#pack#")
+        return super().get(task_id)
 
 
 def test_what_has_completed_is_kept_every_few_seconds() -> None:
