@@ -21,7 +21,7 @@ def rows_of(
     texts = [payload_text(payload, n) for n, payload in enumerate(payloads)]
     for span, body in packed(Span(0, len(texts)), texts):
         pack_id = span.pack_id(batch_id)
-        yield {"taskId": body_id(pack_id), "body": body, "status": "pack-body", "outcome": "none"}
+        yield {"taskId": body_id(pack_id), "body": body, "status": "body", "outcome": "none"}
         yield {
             "taskId": pack_id, "dueAt": format_instant(due_at), "taskDateTime": str(grid.bucket_of(pack_id, due_at)),
             "status": "scheduled", "attempt": 0, "run": 1, "createdAt": format_instant(now),

@@ -188,8 +188,9 @@ def test_the_stream_filter_passes_rows_that_may_need_a_bucket(
 
 
 def test_the_filter_knows_every_status_of_our_own_rows() -> None:
-    engine = (template.ROOT / "shared" / "dynatick" / "engine").glob("*.py")
-    written = {status for path in engine for status in re.findall(r'attr\.STATUS: "(\w+)"', path.read_text())}
+    package = template.ROOT / "shared" / "dynatick"
+    writers = [*(package / "engine").glob("*.py"), *(package / "client").glob("*.py")]
+    written = {status for path in writers for status in re.findall(r'attr\.STATUS: "(\w+)"', path.read_text())}
     (pattern, *_) = patterns(emulator=False)
     (condition,) = pattern["dynamodb"]["NewImage"]["status"]["S"]
     assert set(condition["anything-but"]) == written

@@ -356,8 +356,8 @@ def test_a_wrong_argument_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "status", ["bucket", "cursor", "reconcile", "settings", "tick", "scheduled", "recurring", "running", "completed",
-               "failed", "cancelled", "by-hand", None, 7]
+    "status", ["body", "bucket", "cursor", "reconcile", "settings", "tick", "scheduled", "recurring", "running",
+               "completed", "failed", "cancelled", "by-hand", None, 7]
 )  # fmt: skip
 def test_the_stream_shows_what_passes_the_templates_filter(status: object) -> None:
     table = Table(lambda task_id, row: None)

@@ -177,7 +177,7 @@ class Loader:
         return {
             attr.TASK_ID: body_id(span.pack_id(self.batch_id)),
             attr.BODY: body,
-            attr.STATUS: "pack-body",
+            attr.STATUS: "body",
             attr.OUTCOME: "none",
             attr.EXPIRES_AT: int(until.timestamp()),
         }

@@ -237,7 +237,7 @@ def passes(record: Mapping[str, Any]) -> bool:
     status = record["dynamodb"].get("NewImage", {}).get("status", {}).get("S")
     match record["eventName"]:
         case "INSERT":
-            return status not in ("bucket", "cursor", "reconcile", "settings", "tick")
+            return status not in ("body", "bucket", "cursor", "reconcile", "settings", "tick")
         case "MODIFY":
             return status in (None, "scheduled")
     return False

@@ -28,7 +28,7 @@ def put_pack(world: InProcess, payloads: Sequence[object], *, batch_id: str = "n
     texts = [payload_text(payload, n) for n, payload in enumerate(payloads)]
     ((span, body),) = packed(Span(0, len(texts)), texts)
     pack_id = span.pack_id(batch_id)
-    world.store.put({"taskId": body_id(pack_id), "body": body, "status": "pack-body", "outcome": "none"})
+    world.store.put({"taskId": body_id(pack_id), "body": body, "status": "body", "outcome": "none"})
     row = scheduled_row(
         pack_id, Bucket(minute_of(NOON)), pack=Pack(batch_id=batch_id, span=span).to_attribute(), **more
     )
@@ -191,7 +191,7 @@ def test_a_pack_without_its_payloads_fails_alone_and_says_why(body: bytes | None
     pack_id, other = put_pack(world, [{}, {}]), put_pack(world, [{}], batch_id="other")
     world.store.delete(body_id(pack_id))
     if body is not None:
-        world.store.put({"taskId": body_id(pack_id), "body": body, "status": "pack-body", "outcome": "none"})
+        world.store.put({"taskId": body_id(pack_id), "body": body, "status": "body", "outcome": "none"})
     world.tick()
     assert (world.outcome(pack_id), world.outcome(other)) == ("failed", "completed")
     assert str(world.row(pack_id)["error"]).startswith("pack: ")
