@@ -36,7 +36,7 @@ MAX_BATCH: Final = 100_000_000
 DIGITS: Final = 9
 """Of the number of a member in its id, from 0: as text, ids stand in the order of their numbers."""
 
-_PACK_ID: Final = re.compile(rf"/\d{{{DIGITS}}}-\d{{{DIGITS}}}$", re.ASCII)
+_PACK_ID: Final = re.compile(rf"/(\d{{{DIGITS}}})-(\d{{{DIGITS}}})$", re.ASCII)
 MAX_BATCH_ID_BYTES: Final = 1024 - 2 * DIGITS - 2
 
 _KEPT: Final = frozenset(
@@ -74,6 +74,12 @@ def parse_member_id(task_id: str) -> tuple[str, int] | None:
 def may_be_pack(task_id: str) -> bool:
     """Whether an id has the form of a pack's; its row says whether it is one."""
     return _PACK_ID.search(task_id) is not None
+
+
+def tasks_of(task_id: str) -> int:
+    """How many tasks an id stands for: of a pack, its members."""
+    found = _PACK_ID.search(task_id)
+    return 1 if found is None else max(1, int(found[2]) - int(found[1]) + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,7 +171,8 @@ class Claiming:
         # A task that waits for its rate limit has no thread: a slow target must not keep others from being claimed.
         execution = self.execution
         waiting = min(execution.task_pool.rate_limited, MAX_RATE_LIMITED)
-        fits = execution.claiming + len(execution.in_flight) - waiting + more <= execution.max_in_flight
+        in_flight = len(execution.in_flight) + execution.packs.waiting
+        fits = execution.claiming + in_flight - waiting + more <= execution.max_in_flight
         claims = 1 if execution.large else MAX_CLAIMS  # the next rows may be as large
         fits = fits and execution.failing < MAX_FAILING
         return execution.claiming < claims * BATCH and fits and execution.has_room_for_large()

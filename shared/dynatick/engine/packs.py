@@ -97,6 +97,11 @@ class Packs:
         self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
         self._submitted = 0  # members in the task pool
 
+    @property
+    def waiting(self) -> int:
+        """Members that are claimed, and not begun."""
+        return sum(len(one.waiting) for one in self._open.values())
+
     def start(self, claimed: Claimed, pack: Pack) -> None:
         """Takes a claimed pack. Of one that a dead process had, no member is run again (21)."""
         member = replace(claimed.task, attempt=1, attempts=(), batch_id=pack.batch_id)

@@ -16,6 +16,7 @@ from functools import partial
 from typing import ClassVar
 
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.packs import tasks_of
 from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import Entries
 from dynatick.engine.counts import PassReport
@@ -57,16 +58,15 @@ def allowed_time(tasks: int, rate: float) -> timedelta:
 
 @dataclass(slots=True)
 class Outline:
-    """The ids of a part of a bucket, in order; only every 25th and the last are kept."""
+    """The ids of a part of a bucket, in order; only those of every 25th task and the last are kept."""
 
     count: int = 0
     last: str = ""
     marks: list[str] = field(default_factory=list)
 
     def add(self, task_id: str) -> None:
-        self.count, self.last = self.count + 1, task_id
-        if self.count % GRAIN == 0:
-            self.marks.append(task_id)
+        self.count, self.last = self.count + tasks_of(task_id), task_id
+        self.marks += [task_id] * (self.count // GRAIN - len(self.marks))  # of a pack, more than one
 
     def id_at(self, grains: int) -> str:
         """The last id of the first ``grains`` times 25."""
@@ -98,9 +98,9 @@ def divide(outline: Outline, *, rate: float, workers: int, longest: timedelta) -
     for first in range(grains, total, grains)[:workers]:
         end = min(first + grains, total)
         tasks = min(end * GRAIN, outline.count) - first * GRAIN
-        parts.append(
-            Part(after=outline.id_at(first), through=outline.id_at(end), tasks=tasks, probe=outline.id_at(end - 1))
-        )
+        after, through = outline.id_at(first), outline.id_at(end)
+        if after != through:  # else both lie within one pack
+            parts.append(Part(after=after, through=through, tasks=tasks, probe=outline.id_at(end - 1)))
     return parts
 
 
@@ -263,7 +263,8 @@ class SharedPolling(Polling):
         hand_out = self.hand_out
 
         def should_divide() -> bool:
-            return hand_out.is_worth_reading_ahead(len(waiting), more=after is not None)
+            tasks = sum(tasks_of(task_id) for _, task_id in waiting)
+            return hand_out.is_worth_reading_ahead(tasks, more=after is not None)
 
         if hand_out.is_possible:
             self.claiming.wait_for_room(until=should_divide)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dynatick.domain.packs import Span
 from dynatick.engine.invocation import measured_rate
 from dynatick.engine.sharing import GRAIN, MAX_WORK, SOON, START, Outline, allowed_time, divide, longest_range
 
@@ -83,3 +84,21 @@ def test_parts_are_neighbours_in_order_and_no_more_than_there_are_workers(
         ids = [f"t{n:06d}" for n in range(number) if part.after < f"t{n:06d}" <= part.through]
         assert len(ids) == part.tasks > 0
         assert 0 < len([task_id for task_id in ids if task_id > part.probe]) <= GRAIN
+
+
+def test_a_pack_counts_as_its_members_and_is_not_divided() -> None:
+    made = Outline()
+    packs = [Span(first, 500).pack_id("news") for first in range(0, 10_000, 500)]
+    for task_id in packs:
+        made.add(task_id)
+    assert made.count == 10_000
+    parts = divide(made, rate=100, workers=3, longest=60 * SECOND)
+    assert [(part.after, part.through) for part in parts] == [
+        (packs[4], packs[9]), (packs[9], packs[14]), (packs[14], packs[19])
+    ]  # fmt: skip
+    assert [part.tasks for part in parts] == [2500] * 3
+    few = Outline()
+    for task_id in packs[:2]:
+        few.add(task_id)
+    for part in divide(few, rate=10, workers=8, longest=20 * SECOND):
+        assert part.after < part.through
