@@ -303,7 +303,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     due = datetime.now(UTC) + timedelta(days=1)
     bucket = str(Bucket(minute_of(due)))
     in_bucket = bucket.replace("#", "%23")
-    ids = {"<taskId>": "asked", "<scheduleId>": "asked-nightly", "<bucket>": in_bucket}
+    ids = {"<batchId>": "asked-batch", "<taskId>": "asked", "<scheduleId>": "asked-nightly", "<bucket>": in_bucket}
 
     def ask(method: str, route: str, body: object = None, *, query: str = "", also: int = 200) -> None:
         path = re.sub("<.*>", lambda found: ids[found[0]], route)
@@ -351,6 +351,9 @@ def everything_the_api_does(deployed: Deployed) -> None:
         ask("POST", f"{nightly}/{verb}")
     for verb in ("preview", "history"):
         ask("GET", f"{nightly}/{verb}")
+    ask("POST", "/v1/batches", {"batchId": "asked-batch", "action": "log", "dueAt": iso(due), "payloads": [{}, {}]})
+    ask("GET", "/v1/batches/<batchId>")
+    ask("POST", "/v1/batches/<batchId>/cancel")
     past = {"start": iso(datetime.now(UTC) - timedelta(hours=3)), "end": iso(datetime.now(UTC))}
     ask("POST", f"{nightly}/backfill", past)
     ask("DELETE", nightly)

@@ -267,7 +267,7 @@ class Batches:
         now = self._clock()
         with wrong:
             check_batch_id(task.task_id)
-        values = row_of(task, wrong)
+        values = row_of(replace(task, task_id="-"), wrong)  # its own is checked as a batch's
         with wrong:
             if task.action is None:
                 raise InvalidInput(attr.ACTION, None, "expected the name of an action")

@@ -53,7 +53,10 @@ SHOWN_OF_MEMBER: Final = frozenset({*_KEPT, attr.ATTEMPT}) - {attr.LEASE_UNTIL}
 
 def check_batch_id(value: object) -> str:
     """The id of a batch: that of a task, short enough for those of its members. Raises InvalidInput."""
-    batch_id = check_task_id(value)
+    try:
+        batch_id = check_task_id(value)
+    except InvalidInput as error:
+        raise InvalidInput(attr.BATCH_ID, value, error.expected) from None
     if len(batch_id.encode()) > MAX_BATCH_ID_BYTES:
         raise InvalidInput(attr.BATCH_ID, value, f"expected at most {MAX_BATCH_ID_BYTES} bytes in UTF-8")
     return batch_id

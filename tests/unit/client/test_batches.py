@@ -304,9 +304,9 @@ def test_a_task_has_the_id(client: TaskClient) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"batch_id": ""}, "taskId: "),
+        ({"batch_id": ""}, "batchId: "),
         ({"batch_id": "x" * 1005}, "batchId: .* expected at most 1004 bytes"),
-        ({"batch_id": "_dynatick#x"}, "taskId: .* reserved"),
+        ({"batch_id": "_dynatick#x"}, "batchId: .* reserved"),
         ({"action": "unknown"}, "action: 'unknown' is not accepted; expected one of log"),
         ({"action": "dynatick.batch"}, r"action: .*actions beginning with dynatick\. are reserved"),
         ({"action": None}, "action: "),

@@ -1,0 +1,122 @@
+"""Batches over HTTP: as many members as fit into a request."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+
+from dynatick.api.ids import from_path, to_path
+from dynatick.api.models import batch as models
+from dynatick.api.routes import Operation, answer, values_of
+from dynatick.client import TaskClient
+from dynatick.client.batches import BatchCancelled, BatchInserted, BatchView
+from dynatick.domain import attributes as attr
+from dynatick.domain.batches import MAX_OVER
+from dynatick.domain.packs import check_batch_id
+from dynatick.errors import InvalidInput
+
+Id = Annotated[
+    str,
+    Path(
+        alias=attr.BATCH_ID,
+        description="The batch's id, in the form that a task's id has in a path.",
+        examples=["newsletter-2027-01"],
+    ),
+]
+_OF_ONE: Final = frozenset({attr.BATCH_ID})
+
+
+class BatchRoutes:
+    """The operations on batches."""
+
+    def __init__(self, client: TaskClient) -> None:
+        self._batches = client.batches
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(
+                name="createBatch",
+                method="POST",
+                path="/v1/batches",
+                call=self.create,
+                summary="Insert a batch",
+                description="A task for each payload; a member is read by its own id, that of the batch with `/` and "
+                "nine digits, from 0. The same request again continues where it was cut off, and changes nothing "
+                "once all members are in.",
+                tag="Batch",
+                answers={201: ("All members are in", BatchInserted)},
+                headers=("Location",),
+                problems=("task-exists", "not-possible-now", "item-too-large"),
+            ),
+            Operation(
+                name="getBatch",
+                method="GET",
+                path="/v1/batches/<batchId>",
+                call=self.get,
+                summary="Get a batch, and how its members stand",
+                tag="Batch",
+                answers={200: ("The batch", BatchView)},
+                problems=("task-not-found", "invalid-input"),
+                parameters=_OF_ONE,
+            ),
+            Operation(
+                name="cancelBatch",
+                method="POST",
+                path="/v1/batches/<batchId>/cancel",
+                call=self.cancel,
+                summary="Cancel the members that wait, and what would follow",
+                description="Those that run end by themselves.",
+                tag="Batch",
+                answers={200: ("What was cancelled", BatchCancelled)},
+                problems=("task-not-found", "not-possible-now", "invalid-input"),
+                parameters=_OF_ONE,
+            ),
+        ]
+
+    def create(self, body: Annotated[models.NewBatch, Body()]) -> Response[str]:
+        row = values_of(body)
+        own: dict[str, Any] = {name: row.pop(name, None) for name in models.NewBatch.model_fields}
+        made = self._batches.insert(
+            own["payloads"],
+            batch_id=own["batchId"],
+            action=own["action"],
+            due_at=own["dueAt"],
+            delay=_seconds(own["delaySeconds"], attr.DELAY_SECONDS),
+            over=_over(own["overSeconds"]),
+            then=own["then"],
+            retry_policy=own["retryPolicy"],
+            timeout_seconds=own["timeoutSeconds"],
+            subject=own["subject"],
+            attributes=row,
+        )
+        return answer(made, 201, Location=f"/v1/batches/{to_path(made.batch_id)}")
+
+    def get(self, batch_id: Id) -> Response[str]:
+        return answer(self._batches.get(_id(batch_id)))
+
+    def cancel(self, batch_id: Id) -> Response[str]:
+        return answer(self._batches.cancel(_id(batch_id)))
+
+
+def _id(segment: str) -> str:
+    """The id of a path. Raises InvalidInput."""
+    return check_batch_id(from_path(segment, attr.BATCH_ID))
+
+
+def _over(value: object) -> timedelta | None:
+    over = _seconds(value, "overSeconds")
+    if over is not None and (not timedelta() <= over <= MAX_OVER or over.microseconds):
+        raise InvalidInput("overSeconds", value, "expected whole seconds, a day at most")
+    return over
+
+
+def _seconds(value: object, field: str) -> timedelta | None:
+    if value is None:
+        return None
+    try:
+        return timedelta(seconds=float(value))  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInput(field, value, "expected a number of seconds") from None

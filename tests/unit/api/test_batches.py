@@ -1,0 +1,52 @@
+"""Batches over HTTP."""
+
+from __future__ import annotations
+
+from tests.unit.api.support import Caller, read
+
+BATCH = {
+    "batchId": "news", "action": "log", "dueAt": "2026-12-31T12:30:00Z", "overSeconds": 3600, "tenant": "t1",
+    "payloads": [{"n": n} for n in range(1200)], "then": {"action": "log", "payload": {"of": "news"}},
+}  # fmt: skip
+
+
+def test_a_batch_is_inserted_under_the_tables_names(caller: Caller) -> None:
+    answer = caller.send("POST", "/v1/batches", BATCH)
+    assert (answer.status, answer.response["headers"]["Location"]) == (201, "/v1/batches/news")
+    assert read(answer) == {
+        "batchId": "news", "action": "log", "dueAt": "2026-12-31T12:30:00Z", "lastDueAt": "2026-12-31T13:30:00Z",
+        "members": 1200, "packsWritten": 3,
+    }  # fmt: skip
+    again = caller.ask("POST", "/v1/batches", BATCH)
+    assert again["packsWritten"] == 0
+    shown = caller.ask("GET", "/v1/batches/news")
+    assert (shown["status"], shown["members"], shown["counts"]) == ("scheduled", 1200, {"open": 1200})
+    assert shown["then"] == "news/then"
+    member = caller.ask("GET", "/v1/tasks/~bmV3cy8wMDAwMDEwMDc")  # news/000001007
+    assert (member["payload"], member["tenant"], member["batchId"]) == ({"n": 1007}, "t1", "news")
+    (counts,) = caller.ask("GET", "/v1/buckets", query="start=2026-12-31T12:30:00Z&end=2026-12-31T12:31:00Z")["buckets"]
+    assert counts["counts"] == {"scheduled": 500}
+
+
+def test_a_batch_is_cancelled(caller: Caller) -> None:
+    caller.ask("POST", "/v1/batches", BATCH)
+    assert caller.ask("POST", "/v1/batches/news/cancel") == {"batchId": "news", "cancelled": 1200, "running": 0}
+    assert caller.ask("GET", "/v1/batches/news")["counts"] == {"cancelled": 1200}
+
+
+def test_what_is_refused_names_the_field(caller: Caller) -> None:
+    for more, fields in (
+        ({"payloads": [{"n": 1}, {"n": 1}, 5]}, ["#/payloads/2"]),
+        ({"overSeconds": 86_401}, ["#/overSeconds"]),
+        ({"overSeconds": "x"}, ["#/overSeconds"]),
+        ({"delaySeconds": "x", "dueAt": None}, ["#/delaySeconds"]),
+        ({"batchId": ""}, ["#/batchId"]),
+        ({"action": "nope"}, ["#/action"]),
+        ({"then": {"taskId": "x"}}, ["#/then/taskId"]),
+        ({"payloads": None}, ["#/payloads"]),
+    ):
+        assert caller.refused_fields("POST", "/v1/batches", {**BATCH, **more}) == fields, more
+    assert caller.refused("task-not-found", "GET", "/v1/batches/none")["detail"].startswith("batchId: ")
+    caller.ask("POST", "/v1/batches", BATCH)
+    differs = caller.refused("task-exists", "POST", "/v1/batches", {**BATCH, "action": "webhook"})
+    assert "its action is 'log', not 'webhook'" in differs["detail"]
