@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path
@@ -78,18 +78,17 @@ class BatchRoutes:
 
     def create(self, body: Annotated[models.NewBatch, Body()]) -> Response[str]:
         row = values_of(body)
-        own: dict[str, Any] = {name: row.pop(name, None) for name in models.NewBatch.model_fields}
         made = self._batches.insert(
-            own["payloads"],
-            batch_id=own["batchId"],
-            action=own["action"],
-            due_at=own["dueAt"],
-            delay=_seconds(own["delaySeconds"], attr.DELAY_SECONDS),
-            over=_over(own["overSeconds"]),
-            then=own["then"],
-            retry_policy=own["retryPolicy"],
-            timeout_seconds=own["timeoutSeconds"],
-            subject=own["subject"],
+            row.pop("payloads", ()),
+            batch_id=row.pop(attr.BATCH_ID, None),
+            action=row.pop(attr.ACTION, None),
+            due_at=row.pop(attr.DUE_AT, None),
+            delay=_seconds(row.pop(attr.DELAY_SECONDS, None), attr.DELAY_SECONDS),
+            over=_over(row.pop("overSeconds", None)),
+            then=row.pop("then", None),
+            retry_policy=row.pop(attr.RETRY_POLICY, None),
+            timeout_seconds=row.pop(attr.TIMEOUT_SECONDS, None),
+            subject=row.pop(attr.SUBJECT, None),
             attributes=row,
         )
         return answer(made, 201, Location=f"/v1/batches/{to_path(made.batch_id)}")
