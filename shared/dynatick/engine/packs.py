@@ -14,12 +14,12 @@ from functools import partial
 from typing import Final
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.conditional_update import Result, Unknown, Written
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown, Written
 from dynatick.domain.lifecycle import checkpoint, release
 from dynatick.domain.packs import MemberRow, Pack, body_id, payloads_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import Claimed
-from dynatick.engine.conditional_write import write
+from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.record import Attempted, Done, Error
@@ -52,7 +52,7 @@ class _Open:
     is_loaded: bool = False
     is_writing: bool = False  # a checkpoint is being written, or the body read
     is_lost: bool = False  # another process has it, or it is not known how a member was recorded: its lease will expire
-    is_behind: bool = False  # it has not all of them
+    is_behind: bool = False  # more have ended since ``kept_at``
     is_stopped: bool = False  # the task pool has not begun a member that it was given: no more begin in this invocation
 
     def __post_init__(self) -> None:
@@ -116,6 +116,7 @@ class Packs:
             return
         may_begin = self._may_begin()
         ready = sum(1 for one in self._open.values() if one.waiting and (one.is_loaded or one.is_writing))
+        unbegun: list[_Open] = []
         for one in list(self._open.values()):
             if one.is_lost:
                 if one.is_idle:
@@ -130,8 +131,11 @@ class Packs:
                 elif not one.is_writing and ready < MAX_READY:
                     ready += 1
                     self._load(one)
+            elif one.is_idle and one.waiting:
+                unbegun.append(one)
             elif one.is_idle:
-                self._release(one) if one.waiting else self._complete(one)
+                self._complete(one)
+        self._release(unbegun)
 
     def took_back(self, claimed: Claimed) -> None:
         """A member that the pool has not begun waits again."""
@@ -184,7 +188,7 @@ class Packs:
     def _not_loaded(self, one: _Open, error: Exception) -> None:
         one.is_writing = False
         self._keep_fault(error)
-        self._release(one)
+        self._release([one])
 
     def _begin(self, one: _Open) -> None:
         is_lost = one.claimed.task.attempt > 1
@@ -223,13 +227,17 @@ class Packs:
         one.is_writing = False
         self._keep_fault(error)
 
-    def _release(self, one: _Open) -> None:
-        """Releases the pack, with what has completed: the rest runs in the next invocation."""
-        self._leave(one)
-        change = release(one.claimed.task)
-        if one.done or one.extracted:
-            change = replace(change, set={**change.set, attr.PACK: one.attribute()})
-        self._released(one.claimed, write(self._store, change), len(one.waiting))
+    def _release(self, packs: Sequence[_Open]) -> None:
+        """Releases packs, with what has completed: the rest runs in the next invocation."""
+        changes: list[ConditionalUpdate] = []
+        for one in packs:
+            self._leave(one)
+            change = release(one.claimed.task)
+            if one.done or one.extracted:
+                change = replace(change, set={**change.set, attr.PACK: one.attribute()})
+            changes.append(change)
+        for one, result in zip(packs, write_many(self._store, changes), strict=True):
+            self._released(one.claimed, result, len(one.waiting))
 
     def _complete(self, one: _Open) -> None:
         self._leave(one)

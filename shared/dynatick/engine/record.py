@@ -249,7 +249,9 @@ class Recorder:
         task, days = attempt.task, self.rules.retention_days
         if isinstance(attempt.outcome, Done):
             change = complete(task, now=now, retention_days=days, result=attempt.outcome.result)
-            return replace(change, set={**change.set, **attempt.outcome.also}), RecordResult.COMPLETED
+            if attempt.outcome.also:
+                change = replace(change, set={**change.set, **attempt.outcome.also})
+            return change, RecordResult.COMPLETED
         if isinstance(attempt.outcome, Deferred):
             # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
             at = now + timedelta(seconds=attempt.outcome.seconds)
