@@ -8,7 +8,7 @@ from typing import Final
 
 from dynatick.client.task_update import in_version
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION, Batch, row_of_member, status_of_member
+from dynatick.domain.batches import BATCH_ACTION, Batch, is_of_pack, row_of_member, status_of_member
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
 from dynatick.domain.lifecycle import state_of, states_before
 from dynatick.domain.packs import MAX_BATCH, Pack, body_id, parse_member_id, payloads_of, spans_with
@@ -106,7 +106,10 @@ def refuse_change(store: Store, task_id: str, version: str | None) -> None:
 
 
 def members_of(store: Store, row: Row, pack: Pack, status: str | None) -> Iterator[Row]:
-    """The members of a pack, in order of number, of one status or of all. Reads what it needs in one request."""
+    """The members of a pack, in order of number, of one status or of all. Reads what it needs in one request.
+
+    One whose id another task has is left out: its letter is all there is of it.
+    """
     statuses = {n: status_of_member(row, pack, n) for n in range(pack.span.members) if not pack.extracted >> n & 1}
     wanted = {n for n, own in statuses.items() if status in (None, own)}
     extracted = [pack.member_id(n) for n in range(pack.span.members) if n not in statuses]
@@ -116,7 +119,9 @@ def members_of(store: Store, row: Row, pack: Pack, status: str | None) -> Iterat
     for n in range(pack.span.members):
         if n in wanted:
             yield row_of_member(row, pack, n, payloads[n])
-        elif (own := rows.get(pack.member_id(n))) is not None and status in (None, own.get(attr.STATUS)):
+            continue
+        own = rows.get(pack.member_id(n))
+        if own is not None and is_of_pack(own, row, pack) and status in (None, own.get(attr.STATUS)):
             yield own
 
 

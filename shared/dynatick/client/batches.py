@@ -22,14 +22,14 @@ from dynatick.client.tasks import wait_until
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import TaskView, instant_or_none, status_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, extracted_ids, then_id
+from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, extracted_ids, is_of_pack, then_id
 from dynatick.domain.buckets import Time
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant, up_to_millisecond
 from dynatick.domain.lifecycle import cancel, state_of
 from dynatick.domain.numbers import is_count
-from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, Pack, check_batch_id, spans_with
+from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, check_batch_id, spans_with
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import is_terminal
 from dynatick.domain.task import Row, Status
@@ -47,8 +47,10 @@ from dynatick.errors import (
     TransitionRefused,
     shown,
 )
+from dynatick.json_reader import dumps
 
 _PROBED: Final = 20  # spans whose packs are looked for together
+_MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 
@@ -285,6 +287,9 @@ class Batches:
         follows = None
         with wrong:
             follows = self._then(then)
+        of_members = {name: value for name, value in values.items() if name not in _NOT_OF_MEMBERS}
+        with wrong:
+            _check_size(of_members)
         wrong.raise_all()
         times: dict[str, object] = {name: values[name] for name in attr.TIME_INPUTS if name in values}
         due_at = now
@@ -296,7 +301,7 @@ class Batches:
             over=length,
             total=total,
             then=follows,
-            of_members={name: value for name, value in values.items() if name not in _NOT_OF_MEMBERS},
+            of_members=of_members,
         )
         row = {
             attr.TASK_ID: task.task_id,
@@ -384,7 +389,8 @@ class Batches:
         """Cancels the members of a pack that wait, those with rows of their own too. Returns how many, and how many
         run."""
         found = Counter[str]()
-        ids = [*extracted_ids(pack)]
+        rows = self._store.get_many(extracted_ids(pack), only=OF_BATCH) if pack.extracted else {}
+        ids = [task_id for task_id, own in rows.items() if is_of_pack(own, row, pack)]
         if (number := sum(1 for _ in pack.open())) and not is_terminal(row):
             found[self._cancel_task(str(row[attr.TASK_ID]))] += number
         found.update(self._cancel_task(one) for one in ids)
@@ -410,6 +416,13 @@ def _seconds(delay: object) -> Decimal | None:
     if not isinstance(delay, timedelta):
         raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
     return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
+
+
+def _check_size(of_members: Row) -> None:
+    """Raises InvalidInput for attributes beside which there might be no room for a member's payload and its errors."""
+    if (size := len(dumps(of_members).encode())) > _MAX_OF_MEMBERS:
+        expected = f"expected at most {_MAX_OF_MEMBERS} bytes as JSON: a row of a member has them beside its payload"
+        raise InvalidInput("attributes", f"{size} bytes", expected)
 
 
 def _length(over: object) -> timedelta:

@@ -16,7 +16,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.numbers import is_count
-from dynatick.domain.packs import MAX_BATCH, SHOWN_OF_MEMBER, Pack, Span
+from dynatick.domain.packs import MAX_BATCH, SHOWN_OF_MEMBER, Pack, Span, is_row_of_member
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import RESERVED_ACTIONS, TERMINAL, Row, Status, check_action
 from dynatick.errors import InvalidInput
@@ -181,13 +181,21 @@ def row_of_member(row: Row, pack: Pack, n: int, payload: Mapping[str, object]) -
     }
 
 
+def is_of_pack(row: Row, pack_row: Row, pack: Pack) -> bool:
+    """Whether the row with the id of an extracted member is that member's."""
+    return is_row_of_member(row, pack.batch_id, pack_row.get(attr.CREATED_AT))
+
+
 def extracted_ids(pack: Pack) -> Iterator[str]:
     """The ids of the members of a pack that have rows of their own."""
     return (pack.member_id(n) for n in range(pack.span.members) if pack.extracted >> n & 1)
 
 
-def standing_of_row(row: Row | None) -> str:
-    """How an extracted member stands. One that was deleted has ended."""
+def standing_of_row(row: Row | None, pack_row: Row, pack: Pack) -> str:
+    """How an extracted member stands, by the row with its id. One that was deleted has ended. If another task has its
+    id, it has failed: that is the only record that could not be kept."""
     if row is None:
         return "deleted"
+    if not is_of_pack(row, pack_row, pack):
+        return str(Status.FAILED)
     return state_of(row) if is_terminal(row) or RowView(row).terminal_status else OPEN

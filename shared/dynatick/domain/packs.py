@@ -74,6 +74,15 @@ def parse_member_id(task_id: str) -> tuple[str, int] | None:
     return (batch_id, int(number)) if slash and batch_id and is_number else None
 
 
+OF_BATCH: Final = (attr.BATCH_ID, attr.CREATED_AT)
+"""What tells the row of a member from any other with its id: all members of a batch have the same."""
+
+
+def is_row_of_member(row: Row, batch_id: object, created_at: object) -> bool:
+    """Whether the row with a member's id is the member's: not a task of the user's, nor of an earlier batch."""
+    return (row.get(attr.BATCH_ID), row.get(attr.CREATED_AT)) == (batch_id, created_at)
+
+
 def may_be_pack(task_id: str) -> bool:
     """Whether an id has the form of a pack's; its row says whether it is one."""
     return _PACK_ID.search(task_id) is not None

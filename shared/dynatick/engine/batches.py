@@ -21,7 +21,7 @@ from dynatick.domain.batches import (
     standing_of_row,
     then_id,
 )
-from dynatick.domain.packs import Pack, Span, spans_of
+from dynatick.domain.packs import OF_BATCH, Pack, Span, spans_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import ActionContext, Actions, Store
@@ -72,8 +72,8 @@ def standings(store: Store, batch_id: str, members: int) -> Counter[str]:
         found += standing(row, pack)
         if pack.extracted:
             ids = list(extracted_ids(pack))
-            rows = store.get_many(ids, only=(attr.STATUS, attr.OUTCOME))
-            found.update(standing_of_row(rows.get(one)) for one in ids)
+            rows = store.get_many(ids, only=(attr.STATUS, attr.OUTCOME, *OF_BATCH))
+            found.update(standing_of_row(rows.get(one), row, pack) for one in ids)
     if missing := members - sum(found.values()):
         found["deleted"] += missing
     return found

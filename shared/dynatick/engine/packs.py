@@ -119,7 +119,9 @@ class Packs:
         unbegun: list[_Open] = []
         for one in list(self._open.values()):
             if one.is_lost:
-                if one.is_idle:
+                if one.is_idle and one.is_behind:
+                    self._keep(one)  # so that its recovery does not repeat these
+                elif one.is_idle:
                     self._leave(one)
                     self._lost(one.claimed)
                 continue

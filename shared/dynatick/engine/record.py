@@ -25,7 +25,7 @@ from dynatick.domain.lifecycle import (
     retry,
 )
 from dynatick.domain.normalise import without_large_values
-from dynatick.domain.packs import MemberRow
+from dynatick.domain.packs import OF_BATCH, MemberRow, is_row_of_member
 from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import Due, RowView, due_of, is_terminal
 from dynatick.domain.task import Row, Task
@@ -36,6 +36,7 @@ from dynatick.engine.placement import Placer, rejection_text
 from dynatick.engine.ports import DeadLetter, Store, StoreFailure
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings
+from dynatick.errors import StoreError
 
 # -- lateness ----------------------------------------------------------------------------------------------------------
 
@@ -205,7 +206,7 @@ class Recorder:
         recorded = [n for n, result in enumerate(results) if not isinstance(result, Failure)]
         written = self._carry_out([_Record(*planned[n], attempts[n].row) for n in recorded])
         for n, found in zip(recorded, written, strict=True):
-            results[n] = found
+            results[n] = self._without_row(attempts[n], now) if _has_no_row(found, attempts[n].row) else found
         placed, closed = self._check_moves(planned)
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
@@ -228,6 +229,8 @@ class Recorder:
         results = [RecordResult.UNRECORDED] * len(failures)
         claimed = [n for n, failure in enumerate(failures) if not failure.is_rejection]
         for n, result in zip(claimed, self._carry_out([planned[n] for n in claimed]), strict=True):
+            if _has_no_row(result, failures[n].row):  # then its letter is the record
+                result = RecordResult.FAILED if taken[n] else RecordResult.UNRECORDED
             results[n] = result
         for n, failure in enumerate(failures):
             if failure.is_rejection and taken[n]:
@@ -239,6 +242,14 @@ class Recorder:
         """The failure of a running row that was not executed, on condition of the lease in ``row``."""
         change = fail_unexecuted(row, now=self.clock(), retention_days=self.rules.retention_days, error=error)
         return Failure(row=row, attempt=attempt, error=error, change=change)
+
+    def _without_row(self, attempt: Attempted, now: datetime) -> Failure:
+        """The failure of a member that would be attempted again, if there could be a row of its own for that."""
+        error = "it can have no row of its own for another attempt: a task with its id is there, or it is too large"
+        if isinstance(attempt.outcome, Error):
+            error = f"{error}; its attempt failed: {attempt.outcome.text}"
+        change = fail(attempt.task, now=now, retention_days=self.rules.retention_days, error=error)
+        return Failure(row=attempt.row, attempt=attempt.task.attempt, error=str(change.set[attr.ERROR]), change=change)
 
     def _carry_out(self, planned: Sequence[_Record]) -> Sequence[RecordResult]:
         """Writes records. Returns their results."""
@@ -356,16 +367,38 @@ class Recorder:
         return results
 
     def _extract(self, records: Sequence[tuple[ConditionalUpdate, Row]]) -> Sequence[Result]:
-        """Creates the rows of members, as the changes leave them. One that has a row already was extracted before."""
+        """Creates the rows of members, as the changes leave them. One that has a row already was extracted before.
+
+        Lost: another task has its id, or its row is too large, and has not ended.
+        """
         rows = [change.applied_to(row) for change, row in records]
         answers = list(create_many(self.store, rows))
-        again = [n for n, answer in enumerate(answers) if isinstance(answer, StoreFailure) and not answer.too_large]
+        again: list[int] = []
+        for n, (answer, (change, row)) in enumerate(zip(answers, records, strict=True)):
+            if isinstance(answer, StoreFailure) and (not answer.too_large or attr.OUTCOME in change.set):
+                again.append(n)
+                rows[n] = without_large_values(change, row).applied_to(row) if answer.too_large else rows[n]
         for n, answer in zip(again, create_many(self.store, [rows[n] for n in again]), strict=True):
             answers[n] = answer
-        return [
-            Unknown(answer.error, answer.too_large) if isinstance(answer, StoreFailure) else Written()
-            for answer in answers
-        ]
+        there = [str(rows[n][attr.TASK_ID]) for n, answer in enumerate(answers) if answer is False]
+        try:
+            present = self.store.get_many(there, only=OF_BATCH) if there else {}
+        except StoreError as error:
+            answers = [StoreFailure(str(error)) if answer is False else answer for answer in answers]
+        return [_extracted(answer, row, present) for answer, row in zip(answers, rows, strict=True)]
+
+
+def _extracted(answer: bool | StoreFailure, row: Row, present: Mapping[str, Row]) -> Result:
+    """The result of a member's creation. ``present``: the rows that were there, with what tells whose they are."""
+    if isinstance(answer, StoreFailure):
+        return Lost() if answer.too_large else Unknown(answer.error)
+    other = present.get(str(row[attr.TASK_ID]))
+    is_ours = answer or other is None or is_row_of_member(other, row[attr.BATCH_ID], row.get(attr.CREATED_AT))
+    return Written() if is_ours else Lost(other)
+
+
+def _has_no_row(result: RecordResult, row: Row) -> bool:
+    return result is RecordResult.SUPERSEDED and isinstance(row, MemberRow)
 
 
 def _result_of(result: Result, record: _Record) -> RecordResult:

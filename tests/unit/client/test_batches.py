@@ -326,6 +326,7 @@ def test_a_task_has_the_id(client: TaskClient) -> None:
         ({"subject": ""}, "subject: "),
         ({"attributes": {"pack": 1}}, "pack: .* leave it out: it is set by Dynatick"),
         ({"attributes": {"batchId": "x"}}, "batchId: .* leave it out"),
+        ({"attributes": {"note": "x" * 262_144}}, "attributes: '262156 bytes' .* at most 262144 bytes as JSON"),
         ({"then": 5}, "then: 5 is not accepted; expected a task"),
         ({"then": {"taskId": "x"}}, "then.taskId: .* leave it out"),
         ({"then": {"action": "log", "dueAt": AT}}, "then.dueAt: .* leave it out"),
@@ -517,6 +518,18 @@ def test_a_cancelled_batch_runs_nothing_more(world: World, client: TaskClient) -
     view = client.batches.get("news")
     assert (view.status, view.counts["completed"], view.counts["cancelled"]) == ("cancelled", 499, 201)
     assert world.store.get("news/then") is None
+
+
+def test_a_task_that_has_the_id_of_a_member_is_none_of_the_batch(world: World, client: TaskClient) -> None:
+    world.actions.behaviour |= {"news/000000001": fail, "news/000000002": fail_for_now}
+    client.batches.insert(numbered(1000), batch_id="news", over="20m", action="log")
+    client.insert("news/000000001", action="log", due_at=AT)
+    world.next_tick()
+    assert [letter.row["taskId"] for letter in world.dead_letters.letters] == ["news/000000001"]
+    assert client.batches.get("news").counts == {"completed": 498, "failed": 1, "open": 501}
+    assert [view.task_id for view in client.batches.members("news", "failed")] == []
+    assert client.batches.cancel("news") == BatchCancelled(batch_id="news", cancelled=501, running=0)
+    assert client.get("news/000000001").status == "scheduled"
 
 
 @pytest.mark.parametrize("creates", range(1, 8))

@@ -16,6 +16,7 @@ from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
 from dynatick.domain.task import Row
 from dynatick.engine import settings
+from dynatick.engine.batches import standings
 from dynatick.engine.packs import MAX_READY
 from dynatick.engine.ports import StoreFailure
 from dynatick.engine.rules import Rules
@@ -140,11 +141,65 @@ def test_a_member_that_was_extracted_before_stays_as_it_is() -> None:
         **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
     })  # fmt: skip
     world.store.put(
-        scheduled_row("news/000000001", Bucket(minute_of(NOON) + 600), status="completed", outcome="completed")
-    )
+        scheduled_row(
+            "news/000000001", Bucket(minute_of(NOON) + 600), status="completed", outcome="completed", batchId="news",
+            createdAt=world.row(pack_id)["createdAt"],
+        )
+    )  # fmt: skip
     world.tick()
     assert world.row("news/000000001")["outcome"] == "completed"
     assert pack_of(world, pack_id).extracted == 0b11
+    assert world.dead_letters.letters == []
+
+
+OTHERS = [{}, {"batchId": "news", "createdAt": "2025-01-01T00:00:00Z"}]
+"""Rows that have the id of a member: a user's task, and what is left of an earlier batch with the same id."""
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("error", [RetryableError("busy"), PermanentError("no such mailbox")])
+def test_a_member_whose_id_another_task_has_fails_with_a_letter(error: Exception, other: dict[str, object]) -> None:
+    """There is no row in which it could wait for its next attempt; and the letter is all that can be kept of it."""
+    world = InProcess()
+    world.actions.behaviour["news/000000001"] = raising(error)
+    pack_id = put_pack(world, [{"n": n} for n in range(3)])
+    theirs = scheduled_row("news/000000001", Bucket(minute_of(NOON) + 600), **other)
+    world.store.put(theirs)
+    (invoked, *_) = world.tick()
+    assert world.row("news/000000001") == theirs
+    (letter,) = world.dead_letters.letters
+    assert (letter.row["taskId"], letter.row["payload"], letter.attempt) == ("news/000000001", {"n": 1}, 1)
+    assert str(error) in letter.error
+    assert invoked.passed is not None and (invoked.passed.completed, invoked.passed.failed) == (2, 1)
+    pack = pack_of(world, pack_id)
+    assert (world.outcome(pack_id), pack.done, pack.extracted) == ("completed", 0b101, 0b010)
+    assert standings(world.store, "news", 3) == {"completed": 2, "failed": 1}
+
+
+def test_a_member_without_a_row_waits_in_its_pack_until_its_letter_is_taken() -> None:
+    refuses = True
+    world = InProcess(dead_letters=MemoryDeadLetters(lambda letter: refuses))
+    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    pack_id = put_pack(world, [{}, {}])
+    world.store.put(scheduled_row("news/000000001", Bucket(minute_of(NOON) + 600)))
+    world.tick()
+    assert (world.outcome(pack_id), world.dead_letters.letters) == (None, [])
+    refuses = False
+    world.ticks(10)
+    assert (world.outcome(pack_id), len(world.dead_letters.letters)) == ("completed", 1)
+    assert world.actions.times("news/000000000") == 1
+
+
+def test_a_member_that_is_too_large_for_a_row_fails_with_a_letter_and_ends_its_pack() -> None:
+    """Only rows that were changed by hand can be: a batch with as many attributes of one's own is refused."""
+    world = InProcess()
+    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    pack_id = put_pack(world, [{"text": "x" * 90_000}] * 2, note="x" * 350_000)
+    world.tick()
+    (letter,) = world.dead_letters.letters
+    assert "too large" in letter.error and letter.row["payload"] == {"text": "x" * 90_000}
+    assert (world.outcome(pack_id), world.outcome("news/000000001")) == ("completed", "failed")
+    assert "payload" not in world.row("news/000000001")
 
 
 def test_what_there_is_no_time_for_runs_in_the_next_invocation() -> None:
