@@ -149,6 +149,19 @@ class TaskFunction(Generic[Payload, More, Result]):
         """
         return _client().insert_task(self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id))
 
+    def transact_put(
+        self,
+        payload: Payload,
+        *,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        task_id: str | None = None,
+        form: str = "resource",
+    ) -> dict[str, dict[str, Any]]:
+        """An entry of ``TransactWriteItems`` that inserts the task that ``schedule`` would insert, together with your
+        own data: both, or neither. ``form`` and what happens if the id exists: as of ``TaskClient.transact_put``."""
+        return _client().transact_put(self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id), form=form)
+
     def schedule_many(
         self, payloads: Iterable[Payload], *, due_at: Time | None = None, delay: timedelta | None = None
     ) -> InsertCounts:

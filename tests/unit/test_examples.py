@@ -36,6 +36,7 @@ RUN_BY = {
     "docs/how-to/reminder-by-email.md": [HOW_TOS],
     "docs/how-to/testing.md": ["tests/unit/test_testing.py"],
     "docs/how-to/to-the-second.md": [HOW_TOS],
+    "docs/how-to/transactions.md": ["tests/unit/client/test_transact_put.py"],
     "docs/how-to/unpublish-by-webhook.md": [HOW_TOS],
     "docs/how-to/webhooks.md": ["tests/unit/actions/test_docs.py"],
     "docs/questions.md": ["tests/unit/test_questions.py"],

@@ -271,4 +271,5 @@ class AsyncTaskClient(Threaded):
     run_now_many = _iterated(TaskClient.run_now_many)
     select = awaited(TaskClient.select)
     settings = awaited(TaskClient.settings)
+    transact_put = awaited(TaskClient.transact_put)
     update = awaited(TaskClient.update)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynatick.client import task_update
 from dynatick.client.batch_members import cancel_member, refuse_change, row_of
@@ -38,13 +38,14 @@ from dynatick.errors import (
     WaitTimedOut,
     shown,
 )
-from dynatick.store.codec import with_item
+from dynatick.store.codec import decode, encode, with_item
 
 if TYPE_CHECKING:
     from dynatick.client.batches import Batches
     from dynatick.client.operations import Operations
 
 T = TypeVar("T")
+_FORMS = ("resource", "client")
 FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds between two polls
 
 
@@ -212,6 +213,27 @@ class TaskClient(BulkTasks):
         if not create(self.store, row):
             raise TaskExists(task.task_id)
         return TaskView.from_row(row)
+
+    def transact_put(
+        self, task: NewTask | TaskRow | Mapping[str, object], *, form: str = "resource"
+    ) -> dict[str, dict[str, Any]]:
+        """An entry of ``TransactWriteItems`` that inserts a task together with your own data: both, or neither.
+
+        Nothing is written here; the task is checked and its row completed as by ``insert``, and a ``delaySeconds``
+        begins now. ``form``: ``resource``, with Python's values, for ``table.meta.client`` of a boto3 resource;
+        ``client``, with DynamoDB's types, for ``boto3.client("dynamodb")`` and pynamodb. If a task or schedule has
+        this id by then, the transaction is cancelled, with ``ConditionalCheckFailed`` as the reason of this entry.
+        """
+        if form not in _FORMS:
+            raise InvalidInput("form", form, f"expected {' or '.join(_FORMS)}")
+        item = encode(self.compose(task).row)
+        return {
+            "Put": {
+                "TableName": self.store.table,
+                "Item": item if form == "client" else dict(decode(item)),
+                "ConditionExpression": f"attribute_not_exists({attr.TASK_ID})",
+            }
+        }
 
     def insert_many(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> InsertCounts:
         """Inserts any number of tasks, in batches, and returns how many were inserted, with the errors of others.

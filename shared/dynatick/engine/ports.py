@@ -71,6 +71,9 @@ class ScanPage:
 class Store(Protocol):
     """Rows of one table. Every method raises StoreError if the table can't be reached."""
 
+    table: str
+    """Its name."""
+
     def get(self, task_id: str) -> Row | None:
         """The row, read consistently; None: it does not exist."""
 

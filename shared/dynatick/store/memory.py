@@ -37,6 +37,8 @@ PAGE = 1000
 class MemoryStore:
     """The Store port over a dict."""
 
+    table = "memory"
+
     def __init__(self) -> None:
         self._items: dict[str, Item] = {}
         self._buckets: dict[str, set[str]] = {}  # the index: the ids of the items in each bucket

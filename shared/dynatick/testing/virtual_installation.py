@@ -36,7 +36,7 @@ from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
 from dynatick.engine.scheduler import Scheduler
-from dynatick.errors import DynatickError, InvalidInput
+from dynatick.errors import DynatickError, InvalidInput, TaskExists
 from dynatick.store.codec import decode
 from dynatick.task_function import TaskFunction, use_client
 from dynatick.testing.actions import INVOCATION, Actions
@@ -248,6 +248,18 @@ class VirtualInstallation:
             action=known,
             payload=payload,
         )
+
+    def transact(self, entries: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Inserts the tasks of a transaction, all or none, as the table does with what ``transact_put`` returns. The
+        others of its entries, which are for your own tables, are returned. Raises TaskExists."""
+        entries = list(entries)
+        ours = [put for one in entries if (put := one.get("Put", {})).get("TableName") == self._table.table]
+        rows = [decode(put["Item"]) if isinstance(put["Item"][attr.TASK_ID], Mapping) else put["Item"] for put in ours]
+        for row in rows:
+            if self._table.get(RowView(row).task_id) is not None:
+                raise TaskExists(RowView(row).task_id)
+        self._table.create_many(rows)
+        return [one for one in entries if one.get("Put") not in ours]
 
     # -- the machinery ---------------------------------------------------------------------------------------------
 
