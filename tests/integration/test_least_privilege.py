@@ -352,6 +352,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     for verb in ("preview", "history"):
         ask("GET", f"{nightly}/{verb}")
     ask("POST", "/v1/batches", {"batchId": "asked-batch", "action": "log", "dueAt": iso(due), "payloads": [{}, {}]})
+    ask("GET", "/v1/batches")
     ask("GET", "/v1/batches/<batchId>")
     ask("POST", "/v1/batches/<batchId>/cancel")
     past = {"start": iso(datetime.now(UTC) - timedelta(hours=3)), "end": iso(datetime.now(UTC))}

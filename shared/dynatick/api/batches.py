@@ -6,13 +6,16 @@ from datetime import timedelta
 from typing import Annotated, Final
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Path
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.models import batch as models
+from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
+from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
-from dynatick.client.batches import BatchCancelled, BatchInserted, BatchView
+from dynatick.client.batches import BatchCancelled, BatchInserted, BatchPage, BatchView
+from dynatick.client.history import MAX_LIMIT
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import MAX_OVER
 from dynatick.domain.packs import check_batch_id
@@ -26,6 +29,7 @@ Id = Annotated[
         examples=["newsletter-2027-01"],
     ),
 ]
+Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")]
 _OF_ONE: Final = frozenset({attr.BATCH_ID})
 
 
@@ -50,6 +54,20 @@ class BatchRoutes:
                 answers={201: ("All members are in", BatchInserted)},
                 headers=("Location",),
                 problems=("task-exists", "not-possible-now", "item-too-large"),
+            ),
+            Operation(
+                name="listBatches",
+                method="GET",
+                path="/v1/batches",
+                call=self.list,
+                summary="List the batches of a range, the latest first",
+                description="By when their last members are due, and once that has come, by when they were last "
+                "looked at, or will be next. Without `start` and `end`: of the past and the next 24 hours; a range "
+                "spans at most 31 days. The members of one that is not due yet are not counted.",
+                tag="Batch",
+                answers={200: ("A page of the list", BatchPage)},
+                problems=("invalid-input",),
+                parameters=frozenset({"start", "end", "limit", "pageToken"}),
             ),
             Operation(
                 name="getBatch",
@@ -92,6 +110,11 @@ class BatchRoutes:
             attributes=row,
         )
         return answer(made, 201, Location=f"/v1/batches/{to_path(made.batch_id)}")
+
+    def list(self, start: Start = None, end: End = None, limit: Limit = 100, token: Token = None) -> Response[str]:
+        if start is not None or end is not None:
+            check_range("/v1/batches", None, start, end)
+        return answer(self._batches.list(start=start, end=end, limit=limit, page_token=token))
 
     def get(self, batch_id: Id) -> Response[str]:
         return answer(self._batches.get(_id(batch_id)))

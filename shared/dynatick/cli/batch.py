@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.bulk.record import FileFormat, format_of
-from dynatick.cli.arguments import At, Delay, Subject, Timeout, WaitTimeout, map_of, seconds_of
+from dynatick.cli.arguments import (
+    At,
+    Delay,
+    Last,
+    PageToken,
+    Subject,
+    Timeout,
+    WaitTimeout,
+    check_range,
+    map_of,
+    seconds_of,
+)
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import open_source
-from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_one, show_pairs
+from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_one, show_page, show_pairs
 from dynatick.cli.session import Session, on_table
+from dynatick.cli.task_display import whole_page
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
@@ -32,6 +44,15 @@ app = typer.Typer(
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="The batch's id.", show_default=False)]
 _BAR = 40  # characters
 _PER_MESSAGE = 100_000  # payloads, on a terminal
+_OF_BATCHES = (
+    Column("BATCH", attr.BATCH_ID, folds=True),
+    Column("STATUS", attr.STATUS),
+    Column("ACTION", attr.ACTION, folds=True),
+    Column("DUE", attr.DUE_AT, to_seconds=True, spare=1),
+    Column("MEMBERS", attr.MEMBERS, right=True),
+    Column("ENDED", "ended", right=True),
+    Column("FAILED", "failed", right=True),
+)
 _COLUMNS = (
     Column("TASK", attr.TASK_ID, folds=True),
     Column("STATUS", attr.STATUS),
@@ -110,6 +131,30 @@ def show(session: Session, batch_id: BatchId) -> None:
     _show(session, session.client().batches.get(batch_id))
 
 
+@app.command("list")
+@on_table
+def list_batches(
+    session: Session,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None,
+    last: Last = None,
+    limit: Annotated[int, typer.Option(help="The maximum number of batches.")] = 100,
+    page_token: PageToken = None,
+) -> None:
+    """List batches, the latest first. Without a range, those of the past and the next 24 hours: by when their last
+    members are due, and once that has come, by when they were last looked at."""
+    if from_ is not None or to is not None:
+        check_range(from_, to, last)
+    batches = session.client().batches
+
+    def read(limit: int, token: str | None) -> tuple[Sequence[BatchView], str | None]:
+        page = batches.list(start=from_, end=to, last=last, limit=limit, page_token=token)
+        return page.batches, page.next_page_token
+
+    views, token = whole_page(read, limit, page_token)
+    show_page([view.to_row() for view in views], _OF_BATCHES, session.output, name="batches", token=token)
+
+
 @app.command("members")
 @on_table
 def list_members(
@@ -166,7 +211,7 @@ def _show(session: Session, view: BatchView) -> None:
     if view.members is None:
         pairs.append(("members", "not all are in yet"))
     else:
-        ended = sum(view.counts.values()) - view.counts.get("open", 0)
+        ended = view.ended or 0
         full = _BAR if not view.members else _BAR * ended // view.members
         pairs.append(("members", f"{'█' * full}{'░' * (_BAR - full)}  {ended:,} of {view.members:,} have ended"))
         pairs += [(status, f"{number:,}") for status, number in sorted(view.counts.items())]

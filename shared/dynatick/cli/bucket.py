@@ -10,7 +10,7 @@ from dynatick.cli.arguments import Last, Limit, PageToken, Status, WaitTimeout, 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_display import list_page, show_page
+from dynatick.cli.task_display import list_page, show_tasks
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.domain.durations import duration_of, milliseconds_text
 from dynatick.domain.task import Status as TaskStatus
@@ -52,7 +52,7 @@ def show(
             found = (counts.lateness_p50_ms, counts.lateness_p99_ms, counts.lateness_max_ms)
             p50, p99, longest = (milliseconds_text(one or 0) for one in found)
             say(f"Lateness: p50 {p50}, p99 {p99}, max {longest}")
-    show_page(session, page, {"counts": {}, **({} if counts is None else counts.to_row()), "bucket": bucket})
+    show_tasks(session, page, {"counts": {}, **({} if counts is None else counts.to_row()), "bucket": bucket})
 
 
 @app.command()

@@ -116,6 +116,24 @@ def show_many(
                 show_document(row, output)
 
 
+def show_page(
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[Column],
+    output: Output,
+    *,
+    name: str,
+    token: str | None,
+    more: Mapping[str, object] | None = None,
+) -> None:
+    """Prints a page of a list, and how to get the next one. ``token``: its nextPageToken."""
+    following = {} if token is None else {"nextPageToken": token}
+    show_many(rows, columns, output, name=name, more={**(more or {}), **following})
+    if token is not None and output is not Output.JSON:
+        say(f"There are more: --page-token {token}")
+    elif not rows and output is Output.TABLE:
+        say("There are none")
+
+
 def show_list(values: Sequence[object], output: Output) -> None:
     """Prints a list of plain values: as one document, or one per line."""
     for document in [values] if output is Output.JSON else values:

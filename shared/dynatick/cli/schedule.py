@@ -13,7 +13,7 @@ from dynatick.bulk.record import FileFormat
 from dynatick.cli.arguments import Ids, Payload, Subject, Timeout, map_of, minutes_of, seconds_of
 from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
-from dynatick.cli.output import Column, Output, say, show_many, show_one, show_table
+from dynatick.cli.output import Column, Output, say, show_many, show_one, show_page, show_table
 from dynatick.cli.schedule_import import import_file
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import show_task
@@ -223,19 +223,14 @@ def list_schedules(
 ) -> None:
     """List schedules, with their next and latest occurrences."""
     page = session.client().schedules.list(state, subject=subject, limit=limit, page_token=page_token)
-    token = page.next_page_token
-    more = {} if token is None else {"nextPageToken": token}
     rows = [view.to_row() for view in page.schedules]
     if session.output is Output.TABLE:
         rows = [
             {**row, attr.SCHEDULE_EXPRESSION: _expression(view), "why": view.error or view.state_reason}
             for row, view in zip(rows, page.schedules, strict=True)
         ]
-    show_many(rows, columns_of(COLUMNS, rows), session.output, name="schedules", more=more)
-    if token is not None and session.output is not Output.JSON:
-        say(f"There are more: --page-token {token}")
-    elif not rows and session.output is Output.TABLE:
-        say("There are none")
+    columns = columns_of(COLUMNS, rows)
+    show_page(rows, columns, session.output, name="schedules", token=page.next_page_token)
 
 
 app.command("import")(import_file)

@@ -34,7 +34,7 @@ from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, one_line, say, show_document, show_one
 from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_display import list_page, show_each, show_explanation, show_page, show_view
+from dynatick.cli.task_display import list_page, show_each, show_explanation, show_tasks, show_view
 from dynatick.cli.task_files import export_file, import_file
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
@@ -151,7 +151,7 @@ def list_tasks(
     client = session.client()
     selection = selecting.select(client, status=status)
     page = list_page(client, selection, attempts=attempts, limit=limit, page_token=page_token)
-    show_page(session, page, attempts=attempts)
+    show_tasks(session, page, attempts=attempts)
 
 
 @app.command()

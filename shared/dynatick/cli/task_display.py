@@ -6,12 +6,12 @@ import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.cli.arguments import ids_of, is_single
 from dynatick.cli.bulk_change import each
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_many, show_one, show_pairs
+from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_one, show_page, show_pairs
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import relative_text
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dynatick.client.operations import Explanation, PayloadCheck
     from dynatick.domain.task import Row
 
+T = TypeVar("T")
 COLUMNS = (
     Column("TASK", attr.TASK_ID, folds=True),
     Column("BUCKET", attr.TASK_DATE_TIME),
@@ -127,38 +128,39 @@ def list_page(
 ) -> HistoryPage:
     """Up to ``limit`` tasks as one page, of several requests: a page of the client may hold fewer."""
     from dynatick.client import HistoryPage
+
+    def read(limit: int, token: str | None) -> tuple[Sequence[TaskEntry], str | None]:
+        page = client.history(selection, attempts=attempts, limit=limit, page_token=token)
+        return page.entries, page.next_page_token
+
+    found, token = whole_page(read, limit, page_token)
+    return HistoryPage(entries=tuple(found), next_page_token=token)
+
+
+def whole_page(
+    read: Callable[[int, str | None], tuple[Sequence[T], str | None]], limit: int, token: str | None
+) -> tuple[Sequence[T], str | None]:
+    """Up to ``limit`` of a list, and the token of what follows, by several requests. ``read``: gets the limit and the
+    token of a page, which may hold fewer."""
     from dynatick.client.history import MAX_LIMIT
 
     if limit < 1:
         raise InvalidInput("limit", limit, "expected a number of at least 1")
-    found: list[TaskEntry] = []
-    token = page_token
+    found: list[T] = []
     while True:
-        page = client.history(
-            selection,
-            attempts=attempts,
-            limit=min(limit - len(found), MAX_LIMIT),
-            page_token=token,
-        )
-        found += page.entries
-        token = page.next_page_token
+        some, token = read(min(limit - len(found), MAX_LIMIT), token)
+        found += some
         if token is None or len(found) >= limit:
-            return HistoryPage(entries=tuple(found), next_page_token=token)
+            return found, token
 
 
-def show_page(
+def show_tasks(
     session: Session, page: HistoryPage, more: Mapping[str, object] | None = None, *, attempts: bool = False
 ) -> None:
     """Prints a page, and how to get the next one. ``attempts``: they have been read of ended tasks, too."""
     rows = [entry.to_row() for entry in page.entries]
-    token = page.next_page_token
-    following = {} if token is None else {"nextPageToken": token}
     columns = [one for one in COLUMNS if attempts or one.attribute != attr.ATTEMPT]
-    show_many(rows, columns, session.output, name="tasks", more={**(more or {}), **following})
-    if token is not None and session.output is not Output.JSON:
-        say(f"There are more: --page-token {token}")
-    elif not rows and session.output is Output.TABLE:
-        say("There are none")
+    show_page(rows, columns, session.output, name="tasks", token=page.next_page_token, more=more)
 
 
 def show_each(session: Session, typed: Sequence[str], read: Callable[[str], TaskView | Row]) -> None:

@@ -156,6 +156,7 @@ class AsyncBatches(Threaded):
     get = awaited(Batches.get)
     has_ended = awaited(Batches.has_ended)
     insert = awaited(Batches.insert)
+    list = awaited(Batches.list)
     members = _iterated(Batches.members)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -16,11 +17,12 @@ from dynatick.actions.plain_value import plain
 from dynatick.client import task_update
 from dynatick.client.batch_loading import THREADS, Loader, scheduled
 from dynatick.client.batch_members import members_of
+from dynatick.client.history import history
 from dynatick.client.new_task import NewTask, row_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
 from dynatick.client.thread_pool import thread_pool
-from dynatick.client.views import TaskView, instant_or_none, status_of
+from dynatick.client.views import NextPageToken, TaskView, instant_or_none, status_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, extracted_ids, is_of_pack, then_id
 from dynatick.domain.buckets import Time
@@ -31,7 +33,7 @@ from dynatick.domain.lifecycle import cancel, state_of
 from dynatick.domain.numbers import is_count
 from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, check_batch_id, spans_with
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.row import is_terminal
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
 from dynatick.domain.view import View
 from dynatick.engine.batches import packs_of, standings
@@ -51,6 +53,7 @@ from dynatick.json_reader import dumps
 
 _PROBED: Final = 20  # spans whose packs are looked for together
 _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
+_MAX_POLLS: Final = 3000  # for a page of the list: the past and the next day of minutes on one shard
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 
@@ -80,11 +83,33 @@ class BatchView(View):
     due_at: datetime
     last_due_at: Annotated[datetime, "When its last members are due."]
     members: Annotated[int | None, "How many it has. None: not all are in yet."]
-    counts: Annotated[Mapping[str, int], "Its members by status; open: those that have not ended."]
+    counts: Annotated[
+        Mapping[str, int],
+        "Its members by status; open: those that have not ended. Empty: not all are in, or in a list: it is not due.",
+    ]
     then: Annotated[str | None, "The id of the task that is inserted when all have ended."]
     ends_at: Annotated[datetime | None, "When it will end at its present rate; while its members run."]
     created_at: datetime | None
     finished_at: datetime | None
+
+    @property
+    def ended(self) -> Annotated[int | None, "How many of its members have ended. None: they are not counted."]:
+        """How many of its members have ended; None if they are not counted."""
+        is_counted = self.counts or self.members == 0
+        return sum(self.counts.values()) - self.counts.get(OPEN, 0) if is_counted else None
+
+    @property
+    def failed(self) -> Annotated[int | None, "How many of them have failed."]:
+        """How many of them have failed; None if they are not counted."""
+        return None if self.ended is None else self.counts.get(Status.FAILED, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchPage(View):
+    """A page of the list of batches, the latest first. It may be empty without being the last one."""
+
+    batches: tuple[BatchView, ...]
+    next_page_token: NextPageToken = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,13 +214,46 @@ class Batches:
     def get(self, batch_id: str) -> BatchView:
         """The batch, and how its members stand. While they run, it reads a row for each 500 of them."""
         row, batch = self._batch(batch_id)
-        now = self._clock()
-        result = row.get(attr.RESULT)
+        return self._view(row, batch, is_counted=batch.members is not None)
+
+    def list(
+        self,
+        *,
+        start: Time | None = None,
+        end: Time | None = None,
+        last: timedelta | str | None = None,
+        limit: int = 100,
+        page_token: str | None = None,
+    ) -> BatchPage:
+        """The batches of a range of at most 31 days, the latest first: by when their last members are due, and once
+        that has come, by when they were last looked at, or will be next.
+
+        Without ``start``, ``end`` and ``last``, which are those of ``TaskClient.select``: the past and the next 24
+        hours. ``limit``: the maximum number, up to 1,000; a page may hold fewer. Only the last page has no
+        ``next_page_token``. Of one whose members run, it reads a row for each 500 of them; those of one that is not due
+        yet are not counted.
+        """
+        if start is end is last is None:
+            start, end = "-24h", "+24h"
+        selection = self._settings_cache.select(start=start, end=end, last=last, action=BATCH_ACTION)
+        page = history(
+            self._store, selection, limit=limit, page_token=page_token, latest_first=True, max_polls=_MAX_POLLS
+        )
+        rows = self._store.get_many([entry.task_id for entry in page.entries]) if page.entries else {}
+        views: list[BatchView] = []
+        for row in (rows[entry.task_id] for entry in page.entries if entry.task_id in rows):
+            with suppress(InvalidInput):  # it was written by hand
+                if (batch := Batch.of(row)) is not None:
+                    is_due = is_terminal(row) or batch.due_at <= self._clock()
+                    views.append(self._view(row, batch, is_counted=batch.members is not None and is_due))
+        return BatchPage(batches=tuple(views), next_page_token=page.next_page_token)
+
+    def _view(self, row: Row, batch: Batch, *, is_counted: bool) -> BatchView:
+        now, batch_id, result = self._clock(), RowView(row).task_id, row.get(attr.RESULT)
+        counts = Counter[str]()
         if is_terminal(row) and isinstance(result, Mapping):
-            counts = Counter({str(name): int(n) for name, n in result.items() if name != attr.MEMBERS})
-        elif batch.members is None:
-            counts = Counter()
-        else:
+            counts.update({str(name): int(n) for name, n in result.items() if name != attr.MEMBERS})
+        elif is_counted and batch.members is not None:
             counts = standings(self._store, batch_id, batch.members)
         return BatchView(
             batch_id=batch_id,

@@ -62,7 +62,7 @@ def leave(pages: Generator[BucketPage, None, None]) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketReader:
-    """Reads what the index can select: by outcome and by prefix."""
+    """Reads what the index can select: by outcome, by prefix and by action."""
 
     store: Store
     selection: Selection
@@ -137,7 +137,9 @@ class BucketReader:
             prefix=self.selection.prefix,
         )
         rows: Mapping[str, Row] = {}
-        read = [entry.task_id for entry in page.entries if entry.outcome is None or may_be_pack(entry.task_id)]
+        action = self.selection.action
+        entries = [entry for entry in page.entries if action is None or entry.action in (None, action)]
+        read = [entry.task_id for entry in entries if entry.outcome is None or may_be_pack(entry.task_id)]
         if self.with_rows and read:
             rows = self.store.get_many(read, only=self.attributes)
-        return BucketPage(position.bucket, page.entries, rows, page.after)
+        return BucketPage(position.bucket, entries, rows, page.after)

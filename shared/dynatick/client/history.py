@@ -38,7 +38,7 @@ from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
 MAX_LIMIT = 1000
-MAX_POLLS = 1500  # for one page: a day of minutes on one shard
+MAX_POLLS = 1500  # for one page, if nothing else is said: a day of minutes on one shard
 _FILTERED_ENTRIES = 1000  # to a poll, with a filter that few entries may match
 _SHOWN = (
     attr.TASK_DATE_TIME, attr.STATUS, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR,
@@ -51,19 +51,30 @@ _MAX_AT_A_TIME = 8  # requests; memory holds no more rows than theirs
 
 
 def history(
-    store: Store, selection: Selection, *, limit: int, page_token: str | None, attempts: bool = False
+    store: Store,
+    selection: Selection,
+    *,
+    limit: int,
+    page_token: str | None,
+    attempts: bool = False,
+    latest_first: bool = False,
+    max_polls: int | None = None,
 ) -> HistoryPage:
-    """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. Raises InvalidInput."""
-    page = _history(store, selection, limit=limit, page_token=page_token)
+    """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. ``latest_first``: the latest minute
+    first. ``max_polls``: after which it ends, however few tasks it holds. Raises InvalidInput."""
+    page = _history(store, selection, limit, page_token, latest_first=latest_first, max_polls=max_polls or MAX_POLLS)
     return _with_attempts(store, page) if attempts else page
 
 
-def _history(store: Store, selection: Selection, *, limit: int, page_token: str | None) -> HistoryPage:
+def _history(
+    store: Store, selection: Selection, limit: int, page_token: str | None, *, latest_first: bool, max_polls: int
+) -> HistoryPage:
     check_limit(limit)
     start = None if page_token is None else _position(page_token, selection)
     reader = BucketReader(
         store=store,
         selection=selection,
+        latest_first=latest_first,
         limit=limit if selection.matches_all else max(limit, _FILTERED_ENTRIES),
         attributes=_SHOWN,
     )
@@ -78,10 +89,10 @@ def _history(store: Store, selection: Selection, *, limit: int, page_token: str 
             if len(found) == limit:
                 more = n + 1 < len(page.entries) or page.after is not None
                 leave(pages)
-                return _page(found, selection, page, entry.task_id if more else None)
-        if polls >= MAX_POLLS:
+                return _page(found, reader, page, entry.task_id if more else None)
+        if polls >= max_polls:
             leave(pages)
-            return _page(found, selection, page, page.after)
+            return _page(found, reader, page, page.after)
     return HistoryPage(entries=tuple(found))
 
 
@@ -229,17 +240,18 @@ def _named_shard(selection: Selection) -> int:
     return selection.shards[0] if len(selection.shards) == 1 else 0
 
 
-def _page(found: list[TaskEntry], selection: Selection, page: BucketPage, after: str | None) -> HistoryPage:
+def _page(found: list[TaskEntry], reader: BucketReader, page: BucketPage, after: str | None) -> HistoryPage:
     """A page of the history that ends after an id of a bucket's page, or with all of it."""
     if after is not None:
         position: Position | None = Position(page.bucket, after)
     else:
-        position = None if page.bucket is None else _next(selection, page.bucket)
+        position = None if page.bucket is None else _next(reader, page.bucket)
     return HistoryPage(entries=tuple(found), next_page_token=None if position is None else _token(position))
 
 
-def _next(selection: Selection, bucket: Bucket) -> Position | None:
-    return next((Position(later) for later in islice(selection.buckets(since=bucket), 1, None)), None)
+def _next(reader: BucketReader, bucket: Bucket) -> Position | None:
+    buckets = reader.selection.buckets(since=bucket, latest_first=reader.latest_first)
+    return next(map(Position, islice(buckets, 1, None)), None)
 
 
 def _token(position: Position) -> str:

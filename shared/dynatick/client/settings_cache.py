@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Unpack
 
 from dynatick.actions.payload import check_payload
 from dynatick.actions.payload_schema import check_schema
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Grid
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.selection import Selected, Selection
 from dynatick.domain.task import check_timeout
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.settings import InstallationSettings, read_settings
@@ -48,6 +50,14 @@ class SettingsCache:
             raise StoreError(f"the table's settings row cannot be understood: {error}") from error
         self._read_at = self._clock()
         return self._known
+
+    def select(self, bucket: str | Bucket | None = None, **selected: Unpack[Selected]) -> Selection:
+        """The tasks of a bucket, a range or a subject, over the shards of the settings, read now. Raises
+        InvalidInput."""
+        settings, now = self.refresh(), self._clock()
+        if settings is None:
+            return Selection.of(bucket, now=now, shards_ever=1, **selected)
+        return Selection.of(bucket, now=now, shards_ever=settings.shards_ever, grid=settings.grid, **selected)
 
     def grid(self) -> Grid:
         """The current grid; before the first tick, every minute."""

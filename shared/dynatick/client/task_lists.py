@@ -156,11 +156,7 @@ class TaskLists:
     ) -> Selection:
         """The selection of a method's arguments, whose status is one of these. Raises InvalidInput."""
         if not isinstance(bucket, Selection):
-            settings = self._settings_cache.refresh()
-            known = (
-                {"shards_ever": 1} if settings is None else {"shards_ever": settings.shards_ever, "grid": settings.grid}
-            )
-            selection = Selection.of(bucket, now=self._clock(), **known, **selected)
+            selection = self._settings_cache.select(bucket, **selected)
         elif any(value is not None for value in selected.values()):
             raise InvalidInput("bucket", bucket.words(), "expected either a selection or arguments, not both")
         else:

@@ -181,10 +181,12 @@ class Selection:
 
     def buckets(self, *, since: Bucket | None = None, latest_first: bool = False) -> Iterator[Bucket]:
         """The buckets in order of time, then shard, from ``since`` on. ``latest_first``: the latest minute first."""
-        minutes = self.minutes if since is None else range(since.minute, self.minutes.stop)
+        minutes = self.minutes
+        if since is not None:
+            minutes = range(minutes.start, since.minute + 1) if latest_first else range(since.minute, minutes.stop)
         for minute in reversed(minutes) if latest_first else minutes:
             for shard in self.shards:
-                if since is None or (minute, shard) >= since:
+                if since is None or minute != since.minute or shard >= since.shard:
                     yield Bucket(minute, shard)
 
     def words(self) -> dict[str, str]:

@@ -34,6 +34,22 @@ def test_a_batch_is_cancelled(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/batches/news")["counts"] == {"cancelled": 1200}
 
 
+def test_batches_are_listed_by_page(caller: Caller) -> None:
+    for n in range(3):
+        caller.ask("POST", "/v1/batches", {**BATCH, "batchId": f"b{n}", "dueAt": f"2026-12-31T12:3{n}:00Z"})
+    first = caller.ask("GET", "/v1/batches", query="limit=2")
+    assert [(one["batchId"], one["status"], one["members"]) for one in first["batches"]] == [
+        ("b2", "scheduled", 1200), ("b1", "scheduled", 1200),
+    ]  # fmt: skip
+    rest = caller.ask("GET", "/v1/batches", query=f"limit=2&pageToken={first['nextPageToken']}")
+    assert ([one["batchId"] for one in rest["batches"]], rest["nextPageToken"]) == (["b0"], None)
+    none = caller.ask("GET", "/v1/batches", query="start=2026-12-31T14:00:00Z&end=2026-12-31T15:00:00Z")
+    assert none["batches"] == []
+    assert caller.refused_fields("GET", "/v1/batches", query="start=2026-12-31T14:00:00Z") == ["end"]
+    assert caller.refused_fields("GET", "/v1/batches", query="limit=0") == ["limit"]
+    assert caller.refused_fields("GET", "/v1/batches", query="pageToken=x") == ["pageToken"]
+
+
 def test_what_is_refused_names_the_field(caller: Caller) -> None:
     for more, fields in (
         ({"payloads": [{"n": 1}, {"n": 1}, 5]}, ["#/payloads/2"]),

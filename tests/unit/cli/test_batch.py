@@ -142,6 +142,27 @@ def test_how_a_batch_stands(shell: Shell, world: InProcess, tmp_path: Path) -> N
     assert "finished" in ended.out
 
 
+def test_batches_are_listed(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    assert shell("batch", "list").err == "There are none\n"
+    file = put_file(tmp_path, "a.ndjson", 3)
+    shell("batch", "add", file, "--id", "old", "--action", "log")
+    shell("batch", "add", file, *NEWS, *DUE)
+    world.ticks(5)
+    assert shell("batch", "list").lines == [
+        "BATCH  STATUS     ACTION  DUE                   MEMBERS  ENDED  FAILED",
+        "news   scheduled  log     2026-12-31T12:30:00Z        3",
+        "old    completed  log     2026-12-31T12:00:00Z        3      3       0",
+    ]
+    first = shell("batch", "list", "--limit", "1")
+    token = first.err.removeprefix("There are more: --page-token ").strip()
+    assert [line.split()[0] for line in first.lines] == ["BATCH", "news"]
+    assert [line.split()[0] for line in shell("batch", "list", "--page-token", token).lines] == ["BATCH", "old"]
+    found: Any = shell("batch", "list", "--last", "1h", "-o", "json").json
+    assert [(one["batchId"], one["ended"], one["counts"]) for one in found["batches"]] == [("old", 3, {"completed": 3})]
+    assert shell("batch", "list", "--from", "-1h").err == "error: a range has two ends; give --to\n"
+    assert shell("batch", "list", "--limit", "0").err.startswith("error: limit: 0 is not accepted")
+
+
 def test_a_batch_that_is_not_all_in(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text("{}\n" * 500 + "x\n")
     assert shell("batch", "add", str(tmp_path / "a.ndjson"), *NEWS, *DUE).code == 3

@@ -45,7 +45,7 @@ OF_SCHEDULES = {
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
 OF_BATCHES = {
     "batch add": "insert", "batch show": "get", "batch members": "members", "batch cancel": "cancel",
-    "batch wait": "wait has_ended",
+    "batch list": "list", "batch wait": "wait has_ended",
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}

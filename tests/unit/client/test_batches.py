@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from hashlib import sha256
@@ -684,10 +684,65 @@ def test_the_example_of_the_page(
     assert capsys.readouterr().out.rstrip() == example.rstrip().rpartition("# ")[2]
 
 
+def test_batches_are_listed_the_latest_first(world: World, client: TaskClient) -> None:
+    world.actions.behaviour["ended/000000001"] = fail
+    client.batches.insert(numbered(3), batch_id="ended", action="log")
+    client.batches.insert(numbered(4), batch_id="called-off", **DAY)
+    client.batches.cancel("called-off")
+    run_until(world, 4)
+    client.batches.insert(numbered(1000), batch_id="runs", action="log", over="2h")
+    run_until(world, 6)
+    client.batches.insert(numbered(5), batch_id="to-come", action="log", due_at="2026-12-31T20:00:00Z")
+    client.batches.insert(numbered(5), batch_id="next-week", action="log", due_at="2027-01-07T12:00:00Z")
+    client.insert("other", action="log", due_at=AT)
+    with pytest.raises(InvalidInput):
+        client.batches.insert(iter([{}, 5]), batch_id="half", action="log", due_at="2026-12-31T20:00:00Z")  # type: ignore[list-item]
+    listed = client.batches.list()
+    assert [(one.batch_id, one.status, one.members, one.ended, one.failed) for one in listed.batches] == [
+        ("half", "scheduled", None, None, None), ("to-come", "scheduled", 5, None, None),
+        ("runs", "running", 1000, 500, 0), ("called-off", "cancelled", 4, 4, 0), ("ended", "completed", 3, 3, 1),
+    ]  # fmt: skip
+    assert listed.next_page_token is None
+    for limit in (1, 2, 5):
+        found, token = list[str](), None
+        while True:
+            page = client.batches.list(limit=limit, page_token=token)
+            found += [one.batch_id for one in page.batches]
+            if (token := page.next_page_token) is None:
+                break
+        assert found == [one.batch_id for one in listed.batches]
+    later = client.batches.list(start="+1d", end="+10d")
+    while later.next_page_token is not None and not later.batches:
+        later = client.batches.list(start="+1d", end="+10d", page_token=later.next_page_token)
+    assert [one.batch_id for one in later.batches] == ["next-week"]
+    assert [one.batch_id for one in client.batches.list(last="1h").batches] == ["ended"]
+    with pytest.raises(InvalidInput, match="limit: 0 is not accepted"):
+        client.batches.list(limit=0)
+    with pytest.raises(InvalidInput, match="start"):
+        client.batches.list(start="yesterday", end="now")
+
+
+def test_a_list_of_batches_reads_no_rows_of_other_tasks(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    client.insert("other", action="log", due_at=AT)
+    read, get_many = set[str](), world.store.get_many
+
+    def noted(task_ids: Iterable[str], **more: Any) -> Mapping[str, Row]:
+        read.update(ids := list(task_ids))
+        return get_many(ids, **more)
+
+    monkeypatch.setattr(world.store, "get_many", noted)
+    assert [one.batch_id for one in client.batches.list().batches] == ["news"]
+    assert read == {"news"}
+
+
 def test_the_same_for_asyncio(world: World) -> None:
     async def main() -> None:
         async with AsyncTaskClient(client_of(world)) as client:
             assert (await client.batches.insert(numbered(3), batch_id="news", **DAY)).members == 3
+            assert [one.batch_id for one in (await client.batches.list()).batches] == ["news"]
             assert [one.payload["n"] async for one in client.batches.members("news")] == [0, 1, 2]
             assert (await client.batches.cancel("news")).cancelled == 3
             assert (await client.batches.wait("news")).counts == {"cancelled": 3}

@@ -47,6 +47,7 @@ def test_the_buckets_of_all_shards_in_order_or_the_latest_first() -> None:
     assert list(two.buckets()) == [early, Bucket(MINUTE - 1, 1), late, Bucket(MINUTE, 1)]
     assert list(two.buckets(since=Bucket(MINUTE - 1, 1))) == [Bucket(MINUTE - 1, 1), late, Bucket(MINUTE, 1)]
     assert list(two.buckets(latest_first=True)) == [late, Bucket(MINUTE, 1), early, Bucket(MINUTE - 1, 1)]
+    assert list(two.buckets(latest_first=True, since=Bucket(MINUTE, 1)))[1:] == [early, Bucket(MINUTE - 1, 1)]
     assert late in two and Bucket(MINUTE, 2) not in two and Bucket(MINUTE + 1) not in two
 
 
