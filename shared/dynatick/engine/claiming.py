@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.packs import tasks_of
 from dynatick.domain.task import Task
 from dynatick.engine.claims import (
     Claimed,
@@ -112,12 +113,12 @@ class Claiming:
 
     def claim(self, batch: Entries, position: Resume) -> bool:
         """Starts a claim once there is room for it. False: there will be none, and nothing was started."""
-        if not self._wait_for_room(len(batch)):
+        if not self._wait_for_room(_tasks_of(batch)):
             return False
         entries = self._without_repetitions(batch)
         self.report.due += len(entries)
         self.execution.claim(
-            len(entries),
+            _tasks_of(entries),
             partial(self.claimer.claim, entries, lease_until=self.budget.hard_end),
             partial(self._claim_answered, entries, position),
             partial(self._claim_failed, entries),
@@ -144,6 +145,10 @@ class Claiming:
             partial(self._claim_failed, entries, of_schedules=True),
         )
         return True
+
+    def is_full(self, batch: Entries) -> bool:
+        """Whether a claim can have no further entry: of packs, it has no more than begin soon."""
+        return len(batch) >= BATCH or _tasks_of(batch) > max(BATCH, self.execution.max_waiting_members // 2)
 
     def begin_round(self) -> None:
         self.minutes_with_work.clear()
@@ -172,7 +177,9 @@ class Claiming:
         execution = self.execution
         waiting = min(execution.task_pool.rate_limited, MAX_RATE_LIMITED)
         in_flight = len(execution.in_flight) + execution.packs.waiting
-        fits = execution.claiming + in_flight - waiting + more <= execution.max_in_flight
+        maximum = execution.max_in_flight if more <= BATCH else execution.max_waiting_members
+        # A pack may have more members than that; the next one is claimed when half as many wait.
+        fits = execution.claiming + in_flight - waiting + min(more, maximum // 2) <= maximum
         claims = 1 if execution.large else MAX_CLAIMS  # the next rows may be as large
         fits = fits and execution.failing < MAX_FAILING
         return execution.claiming < claims * BATCH and fits and execution.has_room_for_large()
@@ -307,3 +314,8 @@ class Claiming:
     def _released(self, place: Place) -> None:
         self.window.end_in_flight(place.minute, is_open=True)
         self.report.leave(place.position)
+
+
+def _tasks_of(entries: Entries) -> int:
+    """How many tasks they stand for: a pack for its members."""
+    return sum(tasks_of(task_id) for _, task_id in entries)

@@ -143,6 +143,7 @@ MAX_FAILING = 500  # failures that wait for their letters, beyond which nothing 
 RECORD_DELAY_SECONDS = 0.05  # an outcome waits this long for others to share its batch
 MAX_LARGE_IN_FLIGHT = 32_000_000  # bytes of large rows, beyond which nothing more is claimed
 CLAIM_AHEAD = timedelta(seconds=2)  # with workers: what runs in this time is claimed
+MEMBERS_AHEAD = timedelta(seconds=1)  # of packs: what runs in this time is claimed
 _MIN_MEASURED, _MAX_MEASURED = timedelta(seconds=2), timedelta(seconds=5)  # the first claims take a moment
 LAST_RECORDS = timedelta(seconds=0.5)  # before the hard end: records under way are waited for until then
 _Answer = TypeVar("_Answer")
@@ -296,6 +297,12 @@ class Execution:
             return whole
         soon = (self.rate or 0) * CLAIM_AHEAD.total_seconds()
         return min(whole, rules.threads + max(2 * BATCH, int(soon)))
+
+    @property
+    def max_waiting_members(self) -> int:
+        """How many members of packs may wait in this process: as many as begin within a second or so. They take no
+        memory, but if the process dies, each gets a row."""
+        return max(self.max_in_flight, int((self.rate or 0) * MEMBERS_AHEAD.total_seconds()))
 
     @property
     def running(self) -> int:

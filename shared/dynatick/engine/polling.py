@@ -1,5 +1,8 @@
 """Polls the buckets of a shard, oldest first, and claims what is due in batches (protocol 2, 3, 9).
 
+The packs of a bucket come after its tasks: a batch of a million doesn't delay the tasks beside it. So a part of a
+bucket that has packs is read twice.
+
 A pass that is still behind after ten seconds reads ahead of its claims for expired leases (10), which else it would
 find only after all tasks before them.
 """
@@ -8,12 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.packs import may_be_pack
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claiming import Claiming
@@ -128,11 +132,13 @@ CLAIM_DELAY = timedelta(seconds=1)  # an entry waits this long for others to sha
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The open entries of a page. ``limited``: tasks whose rate limit only the shard's holder keeps."""
+    """The open entries of a page. ``limited``: tasks whose rate limit only the shard's holder keeps. ``packs``: of those
+    that are left to the second reading, the first."""
 
     schedules: list[tuple[Bucket, str]] = field(default_factory=list)
     limited: list[tuple[Bucket, str]] = field(default_factory=list)
     tasks: list[tuple[Bucket, str]] = field(default_factory=list)
+    packs: list[str] = field(default_factory=list)
 
     @property
     def all(self) -> list[tuple[Bucket, str]]:
@@ -141,10 +147,12 @@ class Found:
 
 @dataclass(slots=True)
 class _Batch:
-    """Entries that wait for others to share their claim. ``position``: from where on nothing is claimed yet."""
+    """Entries that wait for others to share their claim. ``position``: from where on nothing is claimed yet.
+    ``packs_from``: where the first pack lies that is left to the second reading of its segment."""
 
     claiming: Claiming
     position: Resume
+    packs_from: Resume | None = None
     entries: list[tuple[Bucket, str]] = field(default_factory=list)
     _began: datetime = field(init=False)
 
@@ -152,9 +160,19 @@ class _Batch:
         """Takes as many as a claim can have, and returns the others."""
         if not self.entries:
             self._began = self.claiming.clock()
-        taken = BATCH - len(self.entries)
-        self.entries += entries[:taken]
-        return entries[taken:]
+        number = 0
+        while number < len(entries) and not self.is_full:
+            self.entries.append(entries[number])
+            number += 1
+        return entries[number:]
+
+    @property
+    def is_full(self) -> bool:
+        return self.claiming.is_full(self.entries)
+
+    def advance(self, position: Resume) -> None:
+        """All before this position is claimed, but for packs that are left to a second reading."""
+        self.position = position if self.packs_from is None else min(position, self.packs_from)
 
     @property
     def has_waited(self) -> bool:
@@ -192,10 +210,10 @@ class Polling:
         after: str | None,
         position: Resume,
         pages: Pages,
-    ) -> list[tuple[Bucket, str]]:
+    ) -> tuple[list[tuple[Bucket, str]], str | None]:
         """What this process claims itself of the entries that wait on a page of a segment. ``after``: where the next
-        page begins; None: there is none."""
-        return waiting
+        page begins; None: there is none. Returns it again; None: what follows was read ahead, and is read anew."""
+        return waiting, after
 
     def poll_and_claim(self, segments: Iterable[Segment]) -> Resume | None:
         """One round: polls these parts of buckets in order, all pages, and claims what is due.
@@ -232,29 +250,47 @@ class Polling:
         """Claims what is due on a page; a few entries wait in ``batch`` for others to share their claim. False: time is
         up, and nothing that is in ``batch`` then was claimed."""
         minute = segment.minute
-        found = self.open_entries(Bucket(minute, self.report.shard), page)
+        found = self.open_entries(Bucket(minute, self.report.shard), page, of_packs=segment.of_packs)
+        self._leave_packs(segment, page, found, batch)
         if page.after is None and segment.is_whole and minute not in self.divided:
             self.window.complete_poll(minute)
         if not self.claiming.may_claim() or not self.claim_first(found, batch.position):
             batch.entries += found.all
             return False
-        rest = found.tasks
+        rest, after = found.tasks, page.after
         while rest:
             if not batch.entries:
-                rest = self.keep(segment, rest, page.after, batch.position, pages)
+                rest, after = self.keep(segment, rest, after, batch.position, pages)
             rest = batch.add(rest)
-            if len(batch.entries) == BATCH:
+            if batch.is_full:
                 last = Resume(minute, batch.entries[-1][1])
                 if not batch.claim():
                     batch.entries += rest
                     return False
-                batch.position = last
+                batch.advance(last)
         if batch.has_waited and not batch.claim():
             return False
         if not batch.entries:
             last_id = page.after or segment.through
-            batch.position = Resume(minute, last_id) if last_id is not None else Resume(minute + 1)
+            batch.advance(Resume(minute, last_id) if last_id is not None else Resume(minute + 1))
         return True
+
+    def _leave_packs(self, segment: Segment, page: Page, found: Found, batch: _Batch) -> None:
+        """Leaves packs to a second reading of their segment, which follows at its end."""
+        if segment.of_packs:
+            batch.packs_from = None
+        elif batch.packs_from is None and found.packs:
+            before = found.packs[0][:-1]  # an id that comes right before it
+            batch.packs_from = Resume(segment.minute, before)
+            batch.advance(batch.position)
+        if page.after is None and batch.packs_from is not None:
+            self.divided.add(segment.minute)
+            for part in reversed(self.second_reading(replace(segment, after=batch.packs_from.after, of_packs=True))):
+                self.reader.read_next(part)
+
+    def second_reading(self, segment: Segment) -> Sequence[Segment]:
+        """What this process reads again of a segment."""
+        return [segment]
 
     def claim_left_behind(self, entries: Entries) -> None:
         """Claims what earlier invocations of this pass left behind: another process had claimed it, or its lease had
@@ -273,9 +309,9 @@ class Polling:
         self.report.first_minute = minute if self.report.first_minute is None else self.report.first_minute
         self.window.begin_poll(minute, now)
 
-    def open_entries(self, bucket: Bucket, page: Page) -> Found:
+    def open_entries(self, bucket: Bucket, page: Page, *, of_packs: bool) -> Found:
         """What is open on a page, and for this process to claim. It holds its bucket back until its claim is
-        answered."""
+        answered. ``of_packs``: packs are among that."""
         found = Found()
         for entry in page.entries:
             task_id = entry.task_id
@@ -285,6 +321,8 @@ class Polling:
             # A task can't have the id of our own rows; and one that is in flight holds its bucket back already.
             elif is_own_row(task_id) or (task_id, bucket.minute) in self.execution.ids:
                 continue
+            elif not of_packs and may_be_pack(task_id):
+                found.packs.append(task_id)
             elif entry.action not in self.limited:
                 found.tasks.append((bucket, task_id))
             elif self.claiming.permit.is_of_holder:

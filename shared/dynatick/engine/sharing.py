@@ -60,12 +60,13 @@ def allowed_time(tasks: int, rate: float) -> timedelta:
 class Outline:
     """The ids of a part of a bucket, in order; only those of every 25th task and the last are kept."""
 
-    count: int = 0
+    count: int = 0  # tasks; of a pack, its members
+    entries: int = 0
     last: str = ""
     marks: list[str] = field(default_factory=list)
 
     def add(self, task_id: str) -> None:
-        self.count, self.last = self.count + tasks_of(task_id), task_id
+        self.count, self.entries, self.last = self.count + tasks_of(task_id), self.entries + 1, task_id
         self.marks += [task_id] * (self.count // GRAIN - len(self.marks))  # of a pack, more than one
 
     def id_at(self, grains: int) -> str:
@@ -107,7 +108,7 @@ def divide(outline: Outline, *, rate: float, workers: int, longest: timedelta) -
 # -- the holder's side -------------------------------------------------------------------------------------------------
 
 MAX_OUTLINED = 50_000
-"""Tasks that are read ahead to be divided: about a second of reading."""
+"""Entries that are read ahead to be divided: about a second of reading."""
 
 _MAX_TIME = timedelta(minutes=15)  # of an order: more was written by hand
 _FIRST_PROBE, _PROBE_INTERVAL = timedelta(seconds=5), timedelta(seconds=2)
@@ -132,6 +133,10 @@ class HandOut:
         self._started: list[_Started] = []
         self._not_before = self._clock()  # what was divided recently, or could not be handed out, is left as it is
 
+    def may_divide(self) -> None:
+        """Forgets when something was divided last."""
+        self._not_before = self._clock()
+
     @property
     def is_possible(self) -> bool:
         """Whether this installation has workers."""
@@ -146,11 +151,11 @@ class HandOut:
             return False
         return (more or waiting > rate * SOON.total_seconds()) and self._free_workers() > 0
 
-    @property
-    def max_outlined(self) -> int:
-        """How many tasks to read ahead."""
+    def is_enough(self, outline: Outline) -> bool:
+        """Whether no more has to be read ahead."""
         rate = self._execution.rate or 0
-        return min(MAX_OUTLINED, int(rate * self._longest().total_seconds() * (self._free_workers() + 1)))
+        tasks = int(rate * self._longest().total_seconds() * (self._free_workers() + 1))
+        return outline.entries >= MAX_OUTLINED or outline.count >= tasks
 
     def hand_out(self, bucket: Bucket, outline: Outline) -> Sequence[Part]:
         """Starts workers for parts of what is waiting, and returns those parts. A part whose worker can't be started
@@ -254,9 +259,17 @@ class SharedPolling(Polling):
         """Whether the time of an order is over: the holder polls its range next."""
         return self.hand_out.is_over
 
+    def second_reading(self, segment: Segment) -> Sequence[Segment]:
+        """But for what was handed out meanwhile: workers read their ranges twice, too. That there were too few tasks to
+        hand out says nothing of the packs."""
+        self.hand_out.may_divide()
+        position = Resume(segment.minute, segment.after)
+        parts = self.window.segments([segment.minute], position)
+        return [part for one in parts if (part := one.within(segment)) is not None]
+
     def keep(
         self, segment: Segment, waiting: list[tuple[Bucket, str]], after: str | None, position: Resume, pages: Pages
-    ) -> list[tuple[Bucket, str]]:
+    ) -> tuple[list[tuple[Bucket, str]], str | None]:
         """If there is more than this pass can run soon, reads the segment ahead and hands out parts of it, as soon as
         it knows or can claim something. What it keeps beyond the present page is read again: its ids are not held in
         memory."""
@@ -269,7 +282,7 @@ class SharedPolling(Polling):
         if hand_out.is_possible:
             self.claiming.wait_for_room(until=should_divide)
         if not should_divide():
-            return waiting
+            return waiting, after
         self.divided.add(segment.minute)  # not all of it is claimed when its last page has come
         bucket = Bucket(segment.minute, self.report.shard)
         outline = self._outline(segment, bucket, waiting, after, position, pages)
@@ -278,10 +291,10 @@ class SharedPolling(Polling):
         kept = [entry for entry in waiting if entry[1] <= kept_through]
         self.claiming.end_unclaimed(waiting[len(kept) :])
         if parts and parts[-1].through < outline.last:
-            self.reader.read_next(Segment(segment.minute, parts[-1].through, outline.last))
+            self.reader.read_next(replace(segment, after=parts[-1].through, through=outline.last))
         if after is not None and after < kept_through:
-            self.reader.read_next(Segment(segment.minute, after, kept_through))
-        return kept
+            self.reader.read_next(replace(segment, after=after, through=kept_through))
+        return kept, None
 
     def _outline(
         self,
@@ -296,9 +309,9 @@ class SharedPolling(Polling):
         outline = Outline()
         for _, task_id in waiting:
             outline.add(task_id)
-        while after is not None and outline.count < self.hand_out.max_outlined:
+        while after is not None and not self.hand_out.is_enough(outline):
             page = next(pages, (segment, None))[1]
-            found = Found() if page is None else self.open_entries(bucket, page)
+            found = Found() if page is None else self.open_entries(bucket, page, of_packs=segment.of_packs)
             for _, task_id in found.tasks:
                 outline.add(task_id)
             self.claiming.end_unclaimed(found.tasks)

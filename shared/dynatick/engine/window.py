@@ -21,16 +21,26 @@ from dynatick.errors import DynatickError
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The ids of a bucket in (after, through]. None: from the first one on, to the last."""
+    """The ids of a bucket in (after, through]. None: from the first one on, to the last. ``of_packs``: it was read
+    before, and its packs are claimed now."""
 
     minute: int
     after: str | None = None
     through: str | None = None
+    of_packs: bool = False
 
     @classmethod
     def of(cls, order: WorkOrder) -> Segment:
         """The range of an order."""
         return cls(order.bucket.minute, order.after, order.through)
+
+    def within(self, other: Segment) -> Segment | None:
+        """What both have, as a part of the other; None: nothing."""
+        after = max(self.after or "", other.after or "") or None
+        through = min((one for one in (self.through, other.through) if one is not None), default=None)
+        return (
+            None if through is not None and through <= (after or "") else replace(other, after=after, through=through)
+        )
 
     @property
     def is_whole(self) -> bool:

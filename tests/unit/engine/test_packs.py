@@ -60,6 +60,33 @@ def test_members_run_as_tasks_and_have_no_rows() -> None:
     assert world.store.get("news/000000003") is None
 
 
+def test_the_tasks_of_a_bucket_begin_before_its_packs() -> None:
+    """Whatever their ids are: a batch of a million delays nothing."""
+    world = InProcess()
+    begun: list[str] = []
+    ids = ["a", "newspaper", "z", *(f"news/00000000{n}" for n in range(3))]
+    for task_id in ids:
+        world.actions.behaviour[task_id] = lambda task, _: begun.append(task.task_id)
+    put_pack(world, [{}, {}, {}])
+    for task_id in ids[:3]:
+        world.store.put(scheduled_row(task_id, Bucket(minute_of(NOON))))
+    world.tick()
+    assert (sorted(begun[:3]), sorted(begun[3:])) == (sorted(ids[:3]), ids[3:])
+
+
+def test_a_process_claims_no_more_packs_than_begin_soon() -> None:
+    """If it dies, each member that it has claimed gets a row."""
+    world = InProcess(rules=Rules(threads=4))
+    packs = [put_pack(world, [{}] * 200, batch_id=f"news-{n}") for n in range(4)]
+    claimed_at_first: list[int] = []
+    world.actions.behaviour["news-0/000000000"] = lambda *_: claimed_at_first.append(
+        sum(world.row(pack_id)["status"] == "running" for pack_id in packs)
+    )
+    world.tick()
+    assert claimed_at_first == [1]
+    assert [world.outcome(pack_id) for pack_id in packs] == ["completed"] * 4
+
+
 def test_who_does_not_complete_gets_a_row_and_the_others_do_not_run_again() -> None:
     world = InProcess()
     world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
