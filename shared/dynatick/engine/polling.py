@@ -132,8 +132,8 @@ CLAIM_DELAY = timedelta(seconds=1)  # an entry waits this long for others to sha
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The open entries of a page. ``limited``: tasks whose rate limit only the shard's holder keeps. ``packs``: of those
-    that are left to the second reading, the first."""
+    """The open entries of a page. ``limited``: tasks whose rate limit only the shard's holder keeps. ``packs``: those
+    that are left to the second reading."""
 
     schedules: list[tuple[Bucket, str]] = field(default_factory=list)
     limited: list[tuple[Bucket, str]] = field(default_factory=list)

@@ -29,11 +29,12 @@ class Sizes:
     units_tasks: int = 10_000
     cpu_tasks: int = 5_000
     single_tasks: int = 1_000
+    members: int = 20_000
     rounds: int = 7
 
 
 FULL = Sizes()
-QUICK = Sizes(units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, rounds=5)
+QUICK = Sizes(units_tasks=2_000, cpu_tasks=3_000, single_tasks=300, members=5_000, rounds=5)
 
 
 def costs(*, quick: bool, write: bool) -> int:
@@ -61,8 +62,24 @@ def measure(sizes: Sizes) -> dict[str, Any]:
         print("CPU, against single writes", file=sys.stderr)
         compared = cpu.compare(engine.url, tasks=sizes.cpu_tasks, single_tasks=sizes.single_tasks, rounds=sizes.rounds)
         inserted = {"insert_many_per_s": round(cpu.inserts_per_s(engine.url, sizes.cpu_tasks, rounds=3))}
+        members = measure_members(engine, sizes)
         print("units and calls of a task", file=sys.stderr)
-        return {**compared, **inserted, **_units(engine, sizes.units_tasks)}
+        return {**compared, **inserted, "members": members, **_units(engine, sizes.units_tasks)}
+
+
+def measure_members(engine: Engine, sizes: Sizes) -> Figures:
+    """What a member of a batch costs, and the CPU of tasks beside it."""
+    print("members of batches, beside tasks", file=sys.stderr)
+    life = units.members(engine, sizes.members)
+    parts = {"insert": life.insert, "scheduler": life.scheduler, "processor": life.processor}
+    return {
+        "number": sizes.members,
+        **cpu.compare_members(engine.url, members=sizes.members, tasks=sizes.cpu_tasks, rounds=sizes.rounds),
+        **{
+            part: {name: getattr(counts.total, name) / sizes.members for name in ("calls", "write_units", "read_units")}
+            for part, counts in parts.items()
+        },
+    }
 
 
 def tables(page: str, found: Figures) -> dict[str, str]:
@@ -116,6 +133,24 @@ def _task_table(found: Figures) -> Table:
     ]
 
 
+def _member_table(found: Figures) -> Table:
+    members = found["members"]
+
+    def of_all(name: str) -> float:
+        return float(sum(members[part][name] for part in ("insert", "scheduler", "processor")))
+
+    return (f"A member of {members['number']:,}", "Measured", "Budget"), [
+        ("write units, insert to outcome", f"{of_all('write_units'):.4f}", "≤ 0.15"),
+        ("read units, later polls included", f"{of_all('read_units'):.4f}", ""),
+        ("API calls", f"{of_all('calls'):.4f}", ""),
+        ("calls of them to insert it", f"{members['insert']['calls']:.4f}", ""),
+        ("CPU, µs", f"{members['cpu_us_per_member']:,.0f}", ""),
+        ("CPU of a task in the same run, µs", f"{members['cpu_us_per_task']:,.0f}", ""),
+        ("the one against the other", f"1/{1 / members['cpu_ratio']:.1f}", "≤ 1/4"),
+        ("CPU of the client to insert it, µs", f"{members['cpu_us_per_insert']:,.0f}", ""),
+    ]
+
+
 def _units_table(found: Figures) -> Table:
     tasks = found["unit_tasks"]
     return (f"{tasks:,} tasks in one bucket", "calls a task", "write units", "read units"), [
@@ -128,6 +163,7 @@ def _units_table(found: Figures) -> Table:
 TABLES: Mapping[str, Mapping[str, Callable[[Figures], Table]]] = {
     "performance.md": {
         "task": _task_table,
+        "member": _member_table,
         "units": _units_table,
         # Computed, as are the next.
         "bursts": lambda _: plans.bursts(),

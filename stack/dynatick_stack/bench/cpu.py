@@ -20,29 +20,39 @@ _INSTANT = {"S": "2026-12-31T12:00:00.000Z"}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run costs, in microseconds a task."""
+    """What one run costs, in microseconds a task. ``insert_cpu_us``: what its insert did."""
 
     cpu_us: float
     wall_us: float
+    insert_cpu_us: float
 
 
 def compare(endpoint: str, *, tasks: int, single_tasks: int, rounds: int) -> dict[str, float]:
     """Measures in turns: medians over the rounds, each of ours and the other, one right after the other; the ratio is
     taken within its round."""
 
-    def ours(installation: Installation, _: Bucket) -> int:
-        installation.forward()
-        return sum(report.completed for report in installation.tick())
-
     def single(installation: Installation, bucket: Bucket) -> int:
         return single_writes(endpoint, installation.table, bucket)
 
-    found = [(_run(endpoint, tasks, ours), _run(endpoint, single_tasks, single)) for _ in range(rounds)]
+    found = [(_run(endpoint, tasks, _tick), _run(endpoint, single_tasks, single)) for _ in range(rounds)]
     return {
         "cpu_us_per_task": round(median(one.cpu_us for one, _ in found), 1),
         "cpu_us_single_writes": round(median(other.cpu_us for _, other in found), 1),
         "cpu_ratio_single_writes": round(median(one.cpu_us / other.cpu_us for one, other in found), 4),
         "tasks_per_s": round(median(1e6 / one.wall_us for one, _ in found)),
+    }
+
+
+def compare_members(endpoint: str, *, members: int, tasks: int, rounds: int) -> dict[str, float]:
+    """Measures the members of a batch and tasks in turns, as ``compare`` does."""
+    found = [
+        (_run(endpoint, members, _tick, Installation.insert_batch), _run(endpoint, tasks, _tick)) for _ in range(rounds)
+    ]
+    return {
+        "cpu_us_per_member": round(median(member.cpu_us for member, _ in found), 1),
+        "cpu_us_per_task": round(median(task.cpu_us for _, task in found), 1),
+        "cpu_ratio": round(median(member.cpu_us / task.cpu_us for member, task in found), 4),
+        "cpu_us_per_insert": round(median(member.insert_cpu_us for member, _ in found), 1),
     }
 
 
@@ -57,16 +67,28 @@ def inserts_per_s(endpoint: str, tasks: int, *, rounds: int) -> float:
     return tasks / median(seconds)
 
 
-def _run(endpoint: str, tasks: int, work: Callable[[Installation, Bucket], int]) -> Cost:
+def _run(
+    endpoint: str,
+    tasks: int,
+    work: Callable[[Installation, Bucket], int],
+    insert: Callable[[Installation, int, Bucket], None] = Installation.insert,
+) -> Cost:
     installation = Installation.fresh(endpoint)
     bucket = installation.bucket()
-    installation.insert(tasks, bucket)
+    began = time.process_time()
+    insert(installation, tasks, bucket)
     cpu, wall = time.process_time(), time.perf_counter()
+    inserted = cpu - began
     done = work(installation, bucket)
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     installation.delete()
     assert done == tasks, f"{done} tasks of {tasks} were done"
-    return Cost(cpu / tasks * 1e6, wall / tasks * 1e6)
+    return Cost(*(seconds / tasks * 1e6 for seconds in (cpu, wall, inserted)))
+
+
+def _tick(installation: Installation, _: Bucket) -> int:
+    installation.forward()
+    return sum(report.completed for report in installation.tick())
 
 
 def single_writes(endpoint: str, table: str, bucket: Bucket) -> int:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import Any
 from urllib.request import urlopen
 
@@ -211,6 +212,10 @@ class Installation:
         wrong = [result for result in self.client.insert_lazily(rows) if not isinstance(result, Inserted)]
         assert not wrong, wrong[:3]
 
+    def insert_batch(self, number: int, bucket: Bucket) -> None:
+        """Inserts a batch whose members do nothing, by the client."""
+        self.client.batches.insert(map(letter, range(number)), batch_id="batch", action=ACTION, due_at=bucket.instant)
+
     def fill(self, number: int, bucket: Bucket) -> None:
         """Writes tasks as the client does, quicker."""
         self.insert(1, bucket, prefix="example-")
@@ -230,6 +235,13 @@ def row(task_id: str, bucket: Bucket, action: str = ACTION) -> dict[str, object]
         "action": action,
         "payload": {"to": "ada@example.com", "text": "It is time"},
     }
+
+
+def letter(n: int) -> dict[str, object]:
+    """The payload of a member: 200 bytes as JSON, of which 16 are random."""
+    code = sha256(str(n).encode()).hexdigest()[:32]
+    text = "Your contract ends in four weeks. Renew it on the page that this link leads to."
+    return {"to": f"{code[:8]}@example.com", "subject": "Your contract", "text": text, "code": code}
 
 
 def passes(record: Mapping[str, Any]) -> bool:

@@ -111,5 +111,6 @@ def _number_bytes(text: str) -> int:
     return (len(digits) + 1) // 2 + 1 + text.startswith("-")
 
 
-def _binary_bytes(base64: str) -> int:
-    return len(base64.rstrip("=")) * 3 // 4
+def _binary_bytes(content: str | bytes) -> int:
+    """Over HTTP it comes in Base64."""
+    return len(content) if isinstance(content, bytes) else len(content.rstrip("=")) * 3 // 4
