@@ -44,6 +44,7 @@ SHARDS = "tests/unit/engine/test_shards.py"
 RECONCILE = "tests/unit/engine/test_reconcile.py"
 WRITES = "tests/unit/engine/test_conditional_write.py"
 RELEASING = "tests/unit/engine/test_releasing.py"
+EXISTING = "tests/unit/client/test_if_exists.py"
 PACKS = "tests/unit/engine/test_packs.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 OF_SCHEDULES = 0
@@ -176,6 +177,22 @@ MUTATIONS = (
              "as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT)", "()", LIFECYCLE),
     Mutation(13, "a redriven task keeps its run", "client:_next_run",
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
+    Mutation(13, "a running task is replaced", "client:require",
+             "state not in allowed or (state in TERMINAL and not is_terminal(row))",
+             "state in TERMINAL and not is_terminal(row)", EXISTING),
+    Mutation(13, "a replacement does not ask whether the row is still the same task", "domain:replace_definition",
+             "(*moved.conditions, *as_read(row, attr.CREATED_AT, attr.REPLACED_AT, attr.ATTEMPT))", "()", EXISTING),
+    Mutation(13, "a replacement recognises only a row that still waits", "domain:replace_definition",
+             "tuple(...)", "()", EXISTING),
+    Mutation(13, "a replaced task keeps its run", "domain:replace_definition",
+             "values |= {attr.RUN: run, attr.ATTEMPT: 0}", "values |= {attr.ATTEMPT: 0}", EXISTING),
+    Mutation(13, "a postponement does not ask whether another postponed the task", "domain:postpone",
+             "(*moved.conditions, *as_read(row, attr.CREATED_AT, attr.FIRST_DUE_AT, attr.NEXT_ATTEMPT_AT))", "()",
+             EXISTING),
+    Mutation(13, "a task is postponed to an earlier time", "client:postponed",
+             "due_at <= max(own, now)", "False", EXISTING),
+    Mutation(13, "each postponement counts from the latest time", "client:postponed",
+             "instant_or_none(row.get(attr.FIRST_DUE_AT))", "None", EXISTING),
     # -- packs of a batch ----------------------------------------------------------------------------------------------
     Mutation(20, "a member that did not complete counts as done", "Packs.ended",
              "not isinstance(attempted.outcome, Done)", "False", PACKS),

@@ -34,8 +34,6 @@ WORDS = {
     "mended": "repaired",
     "notyet": "rate limited",
     "patience": "timeout",
-    "postpone": "defer",
-    "postponed": "deferred",
     "settler": "placer",
     "spoilt": "malformed",
     "suspect": "expired",

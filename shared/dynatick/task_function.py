@@ -139,15 +139,21 @@ class TaskFunction(Generic[Payload, More, Result]):
         due_at: Time | None = None,
         delay: timedelta | None = None,
         task_id: str | None = None,
+        if_exists: str = "refuse",
+        until: timedelta | None = None,
     ) -> TaskView:
         """Inserts a task, and returns it as it was written. Without a time, it runs as soon as it can.
 
         ``due_at``: an aware datetime, RFC 3339 text with its offset, epoch seconds, or a bucket. Without ``task_id``
         the id is derived from action, payload and ``due_at``, so that the same call again makes no second task; if
-        there is no ``due_at``, each call makes a task of its own. Raises TaskExists if there is a task of
-        this id.
+        there is no ``due_at``, each call makes a task of its own. ``if_exists``, ``until``, errors: as of
+        ``TaskClient.insert``, which refuses another task of this id (TaskExists), keeps it, replaces it if it waits, or
+        postpones it; a task that is to be replaced or postponed needs a ``task_id``.
         """
-        return _client().insert_task(self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id))
+        if task_id is None and (if_exists in ("replace", "postpone") or (if_exists == "keep" and due_at is None)):
+            raise InvalidInput("task_id", None, f"expected an id: if_exists={if_exists!r} is about a task that has it")
+        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id)
+        return _client().insert_task(task, if_exists=if_exists, until=until)
 
     def transact_put(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from functools import partial
 from threading import Event
 
@@ -13,11 +14,12 @@ from tests.builders import key_of
 from tests.faults.conftest import NewWorld
 from tests.sandbox.journal import Began
 from tests.sandbox.process import TIMEOUT_SECONDS
-from tests.sandbox.seam import Fault
+from tests.sandbox.seam import Fault, Seam
 from tests.sandbox.world import AFTER_LEASE, TIMEOUT, World
 
 from dynatick import TaskExists, TransitionRefused
 from dynatick.client import Exists, Inserted
+from dynatick.domain.buckets import Bucket
 
 # -- fault 10: cancel and reschedule race with execution. Exactly one of the two wins, and the loser is refused. -------
 
@@ -68,6 +70,71 @@ def test_fault_10_a_change_races_with_execution(new_world: NewWorld, change: str
     assert executed.keys() == set(ids) - (changed if cancels else set())
     assert len(world.journal.done()) == len(executed)
     assert cancels or {task_id for task_id, at in executed.items() if at >= later.instant} == changed
+
+
+# -- fault 39: an insert replaces or postpones a task, and meets a claim, a cancel, another, or its own lost answer. ---
+
+
+@pytest.mark.parametrize("if_exists", ["replace", "postpone"])
+def test_fault_39_an_insert_races_with_execution(new_world: NewWorld, if_exists: str) -> None:
+    world = new_world(DYNATICK_TASK_THREADS="4")
+    ids = world.insert_soon(240, payload={"seconds": 0.005})
+    later = world.bucket(4)
+    again = partial(world.insert_again, if_exists=if_exists, task_date_time=later, payload={"seconds": 0.004})
+    changed = race(world, ids, again)
+    assert 0 < len(changed) < len(ids), "none raced with another"
+    rows = world.rows()
+    assert {task_id for task_id in ids if rows[task_id]["payload"] == {"seconds": Decimal("0.004")}} == (
+        changed if if_exists == "replace" else set()
+    )
+    world.assert_survived(repeated=0)
+    executed = {execution.task_id: execution.instant for execution in world.journal.done()}
+    assert {task_id for task_id, at in executed.items() if at >= later.instant} == changed
+    assert len(world.journal.done()) == len(executed) == len(ids)
+
+
+def test_fault_39_inserts_race_with_each_other_and_with_cancellations(world: World) -> None:
+    """Each task is cancelled at last, or runs at the latest of its times, and at none before."""
+    ids = world.insert_soon(60)
+    first, latest = world.bucket(3), world.bucket(5)
+
+    def postpone(part: Sequence[str], time: Bucket) -> Counter[str | None]:
+        effects: Counter[str | None] = Counter()
+        for task_id in part:
+            try:
+                effects[world.insert_again(task_id, "postpone", task_date_time=time)] += 1
+            except TransitionRefused as refused:
+                assert refused.status == "cancelled", refused
+                effects["refused"] += 1
+        return effects
+
+    def cancel(part: Sequence[str]) -> Counter[str | None]:
+        for task_id in part:
+            world.cancel(task_id)
+        return Counter()
+
+    with ThreadPoolExecutor(3) as pool:
+        both = [pool.submit(postpone, ids, first), pool.submit(postpone, ids[::-1], latest)]
+        pool.submit(cancel, ids[:20]).result()
+        less, more = (one.result() for one in both)
+    assert more["kept"] == 0, "a later time is never ignored"
+    assert less["kept"] <= more["postponed"]
+    world.assert_survived(repeated=0, cancelled=20)
+    executed = {execution.task_id: execution.instant for execution in world.journal.done()}
+    assert executed.keys() == set(ids[20:])
+    assert all(at >= latest.instant for at in executed.values())
+
+
+@pytest.mark.parametrize("if_exists", ["replace", "postpone"])
+def test_fault_39_its_answer_is_lost(world: World, if_exists: str) -> None:
+    """The SDK sends it again. It is answered as it took effect, also if the task runs by then."""
+    world.insert_soon(["t"])
+    seam = Seam()
+    with seam.installed():
+        seam.arm([Fault(at="other", do="lose response")])
+        effect = world.insert_again("t", if_exists, task_date_time=world.bucket(3), payload={"seconds": 0.001})
+    assert (effect, seam.hits) == (f"{if_exists.removesuffix('e')}ed", {"lose response @ other": 1})
+    world.assert_survived(repeated=0)
 
 
 # -- fault 13: two tasks with the same id, or nearly the same. A second insert is refused, a plain put replaces what

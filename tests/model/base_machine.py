@@ -240,6 +240,8 @@ class BaseMachine(RuleBasedStateMachine):
                 self.model.oracle.report(f"{request.operation}: refused ({request.answer}), and it took effect")
             case InvalidInput(field="taskDateTime", value=str(value)) if value.startswith("#"):
                 pass  # a shard that is not in use: the interface is right
+            case InvalidInput(field="action") if request.operation == "replace":
+                pass  # that of the task was changed by hand, and can't be understood
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
                 pass  # its only time, or its end, is past
             case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists():

@@ -72,6 +72,14 @@ def change_schedule(operation: str) -> Step:
     return change(operation, task_id="s")
 
 
+def replace_by(task_id: str, when: When, *script: str, client: int = 0) -> Step:
+    return Step("replace", task_id=task_id, when=when, script=script or ("ok",), policy=None, plan=PLAN, client=client)
+
+
+def postpone(task_id: str, when: When, until: float | None = None, client: int = 0) -> Step:
+    return Step("postpone", task_id=task_id, when=when, until=until, plan=PLAN, client=client)
+
+
 def reschedule(when: When, task_id: str = "a") -> Step:
     return Step("reschedule", task_id=task_id, when=when, plan=PLAN, client=0)
 

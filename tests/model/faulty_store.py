@@ -72,6 +72,7 @@ class Request:
     operation: str
     tasks: dict[str, ExpectedTask] = field(default_factory=dict)  # of the rows it is to create, by id
     not_before: float = -math.inf  # what it asks for, as seconds of the simulation
+    until: float | None = None  # how long after its first time a task may be postponed
     effects: int = 0
     faultless: bool = True
     may_write: bool = True

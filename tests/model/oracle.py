@@ -219,7 +219,7 @@ class Oracle:
     def _check_shape(self, kind: str, old: Row, new: Row) -> None:
         """Checks what holds of every write of ours, by any writer."""
         name, before, after = old["taskId"], state_of(old), state_of(new)
-        if old.get("expected") != new.get("expected"):
+        if old.get("expected") != new.get("expected") and "replacedAt" not in new:
             self.report(f"{name}: one task became another")
         ended, strays = after in TERMINAL, "expiresAt" in old and not is_terminal(old)
         if (new.get("outcome") is not None) != ended or (("expiresAt" in new) != ended and not strays):
@@ -232,11 +232,16 @@ class Oracle:
 
     def _observe_client(self, request: Request, old: Row, new: Row) -> None:
         task, operation = self.task_of(old), request.operation
+        if operation == "replace" and old["expected"] != new["expected"]:
+            self._observe_replacement(request, task, new)
+            return
         task.edited_to = None
         if task.must == FAIL:  # it has another time now, which can be understood
             task.must = END
         if operation == "reschedule":
             task.not_before = task.due = request.not_before
+        elif operation == "postpone":
+            self._observe_postponement(request, task, old, new)
         elif operation in ("redrive", "run_now"):
             task.not_before = -math.inf
             if is_terminal(old) and number(new["run"]) <= number(old.get("run")):
@@ -247,6 +252,29 @@ class Oracle:
             self.report(f"{task.task_id}: {state_of(new)} by a cancel")
         elif operation == "dry run":
             self.report(f"{task.task_id}: {state_of(new)} by a dry run")
+
+    def _observe_replacement(self, request: Request, old: ExpectedTask, row: Row) -> None:
+        """The row of a waiting task is another's from now on. It has the idempotency keys of the same row."""
+        task = request.tasks[old.task_id]
+        if task.number != row["expected"]:
+            self.report(f"{old.task_id}: replaced by what nobody has inserted")
+        old.gone = task.began = True
+        task.original, task.stray, task.unseen = old.first, old.stray, old.unseen
+        task.must = RUN if old.must == RUN else END
+
+    def _observe_postponement(self, request: Request, task: ExpectedTask, old: Row, new: Row) -> None:
+        first, before, after = (
+            None if at is None else self.seconds(parse_instant(at, "dueAt"))
+            for at in (old.get("firstDueAt", old.get("dueAt")), old.get("dueAt"), new["dueAt"])
+        )
+        assert after is not None
+        task.not_before = task.due = after
+        if state_of(old) == "unscheduled" or first is None or before is None:
+            return
+        if after < before:
+            self.report(f"{task.task_id}: postponed to an earlier time, from {before} to {after}")
+        if request.until is not None and after > first + request.until:
+            self.report(f"{task.task_id}: postponed by {after - first} s, and {request.until} s were allowed")
 
     def _observe_engine(self, by: Actor, old: Row, new: Row) -> None:
         before, after = state_of(old), state_of(new)

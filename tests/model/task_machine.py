@@ -108,6 +108,30 @@ class TaskMachine(BaseMachine):
         request, times = Request("reschedule", not_before=when.earliest(now, start)), when.arguments(now)
         self._send(request, lambda c: c.reschedule(task_id, **times), plan, client)
 
+    @step(task_id=IDS, when=times, script=scripts, policy=POLICIES, plan=plans, client=clients)
+    def replace(self, task_id: str, when: When, script: tuple[str, ...], policy: Any, plan: Plan, client: int) -> None:
+        task = self._expect_at(task_id, script, policy, when)
+        given = when.arguments(self.model.simulation.instant) | {"retry_policy": policy, "if_exists": "replace"}
+        self._send(
+            Request("replace", tasks={task_id: task}),
+            lambda c: c.insert(task_id, **given, attributes={"expected": task.number}),
+            plan,
+            client,
+        )
+
+    @step(task_id=IDS, when=times, until=(None, 60.0, 1200.0), plan=plans, client=clients)
+    def postpone(self, task_id: str, when: When, until: float | None, plan: Plan, client: int) -> None:
+        task = self._expect_at(task_id, ("ok",), None, when)
+        given = when.arguments(self.model.simulation.instant) | {"if_exists": "postpone"}
+        if until is not None:
+            given["until"] = timedelta(seconds=until)
+        self._send(
+            Request("postpone", tasks={task_id: task}, until=until),
+            lambda c: c.insert(task_id, **given, attributes={"expected": task.number}),
+            plan,
+            client,
+        )
+
     @step(operation=("cancel", "redrive", "restore"), dry=st.booleans(), plan=plans)
     def change_many(self, operation: str, dry: bool, plan: Plan) -> None:
         """Changes all tasks of the time around now that wait, or have failed."""

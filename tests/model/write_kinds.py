@@ -29,6 +29,10 @@ def kind_of(change: ConditionalUpdate) -> str:
         return str(values["outcome"])
     if "restoredAt" in values:
         return "restore"
+    if "replacedAt" in values:
+        return "replace"
+    if "firstDueAt" in values:
+        return "postpone"
     if "run" in values and values.get("status") == "scheduled":
         return "normalise" if "createdAt" in values else "redrive"
     if "nextAttemptAt" in values:

@@ -420,6 +420,13 @@ class World:
     def reschedule(self, task_id: str, **when: Any) -> None:
         self.note(RESCHEDULE, task_id, due_at=self.client.reschedule(task_id, **when).due_at)
 
+    def insert_again(self, task_id: str, if_exists: str, **arguments: Any) -> str | None:
+        """Inserts a task that is there. What the answer says has happened to it."""
+        view = self.client.insert(task_id, if_exists=if_exists, **arguments)
+        if view.effect in ("replaced", "postponed"):
+            self.note(RESCHEDULE, task_id, due_at=view.due_at)
+        return view.effect
+
     def delete(self, *ids: str) -> None:
         """delete-item, likewise."""
         for task_id in ids:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,6 +29,7 @@ from dynatick.store.memory import MemoryStore
 from dynatick.testing import VirtualInstallation
 
 ROOT = Path(__file__).parents[2]
+EXISTING = ROOT / "docs" / "how-to" / "existing.md"
 DUE = datetime(2027, 1, 1, 12, tzinfo=UTC)
 
 
@@ -283,3 +286,27 @@ def late(payload: Late) -> None: ...
 @dataclass
 class Late:
     n: int
+
+
+def test_the_examples_of_the_page_on_ids_that_are_there(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = "\n".join(
+        re.findall(r"^```python\n(.*?)^```$", EXISTING.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    )
+    page = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", page)
+    start = datetime(2030, 1, 1, 9, tzinfo=UTC)
+    with VirtualInstallation(None, start=start) as installation:
+        installation.client = TaskClient(installation.client.store, clock=lambda: installation.now, check_actions=False)
+        with use_client(installation.client):
+            exec(compile(code, str(EXISTING), "exec"), page.__dict__)
+            assert capsys.readouterr().out.splitlines() == re.findall(r"# ((?:created|kept|replaced) .*)$", code, re.M)
+    with VirtualInstallation(page, start=start) as installation:
+        for minutes in range(8):
+            page.changed("ada", "2030-01-01")
+            installation.advance(minutes=9, seconds=min(minutes, 1))
+        assert [str(one.at) for one in installation.executed] == ["2030-01-01 10:10:00+00:00"]
+        installation.run_due()
+        page.changed("ada", "2030-01-01")
+    assert capsys.readouterr().out.splitlines()[-1] == "completed"

@@ -6,6 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
@@ -20,6 +21,7 @@ from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.waiting import Wait, Waiting
 from dynatick.client import HistoryPage, NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
+from dynatick.client.if_exists import CREATED, MAX_UNTIL
 from dynatick.client.operations import Explanation
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import TERMINAL
@@ -150,6 +152,25 @@ class Tasks:
                 parameters=_OF_ONE | {"If-Match"},
             ),
             Operation(
+                name="putTask",
+                method="PUT",
+                path="/v1/tasks/<taskId>",
+                call=self.put,
+                summary="Insert a task, or replace or postpone the one that is there",
+                description="`ifExists` says what happens to a task of this id, and `effect` in the answer which it "
+                "was. *replace*: a waiting task becomes the one given; action and subject must be the same. "
+                "*postpone*: it is moved to the time given, if that is later, and keeps all else. *keep*: it stays. "
+                "A task that runs or has ended is never changed.",
+                tag="Task",
+                answers={
+                    201: ("The task was inserted", models.TaskPut),
+                    200: ("It was there: kept, replaced or postponed", models.TaskPut),
+                },
+                headers=("ETag", "Location"),
+                problems=("task-exists", "not-possible-now", "item-too-large"),
+                parameters=_OF_ONE | {"ifExists", "untilSeconds"},
+            ),
+            Operation(
                 name="deleteTask",
                 method="DELETE",
                 path="/v1/tasks/<taskId>",
@@ -238,6 +259,31 @@ class Tasks:
                 version=version_of(match),
             )
         )
+
+    def put(
+        self,
+        task_id: TaskId,
+        body: Annotated[models.NewTask, Body()],
+        if_exists: Annotated[
+            models.IfExists, Query(alias="ifExists", description="What happens to a task of this id.")
+        ] = "replace",
+        until: Annotated[
+            float | None,
+            Query(alias="untilSeconds", gt=0, description="Postpone it by so much at most, after its first time."),
+        ] = None,
+    ) -> Response[str]:
+        found, row = from_path(task_id), values_of(body)
+        if row.setdefault(attr.TASK_ID, found) != found:
+            raise InvalidInput(attr.TASK_ID, row[attr.TASK_ID], f"expected {found!r}, as in the path, or none")
+        if until is not None and (if_exists != "postpone" or until > MAX_UNTIL.total_seconds()):
+            expected = f"expected a number up to {MAX_UNTIL.total_seconds():.0f}, with ifExists=postpone only"
+            raise InvalidInput("untilSeconds", until, expected)
+        task = self._client.insert_task(
+            NewTask.from_row(row), if_exists=if_exists, until=None if until is None else timedelta(seconds=until)
+        )
+        made = models.TaskPut(effect=str(task.effect), task=task)
+        headers = {"ETag": f'"{task.version}"', "Location": f"/v1/tasks/{to_path(found)}"}
+        return answer(made, 201 if task.effect == CREATED else 200, **headers)
 
     def delete(self, task_id: TaskId, match: Match = None) -> Response[str]:
         self._client.delete(from_path(task_id), version=version_of(match))

@@ -64,8 +64,18 @@ def add(
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of the row, for your own use.")
     ] = None,
+    if_exists: Annotated[
+        str | None,
+        typer.Option(
+            metavar="refuse|keep|replace|postpone",
+            help="If a task has this id: refuse, keep that one, replace it, or only move it to a later time.",
+        ),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Postpone it by so much at most, after its first time.")
+    ] = None,
 ) -> None:
-    """Insert a task. Refused if a task or schedule has this id."""
+    """Insert a task. Refused if a task or schedule has this id, unless --if-exists says otherwise."""
     view = session.client().insert(
         task_id,
         due_at=session.time(at, attr.DUE_AT),
@@ -76,7 +86,11 @@ def add(
         timeout_seconds=seconds_of(timeout_seconds, attr.TIMEOUT_SECONDS),
         subject=subject,
         attributes=map_of(attributes, "attributes"),
+        if_exists="refuse" if if_exists is None else if_exists,
+        until=None if until is None else duration_of(until, "until"),
     )
+    if if_exists is not None:
+        say(f"{view.effect} {one_line(task_id)}")
     show_view(session, view)
 
 

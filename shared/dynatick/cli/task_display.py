@@ -72,6 +72,7 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "id": view.task_id,
         "status": view.status,
         "due": _when(view.due_at, now),
+        "first due": _when(view.first_due_at, now),
         "next attempt": _when(view.next_attempt_at, now),
         "delay": None if view.due_at is not None or attr.DELAY_SECONDS not in row else f"{row[attr.DELAY_SECONDS]} s",
         "bucket": view.bucket,

@@ -217,6 +217,10 @@ class _Story:
             yield TaskEvent(at=view.finished_at, what="cancelled")
         if (restored := instant_or_none(view.row.get(attr.RESTORED_AT))) is not None:
             yield TaskEvent(at=restored, what="its cancellation was taken back")
+        if view.replaced_at is not None:
+            yield TaskEvent(at=view.replaced_at, what="replaced by another insert")
+        if view.first_due_at is not None:
+            yield TaskEvent(at=view.first_due_at, what="due at first, before it was postponed")
         if view.expires_at is not None:
             yield TaskEvent(at=view.expires_at, what="its row expires")
 

@@ -83,7 +83,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     """
     wrong = InvalidInputs()
     row = row_of(task, wrong)
-    has_time = any(getattr(task, argument) is not None for argument in _TIMES.values())
+    has_time = any(value is not None for value in times_of(task).values())
     if not has_time:
         with wrong:
             check_names(row, [name for name in row if name not in _ARGUMENTS])
@@ -123,6 +123,11 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     return Composed(with_item(row), complete=True)
 
 
+def times_of(task: NewTask) -> dict[str, object]:
+    """The task's times, under the table's names; None: it is not given."""
+    return {name: getattr(task, argument) for name, argument in _TIMES.items()}
+
+
 def payload_of(payload: object) -> object:
     """A payload in the form of a row. Raises InvalidInput."""
     return _kept(check_payload(payload), attr.PAYLOAD)
@@ -157,7 +162,7 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
     row: dict[str, object] = {}
     with wrong:
         row[attr.TASK_ID] = check_task_id(task.task_id)
-    times = {name: getattr(task, argument) for name, argument in _TIMES.items()}
+    times = times_of(task)
     with wrong:
         _check_single({name: value for name, value in times.items() if value is not None})
     for name, value in times.items():

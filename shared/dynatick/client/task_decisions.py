@@ -133,6 +133,27 @@ class TaskDecisions:
 
         return decide
 
+    def replaced(
+        self, task_id: str, times: Mapping[str, object], definition: Mapping[str, object]
+    ) -> Callable[[Row], ConditionalUpdate]:
+        """Gives a task another definition and time. Raises InvalidInput for an invalid time."""
+        moved = self.rescheduled(task_id, times)
+
+        def decide(row: Row) -> ConditionalUpdate:
+            task_update.require(row, "replace")
+            return task_update.replaced(row, moved(row), definition=definition, now=self._clock())
+
+        return decide
+
+    def postponed(
+        self, task_id: str, times: Mapping[str, object], until: timedelta | None
+    ) -> Callable[[Row], ConditionalUpdate]:
+        """Moves a task to a later time, at most ``until`` after its first. Raises InvalidInput for an invalid time."""
+        grid = self._settings_cache.grid()
+        when = time_of(task_id, times, now=self._clock(), grid=grid)
+        self._settings_cache.check_shard(when.bucket.shard)
+        return lambda row: task_update.postponed(row, when, until=until, grid=grid, now=self._clock())
+
     def rescheduling(
         self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None
     ) -> Rescheduling:

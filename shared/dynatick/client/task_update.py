@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.views import number_or, text_or_none, version_of
+from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION
-from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import (
     Condition,
     ConditionalUpdate,
@@ -27,7 +27,18 @@ from dynatick.domain.conditional_update import (
     merge_updates,
 )
 from dynatick.domain.instants import up_to_millisecond
-from dynatick.domain.lifecycle import cancel, redrive, reschedule, restore, revise, state_of, states_before
+from dynatick.domain.lifecycle import (
+    cancel,
+    postpone,
+    redrive,
+    replace_definition,
+    reschedule,
+    restore,
+    revise,
+    state_of,
+    states_before,
+)
+from dynatick.domain.normalise import Defaults, TaskTime, has_value, task_time
 from dynatick.domain.row import RowView, due_of, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
@@ -42,6 +53,7 @@ from dynatick.errors import (
     TaskChanged,
     TaskNotFound,
     TransitionRefused,
+    shown,
 )
 
 MAX_KEY_BYTES = 2048
@@ -90,6 +102,14 @@ def known_id(task_id: str) -> str:
         raise
 
 
+class Unchanged(Exception):
+    """A task stays as it is: it has already what it is to get."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
+
+
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A change that was tried once."""
@@ -118,13 +138,19 @@ def try_many(store: Store, changes: Sequence[ConditionalUpdate]) -> list[Tried]:
 
 
 def carry_out(
-    store: Store, task_id: str, decide: Callable[[Row], ConditionalUpdate], *, tried: Tried | None = None
+    store: Store,
+    task_id: str,
+    decide: Callable[[Row], ConditionalUpdate],
+    *,
+    tried: Tried | None = None,
+    row: Row | None = None,
 ) -> Row:
-    """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: an earlier try.
+    """Writes what ``decide`` makes of the row, and returns the row as written. ``tried``: an earlier try. ``row``: as
+    it was read just now; None: it is read first.
 
     Raises TaskNotFound, TransitionRefused (from ``decide``), StoreError.
     """
-    row = store.get(known_id(task_id)) if tried is None else None
+    row = store.get(known_id(task_id)) if tried is None and row is None else row
     for _ in range(_TRIES):
         if tried is None:
             if row is None:
@@ -168,20 +194,53 @@ def state_shown(row: Row) -> str:
 
 def cancelled(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
     """Cancelled. Raises TransitionRefused unless the task waits."""
-    _require(row, "cancel")
+    require(row, "cancel")
     return cancel(row, now=now, retention_days=retention_days)
 
 
 def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
     """Moved to another bucket. Raises TransitionRefused unless the task waits."""
-    _require(row, "reschedule")
+    require(row, "reschedule")
     return reschedule(row, bucket=bucket, due_at=due_at)
+
+
+def replaced(
+    row: Row, moved: ConditionalUpdate, *, definition: Mapping[str, object], now: datetime
+) -> ConditionalUpdate:
+    """Given another definition, too, when it is ``moved``. Raises InvalidInput for another action or subject, and
+    Unchanged for a task that has all that."""
+    for name in (attr.ACTION, attr.SUBJECT):
+        own, given = row.get(name), definition.get(name)
+        if own != given and not (name == attr.ACTION and None in (own, given)):  # one is left to the installation
+            expected = "none" if own is None else shown(own)
+            raise InvalidInput(name, given, f"expected {expected}, as the task has; choose another id for another task")
+    change = replace_definition(row, moved, definition=definition, now=now, run=_next_run(row))
+    differs = {name for name, value in change.set.items() if not has_value(row, name, value)}
+    if differs <= {attr.TASK_DATE_TIME, attr.REPLACED_AT} and not change.remove:
+        raise Unchanged(row)
+    return change
+
+
+def postponed(row: Row, when: TaskTime, *, until: timedelta | None, grid: Grid, now: datetime) -> ConditionalUpdate:
+    """Moved to a later time, at most ``until`` after its first. Raises TransitionRefused unless the task waits, and
+    Unchanged if that is not later than its time, or has passed."""
+    require(row, "postpone")
+    try:
+        own = task_time(row, now=now, grid=grid, defaults=Defaults()).due_at
+    except InvalidInput:  # that of a raw row, which gets one that can be understood
+        own = now
+    first = instant_or_none(row.get(attr.FIRST_DUE_AT)) or instant_or_none(row.get(attr.DUE_AT)) or own
+    due_at = when.due_at if until is None or when.due_at - first <= until else first + until
+    if due_at <= max(own, now):
+        raise Unchanged(row)
+    bucket = when.bucket if due_at == when.due_at else grid.bucket_of(RowView(row).task_id, due_at)
+    return postpone(row, bucket=bucket, due_at=due_at, first_due_at=first)
 
 
 def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
     """Given another payload. Raises TransitionRefused unless the task waits or has failed; InvalidInput from ``check``,
     which gets the task's action and the payload."""
-    _require(row, "change")
+    require(row, "change")
     if isinstance(action := row.get(attr.ACTION), str):
         check(action, payload)
     return revise(row, payload=payload)
@@ -211,21 +270,21 @@ def redriven(
 ) -> ConditionalUpdate:
     """Started anew, as another run. ``payload``: returns another payload for it, or None. Raises TransitionRefused
     unless the task has failed, and what ``payload`` raises."""
-    _require(row, "redrive")
+    require(row, "redrive")
     return redrive(row, bucket=bucket, due_at=now, run=_next_run(row), payload=payload(row))
 
 
 def restored(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
     """Its cancellation taken back. ``bucket``: that of the next tick, to which it goes if its own comes before it.
     Raises TransitionRefused unless the task was cancelled."""
-    _require(row, "restore")
+    require(row, "restore")
     own = RowView(row).bucket
     return restore(row, now=now, bucket=None if own is not None and own.minute >= bucket.minute else bucket)
 
 
 def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
     """Moved to the next tick; an ended task starts anew, as another run."""
-    _require(row, "run")
+    require(row, "run")
     if is_terminal(row):
         return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
     return reschedule(row, bucket=bucket, due_at=now)
@@ -237,7 +296,8 @@ def is_due(row: Row, now: datetime) -> bool:
     return due is not None and due.at <= up_to_millisecond(now)
 
 
-def _require(row: Row, action: str) -> None:
+def require(row: Row, action: str) -> None:
+    """Raises TransitionRefused unless the row is a task in a state that allows this."""
     state, allowed = state_shown(row), states_before(action)
     _require_task(row, action)
     # A status that was set by hand, without an outcome, ends nothing: the scheduler repairs it.

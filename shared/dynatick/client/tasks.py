@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -15,11 +16,13 @@ from dynatick.client.batch_members import cancel_member, refuse_change, row_of
 from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
+from dynatick.client.if_exists import CREATED, KEPT, IfExists, check_is_task
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.new_task import Composed, NewTask, compose, payload_of
 from dynatick.client.row_types import TaskRow
 from dynatick.client.schedules import Schedules
 from dynatick.client.task_decisions import PayloadChange
+from dynatick.client.task_update import Unchanged
 from dynatick.client.views import BucketCounts, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
@@ -180,6 +183,8 @@ class TaskClient(BulkTasks):
         timeout_seconds: int | Decimal | None = None,
         subject: str | None = None,
         attributes: Mapping[str, object] | None = None,
+        if_exists: str = "refuse",
+        until: timedelta | None = None,
     ) -> TaskView:
         """Inserts a task, and returns it as it was written.
 
@@ -188,7 +193,12 @@ class TaskClient(BulkTasks):
         action's arguments. ``timeout_seconds``: the longest that an attempt may take; it does not start with less time
         left. ``subject``: what it is about, such as ``customer:4711``, to find it by; up to 256 bytes, and it can't be
         changed. ``attributes``: more attributes of the row, for your own use.
-        Raises TaskExists if a task or schedule has this id: nothing is written then.
+        ``if_exists``: what is done if a task has this id. ``refuse`` raises TaskExists. ``keep`` returns it as it is.
+        ``replace``: a waiting task becomes the one given, with its payload, time, retry policy, timeout and
+        attributes; action and subject must be the same. ``postpone``: it is moved to the time given, if that is later,
+        at most ``until`` after its first time, and keeps all else. The ``effect`` of what is returned is created, kept
+        (it had all that already), replaced or postponed. Nothing is written if this raises: TransitionRefused for a
+        task that runs or has ended, InvalidInput for the id of a schedule or of a batch, TaskExists.
         """
         return self.insert_task(
             NewTask(
@@ -202,17 +212,42 @@ class TaskClient(BulkTasks):
                 timeout_seconds=timeout_seconds,
                 subject=subject,
                 attributes={} if attributes is None else attributes,
-            )
+            ),
+            if_exists=if_exists,
+            until=until,
         )
 
-    def insert_task(self, task: NewTask, *, idempotency_digest: str | None = None) -> TaskView:
+    def insert_task(
+        self,
+        task: NewTask,
+        *,
+        if_exists: str = "refuse",
+        until: timedelta | None = None,
+        idempotency_digest: str | None = None,
+    ) -> TaskView:
         """``insert`` of a ``NewTask``. ``idempotency_digest``: identifies a repeated request of the HTTP API."""
-        row = compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions).row
+        existing = IfExists.of(if_exists, until, task)
+        composed = self.compose(task)
+        decide = existing.decision(self._decisions, task, composed)
+        row = composed.row
         if idempotency_digest is not None:
             row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
-        if not create(self.store, row):
-            raise TaskExists(task.task_id)
-        return TaskView.from_row(row)
+        while True:  # until no other request is in between: it is created, or found
+            if existing.mode != "refuse" and (present := row_of(self.store, task.task_id)) is not None:
+                check_is_task(present)
+                try:
+                    if decide is None:
+                        raise Unchanged(present)
+                    changed = self._change(task.task_id, decide, row=present)
+                except Unchanged as unchanged:
+                    return replace(TaskView.from_row(unchanged.row), effect=KEPT)
+                except TaskNotFound:  # it was deleted just now
+                    continue
+                return replace(changed, effect=existing.effect)
+            if create(self.store, row):
+                return replace(TaskView.from_row(row), effect=CREATED)
+            if existing.mode == "refuse":
+                raise TaskExists(task.task_id)
 
     def transact_put(
         self, task: NewTask | TaskRow | Mapping[str, object], *, form: str = "resource"
@@ -434,13 +469,14 @@ class TaskClient(BulkTasks):
         version: str | None = None,
         *,
         of_member: Callable[[Store, str, str | None], Row | None] = refuse_change,
+        row: Row | None = None,
     ) -> TaskView:
         departures = self._departures()
         change = partial(
             task_update.carry_out, self.store, task_id, departures.noting(task_update.only_in(version, decide))
         )
         try:
-            row = change()
+            row = change(row=row)
         except TaskNotFound:
             if (member := of_member(self.store, task_id, version)) is not None:
                 return TaskView.from_row(member)

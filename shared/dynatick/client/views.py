@@ -47,6 +47,8 @@ class TaskView(WholeRow):
     attempt: Annotated[int, "0 until the first; goes up with each claim; 0 again with each run."]
     run: Annotated[int, "One more with each redrive and each run-now of an ended task."]
     turn: Annotated[int, "How often its handler has rescheduled it in this run."]
+    first_due_at: Annotated[datetime | None, "When it was due before inserts postponed it."]
+    replaced_at: Annotated[datetime | None, "When an insert last replaced it."]
     next_attempt_at: Annotated[datetime | None, "When a retry, a deferral or a further turn may begin."]
     created_at: datetime | None
     started_at: Annotated[datetime | None, "When its latest attempt began."]
@@ -55,6 +57,7 @@ class TaskView(WholeRow):
     error: str | None
     result: object
     row: Annotated[Mapping[str, object], Json(hidden=True)] = field(repr=False)  # under the table's names
+    effect: Annotated[str | None, Json(hidden=True), "Of an insert: created, kept, replaced or postponed."] = None
 
     @property
     def attributes(self) -> Mapping[str, object]:
@@ -96,6 +99,8 @@ class TaskView(WholeRow):
             attempt=number_or(row.get(attr.ATTEMPT), 0),
             run=number_or(row.get(attr.RUN), 1),
             turn=number_or(row.get(attr.TURN), 0),
+            first_due_at=instant_or_none(row.get(attr.FIRST_DUE_AT)),
+            replaced_at=instant_or_none(row.get(attr.REPLACED_AT)),
             next_attempt_at=instant_or_none(row.get(attr.NEXT_ATTEMPT_AT)),
             created_at=instant_or_none(row.get(attr.CREATED_AT)),
             started_at=instant_or_none(row.get(attr.STARTED_AT)),

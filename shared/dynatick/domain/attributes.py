@@ -34,6 +34,8 @@ CREATED_AT: Final = "createdAt"  # instant
 STARTED_AT: Final = "startedAt"  # instant, of the latest attempt
 FINISHED_AT: Final = "finishedAt"  # instant
 RESTORED_AT: Final = "restoredAt"  # instant: when its latest cancellation was taken back
+REPLACED_AT: Final = "replacedAt"  # instant: when an insert last gave it another payload and time
+FIRST_DUE_AT: Final = "firstDueAt"  # instant: when it was due before inserts postponed it
 RESULT: Final = "result"  # any value
 ERROR: Final = "error"  # text
 EXPIRES_AT: Final = "expiresAt"  # epoch seconds: DynamoDB deletes the row then
@@ -53,7 +55,8 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
-        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, BATCH_ID, PACK,
+        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, BATCH_ID, PACK, REPLACED_AT,
+        FIRST_DUE_AT,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

@@ -30,7 +30,7 @@ class Transition:
 TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
     UNSCHEDULED: {
         Status.SCHEDULED: Transition("normalised: its bucket was set or rounded and the defaults filled in",
-                                     ("reschedule", "run")),
+                                     ("reschedule", "replace", "postpone", "run")),
         Status.FAILED: Transition("it cannot be understood"),
         Status.CANCELLED: Transition("cancelled before the scheduler function had seen it", ("cancel",)),
         UNSCHEDULED: Transition("it cannot be understood, and waits until the dead-letter queue takes its message",
@@ -39,7 +39,7 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
     Status.SCHEDULED: {
         Status.RUNNING: Transition("claimed by a processor", ("claim",)),
         Status.SCHEDULED: Transition("rescheduled, or moved on because its bucket was closed already",
-                                     ("reschedule", "change", "run")),
+                                     ("reschedule", "change", "replace", "postpone", "run")),
         Status.CANCELLED: Transition("cancelled", ("cancel",)),
         Status.FAILED: Transition("it was changed by hand, and can no longer be understood"),
     },
@@ -377,6 +377,39 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
     )
 
 
+def replace_definition(
+    row: Row, moved: ConditionalUpdate, *, definition: Mapping[str, object], now: datetime, run: int
+) -> ConditionalUpdate:
+    """scheduled or unscheduled → scheduled, as ``moved`` by ``reschedule`` (13), with all that a user says of a task.
+
+    ``run``: the next, which one that was attempted begins: no idempotency key stands for two payloads.
+    """
+    values = {**moved.set, **definition, attr.REPLACED_AT: format_instant(now)}
+    gone = {attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.FIRST_DUE_AT}
+    gone |= row.keys() - attr.OWN_ATTRIBUTES
+    view = RowView(row)
+    if view.is_scheduled and (view.attempts_made or attr.TURN in row):
+        values |= {attr.RUN: run, attr.ATTEMPT: 0}
+        gone |= {attr.TURN, attr.FIRST_STARTED_AT, attr.LATE_MILLISECONDS}
+    return replace(
+        moved,
+        set=values,
+        remove=(*moved.remove, *sorted((gone & row.keys()) - {*values, *moved.remove})),
+        conditions=(*moved.conditions, *as_read(row, attr.CREATED_AT, attr.REPLACED_AT, attr.ATTEMPT)),
+        mark=tuple(Is(name, values[name]) for name in (attr.REPLACED_AT, attr.DUE_AT, attr.PAYLOAD) if name in values),
+    )
+
+
+def postpone(row: Row, *, bucket: Bucket, due_at: datetime, first_due_at: datetime) -> ConditionalUpdate:
+    """scheduled or unscheduled → scheduled at a later time, as by ``reschedule`` (13), and the row keeps the first."""
+    moved = reschedule(row, bucket=bucket, due_at=due_at)
+    return replace(
+        moved,
+        set={**moved.set, attr.FIRST_DUE_AT: _due(first_due_at)},
+        conditions=(*moved.conditions, *as_read(row, attr.CREATED_AT, attr.FIRST_DUE_AT, attr.NEXT_ATTEMPT_AT)),
+    )
+
+
 def revise(row: Row, *, payload: object) -> ConditionalUpdate:
     """scheduled, unscheduled or failed → the same with another payload. Not while it runs: its payload has been
     read."""
@@ -423,6 +456,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int, payload: ob
                 attr.TURN,
                 attr.FIRST_STARTED_AT,
                 attr.LATE_MILLISECONDS,
+                attr.FIRST_DUE_AT,
                 *(() if counted else (attr.ATTEMPT,)),
             )
             if name in row

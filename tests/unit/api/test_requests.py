@@ -26,7 +26,7 @@ def test_a_path_that_is_no_text(caller: Caller) -> None:
     ("method", "path", "allowed"),
     [
         ("PUT", "/v1/tasks", "GET, POST"),
-        ("HEAD", "/v1/tasks/a", "DELETE, GET, PATCH"),
+        ("HEAD", "/v1/tasks/a", "DELETE, GET, PATCH, PUT"),
         ("GET", "/v1/tasks/bulk", "POST"),
         ("PROPFIND", "/v1/ticks", "GET"),
     ],
@@ -38,7 +38,7 @@ def test_a_method_that_is_not_possible(caller: Caller, method: str, path: str, a
 
 
 @pytest.mark.parametrize(
-    ("path", "allowed"), [("/v1/tasks", "GET, OPTIONS, POST"), ("/v1/tasks/a%20b", "DELETE, GET, OPTIONS, PATCH")]
+    ("path", "allowed"), [("/v1/tasks", "GET, OPTIONS, POST"), ("/v1/tasks/a%20b", "DELETE, GET, OPTIONS, PATCH, PUT")]
 )
 def test_a_browser_that_asks_first_is_told_what_is_possible(caller: Caller, path: str, allowed: str) -> None:
     headers = {"origin": "https://app.example.com", "access-control-request-method": "PATCH"}

@@ -281,3 +281,50 @@ def test_a_bucket_that_is_too_large_to_count_at_once_is_not_waited_for(caller: C
     found = caller.ask("GET", BUCKET, query="waitSeconds=10")
     assert found["counts"] == {"scheduled": 1000}
     assert (found["nextPageToken"] is not None, time.waits) == (True, [])
+
+
+def test_a_put_says_what_has_happened(caller: Caller) -> None:
+    path = "/v1/tasks/a-b"
+    made = caller.send("PUT", path, {"dueAt": LATER, "action": "log", "payload": {"n": 1}})
+    assert (made.status, read(made)["effect"], made.response["headers"]["Location"]) == (201, "created", path)
+    assert read(made)["task"] == caller.ask("GET", path)
+    other = {"dueAt": LATER, "action": "log", "payload": {"n": 2}, "taskId": "a-b"}
+    again = caller.send("PUT", path, other)
+    assert (again.status, read(again)["effect"], read(again)["task"]["payload"]) == (200, "replaced", {"n": 2})
+    assert again.response["headers"]["ETag"] == f'"{caller.client.get("a-b").version}"'
+    for query, due_at, effect in (
+        ("", LATER, "kept"),
+        ("ifExists=keep", "2026-12-31T17:00:00Z", "kept"),
+        ("ifExists=postpone&untilSeconds=3600", "2026-12-31T15:30:00Z", "postponed"),
+        ("ifExists=postpone&untilSeconds=3600", "2026-12-31T15:10:00Z", "kept"),
+    ):
+        answer = caller.send("PUT", path, {**other, "dueAt": due_at}, query=query)
+        assert (answer.status, read(answer)["effect"]) == (200, effect), query
+
+
+def test_a_put_that_is_refused(caller: Caller) -> None:
+    task = {"dueAt": LATER, "action": "log"}
+    caller.ask("PUT", "/v1/tasks/a", task)
+    refused = caller.send("PUT", "/v1/tasks/a", task, query="ifExists=refuse")
+    assert (refused.status, read(refused)["code"]) == (409, "task-exists")
+    for query, body, where, said in (
+        ("ifExists=overwrite", task, "ifExists", "Input should be 'refuse', 'keep', 'replace' or 'postpone'"),
+        ("untilSeconds=60", task, "untilSeconds", "expected a number up to 31622400, with ifExists=postpone only"),
+        ("ifExists=postpone&untilSeconds=1e9", task, "untilSeconds", "expected a number up to 31622400"),
+        ("ifExists=postpone&untilSeconds=0", task, "untilSeconds", "greater than 0"),
+        ("", {**task, "taskId": "b"}, "taskId", "expected 'a', as in the path, or none"),
+        ("", {"action": "log"}, "#/dueAt", "expected a time, one of taskDateTime, dueAt, delaySeconds"),
+        ("", {**task, "action": "webhook", "payload": {"url": "https://a.example/"}}, "#/action", "expected 'log'"),
+    ):
+        answer = caller.send("PUT", "/v1/tasks/a", body, query=query)
+        (error,) = read(answer)["errors"]
+        assert (answer.status, error.get("parameter") or error["pointer"]) == (422, where), error
+        assert said in error["detail"]
+    end(caller, "a", Status.COMPLETED)
+    left_alone = caller.send("PUT", "/v1/tasks/a", task)
+    assert left_alone.status == 409
+    assert {name: read(left_alone)[name] for name in ("code", "taskStatus", "allowed")} == {
+        "code": "not-possible-now",
+        "taskStatus": "completed",
+        "allowed": ["unscheduled", "scheduled"],
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.cli.conftest import Shell, fail
+from tests.unit.cli.conftest import Shell, documented, fail
+from tests.unit.client.support import started
 
 from dynatick import TaskClient
 from dynatick.cli import bucket, task_display, tick
@@ -362,3 +364,33 @@ def test_of_a_task_every_time_stands_whole(capsys: pytest.CaptureFixture[str], w
     show_one({"name": "x" * 60, "due": INSTANT}, Output.TABLE)
     lines = capsys.readouterr().out
     assert INSTANT in lines and max(map(len, lines.splitlines())) <= width
+
+
+def test_the_page_on_inserts_of_an_id_that_is_there(shell: Shell, world: InProcess) -> None:
+    for command, *lines in documented("how-to/existing.md"):
+        ended = shell(*shlex.split(command)[1:])
+        assert [line.rstrip() for line in (ended.err + ended.out).splitlines()] == lines, command
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--if-exists", "replace"), 5, "error: cannot replace task 'a': it is running; possible only while it is"),
+        (
+            ("--if-exists", "overwrite"),
+            3,
+            "error: if_exists: 'overwrite' is not accepted; expected refuse, keep, replace",
+        ),
+        (("--until", "1h"), 3, "error: until: '1:00:00' is not accepted; leave it out: it belongs to if_exists="),
+        (("--if-exists", "postpone", "--until", "soon"), 3, "error: until: 'soon' is not accepted"),
+    ],
+)
+def test_what_an_insert_of_an_id_that_is_there_refuses(
+    shell: Shell, world: InProcess, options: tuple[str, ...], code: int, said: str
+) -> None:
+    shell("task", "add", "a", "--at", "2026-12-31T13:00:00Z", "--action", "log")
+    started(world, "a")
+    ended = shell("task", "add", "a", "--delay", "1h", *options)
+    assert (ended.code, ended.err[: len(said)]) == (code, said)
+    kept = shell("task", "add", "a", "--if-exists", "keep", "-o", "json")
+    assert (kept.code, kept.err, kept.json["status"]) == (0, "kept a\n", "running")

@@ -48,6 +48,7 @@ OF_BATCHES = {
     "batch list": "list", "batch wait": "wait has_ended",
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
+NO_VERBS |= {"transact_put"}  # for a transaction of a program
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -19,11 +20,14 @@ from dynatick.api.models.values import (
     TaskId,
     TimeoutSeconds,
 )
+from dynatick.client import TaskView
 from dynatick.domain.task import MAX_ACTION_CHARACTERS
+from dynatick.domain.view import View
 
 MAX_TASKS = 1000
 """Tasks in one request."""
 
+IfExists = Literal["refuse", "keep", "replace", "postpone"]
 Status = Literal["unscheduled", "scheduled", "running", "completed", "failed", "cancelled"]
 
 
@@ -42,6 +46,14 @@ class NewTask(Form):
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
     subject: Subject = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskPut(View):
+    """How a put ended, and the task as it is now."""
+
+    effect: Annotated[str, "created, kept, replaced or postponed."]
+    task: TaskView
 
 
 class NewTasks(ClosedForm):
