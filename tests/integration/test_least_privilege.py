@@ -303,7 +303,13 @@ def everything_the_api_does(deployed: Deployed) -> None:
     due = datetime.now(UTC) + timedelta(days=1)
     bucket = str(Bucket(minute_of(due)))
     in_bucket = bucket.replace("#", "%23")
-    ids = {"<batchId>": "asked-batch", "<taskId>": "asked", "<scheduleId>": "asked-nightly", "<bucket>": in_bucket}
+    ids = {
+        "<number>": "0",
+        "<batchId>": "asked-batch",
+        "<taskId>": "asked",
+        "<scheduleId>": "asked-nightly",
+        "<bucket>": in_bucket,
+    }
 
     def ask(method: str, route: str, body: object = None, *, query: str = "", also: int = 200) -> None:
         path = re.sub("<.*>", lambda found: ids[found[0]], route)
@@ -351,7 +357,12 @@ def everything_the_api_does(deployed: Deployed) -> None:
         ask("POST", f"{nightly}/{verb}")
     for verb in ("preview", "history"):
         ask("GET", f"{nightly}/{verb}")
-    ask("POST", "/v1/batches", {"batchId": "asked-batch", "action": "log", "dueAt": iso(due), "payloads": [{}, {}]})
+    batch = {"batchId": "asked-batch", "action": "log", "dueAt": iso(due)}
+    ask("POST", "/v1/batches", {**batch, "total": 2}, also=201)
+    ask("PUT", "/v1/batches/<batchId>/packs/<number>", {"payloads": [{}, {}]})
+    ask("POST", "/v1/batches/<batchId>/seal")
+    ask("POST", "/v1/batches", {**batch, "payloads": [{}, {}]}, also=201)
+    ask("GET", "/v1/batches/<batchId>/members")
     ask("GET", "/v1/batches")
     ask("GET", "/v1/batches/<batchId>")
     ask("POST", "/v1/batches/<batchId>/cancel")

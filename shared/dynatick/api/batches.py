@@ -8,13 +8,15 @@ from typing import Annotated, Final
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
+from dynatick.api import sizes
 from dynatick.api.ids import from_path, to_path
 from dynatick.api.models import batch as models
+from dynatick.api.models.task import Status
 from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
-from dynatick.client.batches import BatchCancelled, BatchInserted, BatchPage, BatchView
+from dynatick.client.batches import BatchCancelled, BatchInserted, BatchPage, BatchView, MemberPage, PackLoaded
 from dynatick.client.history import MAX_LIMIT
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import MAX_OVER
@@ -30,6 +32,9 @@ Id = Annotated[
     ),
 ]
 Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")]
+Number = Annotated[
+    int, Path(alias="number", description="Of the part, from 0: its first member is number 500 times that.", ge=0)
+]
 _OF_ONE: Final = frozenset({attr.BATCH_ID})
 
 
@@ -49,7 +54,8 @@ class BatchRoutes:
                 summary="Insert a batch",
                 description="A task for each payload; a member is read by its own id, that of the batch with `/` and "
                 "nine digits, from 0. The same request again continues where it was cut off, and changes nothing "
-                "once all members are in.",
+                "once all members are in. Of more payloads than a request takes, give the `total` instead, put each "
+                "500 of them by `loadPack`, and then `sealBatch`.",
                 tag="Batch",
                 answers={201: ("All members are in", BatchInserted)},
                 headers=("Location",),
@@ -81,6 +87,45 @@ class BatchRoutes:
                 parameters=_OF_ONE,
             ),
             Operation(
+                name="listMembers",
+                method="GET",
+                path="/v1/batches/<batchId>/members",
+                call=self.members,
+                summary="List the members of a batch",
+                description="In order of number. A page may hold fewer than `limit`, and even none, without being the "
+                "last one.",
+                tag="Batch",
+                answers={200: ("A page of the members", MemberPage)},
+                problems=("task-not-found", "invalid-input"),
+                parameters=_OF_ONE | {"status", "limit", "pageToken"},
+            ),
+            Operation(
+                name="loadPack",
+                method="PUT",
+                path="/v1/batches/<batchId>/packs/<number>",
+                call=self.load_pack,
+                summary="Load a part of a batch",
+                description="500 payloads, or in the last part the rest, of a batch that was inserted with its `total` "
+                "and without `payloads`. In any order, several at a time, and any number of times.",
+                tag="Batch",
+                answers={200: ("The part is in", PackLoaded)},
+                problems=("task-not-found", "not-possible-now", "item-too-large"),
+                parameters=_OF_ONE | {"number"},
+            ),
+            Operation(
+                name="sealBatch",
+                method="POST",
+                path="/v1/batches/<batchId>/seal",
+                call=self.seal,
+                summary="Say that all parts of a batch are in",
+                description="Before that it does not end, and what follows is not inserted. Refused, with their "
+                "numbers, while parts are missing; any number of times.",
+                tag="Batch",
+                answers={200: ("All members are in", BatchInserted)},
+                problems=("task-not-found", "not-possible-now", "invalid-input"),
+                parameters=_OF_ONE,
+            ),
+            Operation(
                 name="cancelBatch",
                 method="POST",
                 path="/v1/batches/<batchId>/cancel",
@@ -97,12 +142,13 @@ class BatchRoutes:
     def create(self, body: Annotated[models.NewBatch, Body()]) -> Response[str]:
         row = values_of(body)
         made = self._batches.insert(
-            row.pop("payloads", ()),
+            row.pop("payloads", None),
             batch_id=row.pop(attr.BATCH_ID, None),
             action=row.pop(attr.ACTION, None),
             due_at=row.pop(attr.DUE_AT, None),
             delay=_seconds(row.pop(attr.DELAY_SECONDS, None), attr.DELAY_SECONDS),
             over=_over(row.pop("overSeconds", None)),
+            total=row.pop("total", None),
             then=row.pop("then", None),
             retry_policy=row.pop(attr.RETRY_POLICY, None),
             timeout_seconds=row.pop(attr.TIMEOUT_SECONDS, None),
@@ -118,6 +164,26 @@ class BatchRoutes:
 
     def get(self, batch_id: Id) -> Response[str]:
         return answer(self._batches.get(_id(batch_id)))
+
+    def members(
+        self,
+        batch_id: Id,
+        status: Annotated[Status | None, Query(alias="status", description="Only members of this status.")] = None,
+        limit: Limit = 100,
+        token: Token = None,
+    ) -> Response[str]:
+        found = _id(batch_id)
+
+        def page_of(limit: int) -> MemberPage:
+            return self._batches.members_page(found, status, limit=limit, page_token=token)
+
+        return sizes.page(page_of, limit)
+
+    def load_pack(self, batch_id: Id, number: Number, body: Annotated[models.PackOfBatch, Body()]) -> Response[str]:
+        return answer(self._batches.load_pack(_id(batch_id), number, body.payloads))
+
+    def seal(self, batch_id: Id) -> Response[str]:
+        return answer(self._batches.seal(_id(batch_id)))
 
     def cancel(self, batch_id: Id) -> Response[str]:
         return answer(self._batches.cancel(_id(batch_id)))

@@ -157,7 +157,10 @@ class AsyncBatches(Threaded):
     has_ended = awaited(Batches.has_ended)
     insert = awaited(Batches.insert)
     list = awaited(Batches.list)
+    load_pack = awaited(Batches.load_pack)
     members = _iterated(Batches.members)
+    members_page = awaited(Batches.members_page)
+    seal = awaited(Batches.seal)
 
 
 class AsyncTaskClient(Threaded):

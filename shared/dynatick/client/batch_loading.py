@@ -6,7 +6,7 @@ not grow with the number of payloads.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, W
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.normalise import Defaults, scheduled_values
+from dynatick.domain.numbers import is_count
 from dynatick.domain.packs import (
     MAX_BATCH,
     MAX_MEMBERS,
@@ -33,10 +34,12 @@ from dynatick.domain.packs import (
     packed,
     payload_text,
     payloads_of,
+    spans_of,
     spans_with,
 )
 from dynatick.domain.row import is_terminal
 from dynatick.domain.task import Row
+from dynatick.engine.batches import packs_of
 from dynatick.engine.conditional_write import create_many, write
 from dynatick.engine.ports import Clock, Store, StoreFailure
 from dynatick.errors import BatchDiffers, BatchNotFound, InvalidInput, ItemTooLarge, StoreError, TransitionRefused
@@ -47,6 +50,7 @@ _AT_A_TIME: Final = 25  # packs to a call
 _MAX_BYTES: Final = 500_000  # of their bodies
 _BODY_KEPT: Final = timedelta(days=366)  # after the pack is due
 _TRIES: Final = 20
+_MISSING_SHOWN: Final = 10  # packs in an error
 
 _Packed = tuple[Span, bytes]
 
@@ -65,12 +69,72 @@ class Loader:
     check_actions: bool
     is_new: bool
     written: int = 0  # packs that were not there
+    first: int = 0  # the number of the first of the payloads that are given
 
     def load(self, payloads: Iterable[object]) -> int:
         """Writes what is missing, seals the batch, and returns the number of its members. Raises InvalidInput, with
         the number of the payload; BatchDiffers, StoreError, and TransitionRefused for a batch that was cancelled."""
         if self.batch.members is not None:
             return self._count(payloads)
+        members = self._load(self._chunks(payloads))
+        self._note(members, sealed=True)
+        return members
+
+    def load_pack(self, number: int, payloads: Sequence[object]) -> None:
+        """Writes a whole span of members, as far as it is missing. The number of all must be known. Raises what
+        ``load`` does."""
+        total = self._known_total()
+        packs = -(-total // MAX_MEMBERS)
+        if not is_count(number, 0) or number >= packs:
+            expected = (
+                f"expected a number from 0 to {packs - 1}" if packs else "expected none: the batch has no members"
+            )
+            raise InvalidInput("number", number, f"{expected}, since the batch was begun with {total} members")
+        span = Span(number * MAX_MEMBERS, min(MAX_MEMBERS, total - number * MAX_MEMBERS))
+        if len(payloads) != span.members:
+            expected = f"expected {span.members}, those of the members {span.first} to {span.last} of {total}"
+            raise InvalidInput("payloads", f"{len(payloads)} payloads", expected)
+        self.first = span.first
+        texts = [self._text(payload, span.first + n) for n, payload in enumerate(payloads)]
+        if self.batch.members is None:
+            self._load([(span, texts)])
+            self._check_not_cancelled()
+
+    def seal(self) -> int:
+        """Notes that all members are in, and returns their number. Raises TransitionRefused if some are missing, or if
+        the batch was cancelled."""
+        if self.batch.members is not None:
+            return self.batch.members
+        total = self._known_total()
+        loaded = Counter[int]()
+        for _, pack in packs_of(self.store, self.batch_id, total):
+            loaded[pack.span.first // MAX_MEMBERS] += pack.span.members
+        spans = enumerate(spans_of(total))
+        missing = list(islice((str(n) for n, span in spans if loaded[n] != span.members), _MISSING_SHOWN + 1))
+        if missing:
+            named = ", ".join(missing[:_MISSING_SHOWN]) + (", …" if len(missing) > _MISSING_SHOWN else "")
+            instead = f"load what is missing first: {'pack' if len(missing) == 1 else 'packs'} {named}"
+            raise TransitionRefused(self.batch_id, "seal", "not complete", (), what="batch", instead=instead)
+        self._note(total, sealed=True)
+        return total
+
+    def _known_total(self) -> int:
+        total = self.batch.total if self.batch.members is None else self.batch.members
+        if total is None:
+            expected = "begin the batch with the number of its members, if it is to be loaded in parts"
+            raise InvalidInput("total", None, expected)
+        return total
+
+    def _check_not_cancelled(self) -> None:
+        row = self.store.get(self.batch_id)
+        own = None if row is None else Batch.of(row)
+        if row is None or own is None:
+            raise BatchNotFound(self.batch_id)
+        if is_terminal(row) and own.members is None:
+            raise TransitionRefused(self.batch_id, "load", state_of(row), ("scheduled",), what="batch")
+
+    def _load(self, chunks: Iterable[tuple[Span, Sequence[str]]]) -> int:
+        """Writes the packs of chunks that follow each other. Returns the number after that of the last member."""
         under_way: deque[Future[int]] = deque()
         with thread_pool(THREADS, "dynatick-batch") as pool:
             waiting: list[_Packed] = []
@@ -83,14 +147,13 @@ class Loader:
                     self.written += under_way.popleft().result()
 
             members = 0
-            for span, texts in self._chunks(payloads):
+            for span, texts in chunks:
                 for one in packed(span, texts):
                     waiting.append(one)
                     if len(waiting) == _AT_A_TIME or sum(len(body) for _, body in waiting) > _MAX_BYTES:
                         send(2 * THREADS)
                 members = span.last + 1
             send(0)
-        self._note(members, sealed=True)
         return members
 
     def _chunks(self, payloads: Iterable[object]) -> Iterator[tuple[Span, Sequence[str]]]:
@@ -117,8 +180,8 @@ class Loader:
             self.settings_cache.check_payload(self.batch.action, kept, of_handlers=self.check_actions)
             with_item({attr.PAYLOAD: kept})
         except InvalidInput as error:
-            raise invalid_payload(error, number) from None
-        return payload_text(kept, number)
+            raise invalid_payload(error, number - self.first) from None
+        return payload_text(kept, number - self.first)
 
     def _count(self, payloads: Iterable[object]) -> int:
         """The number of the payloads of a sealed batch: all are in."""
@@ -160,7 +223,7 @@ class Loader:
         }
         for pack_id in self.store.get_many(others, only=(attr.STATUS,)):
             expected = f"its pack is {pack_id}: give the payloads that the batch was begun with, from the same system"
-            raise InvalidInput(f"payloads[{others[pack_id].first}]", "another pack", expected)
+            raise InvalidInput(f"payloads[{others[pack_id].first - self.first}]", "another pack", expected)
 
     def _compare(self, spans: Sequence[Span], bodies: Sequence[Row]) -> None:
         """Raises InvalidInput if a pack was written before with other payloads."""
@@ -170,7 +233,7 @@ class Loader:
             for n, (kept, given) in enumerate(zip(own, payloads_of(body, span.members), strict=True)):
                 if kept != given:
                     expected = "it is not the payload that the batch was begun with; choose another batch id"
-                    raise InvalidInput(f"payloads[{span.first + n}]", "another payload", expected)
+                    raise InvalidInput(f"payloads[{span.first + n - self.first}]", "another payload", expected)
 
     def _body(self, span: Span, body: bytes) -> Row:
         until = self.batch.due_of(span, self.batch.total or 0) + _BODY_KEPT

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -17,7 +17,7 @@ from dynatick.actions.plain_value import plain
 from dynatick.client import task_update
 from dynatick.client.batch_loading import THREADS, Loader, scheduled
 from dynatick.client.batch_members import members_of
-from dynatick.client.history import history
+from dynatick.client.history import check_limit, history
 from dynatick.client.new_task import NewTask, row_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
@@ -31,10 +31,11 @@ from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant, up_to_millisecond
 from dynatick.domain.lifecycle import cancel, state_of
 from dynatick.domain.numbers import is_count
-from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, check_batch_id, spans_with
+from dynatick.domain.packs import DIGITS, MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, check_batch_id, spans_with
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.task import Row, Status
+from dynatick.domain.selection import STATUSES
+from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.domain.view import View
 from dynatick.engine.batches import packs_of, standings
 from dynatick.engine.conditional_write import create
@@ -53,24 +54,36 @@ from dynatick.json_reader import dumps
 
 _PROBED: Final = 20  # spans whose packs are looked for together
 _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
+_MAX_PACKS: Final = 1000  # that are read for a page of members
 _MAX_POLLS: Final = 3000  # for a page of the list: the past and the next day of minutes on one shard
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchInserted(View):
-    """A batch, all of whose members are in."""
+    """A batch that was inserted."""
 
     batch_id: str
     action: str
     due_at: datetime
     last_due_at: Annotated[datetime, "When its last members are due."]
-    members: int
+    members: Annotated[int | None, "How many it has. None: it is loaded in parts, and not sealed yet."]
     packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
 
     def __str__(self) -> str:
         until = "" if self.last_due_at == self.due_at else f" to {format_instant(self.last_due_at)}"
-        return f"{self.batch_id}: {self.members:,} members, due {format_instant(self.due_at)}{until}"
+        members = "no members yet" if self.members is None else f"{self.members:,} members"
+        return f"{self.batch_id}: {members}, due {format_instant(self.due_at)}{until}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackLoaded(View):
+    """A part of a batch that is in."""
+
+    batch_id: str
+    number: Annotated[int, "Of the part, from 0: its first member is number 500 times that."]
+    members: int
+    packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,6 +126,14 @@ class BatchPage(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class MemberPage(View):
+    """A page of the members of a batch, in order of number. It may be empty without being the last one."""
+
+    members: tuple[TaskView, ...]
+    next_page_token: NextPageToken = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BatchCancelled(View):
     """What the cancellation of a batch has found."""
 
@@ -133,7 +154,7 @@ class Batches:
 
     def insert(
         self,
-        payloads: Iterable[Mapping[str, object]],
+        payloads: Iterable[Mapping[str, object]] | None,
         *,
         batch_id: str,
         action: str,
@@ -152,42 +173,70 @@ class Batches:
         Without ``due_at`` and ``delay``, they run as soon as they can. ``over``: they are spread evenly over this
         time, a day at most; the number of ``payloads`` must be known then, so give ``total`` if they have no length.
         ``then``: a task that is inserted when all have ended, under the table's names (action, payload …), without id
-        and time. The other arguments are those of ``TaskClient.insert``, for each member.
+        and time. The other arguments are those of ``TaskClient.insert``, for each member. ``payloads`` None: the batch
+        is begun, with a ``total``; load it by ``load_pack`` and ``seal``.
 
         The same call again, after a crash or an error, goes on where it was. Raises BatchDiffers if it has other
         arguments, InvalidInput with the number of a payload that is invalid (``payloads[500001].to``): nothing of its
         pack, of 500 members at most, is written then, and TransitionRefused if the batch was cancelled.
         """
-        batch, row = self._definition(
-            NewTask(
-                task_id=batch_id,
-                action=action,
-                due_at=due_at,
-                delay_seconds=_seconds(delay),
-                retry_policy=retry_policy,
-                timeout_seconds=timeout_seconds,
-                subject=subject,
-                attributes={} if attributes is None else attributes,
-            ),
-            over=over,
-            total=_total(payloads, total),
-            then=then,
+        definition = NewTask(
+            task_id=batch_id,
+            action=action,
+            due_at=due_at,
+            delay_seconds=_seconds(delay),
+            retry_policy=retry_policy,
+            timeout_seconds=timeout_seconds,
+            subject=subject,
+            attributes={} if attributes is None else attributes,
         )
+        batch, row = self._definition(definition, over=over, total=_total(payloads, total), then=then)
         self._settings_cache.current()
         is_new = create(self._store, row)
         if not is_new:
-            present = self._store.get(batch_id)
-            own = None if present is None else Batch.of(present)
-            if present is None or own is None:
-                raise TaskExists(batch_id)
+            row, own = self._own(batch_id)
             # Of a delay, the due instant is that of the first call.
             given = batch if due_at is not None else replace(batch, due_at=own.due_at)
             if differences := _plain(own).differences(_plain(given)):
                 raise BatchDiffers(batch_id, differences)
-            if is_terminal(present) and own.members is None:
-                raise TransitionRefused(batch_id, "load", state_of(present), (str(Status.SCHEDULED),), what="batch")
-            batch, row = own, present
-        loader = Loader(
+            batch = own
+        loader = self._loader(row, batch, is_new=is_new)
+        members = batch.members
+        if payloads is not None:
+            with self._cancelling(batch_id):
+                members = loader.load(payloads)
+        return _inserted(loader, members)
+
+    def load_pack(self, batch_id: str, number: int, payloads: Iterable[Mapping[str, object]]) -> PackLoaded:
+        """Loads a part of a batch that was begun without payloads: 500 members, or in the last part the rest. In any
+        order, several at a time, and any number of times; once the batch is sealed, it changes nothing.
+
+        ``number``: of the part, from 0. Raises InvalidInput for a payload that is invalid, or another one than that of
+        an earlier call, and for another number of payloads; TransitionRefused if the batch was cancelled.
+        """
+        _check_iterable(payloads)
+        some = [*islice(payloads, MAX_MEMBERS + 1)]
+        self._settings_cache.current()
+        loader = self._loader(*self._batch(batch_id), is_new=False)
+        with self._cancelling(batch_id):
+            loader.load_pack(number, some)
+        return PackLoaded(batch_id=batch_id, number=number, members=len(some), packs_written=loader.written)
+
+    def seal(self, batch_id: str) -> BatchInserted:
+        """Says that all members of a batch are in, which was begun without payloads. Any number of times. It reads a
+        row for each 500 of them. Raises TransitionRefused with the parts that are missing, or if the batch was
+        cancelled."""
+        self._settings_cache.current()
+        loader = self._loader(*self._batch(batch_id), is_new=False)
+        with self._cancelling(batch_id):
+            return _inserted(loader, loader.seal())
+
+    def _loader(self, row: Row, batch: Batch, *, is_new: bool) -> Loader:
+        """Raises TransitionRefused for a batch that was cancelled before all members were in."""
+        batch_id = RowView(row).task_id
+        if is_terminal(row) and batch.members is None:
+            raise TransitionRefused(batch_id, "load", state_of(row), (str(Status.SCHEDULED),), what="batch")
+        return Loader(
             store=self._store,
             settings_cache=self._settings_cache,
             clock=self._clock,
@@ -197,19 +246,16 @@ class Batches:
             check_actions=self._check_actions,
             is_new=is_new,
         )
+
+    @contextmanager
+    def _cancelling(self, batch_id: str) -> Iterator[None]:
+        """Cancels what was written to a batch since it was cancelled."""
         try:
-            members = loader.load(payloads)
-        except TransitionRefused:
-            self.cancel(batch_id)  # what was written since it was cancelled
+            yield
+        except TransitionRefused as refused:
+            if refused.status in TERMINAL:
+                self.cancel(batch_id)
             raise
-        return BatchInserted(
-            batch_id=batch_id,
-            action=batch.action,
-            due_at=batch.due_at,
-            last_due_at=batch.last_due_at,
-            members=members,
-            packs_written=loader.written,
-        )
 
     def get(self, batch_id: str) -> BatchView:
         """The batch, and how its members stand. While they run, it reads a row for each 500 of them."""
@@ -272,8 +318,30 @@ class Batches:
     def members(self, batch_id: str, status: str | None = None) -> Iterator[TaskView]:
         """The members of one status or of all, in order of number, read as they are consumed. Those that were deleted
         are left out."""
+        _check_status(status)
         for row, pack in self._packs(batch_id):
             yield from map(TaskView.from_row, members_of(self._store, row, pack, status))
+
+    def members_page(
+        self, batch_id: str, status: str | None = None, *, limit: int = 100, page_token: str | None = None
+    ) -> MemberPage:
+        """The same by page. ``limit``: the maximum number, up to 1,000; a page may hold fewer. Only the last page has
+        no ``next_page_token``."""
+        check_limit(limit)
+        _check_status(status)
+        since = _since(page_token)
+        found: list[TaskView] = []
+        for packs, (row, pack) in enumerate(self._packs(batch_id, since)):
+            if packs == _MAX_PACKS:
+                return MemberPage(members=tuple(found), next_page_token=str(pack.span.first))
+            for member in members_of(self._store, row, pack, status):
+                number = pack.number_of(str(member[attr.TASK_ID]))
+                if number < since:
+                    continue
+                if len(found) == limit:
+                    return MemberPage(members=tuple(found), next_page_token=str(number))
+                found.append(TaskView.from_row(member))
+        return MemberPage(members=tuple(found))
 
     def cancel(self, batch_id: str) -> BatchCancelled:
         """Cancels the members that wait, and what would follow; those that run end by themselves. The same call again
@@ -398,6 +466,13 @@ class Batches:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
+    def _own(self, batch_id: str) -> tuple[Row, Batch]:
+        """The batch whose id is taken. Raises TaskExists if another row has it."""
+        try:
+            return self._batch(batch_id)
+        except BatchNotFound:
+            raise TaskExists(batch_id) from None
+
     def _batch(self, batch_id: str) -> tuple[Row, Batch]:
         row = self._store.get(check_batch_id(batch_id))
         batch = None if row is None else Batch.of(row)
@@ -405,13 +480,14 @@ class Batches:
             raise BatchNotFound(batch_id)
         return row, batch
 
-    def _packs(self, batch_id: str) -> Iterator[tuple[Row, Pack]]:
-        """The packs of a batch in order, also of one that is not sealed."""
+    def _packs(self, batch_id: str, since: int = 0) -> Iterator[tuple[Row, Pack]]:
+        """The packs of a batch in order, also of one that is not sealed, from that which has the member ``since``
+        on."""
         _, batch = self._batch(batch_id)
         members = batch.members
         if members is None:
             members = self._loaded(batch_id, MAX_BATCH if batch.total is None else batch.total)
-        return packs_of(self._store, batch_id, members)
+        return packs_of(self._store, batch_id, members, since)
 
     def _loaded(self, batch_id: str, total: int) -> int:
         """How many members of a batch that is not sealed are in, at most: after them, no pack is there."""
@@ -468,6 +544,17 @@ class Batches:
         return str(Status.CANCELLED)
 
 
+def _inserted(loader: Loader, members: int | None) -> BatchInserted:
+    return BatchInserted(
+        batch_id=loader.batch_id,
+        action=loader.batch.action,
+        due_at=loader.batch.due_at,
+        last_due_at=loader.batch.last_due_at,
+        members=members,
+        packs_written=loader.written,
+    )
+
+
 def _seconds(delay: object) -> Decimal | None:
     if delay is None:
         return None
@@ -490,10 +577,17 @@ def _length(over: object) -> timedelta:
     return length
 
 
-def _total(payloads: object, total: object) -> int | None:
-    """The number of payloads, as far as it is known before they are read. Raises InvalidInput."""
+def _check_iterable(payloads: object) -> None:
     if isinstance(payloads, Mapping | str | bytes) or not isinstance(payloads, Iterable):
         raise InvalidInput("payloads", f"a {type(payloads).__name__}", "expected an iterable of payloads")
+
+
+def _total(payloads: object, total: object) -> int | None:
+    """The number of payloads, as far as it is known before they are read. Raises InvalidInput."""
+    if payloads is not None:
+        _check_iterable(payloads)
+    elif total is None:
+        raise InvalidInput("total", None, "expected payloads, or the number of those that are loaded in parts")
     if total is not None and (not is_count(total, 0) or total > MAX_BATCH):
         raise InvalidInput("total", total, f"expected a whole number up to {MAX_BATCH}")
     length = len(payloads) if isinstance(payloads, Sized) else None
@@ -502,6 +596,22 @@ def _total(payloads: object, total: object) -> int | None:
     if length is not None and length > MAX_BATCH:
         raise InvalidInput("payloads", f"{length} payloads", f"expected at most {MAX_BATCH}")
     return length if length is not None else None if total is None else int(total)
+
+
+def _check_status(status: object) -> None:
+    if status is not None and status not in STATUSES:
+        raise InvalidInput(attr.STATUS, status, f"expected one of {', '.join(STATUSES)}")
+
+
+def _since(page_token: object) -> int:
+    """The number of the member that a page begins with. Raises InvalidInput."""
+    if page_token is None:
+        return 0
+    if not (
+        isinstance(page_token, str) and page_token.isascii() and page_token.isdigit() and len(page_token) <= DIGITS
+    ):
+        raise InvalidInput("pageToken", page_token, "expected the token of the page before, of the same batch")
+    return int(page_token)
 
 
 def _plain(batch: Batch) -> Batch:

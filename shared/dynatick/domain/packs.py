@@ -115,9 +115,10 @@ class Span:
         return Span(self.first, half), Span(self.first + half, self.members - half)
 
 
-def spans_of(total: int) -> Iterator[Span]:
-    """The packs of a batch with this number of members, as far as none is too large."""
-    for first in range(0, total, MAX_MEMBERS):
+def spans_of(total: int, since: int = 0) -> Iterator[Span]:
+    """The packs of a batch with this number of members, as far as none is too large, from that with the member number
+    ``since`` on."""
+    for first in range(since - since % MAX_MEMBERS, total, MAX_MEMBERS):
         yield Span(first, min(MAX_MEMBERS, total - first))
 
 
@@ -238,6 +239,11 @@ class Pack:
         """The members that are still to be run."""
         settled = self.done | self.excluded | self.extracted
         return (n for n in range(self.span.members) if not settled >> n & 1)
+
+    @staticmethod
+    def number_of(member_id: str) -> int:
+        """The number in the batch of a member with this id."""
+        return int(member_id[-DIGITS:])
 
     def member_id(self, n: int) -> str:
         return member_id(self.batch_id, self.span.first + n)

@@ -79,9 +79,10 @@ def standings(store: Store, batch_id: str, members: int) -> Counter[str]:
     return found
 
 
-def packs_of(store: Store, batch_id: str, members: int) -> Iterator[tuple[Row, Pack]]:
-    """The packs of a batch with this number of members in order, with their rows, read consistently."""
-    spans = spans_of(members)
+def packs_of(store: Store, batch_id: str, members: int, since: int = 0) -> Iterator[tuple[Row, Pack]]:
+    """The packs of a batch with this number of members in order, with their rows, read consistently. ``since``: from
+    that which has this member on."""
+    spans = spans_of(members, since)
     while some := list(islice(spans, _AT_A_TIME)):
         yield from sorted(_packs(store, batch_id, some), key=lambda found: found[1].span.first)
 

@@ -28,6 +28,43 @@ def test_a_batch_is_inserted_under_the_tables_names(caller: Caller) -> None:
     assert counts["counts"] == {"scheduled": 500}
 
 
+def test_a_batch_is_loaded_in_parts(caller: Caller) -> None:
+    parts = [BATCH["payloads"][first : first + 500] for first in (0, 500, 1000)]  # type: ignore[index]
+    begun = {**BATCH, "payloads": None, "total": 1200}
+    first = caller.send("POST", "/v1/batches", begun)
+    assert (first.status, read(first)["packsWritten"], "members" in read(first)) == (201, 0, False)
+    for number in (2, 0, 0):
+        loaded = caller.ask("PUT", f"/v1/batches/news/packs/{number}", {"payloads": parts[number]})
+        assert (loaded["number"], loaded["members"]) == (number, len(parts[number]))
+    refused = caller.refused("not-possible-now", "POST", "/v1/batches/news/seal")
+    assert refused["detail"].endswith("it is not complete; load what is missing first: pack 1")
+    caller.ask("PUT", "/v1/batches/news/packs/1", {"payloads": parts[1]})
+    assert caller.ask("POST", "/v1/batches/news/seal")["members"] == 1200
+    assert caller.ask("POST", "/v1/batches", BATCH)["packsWritten"] == 0
+    put = ("PUT", "/v1/batches/news/packs/2")
+    assert caller.refused_fields(*put, {"payloads": parts[1]}) == ["#/payloads"]
+    assert caller.refused_fields(*put, {"payloads": [*parts[2][:-1], 5]}) == ["#/payloads/199"]
+    assert caller.refused_fields(*put, {"payloads": parts[2], "total": 1}) == ["#/total"]
+    assert caller.refused_fields("PUT", "/v1/batches/news/packs/3", {"payloads": []}) == ["number"]
+    assert caller.refused_fields("PUT", "/v1/batches/news/packs/x", {"payloads": []}) == ["number"]
+    assert caller.refused_fields("POST", "/v1/batches", {**begun, "total": -1}) == ["#/total"]
+    caller.refused("task-not-found", "PUT", "/v1/batches/none/packs/0", {"payloads": [{}]})
+    caller.refused("task-not-found", "POST", "/v1/batches/none/seal")
+
+
+def test_members_are_listed_by_page_and_status(caller: Caller) -> None:
+    caller.ask("POST", "/v1/batches", BATCH)
+    caller.ask("POST", "/v1/tasks/~bmV3cy8wMDAwMDEwMDc/cancel")  # news/000001007
+    pages = list(caller.parts("/v1/batches/news/members", "limit=500"))
+    assert [len(page["members"]) for page in pages] == [500, 500, 200]
+    assert [one["payload"]["n"] for page in pages for one in page["members"]] == list(range(1200))
+    (cancelled,) = caller.parts("/v1/batches/news/members", "status=cancelled")
+    assert [one["taskId"] for one in cancelled["members"]] == ["news/000001007"]
+    assert caller.refused_fields("GET", "/v1/batches/news/members", query="status=open") == ["status"]
+    assert caller.refused_fields("GET", "/v1/batches/news/members", query="pageToken=x") == ["pageToken"]
+    caller.refused("task-not-found", "GET", "/v1/batches/none/members")
+
+
 def test_a_batch_is_cancelled(caller: Caller) -> None:
     caller.ask("POST", "/v1/batches", BATCH)
     assert caller.ask("POST", "/v1/batches/news/cancel") == {"batchId": "news", "cancelled": 1200, "running": 0}
@@ -59,7 +96,8 @@ def test_what_is_refused_names_the_field(caller: Caller) -> None:
         ({"batchId": ""}, ["#/batchId"]),
         ({"action": "nope"}, ["#/action"]),
         ({"then": {"taskId": "x"}}, ["#/then/taskId"]),
-        ({"payloads": None}, ["#/payloads"]),
+        ({"payloads": None}, ["#/total"]),
+        ({"total": 1}, ["#/total"]),
     ):
         assert caller.refused_fields("POST", "/v1/batches", {**BATCH, **more}) == fields, more
     assert caller.refused("task-not-found", "GET", "/v1/batches/none")["detail"].startswith("batchId: ")

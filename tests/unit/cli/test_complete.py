@@ -44,7 +44,8 @@ OF_SCHEDULES = {
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
 OF_BATCHES = {
-    "batch add": "insert", "batch show": "get", "batch members": "members", "batch cancel": "cancel",
+    "batch add": "insert load_pack seal", "batch show": "get", "batch members": "members members_page",
+    "batch cancel": "cancel",
     "batch list": "list", "batch wait": "wait has_ended",
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest

@@ -32,7 +32,7 @@ from dynatick import (
     task,
     use_client,
 )
-from dynatick.client import batch_loading
+from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled
 from dynatick.domain.packs import Pack, Span, body_id
@@ -684,6 +684,140 @@ def test_the_example_of_the_page(
     assert capsys.readouterr().out.rstrip() == example.rstrip().rpartition("# ")[2]
 
 
+def parts_of(number: int) -> list[list[dict[str, object]]]:
+    return [numbered(number)[first : first + 500] for first in range(0, number, 500)]
+
+
+def test_a_batch_is_loaded_in_parts_in_any_order(world: World, client: TaskClient) -> None:
+    batches, parts = client.batches, parts_of(1203)
+    begun = batches.insert(None, batch_id="news", total=1203, over="1h", **DAY)
+    assert (begun.members, begun.packs_written) == (None, 0)
+    assert str(begun).startswith("news: no members yet, due ")
+    assert batches.load_pack("news", 2, iter(parts[2])).packs_written == 1
+    with pytest.raises(TransitionRefused, match=r"cannot seal batch 'news': it is not complete; load .*: packs 0, 1"):
+        batches.seal("news")
+    assert batches.load_pack("news", 0, parts[0]).packs_written == 1
+    assert batches.load_pack("news", 0, parts[0]).packs_written == 0, "again"
+    assert batches.insert(None, batch_id="news", total=1203, over="1h", **DAY).packs_written == 0
+    with pytest.raises(TransitionRefused, match=r"missing first: pack 1$"):
+        batches.seal("news")
+    assert client.batches.get("news").members is None
+    batches.load_pack("news", 1, parts[1])
+    assert (batches.seal("news").members, batches.seal("news").members) == (1203, 1203)
+    assert batches.load_pack("news", 1, parts[1]).packs_written == 0, "changes nothing any more"
+    assert spans(world) == [(0, 500), (500, 500), (1000, 203)]
+    due = [row["dueAt"] for task_id, row in sorted(rows_of(world).items()) if "-" in task_id]
+    assert due == [f"2026-12-31T{time}Z" for time in ("12:30:00", "12:54:56", "13:19:52")]
+    assert batches.insert(numbered(1203), batch_id="news", over="1h", **DAY).packs_written == 0, "the same batch"
+    world.ticks(95)
+    assert batches.get("news").counts == {"completed": 1203}
+
+
+def test_a_part_that_does_not_fit_into_one_row_takes_several(world: World, client: TaskClient) -> None:
+    payloads: list[dict[str, object]] = [{"text": noise(200, n)} for n in range(500)]
+    client.batches.insert(None, batch_id="news", total=501, **DAY)
+    assert client.batches.load_pack("news", 0, payloads).packs_written > 2
+    assert client.batches.load_pack("news", 1, [{}]).packs_written == 1
+    assert client.batches.seal("news").members == 501
+    assert [view.payload for view in client.batches.members("news")] == [*payloads, {}]
+
+
+@pytest.mark.parametrize(
+    ("number", "payloads", "message"),
+    [
+        (0, numbered(499), "payloads: '499 payloads' is not accepted; expected 500, those of the members 0 to 499"),
+        (0, numbered(501), "payloads: '501 payloads'"),
+        (1, numbered(500), "payloads: '500 payloads' is not accepted; expected 2, those of the members 500 to 501"),
+        (2, numbered(1), "number: 2 is not accepted; expected a number from 0 to 1, since .* with 502 members"),
+        (-1, numbered(1), "number: -1 "), ("1", numbered(2), "number: '1' "), (True, numbered(2), "number: True "),
+        (1, [{}, 5], r"payloads\[1\]: "), (1, [{"n": 1}, {"n": {"": 1}}], r"payloads\[1\].n: "),
+        (1, {}, "payloads: 'a dict'"), (1, None, "payloads: 'a NoneType'"),
+    ],
+)  # fmt: skip
+def test_a_part_that_is_none_is_refused(
+    world: World, client: TaskClient, number: Any, payloads: Any, message: str
+) -> None:
+    client.batches.insert(None, batch_id="news", total=502, **DAY)
+    with pytest.raises(InvalidInput, match=message):
+        client.batches.load_pack("news", number, payloads)
+    assert spans(world) == []
+
+
+def test_a_part_is_refused_if_another_was_there_or_none_can_be(world: World, client: TaskClient) -> None:
+    with pytest.raises(InvalidInput, match="total: None is not accepted; expected payloads, or the number"):
+        client.batches.insert(None, batch_id="news", **DAY)
+    with pytest.raises(BatchNotFound):
+        client.batches.load_pack("news", 0, [{}])
+    with pytest.raises(BatchNotFound):
+        client.batches.seal("news")
+    client.batches.insert(None, batch_id="news", total=2, **DAY)
+    client.batches.load_pack("news", 0, numbered(2))
+    with pytest.raises(InvalidInput, match=r"payloads\[1\]: .*it is not the payload that the batch was begun with"):
+        client.batches.load_pack("news", 0, [{"n": 0}, {"n": 2}])
+    with pytest.raises(InvalidInput):
+        client.batches.insert(iter([{}, 5]), batch_id="half", **DAY)  # type: ignore[list-item]
+    for call in (lambda: client.batches.load_pack("half", 0, [{}]), lambda: client.batches.seal("half")):
+        with pytest.raises(InvalidInput, match="total: None is not accepted; begin the batch with"):
+            call()
+
+
+def test_a_part_of_a_batch_that_was_cancelled_is_not_run(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.batches.insert(None, batch_id="news", total=502, **DAY)
+    create = world.store.create_many
+
+    def cancelled_first(rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        if any("pack" in row for row in rows):
+            client.batches.cancel("news")
+        return create(rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "create_many", cancelled_first)
+        with pytest.raises(TransitionRefused, match="cannot load batch 'news': it is cancelled"):
+            client.batches.load_pack("news", 1, numbered(2))
+    for call in (lambda: client.batches.load_pack("news", 1, numbered(2)), lambda: client.batches.seal("news")):
+        with pytest.raises(TransitionRefused, match="it is cancelled"):
+            call()
+    run_until(world, 35)
+    assert world.actions.ran == []
+
+
+def test_members_are_listed_by_page(world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (7, 501, 1100):
+        world.actions.behaviour[f"news/{number:09}"] = fail
+    client.batches.insert(numbered(1203), batch_id="news", action="log")
+    client.cancel("news/000000502")
+
+    def listed(limit: int, status: str | None = None) -> tuple[list[int], int]:
+        found, token, pages = list[int](), None, 0
+        while True:
+            page = client.batches.members_page("news", status, limit=limit, page_token=token)
+            assert len(page.members) <= limit
+            found, pages = [*found, *(int(one.task_id[-9:]) for one in page.members)], pages + 1
+            if (token := page.next_page_token) is None:
+                return found, pages
+
+    assert listed(1000) == ([*range(1203)], 2)
+    assert listed(401) == ([*range(1203)], 3)
+    run_until(world, 4)
+    assert listed(2, "failed") == ([7, 501, 1100], 2)
+    assert listed(3, "failed") == ([7, 501, 1100], 1)
+    assert listed(1, "cancelled") == ([502], 1)
+    monkeypatch.setattr(batches, "_MAX_PACKS", 1)
+    assert listed(1000, "failed") == ([7, 501, 1100], 3)
+    for given, message in (
+        ({"limit": 0}, "limit: 0 "), ({"status": "open"}, "status: 'open' .* expected one of scheduled, running"),
+        ({"page_token": "x"}, "pageToken: 'x' "), ({"page_token": "-1"}, "pageToken: '-1' "),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=message):
+            client.batches.members_page("news", **given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="status: 'open'"):
+        list(client.batches.members("news", "open"))
+    with pytest.raises(BatchNotFound):
+        client.batches.members_page("none")
+
+
 def test_batches_are_listed_the_latest_first(world: World, client: TaskClient) -> None:
     world.actions.behaviour["ended/000000001"] = fail
     client.batches.insert(numbered(3), batch_id="ended", action="log")
@@ -743,6 +877,8 @@ def test_the_same_for_asyncio(world: World) -> None:
         async with AsyncTaskClient(client_of(world)) as client:
             assert (await client.batches.insert(numbered(3), batch_id="news", **DAY)).members == 3
             assert [one.batch_id for one in (await client.batches.list()).batches] == ["news"]
+            page = await client.batches.members_page("news", limit=2)
+            assert ([one.payload["n"] for one in page.members], page.next_page_token) == ([0, 1], "2")
             assert [one.payload["n"] async for one in client.batches.members("news")] == [0, 1, 2]
             assert (await client.batches.cancel("news")).cancelled == 3
             assert (await client.batches.wait("news")).counts == {"cancelled": 3}

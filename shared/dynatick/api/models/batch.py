@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from dynatick.api.models.forms import Form
+from dynatick.api.models.forms import ClosedForm, Form
 from dynatick.api.models.values import (
     Action,
     DelaySeconds,
@@ -17,7 +17,7 @@ from dynatick.api.models.values import (
     value,
 )
 from dynatick.domain.batches import MAX_OVER
-from dynatick.domain.packs import MAX_BATCH_ID_BYTES
+from dynatick.domain.packs import MAX_BATCH, MAX_BATCH_ID_BYTES, MAX_MEMBERS
 
 MAX_PAYLOADS = 10_000
 """Payloads in one request."""
@@ -45,6 +45,14 @@ OverSeconds = Annotated[
         {"type": "number", "minimum": 0, "maximum": MAX_OVER.total_seconds()},
     ),
 ]
+Total = Annotated[
+    Any,
+    value(
+        "How many payloads there will be, if they are loaded in parts.",
+        1_000_000,
+        {"type": "integer", "minimum": 0, "maximum": MAX_BATCH},
+    ),
+]
 Then = Annotated[
     Any,
     value(
@@ -62,9 +70,13 @@ class NewBatch(Form):
 
     batchId: BatchId
     action: Action
-    payloads: list[dict[str, Any]] = Field(
-        max_length=MAX_PAYLOADS, description="The payloads of its members.", examples=[_BATCH["payloads"]]
+    payloads: list[dict[str, Any]] | None = Field(
+        None,
+        max_length=MAX_PAYLOADS,
+        description="The payloads of its members. Left out: they are loaded in parts.",
+        examples=[_BATCH["payloads"]],
     )
+    total: Total = None
     dueAt: DueAt = None
     delaySeconds: DelaySeconds = None
     overSeconds: OverSeconds = None
@@ -72,3 +84,13 @@ class NewBatch(Form):
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
     subject: Subject = None
+
+
+class PackOfBatch(ClosedForm):
+    """The payloads of 500 members, or in the last part of the rest."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"payloads": _BATCH["payloads"]}]})
+
+    payloads: list[dict[str, Any]] = Field(
+        max_length=MAX_MEMBERS, description="The payloads of its members.", examples=[_BATCH["payloads"]]
+    )
