@@ -46,6 +46,7 @@ WRITES = "tests/unit/engine/test_conditional_write.py"
 RELEASING = "tests/unit/engine/test_releasing.py"
 EXISTING = "tests/unit/client/test_if_exists.py"
 PACKS = "tests/unit/engine/test_packs.py"
+BATCHES = "tests/unit/client/test_batches.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
@@ -198,6 +199,14 @@ MUTATIONS = (
              "not isinstance(attempted.outcome, Done)", "False", PACKS),
     Mutation(20, "a member's row that may not be there counts as written", "Packs.recorded",
              "result is RecordResult.UNRECORDED", "False", PACKS),
+    Mutation(20, "another task's row counts as a member's", "_extracted",
+             "is_row_of_member(other, row[attr.BATCH_ID], row.get(attr.CREATED_AT))", "True", PACKS),
+    Mutation(20, "a member that can have no row ends without a letter", "_has_no_row",
+             "isinstance(row, MemberRow)", "False", PACKS),
+    Mutation(22, "a member is changed whatever its pack is by then", "Member.noting",
+             "as_read(self.row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PACK, attr.DUE_AT)", "()", BATCHES),
+    Mutation(22, "a member that has ended is changed while its pack runs", "_require_pack_at_rest",
+             "state_of(member.row) == Status.RUNNING", "False", BATCHES),
     Mutation(21, "a pack whose lease expired is run again", "Packs._begin",
              "one.claimed.task.attempt > 1", "False", PACKS),
     Mutation(21, "a pack fails when its attempts are used up", "plan_recovery",

@@ -121,6 +121,27 @@ def test_create_many_returns_a_result_for_each(store: Store) -> None:
     assert row_in(store, "t007")["action"] == "mine"
 
 
+def test_a_write_and_a_new_row_take_effect_together_or_not_at_all(store: Store) -> None:
+    store.create(scheduled_row("pack", BUCKET, note="old"))
+    store.create(scheduled_row("taken", BUCKET))
+    if_old = ConditionalUpdate(task_id="pack", set={"note": "new"}, remove=("dueAt",), conditions=(Is("note", "old"),))
+    elsewhere = ConditionalUpdate(task_id="nowhere", set={"note": "new"})
+    new = scheduled_row("new", BUCKET, payload={"n": Decimal("1.5"), "of": ["x", None]})
+    for change, row in ((if_old, scheduled_row("taken", LATER)), (elsewhere, new)):
+        assert store.write_and_create(change, row) == Lost()
+    too_large = store.write_and_create(if_old, {**new, "payload": {"x": "y" * 410_000}})
+    assert isinstance(too_large, Unknown) and too_large.too_large
+    assert row_in(store, "pack")["note"] == "old"
+    assert (store.get("new"), store.get("nowhere"), row_in(store, "taken")["taskDateTime"]) == (None, None, str(BUCKET))
+
+    assert store.write_and_create(if_old, new) == Written()
+    assert (row_in(store, "pack")["note"], "dueAt" in row_in(store, "pack")) == ("new", False)
+    assert row_in(store, "new") == new
+    assert ids_in(store, BUCKET) == ["new", "pack", "taken"]
+    assert store.write_and_create(if_old, {**new, "taskId": "newer"}) == Lost()
+    assert store.get("newer") is None
+
+
 def test_too_large_a_row_is_reported(store: Store) -> None:
     bulk = {"taskId": "big", "payload": {"x": "y" * 410_000}}
     with pytest.raises(ItemTooLarge):

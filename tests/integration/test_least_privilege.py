@@ -142,6 +142,11 @@ def needed(service: str, operation: str, parameters: Mapping[str, Any]) -> Itera
                 assert f'"{TABLE}"' in rest
                 yield f"dynamodb:PartiQL{verb.capitalize()}", "TasksTable"
             return
+        case "TransactWriteItems":
+            for part in parameters["TransactItems"]:
+                ((kind, request),) = part.items()
+                yield from needed(service, f"{kind}Item", request)
+            return
         case "BatchGetItem":
             names = list(parameters["RequestItems"])
         case "PutEvents":
@@ -365,6 +370,8 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/batches/<batchId>/members")
     ask("GET", "/v1/batches")
     ask("GET", "/v1/batches/<batchId>")
+    ids["<taskId>"] = "~YXNrZWQtYmF0Y2gvMDAwMDAwMDAx"  # asked-batch/000000001
+    ask("POST", "/v1/tasks/<taskId>/run")  # two rows are written in one transaction
     ask("POST", "/v1/batches/<batchId>/cancel")
     past = {"start": iso(datetime.now(UTC) - timedelta(hours=3)), "end": iso(datetime.now(UTC))}
     ask("POST", f"{nightly}/backfill", past)

@@ -50,6 +50,8 @@ class Call:
                 return "events"
             case "Invoke":
                 return "invoke"
+            case "TransactWriteItems":
+                return "member"
             case "UpdateItem" | "BatchExecuteStatement":
                 return _kind_of(self.writes[0])
         return self.operation
@@ -73,6 +75,8 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
             writes = [_update(content)]
         case "BatchExecuteStatement":
             writes = [_statement(one) for one in content["Statements"]]
+        case "TransactWriteItems":  # a change of a member
+            writes = [_update(part["Update"]) for part in content["TransactItems"] if "Update" in part]
         case _:
             writes = []
     return Call(operation=operation, body=content, writes=writes)

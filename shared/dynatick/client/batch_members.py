@@ -1,22 +1,22 @@
-"""Members of batches that have no rows of their own: each as the row that it would have, and its cancellation."""
+"""Members of batches that have no rows of their own: each as the row that it would have, and changes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dynatick.client.task_update import in_version
+from dynatick.client.task_update import in_version, require_deletable
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION, Batch, is_of_pack, row_of_member, status_of_member
-from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
-from dynatick.domain.lifecycle import state_of, states_before
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Result, Unknown, Written, as_read
+from dynatick.domain.lifecycle import state_of
 from dynatick.domain.packs import MAX_BATCH, Pack, body_id, parse_member_id, payloads_of, spans_with
 from dynatick.domain.selection import Selection
-from dynatick.domain.task import Row
-from dynatick.engine.conditional_write import write
+from dynatick.domain.task import Row, Status
+from dynatick.engine.conditional_write import write, write_and_create
 from dynatick.engine.ports import Store
-from dynatick.errors import InvalidInput, StoreError, TransitionRefused, shown
+from dynatick.errors import InvalidInput, StoreError, TransitionRefused
 
 _TRIES: Final = 20
 
@@ -32,6 +32,16 @@ class Member:
     @property
     def status(self) -> str:
         return status_of_member(self.row, self.pack, self.n)
+
+    def noting(self, pack: Pack) -> ConditionalUpdate:
+        """The write of ``pack``, on condition that its row is as it was read."""
+        value = pack.to_attribute()
+        return ConditionalUpdate(
+            task_id=str(self.row[attr.TASK_ID]),
+            set={attr.PACK: value},
+            conditions=as_read(self.row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PACK, attr.DUE_AT),
+            mark=(Is(attr.PACK, value),),
+        )
 
     def as_row(self, store: Store) -> Row:
         """As the row that it would have."""
@@ -71,38 +81,64 @@ def row_of(store: Store, task_id: str) -> Row | None:
     return store.get(task_id) if member is None else member.as_row(store)  # it may have got one just now
 
 
-def cancel_member(store: Store, task_id: str, version: str | None) -> Row | None:
-    """Cancels a member without a row, on condition that its pack waits (22), and returns it as the row that it would
-    have; None: there is no such member. Raises TransitionRefused, TaskChanged, StoreError."""
+def change_member(store: Store, task_id: str, decide: Callable[[Row], ConditionalUpdate]) -> Row | None:
+    """Changes a member without a row as ``decide`` changes the row that it would have, on condition that its pack does
+    not run (22), and returns it; None: there is no such member.
+
+    It gets that row, in one transaction with the mark in its pack, and is a task like any other from then on. Only
+    a cancelled one needs none. Raises TransitionRefused and TaskChanged (from ``decide``), InvalidInput if its payload
+    is no longer there, StoreError.
+    """
+
+    def settle(member: Member) -> tuple[Result, Row]:
+        row = member.as_row(store)
+        change = decide(row)
+        _require_pack_at_rest(member, task_id)
+        changed = change.applied_to(row)
+        if changed.get(attr.OUTCOME) == Status.CANCELLED:
+            pack = member.pack.with_excluded(member.n)
+            return write(store, member.noting(pack)), row_of_member(member.row, pack, member.n, _payload(row))
+        if not _payload(row):  # a task without its payload would do something else
+            payloads_of(store.get(body_id(str(member.row[attr.TASK_ID]))), member.pack.span.members)
+        noted = member.noting(member.pack.with_extracted(member.n))
+        return write_and_create(store, noted, changed, made_by=change), changed
+
+    return _settled(store, task_id, settle)
+
+
+def delete_member(store: Store, task_id: str, version: str | None) -> Row | None:
+    """Deletes a member without a row, on condition that its pack does not run (22), and returns it as it was; None:
+    there is no such member. Raises as ``task_update.delete``."""
+
+    def settle(member: Member) -> tuple[Result, Row]:
+        row = member.as_row(store)
+        require_deletable(row)
+        if version is not None:
+            in_version(row, version)
+        _require_pack_at_rest(member, task_id)
+        return write(store, member.noting(member.pack.with_extracted(member.n))), row
+
+    return _settled(store, task_id, settle)
+
+
+def _settled(store: Store, task_id: str, settle: Callable[[Member], tuple[Result, Row]]) -> Row | None:
     for _ in range(_TRIES):
         if (member := find_member(store, task_id)) is None:
             return None
-        row = member.as_row(store)
-        if version is not None:
-            in_version(row, version)
-        if member.status not in (allowed := states_before("cancel")):
-            raise TransitionRefused(task_id, "cancel", member.status, allowed)
-        excluded = member.pack.with_excluded([member.n])
-        change = ConditionalUpdate(
-            task_id=str(member.row[attr.TASK_ID]),
-            set={attr.PACK: excluded.to_attribute()},
-            conditions=as_read(member.row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PACK),
-            mark=(Is(attr.PACK, excluded.to_attribute()),),
-        )
-        result = write(store, change)
+        result, row = settle(member)
         if isinstance(result, Unknown):
-            raise StoreError(f"cannot cancel {task_id!r}: {result.error}")
+            raise StoreError(f"cannot change {task_id!r}: {result.error}")
         if isinstance(result, Written):
-            return row_of_member(member.row, excluded, member.n, _payload(row))
-    raise StoreError(f"cannot cancel {task_id!r}: other requests changed its pack {_TRIES} times")
+            return row
+    raise StoreError(f"cannot change {task_id!r}: other requests changed its pack {_TRIES} times")
 
 
-def refuse_change(store: Store, task_id: str, version: str | None) -> None:
-    """Raises TransitionRefused for another change of a member that has no row."""
-    if (member := find_member(store, task_id)) is not None:
-        is_a = f"{member.status}, as one of the batch {shown(member.pack.batch_id)}"
-        instead = "such a task can be cancelled before it runs; one that was retried or has failed can be changed"
-        raise TransitionRefused(task_id, "change", member.status, (), is_a=is_a, instead=instead)
+def _require_pack_at_rest(member: Member, task_id: str) -> None:
+    """Raises TransitionRefused for a member that has ended while the others of its pack run: what its process writes
+    of the pack would undo the change."""
+    if state_of(member.row) == Status.RUNNING:
+        is_a = f"{member.status}, and others of its pack run"
+        raise TransitionRefused(task_id, "change", member.status, (), is_a=is_a, instead="try it again in a moment")
 
 
 def members_of(store: Store, row: Row, pack: Pack, status: str | None) -> Iterator[Row]:

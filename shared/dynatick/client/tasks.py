@@ -8,11 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynatick.client import task_update
-from dynatick.client.batch_members import cancel_member, refuse_change, row_of
+from dynatick.client.batch_members import change_member, delete_member, row_of
 from dynatick.client.bulk_change import BulkTasks
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
@@ -31,7 +30,6 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
 from dynatick.domain.task import TERMINAL, Row
 from dynatick.engine.conditional_write import create
-from dynatick.engine.ports import Store
 from dynatick.errors import (
     ConfigurationError,
     InvalidInput,
@@ -343,7 +341,7 @@ class TaskClient(BulkTasks):
 
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was written then.
         """
-        return self._change(task_id, self._decisions.cancelled(), version, of_member=cancel_member)
+        return self._change(task_id, self._decisions.cancelled(), version)
 
     def delete(self, task_id: str, *, version: str | None = None) -> None:
         """Deletes the row of a task that waits or has ended. A running task can't be deleted.
@@ -352,7 +350,11 @@ class TaskClient(BulkTasks):
         Raises TaskNotFound, TransitionRefused, TaskChanged: nothing was deleted then.
         """
         self._settings_cache.current()
-        task_update.delete(self.store, task_id, version)
+        try:
+            task_update.delete(self.store, task_id, version)
+        except TaskNotFound:
+            if delete_member(self.store, task_id, version) is None:
+                task_update.delete(self.store, task_id, version)  # a member may have got a row just now
 
     def reschedule(
         self,
@@ -455,9 +457,8 @@ class TaskClient(BulkTasks):
         return self.compose(row)
 
     def _preview(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None) -> TaskView:
-        row = self.store.get(task_update.known_id(task_id))
+        row = row_of(self.store, task_update.known_id(task_id))
         if row is None:
-            refuse_change(self.store, task_id, version)
             raise TaskNotFound(task_id)
         change = task_update.only_in(version, decide)(row)
         return TaskView.from_row({n: value for n, value in {**row, **change.set}.items() if n not in change.remove})
@@ -468,19 +469,16 @@ class TaskClient(BulkTasks):
         decide: Callable[[Row], ConditionalUpdate],
         version: str | None = None,
         *,
-        of_member: Callable[[Store, str, str | None], Row | None] = refuse_change,
         row: Row | None = None,
     ) -> TaskView:
         departures = self._departures()
-        change = partial(
-            task_update.carry_out, self.store, task_id, departures.noting(task_update.only_in(version, decide))
-        )
+        decide = departures.noting(task_update.only_in(version, decide))
         try:
-            row = change(row=row)
+            row = task_update.carry_out(self.store, task_id, decide, row=row)
         except TaskNotFound:
-            if (member := of_member(self.store, task_id, version)) is not None:
-                return TaskView.from_row(member)
-            row = change()  # a member may have got a row just now
+            member = change_member(self.store, task_id, decide)
+            # It may have got a row just now.
+            row = task_update.carry_out(self.store, task_id, decide) if member is None else member
         departures.count(task_id)
         departures.write()
         return TaskView.from_row(row)

@@ -128,7 +128,7 @@ def standing(row: Row, pack: Pack) -> Counter[str]:
     counted: their own rows say that."""
     rest = sum(1 for _ in pack.open())
     found = Counter({
-        str(Status.COMPLETED): pack.done.bit_count(),
+        str(Status.COMPLETED): (pack.done & ~pack.extracted).bit_count(),
         str(Status.CANCELLED): (pack.excluded & ~pack.extracted).bit_count(),
     })  # fmt: skip
     found[state_of(row) if is_terminal(row) else OPEN] += rest

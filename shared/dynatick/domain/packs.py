@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -248,8 +248,11 @@ class Pack:
     def member_id(self, n: int) -> str:
         return member_id(self.batch_id, self.span.first + n)
 
-    def with_excluded(self, members: Iterable[int]) -> Self:
-        return replace(self, excluded=_with(self.excluded, members))
+    def with_excluded(self, n: int) -> Self:
+        return replace(self, excluded=self.excluded | 1 << n)
+
+    def with_extracted(self, n: int) -> Self:
+        return replace(self, extracted=self.extracted | 1 << n)
 
     def in_common(self, row: Row) -> Mapping[str, object]:
         """What the rows of all members of a claimed pack have. ``row``: the pack's."""
@@ -289,12 +292,6 @@ class MemberRow(dict[str, object]):
     def __init__(self, pack_token: str, n: int, values: Mapping[str, object]) -> None:
         super().__init__(values)
         self.pack_token, self.n = pack_token, n
-
-
-def _with(bits: int, members: Iterable[int]) -> int:
-    for n in members:
-        bits |= 1 << n
-    return bits
 
 
 def _bits(value: object, members: int) -> int:

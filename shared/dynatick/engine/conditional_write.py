@@ -47,6 +47,21 @@ def write_many(store: Store, changes: Sequence[ConditionalUpdate]) -> Sequence[R
     return _settled(store, changes, results)
 
 
+def write_and_create(store: Store, change: ConditionalUpdate, row: Row, *, made_by: ConditionalUpdate) -> Result:
+    """One conditional write, and a row put if its id is free: both or neither. ``made_by``: the change that has made
+    the row what it is; by its mark the creation is recognised. Doesn't raise."""
+    try:
+        result = store.write_and_create(change, row)
+    except StoreError as error:
+        result = Unknown(str(error))
+    if isinstance(result, Written) or (isinstance(result, Unknown) and result.too_large):
+        return result
+    try:
+        return _judged(made_by, result, store.get(RowView(row).task_id))
+    except StoreError as error:
+        return result if isinstance(result, Unknown) else Unknown(str(error))
+
+
 def create(store: Store, row: Row) -> bool:
     """Puts a row if its id is free; False if another row has it. Raises ItemTooLarge, and StoreError if it is not known
     whether the row was put."""

@@ -96,6 +96,10 @@ class Store(Protocol):
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         """Many, in batches; one result for each change, in order. Ids must differ."""
 
+    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
+        """One conditional write, and a row put if its id is free: both or neither. Lost, without the present row: one
+        of the conditions does not hold, or others write one of the rows at this moment."""
+
     def query_bucket(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True,
                      outcome: str | None = None, limit: int | None = None,
                      prefix: str | None = None) -> Page:  # fmt: skip

@@ -41,7 +41,7 @@ from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
-from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
+from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, cancellation_codes, failure_code, is_too_large, translated
 from dynatick.store.sdk_internals import AttributeName, limit_unanswered, register_large_reader, use_session
 from dynatick.store.wire import Wire
 
@@ -187,20 +187,9 @@ class DynamoStore:
         return [answer for n in range(0, len(rows), BATCH) for answer in self._create_batch(rows[n : n + BATCH])]
 
     def write(self, change: ConditionalUpdate) -> Result:
-        condition: PynamoCondition = Path(attr.TASK_ID).exists()
-        for part in change.conditions:
-            condition = condition & _condition(part)
-        actions = [
-            AttributeName(n).set(AttributeName(n) + v.number if isinstance(v, Plus) else encode_value(v, n))
-            for n, v in change.set.items()
-        ]
-        actions += [AttributeName(n).remove() for n in change.remove]
         try:
             answer = self._requests.update_item(
-                change.task_id,
-                actions=actions,
-                condition=condition,
-                return_values="ALL_NEW" if change.returning else "NONE",
+                change.task_id, **_update(change), return_values="ALL_NEW" if change.returning else "NONE"
             )
         except SDK_ERRORS as error:
             failure = failure_code(error)
@@ -223,6 +212,22 @@ class DynamoStore:
             if len(changes[n].remove) <= 1 or not partiql.is_refused(answer):
                 results[n] = partiql.result_of(answer, changes[n].returning)
         return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
+
+    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
+        connection, task_id = self._requests.connection, RowView(row).task_id
+        attributes = {name: value for name, value in encode(row).items() if name != attr.TASK_ID}
+        is_free = Path(attr.TASK_ID).does_not_exist()
+        put = connection.get_operation_kwargs(self.table, task_id, key="Item", attributes=attributes, condition=is_free)
+        update = connection.get_operation_kwargs(self.table, change.task_id, **_update(change))
+        try:
+            connection.transact_write_items((), (), [put], [update])
+        except SDK_ERRORS as error:
+            codes = cancellation_codes(error)
+            if codes & {"ConditionalCheckFailed", "TransactionConflict"}:
+                return Lost()
+            failure, text = failure_code(error), str(getattr(error, "cause", None) or error)
+            return Unknown(f"{failure}: {text}", "ValidationError" in codes or is_too_large(failure, text))
+        return Written()
 
     def query_bucket(
         self,
@@ -388,6 +393,19 @@ class DynamoStore:
 
     def _back_off(self, attempt: int) -> None:
         self._pause(random.uniform(0.5, 1.0) * 0.05 * 2**attempt)
+
+
+def _update(change: ConditionalUpdate) -> dict[str, Any]:
+    """What pynamodb needs for an update."""
+    condition: PynamoCondition = Path(attr.TASK_ID).exists()
+    for part in change.conditions:
+        condition = condition & _condition(part)
+    actions = [
+        AttributeName(n).set(AttributeName(n) + v.number if isinstance(v, Plus) else encode_value(v, n))
+        for n, v in change.set.items()
+    ]
+    actions += [AttributeName(n).remove() for n in change.remove]
+    return {"actions": actions, "condition": condition}
 
 
 def _condition(part: Condition) -> PynamoCondition:

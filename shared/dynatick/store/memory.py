@@ -110,6 +110,22 @@ class MemoryStore:
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         return [self.write(change) for change in changes]
 
+    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
+        with self._lock:
+            before = self._items.get(change.task_id)
+            if RowView(row).task_id in self._items:
+                return Lost()
+            result = MemoryStore.write(self, change)
+            if isinstance(result, Lost):
+                return Lost()
+            if isinstance(result, Written):
+                try:
+                    MemoryStore.create(self, row)
+                except StoreError as error:
+                    self._replace(change.task_id, before)
+                    return Unknown(str(error), too_large=isinstance(error, ItemTooLarge))
+            return result
+
     def query_bucket(
         self,
         bucket: Bucket,

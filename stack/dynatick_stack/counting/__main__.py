@@ -55,8 +55,9 @@ class Endpoint:
         try:
             return 200, orjson.dumps(self._database.call(operation, orjson.loads(body)))
         except Refused as error:
-            refusal = {"__type": TYPE + error.code, "message": str(error)}
-            return 400, orjson.dumps(refusal if error.item is None else {**refusal, "Item": error.item})
+            refusal: dict[str, object] = {"__type": TYPE + error.code, "message": str(error)}
+            more = {"Item": error.item, "CancellationReasons": error.reasons}
+            return 400, orjson.dumps(refusal | {name: value for name, value in more.items() if value})
 
 
 def application() -> Loopback:

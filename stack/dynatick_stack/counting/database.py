@@ -32,7 +32,8 @@ MAX_STATEMENTS = 25
 MAX_STATEMENT_BYTES = 8192
 MAX_KEYS = 100
 READS = ("GetItem", "BatchGetItem", "Query", "Scan")
-WRITES = ("PutItem", "UpdateItem", "DeleteItem", "BatchExecuteStatement")
+WRITES = ("PutItem", "UpdateItem", "DeleteItem", "BatchExecuteStatement", "TransactWriteItems")
+MAX_PARTS = 100
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class Table:
         """
         before, size = self.items.get(key, (None, 0))
         after = decide(before)
-        size_after = 0 if after is None else self._check(key, after)
+        size_after = self.check(key, after)
         units = table_write_units(size, size_after)
         entries = [(index, index.entry(before), index.entry(after)) for index in self.indexes.values()]
         of_indexes = [
@@ -108,7 +109,10 @@ class Table:
     def refusal_units(self, key: str) -> float:
         return table_write_units(self.items.get(key, (None, 0))[1], None)
 
-    def _check(self, key: str, item: Item) -> int:
+    def check(self, key: str, item: Item | None) -> int:
+        """The size of an item that is to be written; None: it is to be deleted. Raises Refused."""
+        if item is None:
+            return 0
         size = item_bytes(item)
         if size > MAX_ITEM_BYTES:
             raise Refused("Item size has exceeded the maximum allowed size")
@@ -163,6 +167,7 @@ class Database:
             "DeleteItem": self._delete_item,
             "BatchGetItem": self._batch_get_item,
             "BatchExecuteStatement": self._batch_execute_statement,
+            "TransactWriteItems": self._transact_write_items,
             "Query": self._query,
             "Scan": self._scan,
         }
@@ -186,7 +191,7 @@ class Database:
         return found
 
     def _count(self, operation: str, request: Request) -> None:
-        asked = len(request.get("Statements", (request,)))
+        asked = len(request.get("Statements", request.get("TransactItems", (request,))))
         if operation == "BatchGetItem":
             asked = sum(len(wanted["Keys"]) for wanted in request["RequestItems"].values())
         if operation in READS:
@@ -234,31 +239,34 @@ class Database:
         return None if item is None else _projected(item, request)
 
     def _put_item(self, request: Request) -> Answer:
-        item: Item = request["Item"]
-        return self._write(request, item, lambda _: item)
+        return self._write(request, "Put")
 
     def _delete_item(self, request: Request) -> Answer:
-        return self._write(request, request["Key"], lambda _: None)
+        return self._write(request, "Delete")
 
     def _update_item(self, request: Request) -> Answer:
-        values = request.get("ExpressionAttributeValues", {})
-        update = parse_update(request["UpdateExpression"], _names(request))
-        return self._write(request, request["Key"], lambda item: update.apply(item or request["Key"], values))
+        return self._write(request, "Update")
 
-    def _write(self, request: Request, keyed: Item, decide: Decide) -> Answer:
+    def _write(self, request: Request, kind: str) -> Answer:
+        before, after = self._written(*self._decided(request, kind))
+        attributes = {"ALL_OLD": before, "ALL_NEW": after}.get(request.get("ReturnValues", "NONE"))
+        return {} if attributes is None else {"Attributes": attributes}
+
+    def _decided(self, request: Request, kind: str) -> tuple[Table, str, Decide]:
+        """The table and the key of a write, and what it makes of the item there. ``kind``: as in a transaction."""
         table = self._table(request["TableName"])
-        key = table.key_of(keyed)
         condition = _condition(request, "ConditionExpression")
+        update = parse_update(request["UpdateExpression"], _names(request)) if kind == "Update" else None
 
-        def conditioned(item: Item | None) -> Item | None:
+        def decide(item: Item | None) -> Item | None:
             if condition is not None and not condition(item or {}):
                 shown = item if request.get("ReturnValuesOnConditionCheckFailure") == "ALL_OLD" else None
                 raise Refused("The conditional request failed", "ConditionalCheckFailedException", item=shown)
-            return decide(item)
+            if update is not None:
+                return update.apply(item or request["Key"], request.get("ExpressionAttributeValues", {}))
+            return request["Item"] if kind == "Put" else None
 
-        before, after = self._written(table, key, conditioned)
-        attributes = {"ALL_OLD": before, "ALL_NEW": after}.get(request.get("ReturnValues", "NONE"))
-        return {} if attributes is None else {"Attributes": attributes}
+        return table, table.key_of(request["Item" if kind == "Put" else "Key"]), decide
 
     def _written(self, table: Table, key: str, decide: Decide) -> tuple[Item | None, Item | None]:
         try:
@@ -296,6 +304,24 @@ class Database:
             raise Refused("Duplicate item in the batch")
         answers = [self._execute(statement, key, values) for (statement, values), key in zip(parsed, keys, strict=True)]
         return {"Responses": answers}
+
+    def _transact_write_items(self, request: Request) -> Answer:
+        """All of them or none. Each costs twice what it costs by itself. Checks without a write are not known."""
+        parts = [self._decided(part, kind) for one in request["TransactItems"] for kind, part in one.items()]
+        if not 1 <= len(parts) <= MAX_PARTS:
+            raise Refused(f"Member must have length between 1 and {MAX_PARTS}")
+        if len({(id(table), key) for table, key, _ in parts}) < len(parts):
+            raise Refused("Transaction request cannot include multiple operations on one item")
+        reasons = [_reason(*part) for part in parts]
+        if any(reason["Code"] != "None" for reason in reasons):
+            self._units += 2 * sum(table.refusal_units(key) for table, key, _ in parts)
+            codes = ", ".join(reason["Code"] for reason in reasons)
+            message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
+            raise Refused(message, "TransactionCanceledException", reasons=reasons)
+        for part in parts:
+            self._written(*part)
+        self._units *= 2
+        return {}
 
     def _key(self, statement: Statement, values: Any) -> str:
         table = self._table(statement.table)
@@ -374,6 +400,16 @@ class Database:
                 break
         self._units += read_units(size, consistent=consistent)
         return {"Count": len(items), "ScannedCount": scanned, "Items": items}, last
+
+
+def _reason(table: Table, key: str, decide: Decide) -> dict[str, str]:
+    """Why a part of a transaction can't take effect."""
+    try:
+        table.check(key, decide(table.items.get(key, (None, 0))[0]))
+    except Refused as error:
+        code = "ValidationError" if error.code == "ValidationException" else error.code.removesuffix("Exception")
+        return {"Code": code, "Message": str(error)}
+    return {"Code": "None"}
 
 
 def _names(request: Request) -> tuple[tuple[str, str], ...]:

@@ -6,7 +6,7 @@ Indexes: provisioned throughput considerations", in the DynamoDB developer guide
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Value = Mapping[str, Any]
@@ -18,9 +18,17 @@ Item = Mapping[str, Value]
 class Refused(Exception):
     """A request that is not carried out, with DynamoDB's code for it."""
 
-    def __init__(self, message: str, code: str = "ValidationException", *, item: Item | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str = "ValidationException",
+        *,
+        item: Item | None = None,
+        reasons: Sequence[Mapping[str, str]] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code
+        self.reasons = reasons  # of a transaction, one for each of its parts
         self.item = item  # the one that was met, when a condition did not hold
 
 

@@ -7,7 +7,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -418,7 +418,7 @@ def test_a_member_is_cancelled_only_while_its_pack_waits(world: World, client: T
     with pytest.raises(TransitionRefused, match="it is cancelled; possible only while it is"):
         client.cancel("news/000000002")
     with pytest.raises(TaskChanged):
-        client.cancel("news/000000002", version=seen.version)
+        client.run_now("news/000000002", version=seen.version)
     pack_id = Span(0, 4).pack_id("news")
     started(world, pack_id)
     with pytest.raises(TransitionRefused, match="it is running"):
@@ -453,25 +453,135 @@ def test_another_is_faster_than_the_cancellation_of_a_member(world: World, clien
         client.cancel("news/000000002")
 
 
-CHANGES: list[Callable[[TaskClient, str], object]] = [
-    lambda client, task_id: client.reschedule(task_id, due_at=AT),
-    lambda client, task_id: client.run_now(task_id),
-    lambda client, task_id: client.redrive(task_id),
-    lambda client, task_id: client.redrive(task_id, dry_run=True),
-    lambda client, task_id: client.restore(task_id),
-    lambda client, task_id: client.update(task_id, payload={"n": 1}),
-]
+Change = Callable[[TaskClient, str], Any]
+
+WAITING: dict[str, tuple[Change, dict[str, object]]] = {
+    "another time": (lambda c, i: c.reschedule(i, due_at="2026-12-31T12:50:00Z"), {"status": "scheduled"}),
+    "at once": (lambda c, i: c.run_now(i), {"status": "scheduled"}),
+    "another payload": (lambda c, i: c.update(i, payload={"m": 1}), {"status": "scheduled", "payload": {"m": 1}}),
+}
+"""Changes of a member that waits, and what it is then."""
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_member_without_a_row_is_not_changed_otherwise(
-    client: TaskClient, change: Callable[[TaskClient, str], object]
+@pytest.mark.parametrize("change", WAITING)
+def test_a_member_that_is_changed_is_a_task_like_any_other_from_then_on(
+    world: World, client: TaskClient, change: str
+) -> None:
+    client.batches.insert(numbered(4), batch_id="news", subject="x", attributes={"tenant": "t1"}, **DAY)
+    key = key_of(client.get("news/000000002").row)
+    do, expected = WAITING[change]
+    view = do(client, "news/000000002")
+    assert {name: getattr(view, name) for name in expected} == expected
+    row = world.row("news/000000002")
+    assert (row["batchId"], row["subject"], row["tenant"], row["attempt"]) == ("news", "x", "t1", 0)
+    assert "pack" not in row and key_of(row) == key
+    world.stream(row)
+    run_until(world, 55)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(4)] == [1] * 4
+    assert client.batches.get("news").counts == {"completed": 4}
+
+
+@pytest.mark.parametrize("again", ["run", "update the time"])
+def test_a_member_that_was_changed_twice_at_once_is_changed_once(world: World, client: TaskClient, again: str) -> None:
+    """The second finds the row that the first has made."""
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+
+    def other() -> None:
+        client.reschedule("news/000000002", due_at="2026-12-31T12:40:00Z")
+
+    with world.rigged.meanwhile(lambda change: "pack" in change.set, other):
+        if again == "run":
+            client.run_now("news/000000002")
+        else:
+            client.update("news/000000002", due_at="2026-12-31T12:50:00Z")
+    pack = Pack.of(world.row(Span(0, 4).pack_id("news")))
+    assert pack is not None and (pack.extracted, pack.excluded) == (0b100, 0)
+    run_until(world, 55)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(4)] == [1] * 4
+
+
+def test_a_member_whose_pack_was_claimed_meanwhile_is_not_changed(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    pack_id = Span(0, 4).pack_id("news")
+    with (
+        world.rigged.meanwhile(lambda change: "pack" in change.set, lambda: started(world, pack_id)),
+        pytest.raises(TransitionRefused, match="it is running"),
+    ):
+        client.reschedule("news/000000002", due_at=AT)
+    assert world.store.get("news/000000002") is None
+
+
+def test_a_member_that_has_ended_is_changed_once_its_pack_has(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", action="log")
+    client.cancel("news/000000001")
+    pack_id = Span(0, 4).pack_id("news")
+    pack = Pack.of(world.row(pack_id))
+    assert pack is not None
+    waiting = world.row(pack_id)
+    running = {"status": "running", "lease": "x", "attempt": 1, "pack": replace(pack, done=0b1000).to_attribute()}
+    world.store.put({**waiting, **running})
+    for change in (lambda: client.run_now("news/000000003"), lambda: client.restore("news/000000001"),
+                   lambda: client.delete("news/000000001")):  # fmt: skip
+        with pytest.raises(TransitionRefused, match="others of its pack run; try it again in a moment"):
+            change()
+    world.store.put(waiting)
+    world.ticks(2)
+    assert client.batches.get("news").counts == {"completed": 3, "cancelled": 1}
+    assert client.restore("news/000000001").status == "scheduled"
+    again = client.run_now("news/000000003")
+    assert (again.status, again.run, again.payload) == ("scheduled", 2, {"n": 3})
+    client.delete("news/000000002")
+    with pytest.raises(TaskNotFound):
+        client.get("news/000000002")
+    world.ticks(3)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(4)] == [1, 1, 1, 2]
+    assert [(view.task_id[-1], view.status) for view in client.batches.members("news")] == [
+        ("0", "completed"), ("1", "completed"), ("3", "completed")
+    ]  # fmt: skip
+    with pytest.raises(TransitionRefused, match="possible only while it is failed"):
+        client.redrive("news/000000000")
+
+
+def test_a_deleted_member_does_not_run(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    seen = client.get("news/000000001")
+    client.delete("news/000000001", version=seen.version)
+    run_until(world, 33)
+    assert [world.actions.times(f"news/00000000{n}") for n in range(3)] == [1, 0, 1]
+    assert client.batches.get("news").counts == {"completed": 2, "deleted": 1}
+
+
+def test_a_member_whose_payload_is_gone_is_not_run_without(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    world.store.delete(body_id(Span(0, 3).pack_id("news")))
+    with pytest.raises(InvalidInput, match="the row with the payloads of its members is missing"):
+        client.run_now("news/000000001")
+    assert client.cancel("news/000000001").status == "cancelled"
+
+
+@pytest.mark.parametrize("change", WAITING)
+@pytest.mark.parametrize("takes_effect", [True, False])
+def test_the_lost_answer_of_a_members_change_is_found_by_its_row(
+    world: World, client: TaskClient, change: str, takes_effect: bool
 ) -> None:
     client.batches.insert(numbered(4), batch_id="news", **DAY)
-    with pytest.raises(TransitionRefused, match="one of the batch 'news'; such a task can be cancelled"):
-        change(client, "news/000000002")
-    with pytest.raises(TaskNotFound):
-        change(client, "news/000000009")
+    if takes_effect:
+        world.rigged.unanswered = lambda change: "pack" in change.set
+        assert WAITING[change][0](client, "news/000000002").status == "scheduled"
+    else:
+        world.rigged.throttled = lambda change: "pack" in change.set
+        with pytest.raises(StoreError, match="cannot change 'news/000000002'"):
+            WAITING[change][0](client, "news/000000002")
+    assert (world.store.get("news/000000002") is not None) is takes_effect
+
+
+def test_what_there_is_no_member_with_is_not_found(client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    changes: list[Change] = [*(do for do, _ in WAITING.values()), lambda c, i: c.delete(i), lambda c, i: c.restore(i),
+                             lambda c, i: c.redrive(i, dry_run=True)]  # fmt: skip
+    for change in changes:
+        with pytest.raises(TaskNotFound):
+            change(client, "news/000000009")
 
 
 def test_an_export_has_members_as_tasks_and_continues_within_a_pack(world: World, client: TaskClient) -> None:

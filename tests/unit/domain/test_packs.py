@@ -150,7 +150,7 @@ def test_a_malformed_body(body: dict[str, object] | None) -> None:
 
 
 def test_a_pack_row_says_how_its_members_stand() -> None:
-    pack = Pack(batch_id="news", span=Span(500, 12), done=0b1000_0000_0001, extracted=0b1100).with_excluded([1])
+    pack = Pack(batch_id="news", span=Span(500, 12), done=0b1000_0000_0001, extracted=0b1100).with_excluded(1)
     row = {"taskId": "news/000000500-000000511", "pack": pack.to_attribute()}
     assert Pack.of(row) == pack
     assert list(pack.open()) == [4, 5, 6, 7, 8, 9, 10]

@@ -137,6 +137,15 @@ class RiggedStore(MemoryStore):
             raise cannot("write")
         return super().write_many(changes)
 
+    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
+        self.writes.append(change)
+        if self.before_write is not None:
+            self.before_write(change)
+        if self.throttled(change):
+            return THROTTLED
+        result = super().write_and_create(change, row)
+        return NO_ANSWER if self.unanswered(change) else result
+
     def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
         self.pages.append((bucket, options.get("after")))
         if self.before_poll is not None:
