@@ -139,7 +139,9 @@ class BatchCancelled(View):
 
     batch_id: str
     cancelled: Annotated[int, "Members that waited."]
-    running: Annotated[int, "Members of packs that run: they end by themselves."]
+    running: Annotated[
+        int, "Members of packs that run. Those that have begun end by themselves; after some seconds, no more begin."
+    ]
 
 
 class Batches:
@@ -344,8 +346,8 @@ class Batches:
         return MemberPage(members=tuple(found))
 
     def cancel(self, batch_id: str) -> BatchCancelled:
-        """Cancels the members that wait, and what would follow; those that run end by themselves. The same call again
-        goes on where it was. Raises TransitionRefused if all members have ended already."""
+        """Cancels the members that wait, and what would follow; those that have begun end by themselves. The same call
+        again goes on where it was. Raises TransitionRefused if all members have ended already."""
         is_cancelled = self._cancel_row(batch_id)
         found = Counter[str]()
         with thread_pool(THREADS, "dynatick-batch") as pool:

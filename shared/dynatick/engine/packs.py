@@ -17,7 +17,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown, Written
 from dynatick.domain.lifecycle import checkpoint, release
 from dynatick.domain.packs import MemberRow, Pack, body_id, payloads_of
-from dynatick.domain.task import Row, Task
+from dynatick.domain.task import Row, Status, Task
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
@@ -47,6 +47,7 @@ class _Open:
     in_common: Mapping[str, object] = field(default_factory=dict)  # of their rows
     waiting: deque[int] = field(default_factory=deque)
     done: int = 0
+    excluded: int = 0
     extracted: int = 0
     under_way: int = 0
     is_loaded: bool = False
@@ -56,11 +57,17 @@ class _Open:
     is_stopped: bool = False  # the task pool has not begun a member that it was given: no more begin in this invocation
 
     def __post_init__(self) -> None:
-        self.done, self.extracted = self.pack.done, self.pack.extracted
+        self.done, self.excluded, self.extracted = self.pack.done, self.pack.excluded, self.pack.extracted
 
     def attribute(self) -> Mapping[str, object]:
         """The value of ``pack`` as it is now."""
-        return replace(self.pack, done=self.done, extracted=self.extracted).to_attribute()
+        pack = replace(self.pack, done=self.done, excluded=self.excluded, extracted=self.extracted)
+        return pack.to_attribute()
+
+    def exclude_waiting(self) -> None:
+        """Begins no more of them."""
+        while self.waiting:
+            self.excluded |= 1 << self.waiting.pop()
 
     @property
     def is_idle(self) -> bool:
@@ -172,13 +179,19 @@ class Packs:
 
     def _load(self, one: _Open) -> None:
         one.is_writing = True
-        key = body_id(one.claimed.task.task_id)
-        self._in_io_thread(partial(self._store.get, key), partial(self._loaded, one), partial(self._not_loaded, one))
+        keys = [body_id(one.claimed.task.task_id), one.pack.batch_id]
+        self._in_io_thread(
+            partial(self._store.get_many, keys), partial(self._loaded, one), partial(self._not_loaded, one)
+        )
 
-    def _loaded(self, one: _Open, body: Row | None) -> None:
+    def _loaded(self, one: _Open, rows: Mapping[str, Row]) -> None:
         one.is_writing = False
+        if _is_cancelled(rows.get(one.pack.batch_id)):
+            one.exclude_waiting()
+            self.proceed()
+            return
         try:
-            one.payloads = payloads_of(body, one.pack.span.members)
+            one.payloads = payloads_of(rows.get(body_id(one.claimed.task.task_id)), one.pack.span.members)
             one.in_common = one.pack.in_common(one.claimed.row)
         except InvalidInput as error:
             self._leave(one)
@@ -213,17 +226,22 @@ class Packs:
         return Claimed(replace(one.member, task_id=task_id, payload=payload, lease=lease), row)
 
     def _keep(self, one: _Open) -> None:
-        """Writes which members have ended."""
+        """Writes which members have ended, and looks whether the batch was cancelled meanwhile."""
         one.is_writing, one.is_behind, one.kept_at = True, False, self._clock()
         change = checkpoint(one.claimed.task, one.attribute())
-        self._in_io_thread(
-            partial(write, self._store, change), partial(self._checked, one), partial(self._unchecked, one)
-        )
 
-    def _checked(self, one: _Open, result: Result) -> None:
+        def keep() -> tuple[Result, Row | None]:
+            return write(self._store, change), self._store.get(one.pack.batch_id)
+
+        self._in_io_thread(keep, partial(self._checked, one), partial(self._unchecked, one))
+
+    def _checked(self, one: _Open, kept: tuple[Result, Row | None]) -> None:
+        result, batch = kept
         one.is_writing = False
         if not isinstance(result, (Written, Unknown)):
             one.is_lost = True
+        elif _is_cancelled(batch):
+            one.exclude_waiting()
 
     def _unchecked(self, one: _Open, error: Exception) -> None:
         one.is_writing = False
@@ -255,3 +273,7 @@ class Packs:
     def _pack_of(self, row: Row) -> tuple[_Open, int]:
         assert isinstance(row, MemberRow)
         return self._open[row.pack_token], row.n
+
+
+def _is_cancelled(batch: Row | None) -> bool:
+    return batch is not None and batch.get(attr.OUTCOME) == Status.CANCELLED

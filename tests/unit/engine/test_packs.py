@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -324,9 +324,10 @@ class CountsBodies(MemoryStore):
 
     bodies = 0
 
-    def get(self, task_id: str) -> Row | None:
-        self.bodies += task_id.startswith("_dynatick#pack#")
-        return super().get(task_id)
+    def get_many(self, task_ids: Iterable[str], **options: Any) -> Mapping[str, Row]:
+        wanted = list(task_ids)
+        self.bodies += sum(task_id.startswith("_dynatick#pack#") for task_id in wanted)
+        return super().get_many(wanted, **options)
 
 
 def test_what_has_completed_is_kept_every_few_seconds() -> None:
@@ -338,6 +339,42 @@ def test_what_has_completed_is_kept_every_few_seconds() -> None:
     world.tick()
     assert seen and seen[0] & 0b1111 == 0b1111
     assert pack_of(world, pack_id).done == 0xFF
+
+
+def cancel_batch(world: InProcess) -> None:
+    world.store.put({"taskId": "news", "action": "dynatick.batch", "status": "cancelled", "outcome": "cancelled"})
+
+
+def test_of_a_cancelled_batch_no_more_members_begin_after_the_next_checkpoint() -> None:
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 20)
+
+    def cancelled(*_: Any) -> None:
+        cancel_batch(world)
+        world.clock.forward(seconds=6)
+
+    world.actions.behaviour["news/000000003"] = cancelled
+    world.tick()
+    ran, pack = len(world.actions.ran), pack_of(world, pack_id)
+    assert 4 <= ran <= 6
+    assert (pack.done, pack.extracted) == ((1 << ran) - 1, 0)
+    assert (world.outcome(pack_id), standings(world.store, "news", 20)) == (
+        "completed", {"completed": ran, "cancelled": 20 - ran}
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("by_a_dead_process", [False, True])
+def test_a_pack_of_a_cancelled_batch_runs_nothing(by_a_dead_process: bool) -> None:
+    """It was released or lost while the batch was cancelled, which leaves packs that run alone."""
+    world = InProcess()
+    pack_id = put_pack(world, [{}] * 4)
+    if by_a_dead_process:
+        world.store.put({**world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead",
+                         "leaseUntil": "2026-12-31T11:58:00Z"})  # fmt: skip
+    cancel_batch(world)
+    world.tick()
+    assert (world.outcome(pack_id), world.actions.ran) == ("completed", [])
+    assert standings(world.store, "news", 4) == {"cancelled": 4}
 
 
 def test_a_pack_that_another_process_has_is_left_to_it() -> None:
