@@ -176,7 +176,7 @@ MUTATIONS = (
              "as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE)", "()", LIFECYCLE),
     Mutation(13, "a restore does not ask for the status", "domain:restore",
              "as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT)", "()", LIFECYCLE),
-    Mutation(13, "a redriven task keeps its run", "client:_next_run",
+    Mutation(13, "a redriven task keeps its run", "client:next_run",
              "", "return int(row.get(attr.RUN, 1))", "tests/unit/client/test_task_update.py"),
     Mutation(13, "a running task is replaced", "client:require",
              "state not in allowed or (state in TERMINAL and not is_terminal(row))",

@@ -372,6 +372,8 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/batches/<batchId>")
     ids["<taskId>"] = "~YXNrZWQtYmF0Y2gvMDAwMDAwMDAx"  # asked-batch/000000001
     ask("POST", "/v1/tasks/<taskId>/run")  # two rows are written in one transaction
+    ask("POST", "/v1/batches/<batchId>/redrive")
+    ask("PATCH", "/v1/batches/<batchId>", {"delaySeconds": 3600})
     ask("POST", "/v1/batches/<batchId>/cancel")
     past = {"start": iso(datetime.now(UTC) - timedelta(hours=3)), "end": iso(datetime.now(UTC))}
     ask("POST", f"{nightly}/backfill", past)

@@ -16,7 +16,16 @@ from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
-from dynatick.client.batches import BatchCancelled, BatchInserted, BatchPage, BatchView, MemberPage, PackLoaded
+from dynatick.client.batches import (
+    BatchCancelled,
+    BatchInserted,
+    BatchPage,
+    BatchRedriven,
+    BatchRescheduled,
+    BatchView,
+    MemberPage,
+    PackLoaded,
+)
 from dynatick.client.history import MAX_LIMIT
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import MAX_OVER
@@ -126,6 +135,31 @@ class BatchRoutes:
                 parameters=_OF_ONE,
             ),
             Operation(
+                name="rescheduleBatch",
+                method="PATCH",
+                path="/v1/batches/<batchId>",
+                call=self.reschedule,
+                summary="Give the members that wait another time",
+                description="One of the two. Members with rows of their own keep theirs.",
+                tag="Batch",
+                answers={200: ("What was rescheduled", BatchRescheduled)},
+                problems=("task-not-found", "not-possible-now"),
+                parameters=_OF_ONE,
+            ),
+            Operation(
+                name="redriveBatch",
+                method="POST",
+                path="/v1/batches/<batchId>/redrive",
+                call=self.redrive,
+                summary="Start the members that have failed anew, at the next tick",
+                description="A batch that has ended runs again until they have ended. What followed is not inserted "
+                "again.",
+                tag="Batch",
+                answers={200: ("How many were redriven", BatchRedriven)},
+                problems=("task-not-found", "invalid-input"),
+                parameters=_OF_ONE,
+            ),
+            Operation(
                 name="cancelBatch",
                 method="POST",
                 path="/v1/batches/<batchId>/cancel",
@@ -184,6 +218,14 @@ class BatchRoutes:
 
     def seal(self, batch_id: Id) -> Response[str]:
         return answer(self._batches.seal(_id(batch_id)))
+
+    def reschedule(self, batch_id: Id, body: Annotated[models.BatchPatch, Body()]) -> Response[str]:
+        row = values_of(body)
+        delay = _seconds(row.get(attr.DELAY_SECONDS), attr.DELAY_SECONDS)
+        return answer(self._batches.reschedule(_id(batch_id), due_at=row.get(attr.DUE_AT), delay=delay))
+
+    def redrive(self, batch_id: Id) -> Response[str]:
+        return answer(self._batches.redrive(_id(batch_id)))
 
     def cancel(self, batch_id: Id) -> Response[str]:
         return answer(self._batches.cancel(_id(batch_id)))

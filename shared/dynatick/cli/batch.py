@@ -183,6 +183,34 @@ def cancel(session: Session, batch_id: BatchId) -> None:
 
 @app.command()
 @on_table
+def reschedule(session: Session, batch_id: BatchId, due: At = None, delay: Delay = None) -> None:
+    """Give the members that wait another time. Those with rows of their own keep theirs."""
+    seconds = seconds_of(delay, attr.DELAY_SECONDS)
+    done = session.client().batches.reschedule(
+        batch_id,
+        due_at=session.time(due, attr.DUE_AT),
+        delay=None if seconds is None else timedelta(seconds=float(seconds)),
+    )
+    if session.output is Output.TABLE:
+        until = "" if done.last_due_at == done.due_at else f" to {format_instant(done.last_due_at)}"
+        say(f"{_members(done.rescheduled)} due {format_instant(done.due_at)}{until}; {done.running:,} run already")
+    else:
+        show_document(done.to_row(), session.output)
+
+
+@app.command()
+@on_table
+def redrive(session: Session, batch_id: BatchId) -> None:
+    """Start the members that have failed anew, at the next tick."""
+    done = session.client().batches.redrive(batch_id)
+    if session.output is Output.TABLE:
+        say(f"{_members(done.redriven)} redriven")
+    else:
+        show_document(done.to_row(), session.output)
+
+
+@app.command()
+@on_table
 def wait(session: Session, batch_id: BatchId, timeout: WaitTimeout = None) -> None:
     """Wait until every member has ended. Exit code 8 unless all have completed, 9 if time is up."""
     limit = None if timeout is None else duration_of(timeout, "timeout")

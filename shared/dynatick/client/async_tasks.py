@@ -160,6 +160,8 @@ class AsyncBatches(Threaded):
     load_pack = awaited(Batches.load_pack)
     members = _iterated(Batches.members)
     members_page = awaited(Batches.members_page)
+    redrive = awaited(Batches.redrive)
+    reschedule = awaited(Batches.reschedule)
     seal = awaited(Batches.seal)
 
 

@@ -48,7 +48,7 @@ from dynatick.store.codec import with_item
 THREADS: Final = 8
 _AT_A_TIME: Final = 25  # packs to a call
 _MAX_BYTES: Final = 500_000  # of their bodies
-_BODY_KEPT: Final = timedelta(days=366)  # after the pack is due
+BODY_KEPT: Final = timedelta(days=366)  # after the pack is due
 _TRIES: Final = 20
 _MISSING_SHOWN: Final = 10  # packs in an error
 
@@ -236,7 +236,7 @@ class Loader:
                     raise InvalidInput(f"payloads[{span.first + n - self.first}]", "another payload", expected)
 
     def _body(self, span: Span, body: bytes) -> Row:
-        until = self.batch.due_of(span, self.batch.total or 0) + _BODY_KEPT
+        until = self.batch.due_of(span, self.batch.total or 0) + BODY_KEPT
         return {
             attr.TASK_ID: body_id(span.pack_id(self.batch_id)),
             attr.BODY: body,

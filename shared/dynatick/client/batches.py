@@ -14,30 +14,28 @@ from itertools import islice
 from typing import Annotated, Final
 
 from dynatick.actions.plain_value import plain
-from dynatick.client import task_update
-from dynatick.client.batch_loading import THREADS, Loader, scheduled
+from dynatick.client.batch_changes import BatchChanges, batch_of, packs_in
+from dynatick.client.batch_loading import Loader, scheduled
 from dynatick.client.batch_members import members_of
 from dynatick.client.history import check_limit, history
 from dynatick.client.new_task import NewTask, row_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
-from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import NextPageToken, TaskView, instant_or_none, status_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, extracted_ids, is_of_pack, then_id
+from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, then_id
 from dynatick.domain.buckets import Time
-from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant, up_to_millisecond
-from dynatick.domain.lifecycle import cancel, state_of
+from dynatick.domain.lifecycle import state_of
 from dynatick.domain.numbers import is_count
-from dynatick.domain.packs import DIGITS, MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, check_batch_id, spans_with
+from dynatick.domain.packs import DIGITS, MAX_BATCH, MAX_MEMBERS, check_batch_id
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.selection import STATUSES
 from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.domain.view import View
-from dynatick.engine.batches import packs_of, standings
+from dynatick.engine.batches import standings
 from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import (
@@ -46,7 +44,6 @@ from dynatick.errors import (
     InvalidInput,
     InvalidInputs,
     TaskExists,
-    TaskNotFound,
     TransitionRefused,
     shown,
 )
@@ -144,6 +141,25 @@ class BatchCancelled(View):
     ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRescheduled(View):
+    """What a batch with another time has found."""
+
+    batch_id: str
+    due_at: datetime
+    last_due_at: Annotated[datetime, "When its last members are due."]
+    rescheduled: Annotated[int, "Members that waited, and have another time now."]
+    running: Annotated[int, "Members of packs that run: these go on."]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRedriven(View):
+    """How many members of a batch were started anew."""
+
+    batch_id: str
+    redriven: Annotated[int, "Members that had failed."]
+
+
 class Batches:
     """The batches of a table, as ``TaskClient.batches``.
 
@@ -153,6 +169,7 @@ class Batches:
     def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
         self._check_actions = check_actions
+        self._changes = BatchChanges(store, settings_cache, clock)
 
     def insert(
         self,
@@ -219,7 +236,7 @@ class Batches:
         _check_iterable(payloads)
         some = [*islice(payloads, MAX_MEMBERS + 1)]
         self._settings_cache.current()
-        loader = self._loader(*self._batch(batch_id), is_new=False)
+        loader = self._loader(*batch_of(self._store, batch_id), is_new=False)
         with self._cancelling(batch_id):
             loader.load_pack(number, some)
         return PackLoaded(batch_id=batch_id, number=number, members=len(some), packs_written=loader.written)
@@ -229,7 +246,7 @@ class Batches:
         row for each 500 of them. Raises TransitionRefused with the parts that are missing, or if the batch was
         cancelled."""
         self._settings_cache.current()
-        loader = self._loader(*self._batch(batch_id), is_new=False)
+        loader = self._loader(*batch_of(self._store, batch_id), is_new=False)
         with self._cancelling(batch_id):
             return _inserted(loader, loader.seal())
 
@@ -261,7 +278,7 @@ class Batches:
 
     def get(self, batch_id: str) -> BatchView:
         """The batch, and how its members stand. While they run, it reads a row for each 500 of them."""
-        row, batch = self._batch(batch_id)
+        row, batch = batch_of(self._store, batch_id)
         return self._view(row, batch, is_counted=batch.members is not None)
 
     def list(
@@ -321,7 +338,8 @@ class Batches:
         """The members of one status or of all, in order of number, read as they are consumed. Those that were deleted
         are left out."""
         _check_status(status)
-        for row, pack in self._packs(batch_id):
+        _, batch = batch_of(self._store, batch_id)
+        for row, pack in packs_in(self._store, batch_id, batch):
             yield from map(TaskView.from_row, members_of(self._store, row, pack, status))
 
     def members_page(
@@ -333,7 +351,8 @@ class Batches:
         _check_status(status)
         since = _since(page_token)
         found: list[TaskView] = []
-        for packs, (row, pack) in enumerate(self._packs(batch_id, since)):
+        _, batch = batch_of(self._store, batch_id)
+        for packs, (row, pack) in enumerate(packs_in(self._store, batch_id, batch, since)):
             if packs == _MAX_PACKS:
                 return MemberPage(members=tuple(found), next_page_token=str(pack.span.first))
             for member in members_of(self._store, row, pack, status):
@@ -348,17 +367,33 @@ class Batches:
     def cancel(self, batch_id: str) -> BatchCancelled:
         """Cancels the members that wait, and what would follow; those that have begun end by themselves. The same call
         again goes on where it was. Raises TransitionRefused if all members have ended already."""
-        is_cancelled = self._cancel_row(batch_id)
-        found = Counter[str]()
-        with thread_pool(THREADS, "dynatick-batch") as pool:
-            packs = self._packs(batch_id)
-            while some := list(islice(packs, 4 * THREADS)):
-                for one in pool.map(lambda found: self._cancel_pack(*found), some):
-                    found += one
-        if not is_cancelled and not self._cancel_row(batch_id):
-            raise TransitionRefused(batch_id, "cancel", str(Status.RUNNING), task_update.WAITING, what="batch",
-                                    instead="its members are; cancel it again in a moment")  # fmt: skip
+        found = self._changes.cancel(batch_id)
         return BatchCancelled(batch_id=batch_id, cancelled=found["cancelled"], running=found["running"])
+
+    def reschedule(
+        self, batch_id: str, *, due_at: Time | None = None, delay: timedelta | None = None
+    ) -> BatchRescheduled:
+        """Gives the members that wait, and the batch, another time (one of the two); one that has passed means the next
+        tick. They are spread over as much time as before. Members with rows of their own keep theirs: those that are
+        retried, and those that were rescheduled by themselves.
+
+        The same call again goes on where it was. Raises TransitionRefused if all have ended, or are not in yet.
+        """
+        times = {attr.DUE_AT: due_at, attr.DELAY_SECONDS: _seconds(delay)}
+        at = time_of(batch_id, times, now=self._clock(), grid=self._settings_cache.grid()).due_at
+        batch, found = self._changes.reschedule(check_batch_id(batch_id), up_to_millisecond(at))
+        return BatchRescheduled(
+            batch_id=batch_id,
+            due_at=batch.due_at,
+            last_due_at=batch.last_due_at,
+            rescheduled=found["scheduled"],
+            running=found["running"],
+        )
+
+    def redrive(self, batch_id: str) -> BatchRedriven:
+        """Starts the members that have failed anew, at the next tick. A batch that has ended runs again until they have
+        ended, too; what followed is not inserted again. The same call again goes on where it was."""
+        return BatchRedriven(batch_id=batch_id, redriven=self._changes.redrive(batch_id))
 
     def wait(
         self,
@@ -385,7 +420,7 @@ class Batches:
 
     def has_ended(self, batch_id: str) -> bool:
         """Whether it has ended: one read of one row."""
-        return is_terminal(self._batch(batch_id)[0])
+        return is_terminal(batch_of(self._store, batch_id)[0])
 
     # -- definition ------------------------------------------------------------------------------------------------
 
@@ -466,84 +501,12 @@ class Batches:
             self._settings_cache.check_payload(action, row.get(attr.PAYLOAD), of_handlers=self._check_actions)
         return {name: value for name, value in row.items() if name != attr.TASK_ID}
 
-    # -- rows ------------------------------------------------------------------------------------------------------
-
     def _own(self, batch_id: str) -> tuple[Row, Batch]:
         """The batch whose id is taken. Raises TaskExists if another row has it."""
         try:
-            return self._batch(batch_id)
+            return batch_of(self._store, batch_id)
         except BatchNotFound:
             raise TaskExists(batch_id) from None
-
-    def _batch(self, batch_id: str) -> tuple[Row, Batch]:
-        row = self._store.get(check_batch_id(batch_id))
-        batch = None if row is None else Batch.of(row)
-        if row is None or batch is None:
-            raise BatchNotFound(batch_id)
-        return row, batch
-
-    def _packs(self, batch_id: str, since: int = 0) -> Iterator[tuple[Row, Pack]]:
-        """The packs of a batch in order, also of one that is not sealed, from that which has the member ``since``
-        on."""
-        _, batch = self._batch(batch_id)
-        members = batch.members
-        if members is None:
-            members = self._loaded(batch_id, MAX_BATCH if batch.total is None else batch.total)
-        return packs_of(self._store, batch_id, members, since)
-
-    def _loaded(self, batch_id: str, total: int) -> int:
-        """How many members of a batch that is not sealed are in, at most: after them, no pack is there."""
-        firsts, loaded = iter(range(0, total, MAX_MEMBERS)), 0
-        while some := list(islice(firsts, _PROBED)):
-            spans = {span.pack_id(batch_id): span for first in some for span in spans_with(first, total)}
-            rows = self._store.get_many(spans, only=(attr.STATUS,))
-            if not rows:
-                break
-            last = max(spans[one].first for one in rows)
-            loaded = min(last + MAX_MEMBERS, total)
-        return loaded
-
-    def _cancel_row(self, batch_id: str) -> bool:
-        """Cancels the row of a batch. False: it runs at this moment. Raises TransitionRefused if it has ended."""
-        days = self._settings_cache.defaults().retention_days
-
-        def decide(row: Row) -> ConditionalUpdate:
-            if (state := state_of(row)) not in task_update.WAITING:
-                raise TransitionRefused(batch_id, "cancel", state, task_update.WAITING, what="batch")
-            return cancel(row, now=self._clock(), retention_days=days)
-
-        self._batch(batch_id)
-        try:
-            task_update.carry_out(self._store, batch_id, decide)
-        except TransitionRefused as refused:
-            if refused.status not in (Status.CANCELLED, Status.RUNNING):
-                raise
-            return refused.status == Status.CANCELLED
-        return True
-
-    def _cancel_pack(self, row: Row, pack: Pack) -> Counter[str]:
-        """Cancels the members of a pack that wait, those with rows of their own too. Returns how many, and how many
-        run."""
-        found = Counter[str]()
-        rows = self._store.get_many(extracted_ids(pack), only=OF_BATCH) if pack.extracted else {}
-        ids = [task_id for task_id, own in rows.items() if is_of_pack(own, row, pack)]
-        if (number := sum(1 for _ in pack.open())) and not is_terminal(row):
-            found[self._cancel_task(str(row[attr.TASK_ID]))] += number
-        found.update(self._cancel_task(one) for one in ids)
-        return found
-
-    def _cancel_task(self, task_id: str) -> str:
-        """Cancels a task that waits. Returns what it is then."""
-        days = self._settings_cache.defaults().retention_days
-        try:
-            task_update.carry_out(
-                self._store, task_id, lambda row: task_update.cancelled(row, now=self._clock(), retention_days=days)
-            )
-        except TransitionRefused as refused:
-            return f"{refused.status} already" if refused.status == Status.CANCELLED else refused.status
-        except TaskNotFound:
-            return "deleted"
-        return str(Status.CANCELLED)
 
 
 def _inserted(loader: Loader, members: int | None) -> BatchInserted:

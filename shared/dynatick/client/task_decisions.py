@@ -38,6 +38,11 @@ class Rescheduling:
 
     def decide(self, row: Row) -> ConditionalUpdate:
         """The update of one task. Raises TransitionRefused, InvalidInput."""
+        bucket, due_at = self.target(row)
+        return task_update.rescheduled(row, bucket=bucket, due_at=due_at)
+
+    def target(self, row: Row) -> tuple[Bucket, datetime]:
+        """The bucket and the due instant of one task. Raises InvalidInput."""
         task_id = RowView(row).task_id
         due_at = self.to or self._shifted(row)
         target = self.grid.bucket_of(task_id, due_at)
@@ -45,9 +50,7 @@ class Rescheduling:
         present = RowView(row).bucket
         if present is not None and present.minute == bucket.minute:
             bucket = present  # it keeps its shard, so that it is not listed again
-        return task_update.rescheduled(
-            row, bucket=bucket, due_at=due_at if target.minute == bucket.minute else self.began
-        )
+        return bucket, due_at if target.minute == bucket.minute else self.began
 
     def is_done(self, row: Row) -> bool:
         """Whether a task was moved already: its bucket may be read after that."""

@@ -15,7 +15,7 @@ from typing import Final
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION
+from dynatick.domain.batches import BATCH_ACTION, members_by_status
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import (
     Condition,
@@ -214,7 +214,7 @@ def replaced(
         if own != given and not (name == attr.ACTION and None in (own, given)):  # one is left to the installation
             expected = "none" if own is None else shown(own)
             raise InvalidInput(name, given, f"expected {expected}, as the task has; choose another id for another task")
-    change = replace_definition(row, moved, definition=definition, now=now, run=_next_run(row))
+    change = replace_definition(row, moved, definition=definition, now=now, run=next_run(row))
     differs = {name for name, value in change.set.items() if not has_value(row, name, value)}
     if differs <= {attr.TASK_DATE_TIME, attr.REPLACED_AT} and not change.remove:
         raise Unchanged(row)
@@ -271,7 +271,7 @@ def redriven(
     """Started anew, as another run. ``payload``: returns another payload for it, or None. Raises TransitionRefused
     unless the task has failed, and what ``payload`` raises."""
     require(row, "redrive")
-    return redrive(row, bucket=bucket, due_at=now, run=_next_run(row), payload=payload(row))
+    return redrive(row, bucket=bucket, due_at=now, run=next_run(row), payload=payload(row))
 
 
 def restored(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
@@ -286,7 +286,7 @@ def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate
     """Moved to the next tick; an ended task starts anew, as another run."""
     require(row, "run")
     if is_terminal(row):
-        return redrive(row, bucket=bucket, due_at=now, run=_next_run(row))
+        return redrive(row, bucket=bucket, due_at=now, run=next_run(row))
     return reschedule(row, bucket=bucket, due_at=now)
 
 
@@ -328,7 +328,7 @@ def _require_task(row: Row, action: str) -> None:
             )
 
 
-def _next_run(row: Row) -> int:
+def next_run(row: Row) -> int:
     return max(number_or(row.get(attr.RUN), 1), 1) + 1
 
 
@@ -345,7 +345,7 @@ class Departures:
 
     def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
-        self._noted: dict[str, tuple[Bucket, str]] = {}  # by task: its bucket when its update was last decided
+        self._noted: dict[str, Departure] = {}  # by task: from when its update was last decided
         self._counted: dict[Bucket, Counter[str]] = {}
 
     def noting(self, decide: Decide) -> Decide:
@@ -365,8 +365,7 @@ class Departures:
     def count(self, task_id: str) -> None:
         """Counts a task whose update was written."""
         if (departure := self._noted.pop(task_id, None)) is not None:
-            bucket, name = departure
-            self._counted.setdefault(bucket, Counter())[name] += 1
+            self._counted.setdefault(departure.bucket, Counter())[departure.as_what] += departure.tasks
 
     def write(self) -> None:
         """Adds what was counted to the records. If that fails, it is logged: the tasks were changed all the same."""
@@ -380,10 +379,22 @@ class Departures:
             log_uncounted(error)
 
 
-def departure_of(row: Row, change: ConditionalUpdate, *, now: datetime) -> tuple[Bucket, str] | None:
-    """The past bucket that an update moves a task out of, and as what it is counted there; None: it does not."""
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """The past bucket that an update moves a task out of, and as what it is counted there: a pack for each member that
+    moves with it."""
+
+    bucket: Bucket
+    as_what: str
+    tasks: int
+
+
+def departure_of(row: Row, change: ConditionalUpdate, *, now: datetime) -> Departure | None:
+    """None: the update moves the task out of no past bucket."""
     bucket = Bucket.canonical(row.get(attr.TASK_DATE_TIME))
     to = change.set.get(attr.TASK_DATE_TIME)
     if bucket is None or to is None or to == str(bucket) or bucket.minute > minute_of(now):
         return None
-    return bucket, _REDRIVEN.get(state_shown(row), attr.MOVED)
+    state = state_shown(row)
+    members = members_by_status(row)
+    return Departure(bucket, _REDRIVEN.get(state, attr.MOVED), 1 if members is None else members.get(state, 0))

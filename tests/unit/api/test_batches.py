@@ -71,6 +71,23 @@ def test_a_batch_is_cancelled(caller: Caller) -> None:
     assert caller.ask("GET", "/v1/batches/news")["counts"] == {"cancelled": 1200}
 
 
+def test_a_batch_is_rescheduled_and_redriven(caller: Caller) -> None:
+    caller.ask("POST", "/v1/batches", BATCH)
+    moved = caller.ask("PATCH", "/v1/batches/news", {"dueAt": "2026-12-31T12:45:00Z"})
+    assert moved == {
+        "batchId": "news", "dueAt": "2026-12-31T12:45:00Z", "lastDueAt": "2026-12-31T13:45:00Z", "rescheduled": 1200,
+        "running": 0,
+    }  # fmt: skip
+    assert caller.ask("POST", "/v1/batches/news/redrive") == {"batchId": "news", "redriven": 0}
+    for body, fields in (({"dueAt": "x"}, ["#/dueAt"]), ({}, ["#/taskDateTime"]), ({"over": 1}, ["#/over"])):
+        assert caller.refused_fields("PATCH", "/v1/batches/news", body) == fields
+    caller.ask("POST", "/v1/batches/news/cancel")
+    assert (
+        "it is cancelled"
+        in caller.refused("not-possible-now", "PATCH", "/v1/batches/news", {"delaySeconds": 1})["detail"]
+    )
+
+
 def test_batches_are_listed_by_page(caller: Caller) -> None:
     for n in range(3):
         caller.ask("POST", "/v1/batches", {**BATCH, "batchId": f"b{n}", "dueAt": f"2026-12-31T12:3{n}:00Z"})

@@ -171,6 +171,20 @@ def test_a_batch_that_is_not_all_in(shell: Shell, world: InProcess, tmp_path: Pa
     assert (ended.code, ended.err) == (9, "error: batch 'news' has not ended in time\n")
 
 
+def test_reschedule_and_redrive(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    shell("batch", "add", put_file(tmp_path, "a.ndjson", 1200), *NEWS, *DUE, "--over", "1h")
+    moved = shell("batch", "reschedule", "news", "--due", "2026-12-31T12:03:00Z")
+    assert moved.err == "1,200 members due 2026-12-31T12:03:00Z to 2026-12-31T13:03:00Z; 0 run already\n"
+    assert shell("batch", "reschedule", "news", "--delay", "10m", "-o", "json").json == {
+        "batchId": "news", "dueAt": "2026-12-31T12:10:00Z", "lastDueAt": "2026-12-31T13:10:00Z", "rescheduled": 1200,
+        "running": 0,
+    }  # fmt: skip
+    assert shell("batch", "reschedule", "news").code == 3
+    assert shell("batch", "redrive", "news").err == "0 members redriven\n"
+    shell("batch", "cancel", "news")
+    assert shell("batch", "reschedule", "news", "--delay", "10m").code == 5
+
+
 def test_cancel(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     shell("batch", "add", put_file(tmp_path, "a.ndjson", 1200), *NEWS, *DUE)
     ended = shell("batch", "cancel", "news")

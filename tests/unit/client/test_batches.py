@@ -8,7 +8,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from dynatick import (
 )
 from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
-from dynatick.client.batches import BatchCancelled
+from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
@@ -48,6 +48,10 @@ DAY: dict[str, Any] = {"action": "log", "due_at": AT}
 
 def numbered(number: int) -> list[dict[str, object]]:
     return [{"n": n} for n in range(number)]
+
+
+def at(hour: int, minute: int) -> datetime:
+    return datetime(2026, 12, 31, hour, minute, tzinfo=UTC)
 
 
 def rows_of(world: InProcess) -> dict[str, Row]:
@@ -671,6 +675,87 @@ def test_what_is_loaded_after_the_cancellation_is_cancelled_too(world: World, cl
         client.batches.insert(payloads(), batch_id="news", total=1300, **DAY)
     run_until(world, 35)
     assert world.actions.ran == []
+
+
+def test_a_batch_is_given_another_time(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(2000), batch_id="news", over="20m", **DAY)
+    client.reschedule("news/000001999", due_at="2026-12-31T12:20:00Z")
+    moved = client.batches.reschedule("news", due_at="2026-12-31T12:10:00Z")
+    assert moved == BatchRescheduled(
+        batch_id="news", due_at=at(12, 10), last_due_at=at(12, 30), rescheduled=1999, running=0
+    )
+    due = [world.row(Span(first, 500).pack_id("news"))["dueAt"] for first in range(0, 2000, 500)]
+    assert due == [f"2026-12-31T12:{minute}:00Z" for minute in (10, 15, 20, 25)]
+    assert world.row("news/000001999")["dueAt"] == "2026-12-31T12:20:00Z"
+    run_until(world, 17)
+    assert client.batches.get("news").counts == {"completed": 1000, "open": 1000}
+    again = client.batches.reschedule("news", delay=timedelta(minutes=23))  # at 12:40
+    assert (again.rescheduled, again.running) == (999, 0)
+    world.ticks(50)
+    assert client.batches.get("news").counts == {"completed": 2000}
+    assert {world.actions.times(f"news/{n:09}") for n in range(2000)} == {1}
+    with pytest.raises(TransitionRefused, match="cannot reschedule batch 'news': it is completed"):
+        client.batches.reschedule("news", due_at=AT)
+
+
+def test_a_rescheduling_that_was_cut_off_goes_on(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(1500), batch_id="news", **DAY)
+    last = Span(1000, 500).pack_id("news")
+    world.rigged.throttled = lambda change: change.task_id == last
+    with pytest.raises(StoreError):
+        client.batches.reschedule("news", due_at="2026-12-31T12:45:00Z")
+    world.rigged.clear_faults()
+    assert client.batches.get("news").due_at == at(12, 45)
+    assert client.batches.reschedule("news", due_at="2026-12-31T12:45:00Z").rescheduled == 500
+    assert {row["dueAt"] for row in rows_of(world).values()} == {"2026-12-31T12:45:00Z"}
+
+
+def test_payloads_are_kept_as_long_as_their_pack_waits(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    body = body_id(Span(0, 3).pack_id("news"))
+    before = world.row(body)["expiresAt"]
+    client.batches.reschedule("news", due_at="2027-03-01T00:00:00Z")
+    assert world.row(body)["expiresAt"] == before
+    client.batches.reschedule("news", due_at="2027-12-31T12:30:00Z")
+    assert world.row(body)["expiresAt"] == before + 365 * 86_400
+
+
+def test_a_batch_that_is_not_all_in_is_not_rescheduled(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        break_after(world, patch, 1)
+        with pytest.raises(StoreError):
+            client.batches.insert(numbered(1500), batch_id="news", **DAY)
+    with pytest.raises(TransitionRefused, match="cannot reschedule batch 'news': it is not loaded; load all"):
+        client.batches.reschedule("news", due_at="2026-12-31T12:45:00Z")
+    with pytest.raises(BatchNotFound):
+        client.batches.reschedule("none", due_at="2026-12-31T12:45:00Z")
+    with pytest.raises(InvalidInput, match="expected a time"):
+        client.batches.reschedule("news")
+
+
+def test_of_a_batch_the_failed_are_redriven(world: World, client: TaskClient) -> None:
+    """It runs again until they have ended; what follows is inserted once."""
+    world.actions.behaviour |= {"news/000000001": fail, "news/000000502": fail}
+    client.batches.insert(numbered(1000), batch_id="news", action="log", then={"action": "log"})
+    client.cancel("news/000000003")
+    gone = Span(500, 500).pack_id("news")
+    world.store.delete(body_id(gone))
+    world.ticks(3)
+    view = client.batches.get("news")
+    assert (view.status, view.counts) == ("completed", {"completed": 498, "failed": 501, "cancelled": 1})
+    world.stream(world.row("news/then"))
+    assert client.batches.redrive("news") == BatchRedriven(batch_id="news", redriven=501)
+    view = client.batches.get("news")
+    assert (view.status, view.counts["open"]) == ("running", 501)
+    assert client.batches.redrive("news").redriven == 0
+    world.actions.behaviour.clear()
+    world.ticks(4)
+    view = client.batches.get("news")
+    assert (view.status, view.counts) == ("completed", {"completed": 499, "failed": 500, "cancelled": 1})
+    assert (world.actions.times("news/000000001"), world.actions.times("news/000000000")) == (2, 1)
+    assert world.actions.times("news/then") == 1
 
 
 @pytest.mark.parametrize(

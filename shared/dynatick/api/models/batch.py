@@ -94,3 +94,12 @@ class PackOfBatch(ClosedForm):
     payloads: list[dict[str, Any]] = Field(
         max_length=MAX_MEMBERS, description="The payloads of its members.", examples=[_BATCH["payloads"]]
     )
+
+
+class BatchPatch(ClosedForm):
+    """Another time for a batch: one of the two."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"dueAt": _BATCH["dueAt"]}]})
+
+    dueAt: DueAt = None
+    delaySeconds: DelaySeconds = None
