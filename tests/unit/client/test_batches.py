@@ -35,9 +35,11 @@ from dynatick import (
 from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
+from dynatick.domain.buckets import Grid
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
+from dynatick.engine.rules import Rules
 from dynatick.testing import VirtualInstallation
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "batches.md"
@@ -134,6 +136,21 @@ def test_an_iterable_is_read_as_it_is_written(world: World, client: TaskClient) 
     assert client.batches.insert(payloads(), batch_id="news", **DAY).members == 60_000
     assert read[40_000] > 0, "packs are in the table before the iterable has ended"
     assert len(spans(world)) == 120
+
+
+@pytest.mark.parametrize(("ticks", "shards"), [(5, 1), (60, 1), (1, 4)])
+def test_a_batch_from_before_the_first_tick_runs_with_whatever_grid_it_has(ticks: int, shards: int) -> None:
+    """Its rows lie on minutes and in shard 0 then; the stream or the first tick puts them elsewhere."""
+    world = World(rules=Rules(grid=Grid(tick_minutes=ticks, shard_count=shards)))
+    client = client_of(world)
+    client.batches.insert(numbered(2000), batch_id="news", over="20m", action="log", due_at="2026-12-31T12:03:00Z")
+    for row in list(rows_of(world).values()):
+        world.stream(row)
+    world.next_tick()
+    while world.clock() < at(14, 1):
+        world.next_tick()
+    assert client.batches.get("news").counts == {"completed": 2000}
+    assert {world.actions.times(f"news/{n:09}") for n in range(2000)} == {1}
 
 
 def test_over_a_time_the_number_must_be_known(client: TaskClient) -> None:
