@@ -48,6 +48,8 @@ FAULTS = {
     31: "The table is restored to a point in time",
     32: "Rows of 390 KB, a claim full of them",
     33: "The process dies while a pack of a batch runs, or a member kills it",
+    34: "Loading a batch is cut off and repeated, or a payload far in is malformed",
+    35: "A member of a batch is changed while its pack is claimed, released, extracted",
     36: "The payloads of a pack are missing",
     39: "A task is replaced or postponed while it is claimed, cancelled or postponed; an answer is lost",
     43: "The answer of a write is lost, or the SDK sends it again: each kind of write in turn",

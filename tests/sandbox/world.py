@@ -34,6 +34,7 @@ from tests.sandbox.verdict import Evidence, Verdict, judge
 from tests.sandbox.worker import SEED
 
 from dynatick import TaskClient
+from dynatick.domain.batches import Batch, then_id
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.packs import Pack, member_id
 from dynatick.domain.schedule import is_schedule
@@ -72,7 +73,7 @@ class World:
         delivers_wake_ups: bool = False,
         **environ: str,
     ) -> None:
-        tables = dynamodb or endpoint
+        self.tables = tables = dynamodb or endpoint
         self.clock = SharedClock(folder / "clock", start, speed=speed)
         self.folder = SharedFolder(folder)
         self.log = folder / "log"  # what all processes print
@@ -295,6 +296,10 @@ class World:
         tasks = {task_id: decode(item) for task_id, item in self.items().items() if not is_own_row(task_id)}
         return with_members(tasks)
 
+    def batches(self) -> dict[str, Row]:
+        """The rows of batches, by id."""
+        return {task_id: row for task_id, row in self.rows().items() if Batch.of(row) is not None}
+
     def packs(self) -> list[Row]:
         """The rows of packs."""
         return [row for item in self.items().values() if "pack" in (row := decode(item))]
@@ -395,6 +400,22 @@ class World:
         self.note_inserts(members, fails=fails)
         return [str(member["taskId"]) for member in members]
 
+    def load_batch(
+        self, batch_id: str, payloads: Iterable[Mapping[str, Any]], *, client: TaskClient | None = None, **more: Any
+    ) -> list[str]:
+        """A whole batch, by a client, which is due at the next minute and is followed by a task; it must be taken.
+        Returns the ids of its members, and of what follows."""
+        payloads = list(payloads)
+        due_at = instant_of(minute_of(self.clock()) + 1)
+        given = payloads if "over" in more else iter(payloads)  # whose number is not known before
+        (client or self.client).batches.insert(
+            given, batch_id=batch_id, action=ACTION, due_at=due_at, then={"action": ACTION}, **more
+        )
+        members = [{"taskId": member_id(batch_id, n), "payload": payload} for n, payload in enumerate(payloads)]
+        tasks = [*members, {"taskId": then_id(batch_id)}]
+        self.note_inserts(tasks)
+        return [str(task["taskId"]) for task in tasks]
+
     def insert_for_next_tick(self, ids: int | Iterable[str], **fields: object) -> list[str]:
         """However late in its minute it is."""
         return self.insert_soon(ids, taskDateTime=self.bucket(1), **fields)
@@ -463,7 +484,7 @@ class World:
         return judge(
             Evidence(
                 history=history or History().take(self.journal),
-                rows=self.rows(),
+                rows={task_id: row for task_id, row in self.rows().items() if Batch.of(row) is None},
                 drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
                 dead_letters={(task_id, str(one.get("createdAt")), one.get("run", 1))
                               for one in self.dead_letters() for task_id in self._named_by(one)},

@@ -35,7 +35,7 @@ from dynatick import (
 from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
-from dynatick.domain.buckets import Grid
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
@@ -123,6 +123,32 @@ def test_members_are_spread_over_a_time(world: World, client: TaskClient) -> Non
     view = client.batches.get("news")
     assert view.counts == {"completed": 1000, "open": 1000}
     assert view.ends_at is not None and view.ends_at >= view.last_due_at
+
+
+@pytest.mark.parametrize(
+    ("due_at", "over", "due", "last_bucket"),
+    [
+        ("2026-12-31T23:50:00Z", "20m", "23:50 23:55 00:00 00:05", "2027-01-01#00:05"),
+        # Where clocks go from 02:00 to 03:00 in between, an hour is an hour.
+        ("2027-03-28T01:30:00+01:00", "1h", "00:30 00:45 01:00 01:15", "2027-03-28#01:15"),
+        # Shorter than a tick: all but the first lie in the bucket of the next one.
+        ("2026-12-31T12:30:00Z", "40s", "12:30:00 12:30:10 12:30:20 12:30:30", "2026-12-31#12:31"),
+    ],
+    ids=["over midnight", "over a change of clocks", "shorter than a tick"],
+)
+def test_a_batch_over_a_time_goes_on(
+    world: World, client: TaskClient, due_at: str, over: str, due: str, last_bucket: str
+) -> None:
+    client.batches.insert(numbered(2000), batch_id="news", action="log", due_at=due_at, over=over)
+    packs = [row for task_id, row in sorted(rows_of(world).items()) if "-" in task_id]
+    assert [str(row["dueAt"])[11:].startswith(time) for row, time in zip(packs, due.split(), strict=True)] == [True] * 4
+    assert packs[-1]["taskDateTime"] == last_bucket
+    world.clock.to(Bucket.parse(last_bucket).instant)
+    for _ in range(4):
+        world.tick()
+        world.clock.forward(minutes=1)
+    assert client.batches.get("news").counts == {"completed": 2000}
+    assert len(world.actions.ran) == 2000
 
 
 def test_an_iterable_is_read_as_it_is_written(world: World, client: TaskClient) -> None:
