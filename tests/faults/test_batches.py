@@ -132,7 +132,7 @@ AT = [(at, do) for at in ("claim", "extract", "record") for do in ("freeze befor
 @pytest.mark.parametrize("change", ["cancel", "reschedule"])
 @pytest.mark.parametrize(("at", "do"), AT, ids=[f"{do} {at}" for at, do in AT])
 def test_fault_35_a_member_is_changed_while_its_pack_is_at_work(world: World, at: str, do: str, change: str) -> None:
-    """Exactly one wins, and the answer says which: whoever changed it, or the tick."""
+    """Exactly one wins, the client or the tick, and the answer says which."""
     # With ``over``, the batch's own task comes later: the calls are those of the pack.
     members = world.load_batch("news", plans(m7={"failures": 1}, m8={"failures": 1}), over="1m")
     sandbox = world.frozen_tick(Fault(at=at, do=do))

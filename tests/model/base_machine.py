@@ -11,6 +11,7 @@ from tests.model.completion import complete_all
 from tests.model.expected_task import ExpectedTask
 from tests.model.faulty_store import FAULTS, QUIET, Fault, Plan, Request
 from tests.model.installation import INDEX_LAG, Installation, Tick
+from tests.model.oracle import Oracle
 from tests.model.standins import inside
 from tests.model.steps import Step, chosen, step
 from tests.model.stream import StreamMode
@@ -78,6 +79,7 @@ class BaseMachine(RuleBasedStateMachine):
     """The rules for tasks and for schedules alike, over the store that ``table`` gives."""
 
     of: ClassVar[str]  # what else may happen
+    oracle: ClassVar[type[Oracle]] = Oracle
     ids: ClassVar[Sequence[str]]
     pauses: ClassVar[Sequence[float]] = (0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0, 10_000.0)
     tick_minutes: ClassVar[Sequence[int]] = (1, 1, 2, 5, 60)
@@ -89,7 +91,7 @@ class BaseMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         store, put, self._drop_table = self.table()
-        self.model = Installation(store, put)
+        self.model = Installation(store, put, self.oracle)
         self._inside = inside(self.model.simulation)
         self._inside.__enter__()
         self._requests: list[Request] = []

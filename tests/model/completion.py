@@ -23,7 +23,7 @@ SCHEDULES_TICKS = 5
 
 def complete_schedules(model: Installation) -> None:
     """Faults stop, and a few ticks pass: by then every occurrence that was due is made or missed. Deletes them."""
-    _stop_faults(model)
+    stop_faults(model)
     model.wait_until_idle()
     _wait_for_index(model)
     _reconcile(model)  # finds those of which the stream has sent no record
@@ -50,7 +50,17 @@ def complete_schedules(model: Installation) -> None:
 def complete_all(model: Installation) -> None:
     """Waits until everything has ended, and reports what did not end as it had to."""
     oracle = model.oracle
-    _stop_faults(model)
+    stop_faults(model)
+    complete_rows(model)
+    rows = {oracle.task_of(row).number: row for row in model.table.everything() if "expected" in row}
+    for task in oracle.tasks:
+        if task.began and task.schedule is None:
+            _check_task(model, task, rows.get(task.number))
+
+
+def complete_rows(model: Installation) -> None:
+    """Ticks until no row is open, and reports what no tick has found, and what holds a cursor back."""
+    oracle = model.oracle
     _tick_until_done(model)
     for row in model.open_rows():
         if not oracle.task_of(row).unseen:
@@ -64,10 +74,6 @@ def complete_all(model: Installation) -> None:
     _reconcile(model)
     if model.reconciled[-1] != (0, 0):
         oracle.report(f"reconcile found and could not repair {model.reconciled[-1]} at the end")
-    rows = {oracle.task_of(row).number: row for row in model.table.everything() if "expected" in row}
-    for task in oracle.tasks:
-        if task.began and task.schedule is None:
-            _check_task(model, task, rows.get(task.number))
 
 
 def _wait_for_index(model: Installation) -> None:
@@ -75,7 +81,7 @@ def _wait_for_index(model: Installation) -> None:
     model.pass_time(max(0.0, model.table.all_shown_at - model.simulation.now))
 
 
-def _stop_faults(model: Installation) -> None:
+def stop_faults(model: Installation) -> None:
     model.is_faultless = True
     model.dead_letters_refused = False
     model.plan(())

@@ -59,10 +59,10 @@ class Tick(ShortRepr):
 class Installation:
     """``put_row`` does what put-item does to ``store``."""
 
-    def __init__(self, store: Store, put_row: Callable[[Row], None]) -> None:
+    def __init__(self, store: Store, put_row: Callable[[Row], None], oracle: type[Oracle] = Oracle) -> None:
         self.simulation = Simulation()
         self.table = Table(store, put_row, self.simulation)
-        self.oracle = Oracle(self.simulation, read_row=self.table.get)
+        self.oracle = oracle(self.simulation, read_row=self.table.get)
         self.stream = Stream(self.simulation, self._schedule)
         self.table.observers += [self.oracle.observe, self.stream.observe, self._observe_entry]
         self._entered: dict[str, tuple[Actor, bool]] = {}  # by task: who gave it its bucket, and whether that was open

@@ -3,6 +3,7 @@
     python -m tests.model.search                      the product as it is
     python -m tests.model.search 3 "however late"     without rule 3, by the mutation with these words
     python -m tests.model.search --schedules          the same with schedules; their mutations are those of "rule" 0
+    python -m tests.model.search --batches            the same with batches; their rules are those from 20 on
 
 The counterexample is to be kept in ``counterexamples.py``.
 """
@@ -24,6 +25,7 @@ from hypothesis.errors import HypothesisException
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.stateful import run_state_machine_as_test
 from tests.model.base_machine import BaseMachine
+from tests.model.batch_machine import BatchMachine
 from tests.model.mutated import mutated
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.steps import Counterexample, Step, kind_of, replay, shrink, violations_of
@@ -96,13 +98,16 @@ def main() -> int:
     parser.add_argument("rule", nargs="?", type=int)
     parser.add_argument("words", nargs="?", default="")
     parser.add_argument("--schedules", action="store_true")
+    parser.add_argument("--batches", action="store_true")
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for shrinking a counterexample")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20))
     given = parser.parse_args()
     print(f"# seed {given.seed}", flush=True)
-    machine = ScheduleMachine if given.schedules or given.rule == 0 else TaskMachine
+    machine: type[BaseMachine] = ScheduleMachine if given.schedules or given.rule == 0 else TaskMachine
+    if given.batches or (given.rule or 0) >= 20:
+        machine = BatchMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]

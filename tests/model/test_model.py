@@ -1,5 +1,5 @@
-"""Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck; and each
-run of a schedule is made once, or recorded as missed.
+"""Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck; each run
+of a schedule is made once, or recorded as missed; each member of a batch ends, and what follows is inserted once.
 
 The same sequences each time. Others: ``make search``.
 """

@@ -1,0 +1,105 @@
+"""Everything that may happen to batches, as rules in any request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from hypothesis import strategies as st
+from tests.model.base_machine import IDS, POLICIES, BaseMachine, plans
+from tests.model.batch_oracle import BatchOracle
+from tests.model.completion import complete_rows, stop_faults
+from tests.model.faulty_store import QUIET, Plan, Request
+from tests.model.installation import CLIENTS
+from tests.model.oracle import Oracle
+from tests.model.steps import step
+
+from dynatick.client import TaskClient
+from dynatick.domain.packs import member_id
+
+scripts = st.lists(
+    st.sampled_from((("ok",), ("ok",), ("error", "ok"), ("permanent",), ("slow",), ("hang", "ok"), ("poison", "ok"))),
+    min_size=1,
+    max_size=7,
+).map(tuple)
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """What a batch was begun with."""
+
+    members: int
+    due_at: datetime
+    over: int
+    policy: Any
+
+    def load(self, batch_id: str) -> Callable[[TaskClient], object]:
+        return lambda client: client.batches.insert(
+            ({"n": n} for n in range(self.members)), batch_id=batch_id, action="log", due_at=self.due_at,
+            over=timedelta(seconds=self.over), total=self.members if self.over else None, then={"action": "log"},
+            retry_policy=self.policy,
+        )  # fmt: skip
+
+
+class BatchMachine(BaseMachine):
+    """The rules for batches. A batch is loaded by one call, and again by the same."""
+
+    of = "batches"
+    ids = ("a", "b/c")
+    oracle: ClassVar[type[Oracle]] = BatchOracle
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loaded: dict[str, _Loaded] = {}
+
+    @property
+    def _oracle(self) -> BatchOracle:
+        oracle = self.model.oracle
+        assert isinstance(oracle, BatchOracle)
+        return oracle
+
+    @step(
+        batch_id=IDS,
+        scripts=scripts,
+        seconds=(30.0, 0.0, 90.0, 400.0),
+        over=(0, 0, 20, 200),
+        policy=POLICIES,
+        plan=plans,
+        client=st.integers(0, CLIENTS - 1),
+    )
+    def load(
+        self, batch_id: str, scripts: tuple[Any, ...], seconds: float, over: int, policy: Any, plan: Plan, client: int
+    ) -> None:
+        """Loads a batch; one that was begun before, once more."""
+        if batch_id not in self._loaded:
+            now = self.model.simulation.instant
+            due_at = (now + timedelta(seconds=seconds)).replace(microsecond=0)
+            self._loaded[batch_id] = _Loaded(len(scripts), due_at, over, policy)
+            maximum = (policy or {}).get("maximumRetryAttempts", 3) + 1
+            self._oracle.begin_batch(batch_id, len(scripts), maximum=maximum, not_before=self._oracle.seconds(due_at))
+            for task, script in zip(self._oracle.members[batch_id], scripts, strict=True):
+                task.script = script
+        self._send(Request("load"), self._loaded[batch_id].load(batch_id), plan, client)
+
+    @step(batch_id=IDS, number=st.integers(0, 6), plan=plans)
+    def cancel_member(self, batch_id: str, number: int, plan: Plan) -> None:
+        self._send(Request("cancel"), lambda c: c.cancel(member_id(batch_id, number)), plan)
+
+    @step(batch_id=IDS, plan=plans)
+    def cancel_batch(self, batch_id: str, plan: Plan) -> None:
+        self._send(Request("cancel batch"), lambda c: c.batches.cancel(batch_id), plan)
+
+    def delete(self, **_: Any) -> None:
+        """Nothing is deleted by hand here."""
+
+    def _complete(self) -> None:
+        """Loads what was not loaded to its end; then each member must end."""
+        stop_faults(self.model)
+        for batch_id, loaded in self._loaded.items():
+            self._send(Request("load"), loaded.load(batch_id), QUIET)
+            self.model.wait_until_idle()
+        complete_rows(self.model)
+        for batch_id in self._loaded:
+            self._oracle.check_members(batch_id)
