@@ -114,7 +114,8 @@ class Loader:
         if missing:
             named = ", ".join(missing[:_MISSING_SHOWN]) + (", …" if len(missing) > _MISSING_SHOWN else "")
             instead = f"load what is missing first: {'pack' if len(missing) == 1 else 'packs'} {named}"
-            raise TransitionRefused(self.batch_id, "seal", "not complete", (), what="batch", instead=instead)
+            is_a = "not complete"
+            raise TransitionRefused(self.batch_id, "seal", "scheduled", (), what="batch", is_a=is_a, instead=instead)
         self._note(total, sealed=True)
         return total
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import text_or_none
@@ -60,6 +61,14 @@ def leave(pages: Generator[BucketPage, None, None]) -> None:
         pages.throw(_Left())
 
 
+class Rows(Enum):
+    """Of which entries the rows are read, too."""
+
+    OPEN = "those that have not ended, and packs"
+    PACKS = "packs"
+    NONE = "none"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BucketReader:
     """Reads what the index can select: by outcome, by prefix and by action."""
@@ -68,7 +77,7 @@ class BucketReader:
     selection: Selection
     latest_first: bool = False  # the latest minute
     limit: int | None = None  # entries in a page
-    with_rows: bool = True
+    rows: Rows = Rows.OPEN
     attributes: Collection[str] = ()  # of the rows that are needed; empty: all
 
     def pages(self, start: Position | None = None) -> Generator[BucketPage, None, None]:
@@ -103,7 +112,7 @@ class BucketReader:
                         pending.cancel()
 
     def _of_subject(self, subject: str, after: str | None) -> Generator[BucketPage, None, None]:
-        attributes = self.attributes and {*self.attributes, *_OF_ENTRIES} if self.with_rows else _OF_ENTRIES
+        attributes = self.attributes and {*self.attributes, *_OF_ENTRIES} if self.rows is Rows.OPEN else _OF_ENTRIES
         while True:
             listing = self.store.listed_by(attr.SUBJECT, subject, after=after, limit=self.limit)
             ids = [task_id for task_id in listing.ids if task_id.startswith(self.selection.prefix or "")]
@@ -126,6 +135,11 @@ class BucketReader:
         listed = {name: row[name] for name in (attr.TASK_ID, *_OF_ENTRIES) if row.get(name) is not None}
         return entry_of(encode({**listed, attr.TASK_DATE_TIME: bucket}))
 
+    def _reads(self, entry: Entry) -> bool:
+        if self.rows is Rows.NONE:
+            return False
+        return may_be_pack(entry.task_id) or (self.rows is Rows.OPEN and entry.outcome is None)
+
     def _read(self, position: Position) -> BucketPage:
         assert position.bucket is not None
         page = self.store.query_bucket(
@@ -139,7 +153,6 @@ class BucketReader:
         rows: Mapping[str, Row] = {}
         action = self.selection.action
         entries = [entry for entry in page.entries if action is None or entry.action in (None, action)]
-        read = [entry.task_id for entry in entries if entry.outcome is None or may_be_pack(entry.task_id)]
-        if self.with_rows and read:
+        if read := [entry.task_id for entry in entries if self._reads(entry)]:
             rows = self.store.get_many(read, only=self.attributes)
         return BucketPage(position.bucket, entries, rows, page.after)

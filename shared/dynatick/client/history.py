@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from itertools import islice
 
-from dynatick.client.buckets import BucketPage, BucketReader, Position, bucket_of, leave
+from dynatick.client.buckets import BucketPage, BucketReader, Position, Rows, bucket_of, leave
 from dynatick.client.task_update import MAX_KEY_BYTES
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import (
@@ -27,7 +27,7 @@ from dynatick.client.views import (
     text_or_none,
 )
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import members_by_status
+from dynatick.domain.batches import OPEN, members_by_status, standing_of_pack
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
@@ -153,13 +153,10 @@ def departures_from(store: Store, selection: Selection) -> Departures:
     return read_departures(store, list(selection.buckets()))
 
 
-OPEN = "open"
-"""The status of a listed task that has not ended: the index does not have its status."""
-
-
 def listed_entries(store: Store, selection: Selection) -> Iterator[TaskEntry]:
-    """The tasks as the index lists them, without a read of any row; those that have not ended are ``open``."""
-    for page in BucketReader(store=store, selection=selection, with_rows=False).pages():
+    """The tasks as the index lists them, without a read of any row but those of packs; those that have not ended are
+    ``open``."""
+    for page in BucketReader(store=store, selection=selection, rows=Rows.PACKS, attributes=_SHOWN).pages():
         for entry in page.entries:
             if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
                 yield TaskEntry(
@@ -172,6 +169,7 @@ def listed_entries(store: Store, selection: Selection) -> Iterator[TaskEntry]:
                     error=entry.error,
                     schedule_id=entry.schedule_id,
                     late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
+                    members=standing_of_pack(page.rows.get(entry.task_id, {})),
                 )
 
 
@@ -297,7 +295,7 @@ def _export_position(after: tuple[str, str], selection: Selection) -> Position:
 
 
 def _rows(store: Store, selection: Selection, start: Position | None) -> Iterator[Row]:
-    pages = BucketReader(store=store, selection=selection, with_rows=False).pages(start)
+    pages = BucketReader(store=store, selection=selection, rows=Rows.NONE).pages(start)
     with thread_pool(_MAX_AT_A_TIME, "dynatick-export") as pool:
         fetched: deque[tuple[Sequence[Entry], Future[Mapping[str, Row]]]] = deque()
         for entries in _batches(pages):

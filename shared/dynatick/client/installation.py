@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
-from dynatick.client.history import OPEN, listed_entries
+from dynatick.client.history import listed_entries
 from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
 from dynatick.domain.pause import Pause
 from dynatick.domain.selection import Selection
@@ -177,20 +178,21 @@ def status_of_installation(
     for _ in range(hours):
         past.add(listed_entries(store, _hour(since - _HOUR, shards)))
         since -= _HOUR
-        if past.tally.counts.total() > MAX_ENTRIES:
+        if past.entries > MAX_ENTRIES:
             break
-    waiting = 0
+    waiting = entries = 0
     next_due: list[str] = []  # whose payloads can be checked
     for _ in range(hours):
         for one in listed_entries(store, _hour(until, shards)):
+            entries += 1
             if one.status == OPEN:
-                waiting += 1
+                waiting += one.waiting
                 if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
                     next_due.append(one.task_id)
             elif one.status != Status.CANCELLED:  # it ran to the second, before the tick of its bucket
                 past.add((one,))
         until += _HOUR
-        if waiting > MAX_ENTRIES:
+        if entries > MAX_ENTRIES:
             break
     return InstallationStatus(
         health=health,
@@ -198,7 +200,7 @@ def status_of_installation(
         next_tick=instant_of(known.grid.tick_after(minute_of(now))),
         since=since,
         until=until,
-        due_now=len(past.due),
+        due_now=sum(one.waiting for one in past.due),
         oldest_due=min((_due_of(one) for one in past.due), default=None),
         running=_running(store, past.due),
         waiting=waiting,
@@ -253,9 +255,11 @@ class _Past:
     tally: Tally = field(default_factory=Tally)
     due: list[TaskEntry] = field(default_factory=list)
     failures: FailureGroups = field(default_factory=FailureGroups)
+    entries: int = 0
 
     def add(self, entries: Iterable[TaskEntry]) -> None:
         for entry in entries:
+            self.entries += 1
             self.tally.add(entry)
             if entry.status == OPEN and _due_of(entry) <= self.now:
                 self.due.append(entry)
@@ -271,7 +275,7 @@ def _running(store: Store, due: Sequence[TaskEntry]) -> int | None:
     if len(due) > _MAX_ROWS_READ:
         return None
     rows = store.get_many([one.task_id for one in due], consistent=False, only=(attr.STATUS,)) if due else {}
-    return sum(row.get(attr.STATUS) == Status.RUNNING for row in rows.values())
+    return sum(one.waiting for one in due if rows.get(one.task_id, {}).get(attr.STATUS) == Status.RUNNING)
 
 
 def _hour(start: datetime, shards: Sequence[int]) -> Selection:

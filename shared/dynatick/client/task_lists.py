@@ -134,8 +134,8 @@ class TaskLists:
         """The tasks of a bucket, range or subject (arguments as for ``select``) as the index lists them, in order of
         time, shard and id; pages are read as they are consumed.
 
-        Reads no rows, so it costs a fraction of ``iter_history``; but the status of a task that has not ended is
-        ``open``, and a task that changes at this moment may be missing, or appear twice.
+        Reads no rows but those of packs, so it costs a fraction of ``iter_history``; but the status of a task that has
+        not ended is ``open``, and a task that changes at this moment may be missing, or appear twice.
         """
         return histories.listed_entries(self.store, self.select(bucket, start=start, end=end))
 

@@ -16,6 +16,7 @@ from typing import Annotated
 
 from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import OPEN
 from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import state_of
@@ -135,6 +136,11 @@ class TaskEntry(View):
     members: Annotated[
         Mapping[str, int] | None, "Of the pack of a batch: how many of its members have which status."
     ] = None
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks that have not ended it stands for, as it is listed by the index."""
+        return int(self.status == OPEN) if self.members is None else self.members.get(OPEN, 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

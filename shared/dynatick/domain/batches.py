@@ -24,7 +24,7 @@ from dynatick.errors import InvalidInput
 BATCH_ACTION: Final = f"{RESERVED_ACTIONS}batch"
 MAX_OVER: Final = timedelta(days=1)
 OPEN: Final = "open"
-"""The status of a member that has not ended."""
+"""The status of a member that has not ended, and of a task that is listed by the index, which has no other."""
 
 # The names of a batch's payload, beside those of a task's attributes.
 _OVER_SECONDS: Final = "overSeconds"
@@ -135,18 +135,19 @@ def standing(row: Row, pack: Pack) -> Counter[str]:
     return +found
 
 
-def members_by_status(row: Row) -> Mapping[str, int] | None:
-    """How many members a pack's row counts for, by status: those that have no rows of their own. None: it is no
-    pack."""
+def standing_of_pack(row: Row) -> Mapping[str, int] | None:
+    """How many members a pack's row counts for, as ``standing`` has them. None: it is no pack."""
     try:
         pack = Pack.of(row)
     except InvalidInput:
         return None
-    if pack is None:
-        return None
-    found = standing(row, pack)
-    is_open = found.pop(OPEN, 0)
-    return {**found, state_of(row): is_open} if is_open else dict(found)
+    return None if pack is None else standing(row, pack)
+
+
+def members_by_status(row: Row) -> Mapping[str, int] | None:
+    """The same, with the status of the pack for those that have not ended."""
+    found = standing_of_pack(row)
+    return found and {state_of(row) if status == OPEN else status: number for status, number in found.items()}
 
 
 def status_of_member(row: Row, pack: Pack, n: int) -> str:

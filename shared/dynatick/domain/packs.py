@@ -88,10 +88,19 @@ def may_be_pack(task_id: str) -> bool:
     return _PACK_ID.search(task_id) is not None
 
 
+def parse_pack_id(task_id: str) -> tuple[str, Span] | None:
+    """The batch and the members that an id would name; None: it is no pack's."""
+    found = _PACK_ID.search(task_id)
+    if found is None:
+        return None
+    first, last = int(found[1]), int(found[2])
+    return task_id[: found.start()], Span(first, max(1, last - first + 1))
+
+
 def tasks_of(task_id: str) -> int:
     """How many tasks an id stands for: of a pack, its members."""
-    found = _PACK_ID.search(task_id)
-    return 1 if found is None else max(1, int(found[2]) - int(found[1]) + 1)
+    named = parse_pack_id(task_id)
+    return 1 if named is None else named[1].members
 
 
 @dataclass(frozen=True, slots=True)

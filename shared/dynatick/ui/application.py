@@ -19,7 +19,7 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import failures, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui import batches, failures, now, schedules, task, tasks, ticks, timeline
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 
@@ -46,6 +46,7 @@ def application(site: Site) -> Starlette:
             *failures.ROUTES,
             *tasks.ROUTES,
             *task.ROUTES,
+            *batches.ROUTES,
             *schedules.ROUTES,
             *ticks.ROUTES,
             Route("/static/{version}/{name}", _asset),

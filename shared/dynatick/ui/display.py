@@ -9,6 +9,7 @@ from typing import Any
 
 from dynatick.domain.durations import milliseconds_text, relative_text
 from dynatick.domain.instants import format_instant
+from dynatick.domain.packs import Span, parse_pack_id
 
 MAX_SHOWN = 20_000
 """Characters of a payload or a result that a page shows; a link leads to the rest."""
@@ -68,6 +69,11 @@ def many(value: int, singular: str, plural: str | None = None) -> str:
     return f"{value:,} {singular if value == 1 else plural or singular + 's'}"
 
 
+def pack(task_id: str) -> tuple[str, Span] | None:
+    """The batch and the members of a pack, by its id."""
+    return parse_pack_id(task_id)
+
+
 def as_json(value: object) -> str:
     """A value of a row as JSON, indented."""
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
@@ -85,5 +91,5 @@ def text(value: object) -> str:
 
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
-    "number": number, "many": many, "as_json": as_json, "cut": cut, "precise": precise, "text": text,
+    "number": number, "many": many, "as_json": as_json, "cut": cut, "precise": precise, "text": text, "pack": pack,
 }  # fmt: skip

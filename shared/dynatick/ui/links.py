@@ -21,6 +21,11 @@ def schedule(schedule_id: str, part: str = "") -> str:
     return f"/schedules/{segment(schedule_id)}{part and '/' + part}"
 
 
+def batch(batch_id: str, part: str = "", **filters: object) -> str:
+    """The page of a batch, or a part of it."""
+    return with_query(f"/batches/{segment(batch_id)}{part and '/' + part}", filters)
+
+
 def bucket(name: str, **filters: object) -> str:
     return with_query(f"/buckets/{segment(name)}", filters)
 

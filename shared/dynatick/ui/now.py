@@ -14,12 +14,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dynatick.client import TaskEntry
-from dynatick.client.history import OPEN
+from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
+from dynatick.domain.packs import parse_pack_id
 from dynatick.domain.task import Status
 from dynatick.ui import links
 from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import Bar
+from dynatick.ui.display import many
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Reading, hour_of
 from dynatick.ui.site import Notice, Site, site_of
 from dynatick.ui.state import state_of
@@ -106,7 +108,7 @@ def _in_flight(site: Site, due: Mapping[int, int]) -> int | None:
         return None
     start, end = instant_of(min(due)), instant_of(max(due)) + MINUTE
     page = site.client.history(start=start, end=end, status=Status.RUNNING, limit=_MAX_ROWS_READ)
-    return len(page.entries)
+    return sum(1 if one.members is None else one.members.get(Status.RUNNING, 0) for one in page.entries)
 
 
 def _next(request: Request) -> Response:
@@ -120,7 +122,7 @@ def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
     tasks = islice(site.client.iter_listed(start=now, end=now + _AHEAD), _NEXT)
     found = [
         UpcomingRun(
-            _at(entry, now), entry.task_id, entry.action, links.task(entry.task_id), False,
+            _at(entry, now), _name(entry), entry.action, links.task(entry.task_id), False,
         )
         for entry in tasks
         if entry.status == OPEN
@@ -130,6 +132,12 @@ def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
         for one in (site.readings.forecast(now.replace(minute=0, second=0, microsecond=0) + 25 * HOUR) or ())[:_NEXT]
     ]
     return sorted(found, key=lambda one: one.at)[:_NEXT]
+
+
+def _name(entry: TaskEntry) -> str:
+    """The id of a task; of a pack, what it has."""
+    named = None if entry.members is None else parse_pack_id(entry.task_id)
+    return entry.task_id if named is None else f"{many(entry.waiting, 'member')} of {named[0]}"
 
 
 def _at(entry: TaskEntry, now: datetime) -> datetime:

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 
 from dynatick.client import TaskClient, TaskEntry
-from dynatick.client.history import OPEN
 from dynatick.client.installation import FailureGroup, FailureGroups
 from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
 from dynatick.client.views import Tally
+from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar

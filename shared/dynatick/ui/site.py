@@ -50,6 +50,7 @@ _SECTIONS = (
     ("timeline", "Timeline", "/timeline"),
     ("failures", "Failures", "/failures"),
     ("tasks", "Tasks", "/tasks"),
+    ("batches", "Batches", "/batches"),
     ("schedules", "Schedules", "/schedules"),
     ("ticks", "Ticks", "/ticks"),
 )

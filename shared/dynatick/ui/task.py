@@ -13,8 +13,10 @@ from starlette.routing import Route
 
 from dynatick.client import TaskView
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
+from dynatick.domain.packs import parse_pack_id
 from dynatick.domain.row import RECURRING
 from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput, TaskChanged, TaskNotFound, TransitionRefused
@@ -63,11 +65,15 @@ def _page(request: Request) -> Response:
         return site.problem(request, 404, f"{sentence[0].upper()}{sentence[1:]}.")
     if task.status == RECURRING:
         return RedirectResponse(links.schedule(task_id), 303)
+    if task.action == BATCH_ACTION:
+        return RedirectResponse(links.batch(task_id), 303)
+    if attr.PACK in task.row and (named := parse_pack_id(task_id)) is not None:
+        return RedirectResponse(links.batch(named[0], "members", page=named[1].first), 303)
     explanation = site.client.operations.explain(task_id)
     return site.page(
         request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
         events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
-        schedule_id=schedule_id_of(task), trace=trace_of(task),
+        schedule_id=schedule_id_of(task), batch_id=task.row.get(attr.BATCH_ID), trace=trace_of(task),
     )  # fmt: skip
 
 

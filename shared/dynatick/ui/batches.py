@@ -1,0 +1,131 @@
+"""Batches: how each one stands, its members, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dynatick.client import TaskEntry, TaskView
+from dynatick.client.batches import BatchView
+from dynatick.client.views import number_or
+from dynatick.domain.batches import OPEN
+from dynatick.domain.task import TERMINAL, Status
+from dynatick.errors import TransitionRefused
+from dynatick.ui import links, query
+from dynatick.ui.changes import Form, change
+from dynatick.ui.chart import WAITING
+from dynatick.ui.display import many, number
+from dynatick.ui.query import Query
+from dynatick.ui.site import Notice, query_of, site_of
+
+_PAGE = 50
+_LONGEST = timedelta(days=31)
+_STATUSES = (Status.SCHEDULED, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+_BARS = (Status.COMPLETED, Status.CANCELLED, WAITING, Status.SCHEDULED, Status.FAILED)
+"""The parts of a batch's bar, in order."""
+
+
+def _list(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    start, end = _range(asked, now)
+    page = site.client.batches.list(start=start, end=end, limit=_PAGE, page_token=asked.get("page"))
+    token = page.next_page_token
+    # The range of a page is that of the next one, too: the present goes on meanwhile.
+    following = {"from": links.minute(start), "to": links.minute(end), "page": token}
+    return site.page(
+        request, "batches.html", "batches", now=now, asked=asked,
+        batches=[(one, _bar(one)) for one in page.batches],
+        next_page=None if token is None else links.with_query("/batches", following),
+    )  # fmt: skip
+
+
+def _range(asked: Query, now: datetime) -> tuple[datetime, datetime]:
+    """The range ``from`` and ``to``, or ``last`` and ``next``. Raises InvalidInput."""
+    start, end = query.instant(asked, "from"), query.instant(asked, "to")
+    minute = now.replace(second=0, microsecond=0)
+    ways = ("last", "next") if asked.keys().isdisjoint(("last", "next")) else asked.keys()
+    last, ahead = (
+        query.duration(asked, name, "24h", longest=_LONGEST) if name in ways else timedelta(minutes=1)
+        for name in ("last", "next")
+    )
+    return start or minute - last, end or minute + ahead
+
+
+def _bar(batch: BatchView) -> Mapping[str, float]:
+    """How much of a batch is in which state, in percent of its members; those that were deleted have no part."""
+    counts = dict(batch.counts)
+    waiting = counts.pop(OPEN, 0 if batch.ended is not None else batch.members or 0)
+    counts[Status.SCHEDULED if batch.status == Status.SCHEDULED else WAITING] = waiting
+    return {kind: round(100 * counts[kind] / (batch.members or 1), 2) for kind in _BARS if counts.get(kind)}
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    batch, now = site.client.batches.get(links.of_segment(request.path_params["batch"])), site.clock()
+    return site.page(
+        request, "batch.html", "batches", now=now, batch=batch, bar=_bar(batch), rate=_rate(batch, now),
+        is_open=batch.status not in TERMINAL,
+    )  # fmt: skip
+
+
+def _rate(batch: BatchView, now: datetime) -> str | None:
+    """How many members end in a second or a minute; None if that can't be said."""
+    if batch.ends_at is None or not batch.ended:
+        return None
+    rate = batch.ended / (now - batch.due_at).total_seconds()
+    return f"{number(round(rate))} a second" if rate >= 1 else f"{number(max(1, round(60 * rate)))} a minute"
+
+
+def _members(request: Request) -> Response:
+    site = site_of(request)
+    batch_id = links.of_segment(request.path_params["batch"])
+    asked, now = query_of(request), site.clock()
+    status = query.choice(asked, "status", _STATUSES)
+    page = site.client.batches.members_page(batch_id, status, limit=_PAGE, page_token=asked.get("page"))
+    token = page.next_page_token
+    return site.page(
+        request, "batch_members.html", "batches", now=now, batch_id=batch_id, statuses=_STATUSES, wanted=status,
+        entries=[_entry(view) for view in page.members],
+        next_page=None if token is None else links.batch(batch_id, "members", status=status, page=token),
+    )  # fmt: skip
+
+
+def _entry(view: TaskView) -> TaskEntry:
+    """A member as a list shows it."""
+    late = view.late_milliseconds
+    return TaskEntry(
+        task_id=view.task_id,
+        bucket=view.bucket or "",
+        status=view.status,
+        action=view.action,
+        due_at=view.due_at,
+        finished_at=view.finished_at,
+        error=view.error,
+        late_milliseconds=None if late is None else number_or(late, 0),
+    )
+
+
+def _cancel(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    batch_id = links.of_segment(request.path_params["batch"])
+    try:
+        done = site.client.batches.cancel(batch_id)
+        notice = Notice(
+            f"{many(done.cancelled, 'member')} cancelled; {number(done.running)} that run end by themselves."
+        )
+    except TransitionRefused as error:
+        notice = Notice(f"Nothing was changed: {error}", is_problem=True)
+    return site.answer(links.batch(batch_id), notice)
+
+
+ROUTES = [
+    Route("/batches", _list),
+    Route("/batches/{batch}", _page),
+    Route("/batches/{batch}/members", _members),
+    Route("/batches/{batch}/cancel", change(_cancel), methods=["POST"]),
+]
