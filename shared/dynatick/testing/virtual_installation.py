@@ -32,6 +32,7 @@ from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import read_cursor, save
 from dynatick.engine.idle_record import count_idle_ticks
+from dynatick.engine.conditional_write import create_many
 from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
@@ -258,7 +259,7 @@ class VirtualInstallation:
         for row in rows:
             if self._table.get(RowView(row).task_id) is not None:
                 raise TaskExists(RowView(row).task_id)
-        self._table.create_many(rows)
+        create_many(self._table, rows)
         return [one for one in entries if one.get("Put") not in ours]
 
     # -- the machinery ---------------------------------------------------------------------------------------------

@@ -330,7 +330,7 @@ def test_a_creation_that_is_answered_reads_nothing_and_one_that_can_not_be_read_
 
 # -- no way around it ------------------------------------------------------------------------------------------------
 
-WRITES = {"write", "write_many", "create", "create_many"}
+WRITES = {"write", "write_many", "create", "create_many", "transact"}
 
 
 def test_every_writer_goes_through_it() -> None:
