@@ -155,6 +155,13 @@ class TaskFunction(Generic[Payload, More, Result]):
         task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id)
         return _client().insert_task(task, if_exists=if_exists, until=until)
 
+    def insert_follow_up(
+        self, payload: Payload, *, task_id: str, of: str, due_at: Time | None = None, delay: timedelta | None = None
+    ) -> TaskView:
+        """For ``HandlerContext.schedule``. ``of``: the id of the task whose handler inserts it."""
+        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id)
+        return _client().insert_task(task, if_exists="keep", follow_up_of=of)
+
     def transact_put(
         self,
         payload: Payload,

@@ -29,6 +29,7 @@ RUN_BY = {
     "docs/how-to/dashboard.md": ["tests/unit/cli/test_ui.py"],
     "docs/how-to/deploy.md": ["tests/e2e/test_deploy_page.py"],
     "docs/how-to/existing.md": ["tests/unit/test_task_function.py", "tests/unit/cli/test_commands.py"],
+    "docs/how-to/follow-ups.md": ["tests/unit/actions/test_follow_ups.py"],
     "docs/how-to/handlers.md": ["tests/unit/actions/test_docs.py"],
     "docs/how-to/http-api.md": [HOW_TOS],
     "docs/how-to/import.md": [HOW_TOS],

@@ -15,17 +15,18 @@ import logging
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from dynatick.actions.handler_loop import result_of
 from dynatick.actions.payload import field_problems, invalid_payload
 from dynatick.actions.payload_schema import check_schema, schema_of, with_upgraded
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
+from dynatick.domain.follow_ups import MAX_FOLLOW_UPS, follow_up_id
 from dynatick.domain.task import Task, check_payload, check_timeout
 from dynatick.engine.ports import ActionContext, described, trace_of
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown
@@ -33,12 +34,24 @@ from dynatick.errors import ActionError, ConfigurationError, InvalidInput, Perma
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+    from dynatick.domain.buckets import Time
+
 _logger = logging.getLogger("dynatick.actions")
 _DECLARATION = "__dynatick_handler__"
 _AROUND = "__dynatick_around__"
 _RAW = (dict, Mapping, MutableMapping)
 
+Given = TypeVar("Given", contravariant=True)
+Inserted = TypeVar("Inserted", covariant=True)  # a TaskView
 Function = TypeVar("Function", bound=Callable[..., object])
+
+
+class Followed(Protocol[Given, Inserted]):
+    """A function that is declared by ``@task``, as far as it is asked for a follow-up."""
+
+    def insert_follow_up(
+        self, payload: Given, *, task_id: str, of: str, due_at: Time | None = None, delay: timedelta | None = None
+    ) -> Inserted: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +69,34 @@ class HandlerContext:
     schedule_id: str | None = None  # of an occurrence: its schedule
     subject: str | None = None  # what the task is about, such as customer:4711
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
+    follow_ups: list[str] = field(default_factory=list)  # ids of those that this attempt has scheduled
+
+    def schedule(
+        self,
+        handler: Followed[Given, Inserted],
+        payload: Given,
+        *,
+        name: str,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+    ) -> Inserted:
+        """Inserts a follow-up: a task that comes from this one. Without a time, it runs as soon as it can.
+
+        Its id is made of the idempotency key and ``name``, so that a repeated attempt inserts no second: the first
+        stays as it is. Returns it, as a TaskView. Raises InvalidInput for a name that this attempt has used; what
+        ``handler.schedule`` raises; and TaskExists if another task has the id.
+        """
+        task_id = follow_up_id(self.idempotency_key, name)
+        if task_id in self.follow_ups:
+            raise InvalidInput("name", name, "expected another name: this attempt has scheduled one of this name")
+        if len(self.follow_ups) >= MAX_FOLLOW_UPS:
+            expected = f"expected at most {MAX_FOLLOW_UPS} follow-ups of an attempt; a batch takes any number"
+            raise InvalidInput("name", name, expected)
+        if not hasattr(handler, "insert_follow_up"):
+            raise InvalidInput("handler", handler, "expected a function that is declared by @task")
+        view = handler.insert_follow_up(payload, task_id=task_id, of=self.task_id, due_at=due_at, delay=delay)
+        self.follow_ups.append(task_id)
+        return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +450,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
         schedule_id=context.schedule_id,
         subject=task.subject,
         attributes=attributes,  # type: ignore[arg-type]
+        follow_ups=context.follow_ups,
     )
 
 

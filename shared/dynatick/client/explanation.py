@@ -197,7 +197,8 @@ class _Story:
     def events(self) -> Iterator[TaskEvent]:
         view = self.view
         if view.created_at is not None:
-            yield TaskEvent(at=view.created_at, what="inserted")
+            of = f", a follow-up of {view.follow_up_of}" if view.follow_up_of is not None else ""
+            yield TaskEvent(at=view.created_at, what=f"inserted{of}")
         if (schedule := text_or_none(view.row.get(attr.SCHEDULE_ID))) is not None and self._due is not None:
             yield TaskEvent(at=self._due, what=f"due, a run of the schedule {schedule}")
         elif self._due is not None:
@@ -210,6 +211,7 @@ class _Story:
             yield TaskEvent(at=view.next_attempt_at, what=f"{turn}attempt {self._of(view.attempt + 1)}")
         if view.status == Status.COMPLETED:
             yield TaskEvent(at=view.started_at, what=f"attempt {self._of(view.attempt)} began")
+            yield from (TaskEvent(at=view.started_at, what=f"inserted a follow-up, {one}") for one in view.follow_ups)
             yield TaskEvent(at=view.finished_at, what="completed")
         if view.status == Status.FAILED:
             yield TaskEvent(at=view.finished_at, what="failed", error=view.error)

@@ -222,17 +222,23 @@ class TaskClient(BulkTasks):
         if_exists: str = "refuse",
         until: timedelta | None = None,
         idempotency_digest: str | None = None,
+        follow_up_of: str | None = None,
     ) -> TaskView:
-        """``insert`` of a ``NewTask``. ``idempotency_digest``: identifies a repeated request of the HTTP API."""
+        """``insert`` of a ``NewTask``. ``idempotency_digest``: identifies a repeated request of the HTTP API.
+        ``follow_up_of``: the id of the task whose handler inserts it, which one that is kept must have come from."""
         existing = IfExists.of(if_exists, until, task)
         composed = self.compose(task)
         decide = existing.decision(self._decisions, task, composed)
         row = composed.row
         if idempotency_digest is not None:
             row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
+        if follow_up_of is not None:
+            row = {**row, attr.FOLLOW_UP_OF: follow_up_of}
         while True:  # until no other request is in between: it is created, or found
             if existing.mode != "refuse" and (present := row_of(self.store, task.task_id)) is not None:
                 check_is_task(present)
+                if follow_up_of is not None and present.get(attr.FOLLOW_UP_OF) != follow_up_of:
+                    raise TaskExists(task.task_id)
                 try:
                     if decide is None:
                         raise Unchanged(present)

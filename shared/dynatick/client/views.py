@@ -70,6 +70,17 @@ class TaskView(WholeRow):
         return self.row.get(attr.SUBJECT)
 
     @property
+    def follow_up_of(self) -> str | None:
+        """The id of the task whose handler has inserted it."""
+        return text_or_none(self.row.get(attr.FOLLOW_UP_OF))
+
+    @property
+    def follow_ups(self) -> tuple[str, ...]:
+        """The ids of the tasks that its handler has inserted, in the attempt that completed: the first 20."""
+        ids = self.row.get(attr.FOLLOW_UPS)
+        return tuple(one for one in ids if isinstance(one, str)) if isinstance(ids, list) else ()
+
+    @property
     def version(self) -> str:
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)

@@ -448,6 +448,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int, payload: ob
                 attr.EXPIRES_AT,
                 attr.ERROR,
                 attr.RESULT,
+                attr.FOLLOW_UPS,
                 attr.LEASE,
                 attr.LEASE_UNTIL,
                 attr.DELAY_SECONDS,

@@ -26,6 +26,8 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
+from dynatick.domain import attributes as attr
+from dynatick.domain.follow_ups import MAX_RECORDED
 from dynatick.domain.task import Task, check_timeout
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import (
@@ -577,7 +579,9 @@ class TaskPool:
             return Error(str(error), permanent=True)
         try:
             with EndChildren():  # else a child that the action forks would go on as a thread of this pool
-                return Done(self._actions.run(whole, context))
+                result = self._actions.run(whole, context)
+            follow_ups = context.follow_ups[:MAX_RECORDED]
+            return Done(result, also={attr.FOLLOW_UPS: follow_ups} if follow_ups else {})
         except RateLimited as early:
             if not early.defer:
                 self._wait_for_limit(claimed, early.seconds)

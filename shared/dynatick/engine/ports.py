@@ -11,7 +11,7 @@ import linecache
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import FrameType
@@ -138,6 +138,7 @@ class ActionContext:
     idempotency_key: str
     deadline: datetime  # when this process ends; work that takes longer should not begin
     schedule_id: str | None = None
+    follow_ups: list[str] = field(default_factory=list)  # ids of the tasks that the action has inserted meanwhile
 
 
 class Actions(Protocol):

@@ -318,7 +318,8 @@ class VirtualInstallation:
     def _handle(self, event: Mapping[str, object]) -> None:
         self._invocations.append(event)
         while self._invocations:
-            self._processor.handle(self._invocations.popleft(), hard_end=self._now + INVOCATION)
+            with use_client(self.client):  # for the follow-ups of handlers
+                self._processor.handle(self._invocations.popleft(), hard_end=self._now + INVOCATION)
             self._journal.raise_interrupt()
             self._handle_stream()
 

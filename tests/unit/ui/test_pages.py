@@ -166,6 +166,18 @@ def test_search_leads_to_a_task_a_schedule_a_subject_or_a_prefix(busy: VirtualIn
         assert len(ids(browser.follow(browser.get(f"/tasks?search={wanted}")))) == found
 
 
+def test_a_task_leads_to_its_follow_ups_and_they_to_it(busy: VirtualInstallation, browser: Browser) -> None:
+    client, follow_up = busy.client, "of-ada#1-1:receipt"
+    for task_id, more in (("of-ada", {"followUps": [follow_up]}), (follow_up, {"followUpOf": "of-ada"})):
+        row = client.insert("new", due_at=NOON + timedelta(hours=1), action="log").row
+        client.delete("new")
+        client.store.create({**row, "taskId": task_id, **more})
+    (link,) = elements(browser.get("/tasks/of-ada"), "follow-up")
+    assert link.text == follow_up
+    (back,) = elements(browser.get(str(link.attributes["href"])), "follow-up-of")
+    assert (back.text, back.attributes["href"]) == ("of-ada", "/tasks/of-ada")
+
+
 def test_a_task_shows_its_life(busy: VirtualInstallation, browser: Browser) -> None:
     page = browser.get("/tasks/bad-1")
     assert text_of(page, "status") == "failed"
