@@ -10,8 +10,10 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -45,44 +47,42 @@ class Sandbox:
 
     def __init__(self, function: str, *, environ: Mapping[str, str], log: Path) -> None:
         self.function, self._log = function, log
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.sandbox.worker", function],
-                cwd=ROOT,
-                env=dict(environ),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C is for our own process, which ends it in order
-            )
         self._unread = b""
         self._ready = False
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+        self._code: int | None = None  # with which it has ended
+        stdin, to_stdin = os.pipe()
+        self._output, output = os.pipe()
+        self._input = os.fdopen(to_stdin, "wb")
+        with log.open("ab") as stderr:
+            socket.send_fds(_parent(), [b"+"], [stdin, output, stderr.fileno()])
+        os.close(stdin)
+        os.close(output)
+        self._send(function=function, environ=dict(environ))
+        begun = self._response(TIMEOUT_SECONDS)
+        assert begun is not None
+        self.pid: int = begun["pid"]
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, 0)
+                return True
+        return False
 
     def begin(self, event: Mapping[str, Any], *, timeout: float, faults: Sequence[Fault] = ()) -> None:
         """Starts an invocation, and does not wait for it. ``timeout``: its seconds by the shared clock."""
         self.wait_until_ready()
-        assert self._process.stdin is not None
-        order = {"event": event, "timeout": timeout, "faults": [asdict(fault) for fault in faults]}
-        self._process.send_signal(signal.SIGCONT)  # before what a pipe may not hold
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        self._process.stdin.flush()
+        self.thaw()  # before what a pipe may not hold
+        self._send(event=event, timeout=timeout, faults=[asdict(fault) for fault in faults])
 
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> Outcome:
         """Waits until the invocation has ended, or was frozen in the middle."""
         response = self._response(timeout)
         if response is None:
-            code = self._process.wait(TIMEOUT_SECONDS)
-            return Outcome(what="killed" if code == -signal.SIGKILL else "exited", value=code)
+            return Outcome(what="killed" if self._code == -signal.SIGKILL else "exited", value=self._code)
         # It responds just before it stops, or dies, which the next caller finds out.
-        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert self._response(timeout) in ({"stopped": True}, None)
         if "frozen" in response:
             return Outcome(what="frozen", value=response["frozen"])
         what = "error" if "error" in response else "returned"
@@ -99,30 +99,60 @@ class Sandbox:
 
     def kill(self) -> None:
         """Kills the process at once, wherever it is, as Lambda ends a sandbox."""
-        self._process.kill()
-        self._process.wait(TIMEOUT_SECONDS)
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            while self._response(TIMEOUT_SECONDS) is not None:
+                pass
 
     def close(self) -> None:
         self.kill()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        with suppress(OSError):
+            self._input.close()
+        os.close(self._output)
+
+    def _send(self, **line: Any) -> None:
+        self._input.write(json.dumps(line).encode() + b"\n")
+        self._input.flush()
 
     def _response(self, timeout: float) -> dict[str, Any] | None:
-        """The next line that the process writes; None if it has ended."""
-        assert self._process.stdout is not None
-        pipe, end = self._process.stdout.fileno(), time.monotonic() + timeout
+        """The next line that the process, or its parent, writes; None if it has ended."""
+        end = time.monotonic() + timeout
         while b"\n" not in self._unread:
-            readable, _, _ = select.select([pipe], [], [], max(end - time.monotonic(), 0))
+            readable, _, _ = select.select([self._output], [], [], max(end - time.monotonic(), 0))
             assert readable, f"no response within {timeout:.0f} s\n{tail(self._log)}"
-            read = os.read(pipe, 65_536)
-            if not read:
-                return None
+            read = os.read(self._output, 65_536)
+            assert read, "the parent of the sandboxes has ended"
             self._unread += read
         line, _, self._unread = self._unread.partition(b"\n")
-        response: dict[str, Any] = json.loads(line)
-        return response
+        try:
+            response: dict[str, Any] = json.loads(line)
+        except ValueError:  # empty, or it died while it wrote
+            return self._response(timeout)
+        self._code = response.get("ended")
+        return response if self._code is None else None
+
+
+_starting = threading.Lock()
+_control: socket.socket | None = None
+
+
+def _parent() -> socket.socket:
+    """The socket of the process that forks sandboxes. It is started once, and ends with this process."""
+    global _control
+    with _starting:
+        if _control is None:
+            _control, theirs = socket.socketpair()
+            with theirs:
+                subprocess.Popen(
+                    [sys.executable, "-m", "tests.sandbox.forks", str(theirs.fileno())],
+                    cwd=ROOT,
+                    env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"},
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # Ctrl-C is for our own process, which ends it in order
+                )
+        return _control
 
 
 def tail(log: Path) -> str:

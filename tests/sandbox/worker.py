@@ -1,8 +1,9 @@
-"""The inside of a sandbox: a process that runs one of the two functions, python -m tests.sandbox.worker processor.
+"""The inside of a sandbox: a process that runs one of the two functions (forks.py begins it).
 
-Each line of its standard input is an invocation, as JSON: ``event``, ``timeout`` (seconds), and ``faults`` to meet
-meanwhile. Each line of its standard output says what came of one; then the process stops itself, as Lambda freezes it,
-until the next one begins. What the function logs goes to stderr.
+The first line of its standard input is JSON: the ``function`` and its ``environ``. Each further one is an invocation:
+``event``, ``timeout`` (seconds), and ``faults`` to meet meanwhile. Each line of its standard output says what came of
+one; then the process stops itself, as Lambda freezes it, until the next one begins. What the function logs goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -127,7 +128,10 @@ class Worker:
         self._respond(**response, hits=self._seam.hits)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    start = json.loads(sys.stdin.readline())
+    os.environ.clear()
+    os.environ.update(start["environ"])
     if os.environ.get(NO_LEASE):
         Cursor.is_leased = lambda self, now: False  # type: ignore[method-assign]
-    Worker(sys.argv[1], os.environ).serve()
+    Worker(start["function"], os.environ).serve()
