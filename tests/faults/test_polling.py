@@ -19,7 +19,7 @@ from tests.sandbox.world import AFTER_LEASE, TIMEOUT, World
 
 from dynatick.domain.buckets import minute_of
 
-BEFORE, DURING, AT_THE_END = 200, 400, 50
+BEFORE, DURING, AT_THE_END = 100, 200, 25
 
 
 def test_fault_01_inserted_while_its_bucket_is_polled(world: World) -> None:
@@ -66,10 +66,10 @@ def test_fault_01_inserted_while_its_bucket_is_polled(world: World) -> None:
 
 def test_fault_04_pages_of_seven(world: World) -> None:
     """Page ends fall everywhere in claims of 25, and rows that have ended leave pages empty at the next poll."""
-    world.insert_for_next_tick(500)
+    world.insert_for_next_tick(200)
     outcome = world.next_tick(faults=[Fault(at="poll", do="small pages", amount=7, times=None)])
-    assert outcome.hit > 2 * 500 / 7  # all pages, and all again
-    assert len(world.journal.done()) == 500
+    assert outcome.hit > 2 * 200 / 7  # all pages, and all again
+    assert len(world.journal.done()) == 200
     world.assert_survived()
 
 
@@ -134,10 +134,10 @@ def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld) -> 
 
 
 # -- fault 24: ticks stop for 60 days, then come back. What is due runs, and what was polled once is not polled again
-# and again. Every minute of the gap has to be polled. Sixty days of them take the time of a tick or more; here there
-# are three days, and each poll takes twenty times as long (with ``--fault-scale 20`` sixty, each as long as on Lambda).
+# and again. Every minute of the gap has to be polled. Sixty days of them take the time of a tick or more; here a
+# day and a half stand for them, and each poll takes forty times as long (``--fault-scale 40``: all, as on Lambda).
 
-DAYS, FEWER = 60, 20
+DAYS, FEWER = 60, 40
 POLL = 1.26e-3  # seconds, six at once, at 1,024 MB; 33 days take a minute
 DAY = 1440  # minutes
 

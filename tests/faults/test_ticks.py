@@ -142,8 +142,8 @@ def test_fault_17_interval_and_shards_change_with_tasks_waiting(new_world: NewWo
         world.tick()  # as a deployment does
         clients.append(TaskClient(world.store, clock=world.clock, settings_ttl_seconds=1e9))
         now = world.clock()
-        for n in range(60):
-            task_id, at = f"{number}-{n:02d}", now + timedelta(seconds=10 + n * 180 + number)
+        for n in range(30):
+            task_id, at = f"{number}-{n:02d}", now + timedelta(seconds=10 + n * 360 + number)
             if n % 3:
                 world.insert(task_id, client=clients[n % len(clients)], due_at=at)
             else:
