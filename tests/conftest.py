@@ -1,20 +1,20 @@
 """Options and safety that hold for every test."""
 
-import functools
+import gc
 import os
 import random
 import threading
 import uuid
+from collections.abc import Generator
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
-import botocore.session
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from moto.core.botocore_stubber import BotocoreStubber
-from moto.core.serialize import JSONSerializer
+from tests import once  # noqa: F401
 from tests.search.seed import SEARCH
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -53,25 +53,6 @@ def _answer_alone(self: BotocoreStubber, *args: Any, **kwargs: Any) -> Any:
 
 BotocoreStubber.__call__ = _answer_alone  # type: ignore[method-assign]
 
-# It looks for each of the ten members of each value in an answer, under several names: a value of DynamoDB has one.
-_structure = JSONSerializer._serialize_type_structure
-
-
-def _structure_of_what_is_there(self: JSONSerializer, serialized: Any, value: Any, shape: Any, key: str) -> None:
-    if shape.name == "AttributeValue" and type(value) is dict and value.keys() <= shape.members.keys():
-        members: dict[str, Any] = {}
-        for name, member in value.items():
-            self._serialize(members, member, shape.members[name], name)
-        self._default_serialize(serialized, members, shape, key)
-    else:
-        _structure(self, serialized, value, shape, key)
-
-
-JSONSerializer._serialize_type_structure = _structure_of_what_is_there  # type: ignore[method-assign]
-
-# Every session of botocore reads the services' descriptions anew, some milliseconds for each client: once is enough.
-botocore.session.create_loader = functools.cache(botocore.session.create_loader)
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -92,6 +73,17 @@ def pytest_configure(config: pytest.Config) -> None:
     # Otherwise recent botocore puts the account into the host name, and moto's stream calls go
     # astray.
     os.environ["AWS_ACCOUNT_ID_ENDPOINT_MODE"] = "disabled"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """What is imported and collected lives to the end: the garbage collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def _on_this_machine(endpoint: str) -> bool:

@@ -64,6 +64,12 @@ def _load(path: Path, _modified: int) -> dict[str, Any]:
     return template
 
 
+def _part(name: str) -> dict[str, Any]:
+    """The template's `Parameters` or `Resources`, not to be changed: a copy of all takes a while."""
+    part: dict[str, Any] = _load(TEMPLATE, TEMPLATE.stat().st_mtime_ns)[name]
+    return part
+
+
 def load(path: Path = TEMPLATE) -> dict[str, Any]:
     """The template as a dict, with `Ref` and `Fn::…` for CloudFormation's functions."""
     return copy.deepcopy(_load(path, path.stat().st_mtime_ns))
@@ -71,7 +77,7 @@ def load(path: Path = TEMPLATE) -> dict[str, Any]:
 
 def defaults() -> dict[str, str]:
     """The default of each parameter, as CloudFormation passes it on: as text."""
-    return {name: str(spec["Default"]) for name, spec in load()["Parameters"].items()}
+    return {name: str(spec["Default"]) for name, spec in _part("Parameters").items()}
 
 
 def table_definition(**parameters: str) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def table_definition(**parameters: str) -> dict[str, Any]:
     engine that tests run on knows.
     """
     values = defaults() | parameters
-    properties = load()["Resources"][TABLE]["Properties"]
+    properties = copy.deepcopy(_part("Resources")[TABLE]["Properties"])
 
     def resolve(value: Any) -> Any:
         if isinstance(value, dict) and value.keys() == {"Ref"}:
