@@ -9,7 +9,7 @@ import pytest
 from dynatick_stack.counting.counts import Engine, counting
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     with counting() as running:
         yield running
