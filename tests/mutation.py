@@ -54,7 +54,7 @@ class Mutation:
         path, function = _found(self.function, root)
         text = path.read_text(encoding="utf-8")
         changed = self._changed(function)
-        _check_names(changed, function, ast.parse(text), root)
+        _check_names(changed, function, _parsed(text), root)
         return path, _spliced(text, function, changed)
 
     def _changed(self, function: Function) -> Function:
@@ -156,8 +156,13 @@ def _functions(text: str) -> dict[str, list[Function]]:
             elif isinstance(node, Function):
                 found.setdefault(prefix + node.name, []).append(node)
 
-    walk(ast.parse(text).body, "")
+    walk(_parsed(text).body, "")
     return found
+
+
+@cache
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text)
 
 
 def _spliced(text: str, old: Function, new: Function) -> str:
