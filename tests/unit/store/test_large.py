@@ -99,7 +99,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=6), VALUES, max_size=6), max_size=4))
 def test_a_large_row_equals_its_decoded_row(rows: list[dict[str, object]]) -> None:
     """The limits are so low that each branch is used."""

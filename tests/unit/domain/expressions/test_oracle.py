@@ -22,7 +22,7 @@ from dynatick.domain.expressions import next_after, parse_expression, upcoming
 from dynatick.domain.expressions.occurrence import clock_changes, zone_of
 from dynatick.errors import InvalidInput
 
-CHUNKS = 24  # so that several processes share the work
+CHUNKS = 12  # so that several processes share the work
 EXPRESSIONS = 83  # of each chunk
 
 # Where things happen: ends of months and years, leap days and their absence, jumps of clocks, both ends of all years.
