@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from ipaddress import ip_address
 from typing import Any
 
@@ -64,6 +64,12 @@ def resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+@cache
+def _default_context() -> ssl.SSLContext:
+    """One for all connections of a process: loading the certificates takes longer than a call."""
+    return ssl.create_default_context()
+
+
 class Connections:
     """Sends requests. Safe for use by many threads at once."""
 
@@ -77,9 +83,7 @@ class Connections:
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         address_check = _AddressCheck(private_hosts, _Lookups(resolve), clock)
-        # One context for all connections: loading the certificates takes longer than a call.
-        context = ssl_context or ssl.create_default_context()
-        self._pools = _Pools(address_check, maxsize=per_host, ssl_context=context)
+        self._pools = _Pools(address_check, maxsize=per_host, ssl_context=ssl_context or _default_context())
 
     def send(
         self, method: str, target: Target, *, headers: Mapping[str, str], body: bytes | None, timeout: float
