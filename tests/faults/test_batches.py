@@ -156,7 +156,7 @@ def test_fault_35_a_member_is_cancelled_while_its_pack_is_released(new_world: Ne
     world = new_world(DYNATICK_TASK_THREADS="2")
     members = world.load_batch("news", plans(**{f"m{n}": {"seconds": 0.25} for n in range(MEMBERS)}), over="1m")
     world.to_next_minute()
-    world.invoke(world.event(), timeout=4.0)  # what it starts for the rest comes later
+    world.invoke(world.event(), timeout=4.0)  # wait: its life; what it starts for the rest comes later
     (pack,) = filter(None, map(Pack.of, world.packs()))
     assert 0 < pack.done.bit_count() < MEMBERS, "it was released in the middle"
     changed = set[str]()
