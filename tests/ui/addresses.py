@@ -8,6 +8,7 @@ from tests.ui import seed
 
 NIGHT = "2027-03-24#02:05"
 NOON = "2027-03-24#12:00"
+EVENING = "2027-03-24#19:13"
 
 
 def task(task_id: str) -> str:
@@ -16,6 +17,10 @@ def task(task_id: str) -> str:
 
 def schedule(schedule_id: str) -> str:
     return f"/schedules/{quote(schedule_id, safe='')}"
+
+
+def batch(batch_id: str) -> str:
+    return f"/batches/{quote(batch_id, safe='')}"
 
 
 def bucket(name: str, **filters: str) -> str:
@@ -46,6 +51,12 @@ ADDRESSES = {
     "task-hostile": task(seed.HOSTILE_ID),
     "task-of-long-id": task(seed.LONG_ID),
     "task-huge": task(seed.HUGE_ID),
+    "batches": "/batches",
+    "batch": batch(seed.BATCH),
+    "batch-ended": batch(seed.ENDED_BATCH),
+    "members": batch(seed.BATCH) + "/members",
+    "members-by-status": batch(seed.ENDED_BATCH) + "/members?status=failed",
+    "bucket-with-members": bucket(EVENING),
     "schedules": "/schedules",
     "schedules-by-state": "/schedules?state=DISABLED",
     "schedule": schedule("probe"),
@@ -54,5 +65,10 @@ ADDRESSES = {
     "ticks": "/ticks",
     "ticks-of-a-day": "/ticks?last=24h",
 }
-MISSING = {"no-such-task": task("no such task"), "no-such-schedule": schedule("none"), "no-such-page": "/nothing/here"}
-EMPTY = {name: ADDRESSES[name] for name in ("now", "timeline", "failures", "tasks", "schedules", "ticks")}
+MISSING = {
+    "no-such-task": task("no such task"),
+    "no-such-schedule": schedule("none"),
+    "no-such-batch": batch("none"),
+    "no-such-page": "/nothing/here",
+}
+EMPTY = {name: ADDRESSES[name] for name in ("now", "timeline", "failures", "tasks", "batches", "schedules", "ticks")}

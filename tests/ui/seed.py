@@ -32,6 +32,7 @@ HUGE_ID = "huge-payload"
 HUGE_BYTES = 300_000
 WAITS_FOR_RETRY = "charge-order-7001"
 LUNCH = "lunch-menu"  # a schedule with an occurrence at noon
+ENDED_BATCH, BATCH = "new-year/2027", "spring/2027"  # on the day before, and in the evening
 RUNNING_ID = "yearly-report"
 
 
@@ -121,6 +122,13 @@ def _small(installation: Installation, *, odd: bool = True) -> None:
     assert client.insert_many(_small_tasks(installation.clock())).inserted
     if odd:
         assert client.insert_many(_odd_tasks()).inserted
+    client.batches.insert(
+        [mail] * 3, batch_id=ENDED_BATCH, action="send-reminder", due_at=installation.clock() + 5 * MINUTE
+    )
+    client.batches.insert(
+        [mail] * 600, batch_id=BATCH, action="send-reminder", due_at=NOW + timedelta(hours=10), over="1h",
+        then={"action": "build-report", "payload": {}},
+    )  # fmt: skip
     for name in ("old-campaign-1", "old-campaign-2", "old-campaign-3"):
         client.cancel(name)
 

@@ -70,6 +70,21 @@ def test_why_a_task_waits_is_found_by_a_prefix_or_its_id_without_a_click(small: 
     assert person.log.clicks == 0
 
 
+def test_a_batch_is_found_by_its_members_and_cancelled_in_four_clicks(own: Served, open_tab: OpenTab) -> None:
+    person = open_tab(own, "/buckets/2027-03-24T19:13Z")
+    pack = person.by("pack-link").first
+    expect(pack).to_have_text(f"500 members of {seed.BATCH}")
+    pack.click()
+    expect(person.page.locator(f"[data-testid=task-row][data-id='{seed.BATCH}/000000000']")).to_be_visible()
+    person.by("batch-link").click()
+    expect(person.by("ended")).to_have_text("0 of 600 ended.")
+    person.by("cancel").click()
+    person.by("confirm-cancel").click()
+    expect(person.by("notice")).to_have_text("600 members cancelled; 0 that run end by themselves.")
+    assert person.log.clicks <= 4
+    assert own.client.batches.get(seed.BATCH).counts == {"cancelled": 600}
+
+
 def test_everything_is_stopped_in_two_clicks_and_resumed_in_two(own: Served, open_tab: OpenTab) -> None:
     own.client.insert("due-now", due_at=NEXT_TICK, action="log", payload={"message": "now"})
     person = open_tab(own, "/")

@@ -161,9 +161,21 @@ def show_tasks(
     session: Session, page: HistoryPage, more: Mapping[str, object] | None = None, *, attempts: bool = False
 ) -> None:
     """Prints a page, and how to get the next one. ``attempts``: they have been read of ended tasks, too."""
-    rows = [entry.to_row() for entry in page.entries]
+    rows = [_listed(entry) if session.output is Output.TABLE else entry.to_row() for entry in page.entries]
     columns = [one for one in COLUMNS if attempts or one.attribute != attr.ATTEMPT]
     show_page(rows, columns, session.output, name="tasks", token=page.next_page_token, more=more)
+
+
+def _listed(entry: TaskEntry) -> dict[str, object]:
+    """A task as a table shows it; a pack as what it has."""
+    from dynatick.domain.packs import parse_pack_id
+
+    row = entry.to_row()
+    if entry.members is None or (named := parse_pack_id(entry.task_id)) is None:
+        return row
+    batch_id, span = named
+    counts = ", ".join(f"{number} {status}" for status, number in sorted(entry.members.items()))
+    return {**row, attr.TASK_ID: f"{span.members} members of {batch_id}", attr.STATUS: counts or "in rows of their own"}
 
 
 def show_each(session: Session, typed: Sequence[str], read: Callable[[str], TaskView | Row]) -> None:

@@ -163,6 +163,20 @@ def test_batches_are_listed(shell: Shell, world: InProcess, tmp_path: Path) -> N
     assert shell("batch", "list", "--limit", "0").err.startswith("error: limit: 0 is not accepted")
 
 
+def test_a_list_of_tasks_shows_a_pack_as_members(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    world.actions.behaviour["news/000000001"] = fail
+    shell("batch", "add", put_file(tmp_path, "a.ndjson", 502), *NEWS)
+    world.ticks(2)
+    listed = shell("task", "list", "--bucket", "2026-12-31#12:01", "--action", "log")
+    assert [line.split("  ")[0] for line in listed.lines[1:]] == [
+        "500 members of news", "news/000000001", "2 members of news",
+    ]  # fmt: skip
+    assert "499 completed" in listed.lines[1] and "2 completed" in listed.lines[3]
+    found: Any = shell("task", "list", "--bucket", "2026-12-31#12:01", "--action", "log", "-o", "json").json
+    assert found["tasks"][0]["taskId"] == "news/000000000-000000499"
+    assert found["tasks"][0]["members"] == {"completed": 499}
+
+
 def test_a_batch_that_is_not_all_in(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text("{}\n" * 500 + "x\n")
     assert shell("batch", "add", str(tmp_path / "a.ndjson"), *NEWS, *DUE).code == 3
