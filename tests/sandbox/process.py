@@ -51,8 +51,8 @@ class Sandbox:
         self._ready = False
         self._code: int | None = None  # with which it has ended
         stdin, to_stdin = os.pipe()
-        self._output, output = os.pipe()
-        self._input = os.fdopen(to_stdin, "wb")
+        from_output, output = os.pipe()
+        self._input, self._output = os.fdopen(to_stdin, "wb"), os.fdopen(from_output, "rb", buffering=0)
         with log.open("ab") as stderr:
             socket.send_fds(_parent(), [b"+"], [stdin, output, stderr.fileno()])
         os.close(stdin)
@@ -107,9 +107,9 @@ class Sandbox:
 
     def close(self) -> None:
         self.kill()
+        self._output.close()
         with suppress(OSError):
             self._input.close()
-        os.close(self._output)
 
     def _send(self, **line: Any) -> None:
         self._input.write(json.dumps(line).encode() + b"\n")
@@ -121,7 +121,7 @@ class Sandbox:
         while b"\n" not in self._unread:
             readable, _, _ = select.select([self._output], [], [], max(end - time.monotonic(), 0))
             assert readable, f"no response within {timeout:.0f} s\n{tail(self._log)}"
-            read = os.read(self._output, 65_536)
+            read = self._output.read(65_536)
             assert read, "the parent of the sandboxes has ended"
             self._unread += read
         line, _, self._unread = self._unread.partition(b"\n")
