@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from tests.simulate import report
 from tests.simulate.assumptions import Assumptions
+from tests.simulate.batch import FLEET, simulate_batch
 from tests.simulate.burst import simulate_burst
 from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.schedules import simulate_schedules
@@ -29,6 +30,8 @@ Simulated = tuple[Mapping[str, str], Sequence[str]]
 DOCUMENT = ROOT / "docs" / "simulation.md"
 BURSTS = (10_000, 100_000, 1_000_000)
 SCHEDULES = 100_000
+MEMBERS, BESIDE = 1_000_000, 1_000  # of a batch, and tasks that are due with it
+LATE_TICKS = (1.0, 8.0, 20.0)  # seconds
 WITHIN = 60.0  # seconds, in which the last task is to begin
 SHOWN = 20  # problems
 
@@ -79,10 +82,24 @@ def _schedules(given: argparse.Namespace) -> Simulated:
     return {"schedules": report.schedules(found)}, found.problems
 
 
+def _batch(given: argparse.Namespace) -> Simulated:
+    scenario = replace(
+        Scenario(tasks=BESIDE, members=given.tasks or MEMBERS, task_ms=given.task_ms, **FLEET), **_changes(given)
+    )
+    delays = LATE_TICKS if given.tick_delay is None else (given.tick_delay,)
+    scenarios = [replace(scenario, assumptions=Assumptions(tick_delay=delay)) for delay in delays]
+    scenarios.append(replace(scenarios[-1], precision=Precision.SECOND))
+    found = [_timed(simulate_batch, one) for one in scenarios]
+    alone = [simulate_burst(replace(one, members=0)).last_start for one in scenarios]
+    tables = {"batch": report.batches(found, alone), "batch-inserting": report.batch_inserting(found[0])}
+    return tables, [f"{report.tick_of(run.scenario)}: {problem}" for run in found for problem in run.problems]
+
+
 _SIMULATIONS: Mapping[str, Callable[[argparse.Namespace], Simulated]] = {
     "bursts": _bursts,
     "inserting": _inserting,
     "schedules": _schedules,
+    "batch": _batch,
 }
 
 
@@ -109,6 +126,8 @@ _TITLES = {
     "uses": "What that takes",
     "inserting": "What inserting the tasks of one minute takes",
     "schedules": "Schedules of rate(1 minute)",
+    "batch": "A batch that is due in one minute, and tasks beside it: starts in seconds after they are due",
+    "batch-inserting": "What inserting the batch takes",
     "extrapolated": "Extrapolated, by the arithmetic of `dynatick plan`, not simulated",
 }
 
@@ -116,7 +135,9 @@ _TITLES = {
 def _timed(simulate: Callable[[Scenario], Found], scenario: Scenario) -> Found:
     began = time.process_time()
     found = simulate(scenario)
-    sys.stderr.write(f"{scenario.tasks:,}: simulated in {time.process_time() - began:.0f} s of CPU\n")
+    sys.stderr.write(
+        f"{scenario.members or scenario.tasks:,}: simulated in {time.process_time() - began:.0f} s of CPU\n"
+    )
     return found
 
 
@@ -127,7 +148,7 @@ def _print(text: str) -> None:
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulate", description=__doc__)
     parser.add_argument("--of", choices=_SIMULATIONS, default="bursts")
-    parser.add_argument("--tasks", type=int, help="tasks of one burst, or schedules; without it, several bursts")
+    parser.add_argument("--tasks", type=int, help="of one burst, schedules, or members; without it, several bursts")
     parser.add_argument("--shards", type=int, help="instead of the plan's; so the following")
     parser.add_argument("--workers", type=int, help="of each shard")
     parser.add_argument("--threads", type=int, help="of each process")

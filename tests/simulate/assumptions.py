@@ -26,6 +26,8 @@ class Assumptions:
     ramp_burst: int = figures.STARTS  # environments that start at once
     statement_cpu: float = figures.CPU_SECONDS / 2  # a claim and a record, with all that a task takes besides
     insert_cpu: float = 1 / 10_797  # docs/benchmark.json has these inserts a second, of one client
+    member_cpu: float = 43e-6  # of a member of a batch: measured, on a machine on which a task took 216
+    member_insert_cpu: float = 20e-6  # of the client, to check and compress its payload: the same
     request_cpu: float = 1e-3  # of a single request, by boto3
     tick_delay: float = 1.0  # from the minute to the invocation of its tick; AWS promises no more than its minute
     event_delay: tuple[float, float] = (0.02, 0.08)  # from an asynchronous invocation to its start, if there is room

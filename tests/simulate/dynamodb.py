@@ -81,10 +81,14 @@ class SimulatedDynamoDB:
         """Takes CPU of the calling process, whose threads take turns; then waits for the response too."""
         simulation, assumptions, batch = self.simulation, self.assumptions, request.get("Statements", ())
         seconds = assumptions.statements_cpu(batch) if batch else assumptions.request_cpu
-        process, now = simulation.my_process(), simulation.now
-        free = max(now, self.cpu_until.get(process, 0.0)) + seconds / cpu_share
-        self.cpu_until[process] = free
-        simulation.sleep(free - now + assumptions.request_latency(self.dice, statements=len(batch) or 1))
+        wait = self.wait_for_cpu(seconds / cpu_share)
+        simulation.sleep(wait + assumptions.request_latency(self.dice, statements=len(batch) or 1))
+
+    def wait_for_cpu(self, seconds: float) -> float:
+        """Takes CPU of the calling process. Returns how long it waits until it has had that."""
+        process, now = self.simulation.my_process(), self.simulation.now
+        self.cpu_until[process] = free = max(now, self.cpu_until.get(process, 0.0)) + seconds
+        return free - now
 
     def _carry_out(self, operation: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if operation not in READS:

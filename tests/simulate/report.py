@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.simulate.batch import BatchRun
 from tests.simulate.burst import Burst
 from tests.simulate.inserting import Inserting
 from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
 
+from dynatick.engine.rules import Precision
 from dynatick_stack.markdown import figures
 from dynatick_stack.plan import capacity
 from dynatick_stack.plan.figures import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT
@@ -93,6 +95,44 @@ def inserting(found: Sequence[Inserting], plans: Sequence[Plan]) -> str:
              f"{one.used.table_throttles:,}", f"{one.used.index_throttles:,}", f"{one.used.write_units:,.0f}",
              f"${price(one.used, one.scenario):.2f}")
             for one, plan in zip(found, plans, strict=True)
+        ],
+    )  # fmt: skip
+
+
+def batches(found: Sequence[BatchRun], alone: Sequence[float]) -> str:
+    """How members began, and the tasks beside them. ``alone``: the last start of these tasks without the batch."""
+    columns = ("tick", "members", "p50, s", "p99, s", "last start, s", "tasks beside, last start, s",
+               "the same alone, s", "executions at once", "invocations", "throttled", "write units", "read units",
+               "price", "lost")  # fmt: skip
+    return figures(
+        columns,
+        [
+            (tick_of(run.scenario), f"{run.scenario.members:,}", f"{run.p50:.1f}", f"{run.p99:.1f}",
+             f"{run.last_start:.1f}", f"{run.tasks_last_start:.1f}", f"{last_start:.1f}", f"{run.max_running:,}",
+             f"{run.used.invocations:,}",
+             f"{run.used.table_throttles + run.used.index_throttles + run.used.lambda_throttles:,}",
+             f"{run.used.write_units:,.0f}", f"{run.used.read_units:,.0f}", f"${price(run.used, run.scenario):.2f}",
+             f"{len(run.problems):,}")
+            for run, last_start in zip(found, alone, strict=True)
+        ],
+    )  # fmt: skip
+
+
+def tick_of(scenario: Scenario) -> str:
+    """When the ticks of a scenario come."""
+    late = f"{scenario.assumptions.tick_delay:g} s late"
+    return f"{late}, Precision: second" if scenario.precision is Precision.SECOND else late
+
+
+def batch_inserting(run: BatchRun) -> str:
+    """What inserting a batch took."""
+    used = run.inserting
+    return figures(
+        ("members", "clients", "seconds", "requests", "throttled", "write units", "price"),
+        [
+            (f"{run.scenario.members:,}", "1", f"{run.insert_seconds:.1f}", f"{run.insert_requests:,}",
+             f"{used.table_throttles + used.index_throttles:,}", f"{used.write_units:,.0f}",
+             f"${used.write_units * WRITE_UNIT + used.read_units * READ_UNIT:.2f}")
         ],
     )  # fmt: skip
 

@@ -47,6 +47,17 @@ def test_inserting_and_schedules_are_shown(capsys: pytest.CaptureFixture[str]) -
     assert "| 50 |" in printed
 
 
+def test_a_batch_is_shown_with_the_tasks_beside_it(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--of", "batch", "--tasks", "321", "--tick-delay", "1", "--threads", "64", "--workers", "0", "--write"]
+    assert command.main(given) == 0
+
+    printed, written = capsys.readouterr().out, page.read_text(encoding="utf-8")
+    rows = [line for line in printed.splitlines() if line.startswith("|") and " 321 " in line]
+    assert [line.split("|")[1].strip() for line in rows] == ["1 s late", "1 s late, Precision: second", "321"]
+    for line in rows:
+        assert line in written
+
+
 def test_a_lost_task_is_named_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(burst, "TICKS", 0)  # no tick comes
 

@@ -26,6 +26,7 @@ from tests.simulate.wake_up_queue import WakeUpQueue
 
 from dynatick.client import NewTask, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.packs import parse_member_id
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor
@@ -44,6 +45,7 @@ class Scenario:
     """The scenario of a simulation. ``warm``: write units a second that table and index are warm for."""
 
     tasks: int  # or schedules
+    members: int = 0  # of one batch, due with them
     shards: int
     threads: int = 64
     task_ms: int = 200
@@ -96,11 +98,14 @@ class Waiting:
     ``late``: seconds, of the first execution; infinite without one. ``latest``: of all that were due at an instant.
     """
 
-    def __init__(self, scenario: Scenario, simulation: Simulation) -> None:
-        self._simulation, self._seconds = simulation, scenario.task_ms / 1000
-        self.late = array("d", [inf]) * scenario.tasks
+    def __init__(self, scenario: Scenario, simulation: Simulation, wait_for_member: Callable[[], float]) -> None:
+        """``wait_for_member``: takes the CPU of a member of a batch, and returns how long it waits for that. A task's
+        is taken with its statements."""
+        self._simulation, self._seconds, self._tasks = simulation, scenario.task_ms / 1000, scenario.tasks
+        self._wait_for_member = wait_for_member
+        self.late = array("d", [inf]) * (scenario.tasks + scenario.members)  # tasks, then members
         self.latest: dict[datetime, float] = {}
-        self.executions = bytearray(scenario.tasks)
+        self.executions = bytearray(scenario.tasks + scenario.members)
 
     def names(self) -> Sequence[str]:
         return [ACTION]
@@ -112,13 +117,14 @@ class Waiting:
         return task.timeout_seconds
 
     def run(self, task: Task, context: ActionContext) -> object:
-        n = number_of(task.task_id)
+        member = parse_member_id(task.task_id)
+        n = number_of(task.task_id) if member is None else self._tasks + member[1]
         late = (self._simulation.instant - context.due_at).total_seconds()
         self.latest[context.due_at] = max(late, self.latest.get(context.due_at, 0.0))
         if not self.executions[n]:
             self.late[n] = late
         self.executions[n] = min(255, self.executions[n] + 1)
-        self._simulation.sleep(self._seconds)
+        self._simulation.sleep(self._seconds + (0.0 if member is None else self._wait_for_member()))
         return None
 
 
@@ -154,7 +160,8 @@ class World:
             simulation, self.assumptions, self._environment, scenario.timeout, self.dynamodb.forget
         )
         self.wake_ups = WakeUpQueue(simulation, self.assumptions, self.function)
-        self.action = Waiting(scenario, simulation)
+        member_seconds = self.assumptions.member_cpu / self.cpu_share
+        self.action = Waiting(scenario, simulation, lambda: self.dynamodb.wait_for_cpu(member_seconds))
         self.invoked: list[Invoked] = []
         self._processes = count(1)
 
