@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dynatick.client.async_tasks import AsyncTaskClient
     from dynatick.client.operations import Health
     from dynatick.domain.buckets import Bucket, Grid
+    from dynatick.domain.commit import Commit
     from dynatick.domain.normalise import Unassigned
     from dynatick.domain.retry import RetryPolicy
     from dynatick.domain.task import Status
@@ -68,6 +69,7 @@ _HOMES = {
     "BatchDiffers": "dynatick.errors",
     "BatchNotFound": "dynatick.errors",
     "BatchView": "dynatick.client",
+    "Commit": "dynatick.domain.commit",
     "Bucket": "dynatick.domain.buckets",
     "ConfigurationError": "dynatick.errors",
     "DynatickError": "dynatick.errors",
@@ -118,6 +120,7 @@ __all__ = [
     "BatchNotFound",
     "BatchView",
     "Bucket",
+    "Commit",
     "ConfigurationError",
     "DynatickError",
     "Exists",

@@ -128,17 +128,17 @@ def test_a_write_and_a_new_row_take_effect_together_or_not_at_all(store: Store) 
     elsewhere = ConditionalUpdate(task_id="nowhere", set={"note": "new"})
     new = scheduled_row("new", BUCKET, payload={"n": Decimal("1.5"), "of": ["x", None]})
     for change, row in ((if_old, scheduled_row("taken", LATER)), (elsewhere, new)):
-        assert store.write_and_create(change, row) == Lost()
-    too_large = store.write_and_create(if_old, {**new, "payload": {"x": "y" * 410_000}})
+        assert store.transact(change, row) == Lost()
+    too_large = store.transact(if_old, {**new, "payload": {"x": "y" * 410_000}})
     assert isinstance(too_large, Unknown) and too_large.too_large
     assert row_in(store, "pack")["note"] == "old"
     assert (store.get("new"), store.get("nowhere"), row_in(store, "taken")["taskDateTime"]) == (None, None, str(BUCKET))
 
-    assert store.write_and_create(if_old, new) == Written()
+    assert store.transact(if_old, new) == Written()
     assert (row_in(store, "pack")["note"], "dueAt" in row_in(store, "pack")) == ("new", False)
     assert row_in(store, "new") == new
     assert ids_in(store, BUCKET) == ["new", "pack", "taken"]
-    assert store.write_and_create(if_old, {**new, "taskId": "newer"}) == Lost()
+    assert store.transact(if_old, {**new, "taskId": "newer"}) == Lost()
     assert store.get("newer") is None
 
 

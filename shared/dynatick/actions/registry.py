@@ -6,9 +6,11 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from dynatick.actions.plain_value import kept_result
+from dynatick.domain.commit import Commit
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, RESERVED_ACTIONS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
@@ -152,7 +154,7 @@ class Registry:
                 raise
             # sys.exit() or a cancelled coroutine fails the task and must not end the processor.
             raise RetryableError(f"the action ended with {type(error).__name__}") from error
-        return kept_result(result)
+        return replace(result, result=kept_result(result.result)) if isinstance(result, Commit) else kept_result(result)
 
     def _listed(self) -> str:
         names = self.names()

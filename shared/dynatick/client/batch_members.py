@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dynatick.client.task_update import in_version, require_deletable
@@ -14,8 +14,8 @@ from dynatick.domain.lifecycle import state_of
 from dynatick.domain.packs import MAX_BATCH, Pack, body_id, parse_member_id, payloads_of, spans_with
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
-from dynatick.engine.conditional_write import write, write_and_create
-from dynatick.engine.ports import Store
+from dynatick.engine.conditional_write import transact, write
+from dynatick.engine.ports import Cancelled, Store
 from dynatick.errors import InvalidInput, StoreError, TransitionRefused
 
 _TRIES: Final = 20
@@ -90,7 +90,7 @@ def change_member(store: Store, task_id: str, decide: Callable[[Row], Conditiona
     is no longer there, StoreError.
     """
 
-    def settle(member: Member) -> tuple[Result, Row]:
+    def settle(member: Member) -> tuple[Result | Cancelled, Row]:
         row = member.as_row(store)
         change = decide(row)
         _require_pack_at_rest(member, task_id)
@@ -101,7 +101,7 @@ def change_member(store: Store, task_id: str, decide: Callable[[Row], Conditiona
         if not _payload(row):  # a task without its payload would do something else
             payloads_of(store.get(body_id(str(member.row[attr.TASK_ID]))), member.pack.span.members)
         noted = member.noting(member.pack.with_extracted(member.n))
-        return write_and_create(store, noted, changed, made_by=change), changed
+        return transact(store, noted, changed, made_by=replace(change, task_id=task_id)), changed
 
     return _settled(store, task_id, settle)
 
@@ -121,12 +121,12 @@ def delete_member(store: Store, task_id: str, version: str | None) -> Row | None
     return _settled(store, task_id, settle)
 
 
-def _settled(store: Store, task_id: str, settle: Callable[[Member], tuple[Result, Row]]) -> Row | None:
+def _settled(store: Store, task_id: str, settle: Callable[[Member], tuple[Result | Cancelled, Row]]) -> Row | None:
     for _ in range(_TRIES):
         if (member := find_member(store, task_id)) is None:
             return None
         result, row = settle(member)
-        if isinstance(result, Unknown):
+        if isinstance(result, Unknown | Cancelled):
             raise StoreError(f"cannot change {task_id!r}: {result.error}")
         if isinstance(result, Written):
             return row

@@ -15,8 +15,8 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Lost, Result, Unknown, Written
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Store, StoreFailure
-from dynatick.errors import ItemTooLarge, StoreError
+from dynatick.engine.ports import Cancelled, Store, StoreFailure
+from dynatick.errors import InvalidInput, ItemTooLarge, StoreError
 
 T = TypeVar("T")
 _TRIES = 10
@@ -47,17 +47,34 @@ def write_many(store: Store, changes: Sequence[ConditionalUpdate]) -> Sequence[R
     return _settled(store, changes, results)
 
 
-def write_and_create(store: Store, change: ConditionalUpdate, row: Row, *, made_by: ConditionalUpdate) -> Result:
-    """One conditional write, and a row put if its id is free: both or neither. ``made_by``: the change that has made
-    the row what it is; by its mark the creation is recognised. Doesn't raise."""
-    try:
-        result = store.write_and_create(change, row)
-    except StoreError as error:
-        result = Unknown(str(error))
-    if isinstance(result, Written) or (isinstance(result, Unknown) and result.too_large):
+def transact(
+    store: Store,
+    change: ConditionalUpdate | None = None,
+    row: Row | None = None,
+    items: Sequence[Mapping[str, object]] = (),
+    *,
+    made_by: ConditionalUpdate,
+    token: str | None = None,
+) -> Result | Cancelled:
+    """Some of these in one transaction: a conditional write, a row put if its id is free, and entries for other tables.
+
+    ``made_by``: the change whose mark shows in the row that is put, or else changed, if the transaction took effect.
+    ``token``: so that it may be sent once more if it got no answer. Doesn't raise.
+    """
+    result: Result | Cancelled = Unknown("")
+    for _ in range(1 if token is None else 2):
+        try:
+            result = store.transact(change, row, items, token=token)
+        except InvalidInput as error:
+            return Cancelled(str(error), permanent=True)
+        except StoreError as error:
+            result = Unknown(str(error))
+        if not isinstance(result, Unknown) or result.too_large:
+            break
+    if isinstance(result, Written | Cancelled) or (isinstance(result, Unknown) and result.too_large):
         return result
     try:
-        return _judged(made_by, result, store.get(RowView(row).task_id))
+        return _judged(made_by, result, store.get(made_by.task_id))
     except StoreError as error:
         return result if isinstance(result, Unknown) else Unknown(str(error))
 

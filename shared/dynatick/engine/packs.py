@@ -157,7 +157,7 @@ class Packs:
     def ended(self, attempted: Attempted) -> bool:
         """Takes a member's attempt that has ended. False: it did not complete, and gets a row of its own (20)."""
         self._submitted -= 1
-        if not isinstance(attempted.outcome, Done):
+        if not isinstance(attempted.outcome, Done) or attempted.outcome.items:
             return False
         one, n = self._pack_of(attempted.row)
         one.under_way -= 1

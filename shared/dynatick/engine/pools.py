@@ -27,6 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.commit import Commit
 from dynatick.domain.follow_ups import MAX_RECORDED
 from dynatick.domain.task import Task, check_timeout
 from dynatick.engine.claims import Claimed
@@ -581,7 +582,10 @@ class TaskPool:
             with EndChildren():  # else a child that the action forks would go on as a thread of this pool
                 result = self._actions.run(whole, context)
             follow_ups = context.follow_ups[:MAX_RECORDED]
-            return Done(result, also={attr.FOLLOW_UPS: follow_ups} if follow_ups else {})
+            also = {attr.FOLLOW_UPS: follow_ups} if follow_ups else {}
+            if isinstance(result, Commit):
+                return Done(result.result, also=also, items=result.items)
+            return Done(result, also=also)
         except RateLimited as early:
             if not early.defer:
                 self._wait_for_limit(claimed, early.seconds)

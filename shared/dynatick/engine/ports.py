@@ -96,9 +96,21 @@ class Store(Protocol):
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         """Many, in batches; one result for each change, in order. Ids must differ."""
 
-    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
-        """One conditional write, and a row put if its id is free: both or neither. Lost, without the present row: one
-        of the conditions does not hold, or others write one of the rows at this moment."""
+    def transact(
+        self,
+        change: ConditionalUpdate | None = None,
+        row: Row | None = None,
+        items: Sequence[Mapping[str, object]] = (),
+        *,
+        token: str | None = None,
+    ) -> Result | Cancelled:
+        """Some of these in one transaction, so that all take effect or none: a conditional write, a row put if its id
+        is free, and ``items``, entries of TransactWriteItems with plain values, for other tables too.
+
+        ``token``: by which the same transaction, sent again within ten minutes, takes effect once. Lost, without the
+        present row: the write's conditions do not hold, or the row's id is taken. Raises InvalidInput for an item that
+        can't be sent.
+        """
 
     def query_bucket(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True,
                      outcome: str | None = None, limit: int | None = None,
@@ -117,6 +129,14 @@ class Store(Protocol):
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         """Deletes a row, if it exists. False: a condition doesn't hold, and the row stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Why a transaction had no effect, if that is not a condition of ours. ``permanent``: it never will have."""
+
+    error: str
+    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ wait for the dead-letter queue: ``record`` returns it as a Failure, and ``fail``
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -29,11 +30,11 @@ from dynatick.domain.packs import OF_BATCH, MemberRow, is_row_of_member
 from dynatick.domain.retry import GiveUp, decide_retry, decide_turn, deferral
 from dynatick.domain.row import Due, RowView, due_of, is_terminal
 from dynatick.domain.task import Row, Task
-from dynatick.engine.conditional_write import create_many, write, write_many
+from dynatick.engine.conditional_write import create_many, transact, write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.orders import AnyWakeUp, wake_ups_of
 from dynatick.engine.placement import Placer, rejection_text
-from dynatick.engine.ports import DeadLetter, Store, StoreFailure
+from dynatick.engine.ports import Cancelled, DeadLetter, Store, StoreFailure
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import StoreError
@@ -82,9 +83,11 @@ def milliseconds(delta: timedelta) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The action returned. ``also``: further attributes to set; of a pack, which of its members have ended."""
+    """The action returned. ``also``: further attributes to set; of a pack, which of its members have ended. ``items``:
+    what is to be written in the transaction that records it."""
 
     result: object = None
+    items: Sequence[Mapping[str, object]] = ()
     also: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -187,11 +190,16 @@ class Recorder:
         """One result for each attempt, in order. A Failure is not recorded yet: its letter comes first, so that none is
         missing."""
         now = self.clock()
-        planned = [self._plan(attempt, now) for attempt in attempts]
-        planned = [
-            (self._with_lateness(change, attempt), result)
-            for (change, result), attempt in zip(planned, attempts, strict=True)
-        ]
+        committed: dict[int, RecordResult] = {}
+        attempts = list(attempts)
+        for n, attempt in enumerate(attempts):
+            if isinstance(attempt.outcome, Done) and attempt.outcome.items:
+                outcome = self._commit(attempt, attempt.outcome, now)
+                if isinstance(outcome, Error):
+                    attempts[n] = replace(attempt, outcome=outcome)
+                else:
+                    committed[n] = outcome
+        planned = [self._planned(attempt, now) for attempt in attempts]
         results: list[RecordResult | Failure] = [
             Failure(
                 row=attempt.row,
@@ -203,10 +211,12 @@ class Recorder:
             else result
             for attempt, (change, result) in zip(attempts, planned, strict=True)
         ]
-        recorded = [n for n, result in enumerate(results) if not isinstance(result, Failure)]
+        recorded = [n for n, one in enumerate(results) if not isinstance(one, Failure) and n not in committed]
         written = self._carry_out([_Record(*planned[n], attempts[n].row) for n in recorded])
         for n, found in zip(recorded, written, strict=True):
             results[n] = self._without_row(attempts[n], now) if _has_no_row(found, attempts[n].row) else found
+        for n, found in committed.items():
+            results[n] = found
         placed, closed = self._check_moves(planned)
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
@@ -243,6 +253,28 @@ class Recorder:
         change = fail_unexecuted(row, now=self.clock(), retention_days=self.rules.retention_days, error=error)
         return Failure(row=row, attempt=attempt, error=error, change=change)
 
+    def _commit(self, attempt: Attempted, outcome: Done, now: datetime) -> RecordResult | Error:
+        """Completes a task in one transaction with what its handler returned. An Error: that had no effect, and the
+        attempt has failed."""
+        change, wanted = self._planned(attempt, now)
+        row = attempt.row
+        result = self._transact(change, row, outcome.items)
+        if isinstance(result, Unknown) and result.too_large:
+            result = self._transact(_shrunk(change), row, outcome.items)
+        if isinstance(result, Cancelled) or (isinstance(result, Unknown) and result.too_large):
+            return Error(f"nothing of its Commit was written: {result.error}", permanent=_is_final(result))
+        if isinstance(row, MemberRow) and isinstance(result, Lost) and not _is_extracted(row, result.present):
+            return Error("nothing of its Commit was written: another task has its id", permanent=True)
+        return _result_of(result, _Record(change, wanted, row))
+
+    def _transact(
+        self, change: ConditionalUpdate, row: Row, items: Sequence[Mapping[str, object]]
+    ) -> Result | Cancelled:
+        token = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{RowView(row).lease} {sorted(change.set)}"))
+        if isinstance(row, MemberRow):  # it gets a row of its own (20)
+            return transact(self.store, None, change.applied_to(row), items, made_by=change, token=token)
+        return transact(self.store, change, None, items, made_by=change, token=token)
+
     def _without_row(self, attempt: Attempted, now: datetime) -> Failure:
         """The failure of a member that would be attempted again, if there could be a row of its own for that."""
         error = "it can have no row of its own for another attempt: a task with its id is there, or it is too large"
@@ -255,6 +287,10 @@ class Recorder:
         """Writes records. Returns their results."""
         writes = self._write([(record.change, record.row) for record in planned])
         return [_result_of(written, record) for written, record in zip(writes, planned, strict=True)]
+
+    def _planned(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
+        change, result = self._plan(attempt, now)
+        return self._with_lateness(change, attempt), result
 
     def _plan(self, attempt: Attempted, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
         task, days = attempt.task, self.rules.retention_days
@@ -393,8 +429,16 @@ def _extracted(answer: bool | StoreFailure, row: Row, present: Mapping[str, Row]
     if isinstance(answer, StoreFailure):
         return Lost() if answer.too_large else Unknown(answer.error)
     other = present.get(str(row[attr.TASK_ID]))
-    is_ours = answer or other is None or is_row_of_member(other, row[attr.BATCH_ID], row.get(attr.CREATED_AT))
-    return Written() if is_ours else Lost(other)
+    return Written() if answer or _is_extracted(row, other) else Lost(other)
+
+
+def _is_extracted(row: Row, present: Row | None) -> bool:
+    """Whether the row with a member's id is its own; None: it was deleted since."""
+    return present is None or is_row_of_member(present, row[attr.BATCH_ID], row.get(attr.CREATED_AT))
+
+
+def _is_final(result: Cancelled | Unknown) -> bool:
+    return not isinstance(result, Cancelled) or result.permanent
 
 
 def _has_no_row(result: RecordResult, row: Row) -> bool:

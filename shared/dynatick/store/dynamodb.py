@@ -37,12 +37,13 @@ from dynatick.domain.conditional_update import (
 )
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row, size_of
-from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
+from dynatick.engine.ports import Cancelled, Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
 from dynatick.store.codec import decode, encode, encode_value, entry_of
-from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, cancellation_codes, failure_code, is_too_large, translated
+from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
 from dynatick.store.sdk_internals import AttributeName, limit_unanswered, register_large_reader, use_session
+from dynatick.store.transactions import cancelled, encoded_entry, is_lost, is_ours_too_large, is_to_be_sent_again
 from dynatick.store.wire import Wire
 
 INDEX = "taskDateTime-index"
@@ -213,21 +214,41 @@ class DynamoStore:
                 results[n] = partiql.result_of(answer, changes[n].returning)
         return [results[n] if n in results else self.write(change) for n, change in enumerate(changes)]
 
-    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
-        connection, task_id = self._requests.connection, RowView(row).task_id
-        attributes = {name: value for name, value in encode(row).items() if name != attr.TASK_ID}
-        is_free = Path(attr.TASK_ID).does_not_exist()
-        put = connection.get_operation_kwargs(self.table, task_id, key="Item", attributes=attributes, condition=is_free)
-        update = connection.get_operation_kwargs(self.table, change.task_id, **_update(change))
-        try:
-            connection.transact_write_items((), (), [put], [update])
-        except SDK_ERRORS as error:
-            codes = cancellation_codes(error)
-            if codes & {"ConditionalCheckFailed", "TransactionConflict"}:
-                return Lost()
-            failure, text = failure_code(error), str(getattr(error, "cause", None) or error)
-            return Unknown(f"{failure}: {text}", "ValidationError" in codes or is_too_large(failure, text))
-        return Written()
+    def transact(
+        self,
+        change: ConditionalUpdate | None = None,
+        row: Row | None = None,
+        items: Sequence[Mapping[str, object]] = (),
+        *,
+        token: str | None = None,
+    ) -> Result | Cancelled:
+        parts = [encoded_entry(item, n, self.table, change, row) for n, item in enumerate(items)]
+        connection, ours = self._requests.connection, list[dict[str, Any]]()
+        if change is not None:
+            ours.append({"Update": connection.get_operation_kwargs(self.table, change.task_id, **_update(change))})
+        if row is not None:
+            is_free = {
+                "ConditionExpression": "attribute_not_exists(#id)",
+                "ExpressionAttributeNames": {"#id": attr.TASK_ID},
+            }
+            ours.append({"Put": {"TableName": self.table, "Item": encode(row), **is_free}})
+        request: dict[str, Any] = {"TransactItems": [*ours, *parts]}
+        request |= {} if token is None else {"ClientRequestToken": token}
+        for attempt in range(TRIES):
+            try:
+                self._client.transact_write_items(**request)
+            except (ClientError, BotoCoreError) as error:
+                if is_lost(error, len(ours)):
+                    return Lost()
+                if is_to_be_sent_again(error) and attempt < TRIES - 1:
+                    self._back_off(attempt)
+                    continue
+                code, text = failure_code(error), str(error)
+                if is_ours_too_large(error, len(ours)) or (not items and is_too_large(code, text)):
+                    return Unknown(f"{code}: {text}", too_large=True)
+                return cancelled(error, len(ours), parts) or Unknown(f"{code}: {text}")
+            return Written()
+        raise AssertionError
 
     def query_bucket(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from botocore.exceptions import BotoCoreError, ClientError
-from pynamodb.exceptions import PynamoDBException, TransactWriteError
+from pynamodb.exceptions import PynamoDBException
 
 from dynatick.errors import StoreError
 
@@ -32,12 +32,6 @@ def failure_code(error: BaseException) -> str:
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "ClientError"))
     return type(error).__name__
-
-
-def cancellation_codes(error: BaseException) -> frozenset[str]:
-    """Why a transaction was cancelled, of which then nothing took effect; empty: it was not, or that is not known."""
-    reasons = error.cancellation_reasons if isinstance(error, TransactWriteError) else ()
-    return frozenset(reason.code for reason in reasons if reason is not None)
 
 
 SENT_AGAIN = "the id is taken, and the request was sent more than once: it may have taken effect before"

@@ -27,9 +27,18 @@ from dynatick.domain.conditional_update import (
 )
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
-from dynatick.engine.ports import Listing, Page, ScanPage, StoreFailure
+from dynatick.engine.ports import Cancelled, Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
-from dynatick.store.codec import MAX_ITEM_BYTES, Item, decode, encode, encode_value, encoded_bytes, entry_of
+from dynatick.store.codec import (
+    MAX_ITEM_BYTES,
+    Item,
+    decode,
+    encode,
+    encode_value,
+    encoded_bytes,
+    entry_of,
+)
+from dynatick.store.transactions import encoded_entry
 
 PAGE = 1000
 
@@ -43,6 +52,7 @@ class MemoryStore:
         self._items: dict[str, Item] = {}
         self._buckets: dict[str, set[str]] = {}  # the index: the ids of the items in each bucket
         self._lock = threading.RLock()
+        self.committed: list[Mapping[str, object]] = []  # what transactions have written beside, in order
 
     def get(self, task_id: str) -> Row | None:
         with self._lock:
@@ -110,20 +120,38 @@ class MemoryStore:
     def write_many(self, changes: Sequence[ConditionalUpdate]) -> Sequence[Result]:
         return [self.write(change) for change in changes]
 
-    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
+    def transact(
+        self,
+        change: ConditionalUpdate | None = None,
+        row: Row | None = None,
+        items: Sequence[Mapping[str, object]] = (),
+        *,
+        token: str | None = None,
+    ) -> Result | Cancelled:
+        """Of ``items``, puts of new tasks take effect; ``committed`` has those that did, for other tables too."""
+        entries = [encoded_entry(item, n, self.table, change, row) for n, item in enumerate(items)]
+        puts = [entry["Put"]["Item"] for entry in entries if entry.get("Put", {}).get("TableName") == self.table]
         with self._lock:
-            before = self._items.get(change.task_id)
-            if RowView(row).task_id in self._items:
+            if row is not None and RowView(row).task_id in self._items:
                 return Lost()
-            result = MemoryStore.write(self, change)
+            for n, item in enumerate(puts):
+                if item[attr.TASK_ID]["S"] in self._items:
+                    return Cancelled(f"items[{n}]: ConditionalCheckFailed")
+            before = dict(self._items)
+            result: Result = Written() if change is None else MemoryStore.write(self, change)
             if isinstance(result, Lost):
                 return Lost()
             if isinstance(result, Written):
                 try:
-                    MemoryStore.create(self, row)
+                    for new in (*([] if row is None else [encode(row)]), *puts):
+                        _check(new)
+                        self._replace(new[attr.TASK_ID]["S"], new)
                 except StoreError as error:
-                    self._replace(change.task_id, before)
+                    for task_id in {*self._items, *before}:
+                        if self._items.get(task_id) is not before.get(task_id):
+                            self._replace(task_id, before.get(task_id))
                     return Unknown(str(error), too_large=isinstance(error, ItemTooLarge))
+                self.committed += items
             return result
 
     def query_bucket(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.commit import Commit
 from dynatick.domain.task import Row, Status, Task
 from dynatick.errors import PermanentError, RateLimited, Reschedule
 
@@ -24,6 +25,7 @@ class Execution:
     at: datetime
     outcome: str  # completed, failed, retried (it failed, and will be tried again) or rescheduled (a further turn)
     result: object = None  # what the handler returned
+    committed: Sequence[Mapping[str, object]] = ()  # the items of its Commit
     error: BaseException | None = None  # what it raised
     due_at: datetime
     attempt: int = 1
@@ -79,6 +81,10 @@ class Journal:
         if isinstance(error, Reschedule):
             error = PermanentError(str(row.get(attr.ERROR))) if outcome == "failed" else None
             outcome = outcome or "rescheduled"
+        result, items = attempt.result, tuple[Mapping[str, object], ...]()
+        if isinstance(attempt.result, Commit):
+            result = attempt.result.result
+            items = tuple(attempt.result.items) if outcome == "completed" else ()
         self.executions.append(
             Execution(
                 action=task.action,
@@ -86,7 +92,8 @@ class Journal:
                 payload=attempt.payload,
                 at=attempt.at,
                 outcome=outcome or "retried",
-                result=attempt.result,
+                result=result,
+                committed=items,
                 error=error,
                 due_at=task.due_at,
                 attempt=task.attempt,

@@ -264,7 +264,7 @@ class Database:
                 raise Refused("The conditional request failed", "ConditionalCheckFailedException", item=shown)
             if update is not None:
                 return update.apply(item or request["Key"], request.get("ExpressionAttributeValues", {}))
-            return request["Item"] if kind == "Put" else None
+            return {"Put": request.get("Item"), "ConditionCheck": item}.get(kind)
 
         return table, table.key_of(request["Item" if kind == "Put" else "Key"]), decide
 
@@ -306,7 +306,7 @@ class Database:
         return {"Responses": answers}
 
     def _transact_write_items(self, request: Request) -> Answer:
-        """All of them or none. Each costs twice what it costs by itself. Checks without a write are not known."""
+        """All of them or none. Each costs twice what it costs by itself."""
         parts = [self._decided(part, kind) for one in request["TransactItems"] for kind, part in one.items()]
         if not 1 <= len(parts) <= MAX_PARTS:
             raise Refused(f"Member must have length between 1 and {MAX_PARTS}")

@@ -19,7 +19,7 @@ from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.counts import PassReport
 from dynatick.engine.cursor import Cursor, cursor_id
-from dynatick.engine.ports import ActionContext, Entry, Page, ScanPage, StoreFailure
+from dynatick.engine.ports import ActionContext, Cancelled, Entry, Page, ScanPage, StoreFailure
 from dynatick.engine.processor import Invoked
 from dynatick.engine.rules import Rules
 from dynatick.errors import StoreError
@@ -137,14 +137,22 @@ class RiggedStore(MemoryStore):
             raise cannot("write")
         return super().write_many(changes)
 
-    def write_and_create(self, change: ConditionalUpdate, row: Row) -> Result:
-        self.writes.append(change)
+    def transact(
+        self,
+        change: ConditionalUpdate | None = None,
+        row: Row | None = None,
+        items: Sequence[Mapping[str, object]] = (),
+        *,
+        token: str | None = None,
+    ) -> Result | Cancelled:
+        noted = change or ConditionalUpdate(task_id=str((row or {})["taskId"]), set=row or {})
+        self.writes.append(noted)
         if self.before_write is not None:
-            self.before_write(change)
-        if self.throttled(change):
+            self.before_write(noted)
+        if self.throttled(noted):
             return THROTTLED
-        result = super().write_and_create(change, row)
-        return NO_ANSWER if self.unanswered(change) else result
+        result = super().transact(change, row, items, token=token)
+        return NO_ANSWER if self.unanswered(noted) else result
 
     def query_bucket(self, bucket: Bucket, **options: Any) -> Page:  # type: ignore[override]
         self.pages.append((bucket, options.get("after")))

@@ -62,7 +62,7 @@ def test_members_run_as_tasks_and_have_no_rows() -> None:
 
 def test_the_tasks_of_a_bucket_begin_before_its_packs() -> None:
     """Whatever their ids are: a batch of a million delays nothing."""
-    world = InProcess()
+    world = InProcess(rules=Rules(threads=1, in_one_thread=True))
     begun: list[str] = []
     ids = ["a", "newspaper", "z", *(f"news/00000000{n}" for n in range(3))]
     for task_id in ids:
