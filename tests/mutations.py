@@ -47,6 +47,7 @@ RELEASING = "tests/unit/engine/test_releasing.py"
 EXISTING = "tests/unit/client/test_if_exists.py"
 PACKS = "tests/unit/engine/test_packs.py"
 BATCHES = "tests/unit/client/test_batches.py"
+COMMITS = "tests/unit/engine/test_commit.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
@@ -199,6 +200,12 @@ MUTATIONS = (
              "not isinstance(attempted.outcome, Done)", "False", PACKS),
     Mutation(20, "a member's row that may not be there counts as written", "Packs.recorded",
              "result is RecordResult.UNRECORDED", "False", PACKS),
+    Mutation(12, "a Commit hits another process's claim", "complete",
+             "_by_holder(task, \"complete\")", "()", COMMITS),
+    Mutation(12, "a Commit that was cancelled completes its task", "Recorder._commit",
+             "isinstance(result, Cancelled)", "False", COMMITS),
+    Mutation(20, "a member that commits is only a bit of its pack", "Packs.ended",
+             "attempted.outcome.items", "()", COMMITS),
     Mutation(20, "another task's row counts as a member's", "_is_extracted",
              "is_row_of_member(present, row[attr.BATCH_ID], row.get(attr.CREATED_AT))", "True", PACKS),
     Mutation(20, "a member that can have no row ends without a letter", "_has_no_row",

@@ -51,7 +51,7 @@ class Call:
             case "Invoke":
                 return "invoke"
             case "TransactWriteItems":
-                return "member"
+                return "commit" if any("outcome" in write.sets for write in self.writes) else "member"
             case "UpdateItem" | "BatchExecuteStatement":
                 return _kind_of(self.writes[0])
         return self.operation
@@ -75,8 +75,11 @@ def parse(target: str, url: str, body: bytes | None) -> Call | None:
             writes = [_update(content)]
         case "BatchExecuteStatement":
             writes = [_statement(one) for one in content["Statements"]]
-        case "TransactWriteItems":  # a change of a member
-            writes = [_update(part["Update"]) for part in content["TransactItems"] if "Update" in part]
+        case "TransactWriteItems":  # a change of a member, or an outcome with a handler's own effects
+            parts = [(kind, part) for one in content["TransactItems"] for kind, part in one.items()]
+            writes = [_update(part) for kind, part in parts if kind == "Update" and "taskId" in part["Key"]]
+            items = [part["Item"] for kind, part in parts if kind == "Put" and "taskId" in part["Item"]]
+            writes += [Write(task_id=item["taskId"]["S"], sets=item) for item in items]
         case _:
             writes = []
     return Call(operation=operation, body=content, writes=writes)

@@ -13,7 +13,7 @@ from typing import Any
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.journal import Began, Ended
 
-from dynatick import HandlerContext, PermanentError, RetryableError, task
+from dynatick import Commit, HandlerContext, PermanentError, RetryableError, task
 
 ACTION = "journal"
 MANY = 99  # failures, more than any policy of a test allows
@@ -32,12 +32,13 @@ def _folder() -> SharedFolder:
 
 
 @task(ACTION)
-def journal(plan: dict[str, Any], context: HandlerContext) -> None:
+def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | None:
     """Does what its payload plans; of an empty one it is done at once.
 
     ``seconds``: works for so long first; with ``slowAttempts`` only in the first attempts. ``failures``: how many
     attempts fail before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``incarnation``: which
-    of the tasks that had its id it is.
+    of the tasks that had its id it is. ``commit``: a table, in which it counts itself together with its outcome;
+    ``refused``: in how many attempts a condition of that does not hold.
     """
     folder = _folder()
     attempt: dict[str, Any] = {
@@ -55,8 +56,18 @@ def journal(plan: dict[str, Any], context: HandlerContext) -> None:
     if context.attempt <= plan.get("slowAttempts", context.attempt):
         time.sleep(float(plan.get("seconds", 0)))  # wait: the work of a task
     permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)
-    folder.journal.add(Ended(**attempt, done=not permanent and not again, at=folder.now()))
+    refused = context.attempt <= plan.get("refused", 0)
+    folder.journal.add(Ended(**attempt, done=not (permanent or again or refused), at=folder.now()))
     if permanent:
         raise PermanentError("as planned, for good")
     if again:
         raise RetryableError(f"failure {context.attempt}, as planned")
+    if "commit" not in plan:
+        return None
+    counted = {
+        "TableName": plan["commit"],
+        "Key": {"id": context.idempotency_key},
+        "UpdateExpression": "ADD times :one",
+        "ExpressionAttributeValues": {":one": 1},
+    }
+    return Commit([{"Update": counted | ({"ConditionExpression": "attribute_exists(id)"} if refused else {})}])

@@ -53,7 +53,9 @@ def encoded_entry(
     try:
         orjson.dumps(entry, default=lambda value: "")  # of binaries
     except orjson.JSONEncodeError as error:
-        raise InvalidInput(f"items[{n}].{kind}", f"a {type(part).__name__}", f"a table cannot hold it: {error}") from None
+        raise InvalidInput(
+            f"items[{n}].{kind}", f"a {type(part).__name__}", f"a table cannot hold it: {error}"
+        ) from None
     own = {change.task_id if change is not None else None, row.get(attr.TASK_ID) if row is not None else None}
     key = entry[KINDS[kind]].get(attr.TASK_ID, {}).get("S")
     if entry["TableName"].rpartition("/")[2] == table and key in own:

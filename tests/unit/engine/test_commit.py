@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,7 +21,10 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Cancelled
 from dynatick.store.memory import MemoryStore
+from dynatick.testing import VirtualInstallation
 
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "commit.md"
+EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PAID: dict[str, Any] = {
     "Update": {
         "TableName": "orders",
@@ -215,6 +222,17 @@ def test_an_expression_that_is_no_text_is_named() -> None:
     put_task(world)
     world.tick()
     assert "items[0].Delete.ConditionExpression: 5 is not accepted" in str(world.row("a")["error"])
+
+
+def test_the_example_of_the_page() -> None:
+    page = ModuleType("handlers")
+    sys.modules[page.__name__] = page
+    try:
+        exec(compile("\n".join(EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))), str(PAGE), "exec"), page.__dict__)
+        with VirtualInstallation(page) as installation:
+            page.test_an_order_is_settled(installation)
+    finally:
+        del sys.modules[page.__name__]
 
 
 def test_it_is_recorded_with_others_in_one_batch() -> None:
