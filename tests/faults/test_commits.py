@@ -56,7 +56,8 @@ def test_fault_40_a_lost_lease_writes_nothing(world: World) -> None:
     world.clock.forward(seconds=AFTER_LEASE)
     world.next_tick()
     world.next_tick()
-    world.thaw(sandbox)
+    sandbox.thaw()
+    assert world.end(sandbox).what in ("returned", "error", "exited"), "its time has been up for long"
     world.assert_survived()
     assert counted(world, effects) == Counter(keys_of(world, ids))
 

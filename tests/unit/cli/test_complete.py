@@ -45,7 +45,7 @@ OF_SCHEDULES = {
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
 OF_BATCHES = {
     "batch add": "insert load_pack seal", "batch show": "get", "batch members": "members members_page",
-    "batch cancel": "cancel",
+    "batch cancel": "cancel", "batch reschedule": "reschedule", "batch redrive": "redrive",
     "batch list": "list", "batch wait": "wait has_ended",
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
