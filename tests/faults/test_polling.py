@@ -134,10 +134,10 @@ def test_fault_21_the_index_lags_as_long_as_allowed_for(new_world: NewWorld) -> 
 
 
 # -- fault 24: ticks stop for 60 days, then come back. What is due runs, and what was polled once is not polled again
-# and again. Every minute of the gap has to be polled. Sixty days of them take the time of a tick or more; here a
-# day and a half stand for them, and each poll takes forty times as long (``--fault-scale 40``: all, as on Lambda).
+# and again. Every minute of the gap has to be polled. Sixty days of them take the time of a tick or more; here there
+# are three days, and each poll takes twenty times as long (with ``--fault-scale 20`` sixty, each as long as on Lambda).
 
-DAYS, FEWER = 60, 40
+DAYS, FEWER = 60, 20
 POLL = 1.26e-3  # seconds, six at once, at 1,024 MB; 33 days take a minute
 DAY = 1440  # minutes
 
