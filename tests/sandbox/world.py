@@ -444,7 +444,7 @@ class World:
     def insert_again(self, task_id: str, if_exists: str, **arguments: Any) -> str | None:
         """Inserts a task that is there. What the answer says has happened to it."""
         view = self.client.insert(task_id, if_exists=if_exists, **arguments)
-        if view.effect in ("replaced", "postponed"):
+        if view.effect in ("replaced", "postponed", "restarted"):
             self.note(RESCHEDULE, task_id, due_at=view.due_at)
         return view.effect
 

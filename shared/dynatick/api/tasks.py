@@ -160,11 +160,11 @@ class Tasks:
                 description="`ifExists` says what happens to a task of this id, and `effect` in the answer which it "
                 "was. *replace*: a waiting task becomes the one given; action and subject must be the same. "
                 "*postpone*: it is moved to the time given, if that is later, and keeps all else. *keep*: it stays. "
-                "A task that runs or has ended is never changed.",
+                "A task that runs is never changed; one that has ended begins another run.",
                 tag="Task",
                 answers={
                     201: ("The task was inserted", models.TaskPut),
-                    200: ("It was there: kept, replaced or postponed", models.TaskPut),
+                    200: ("It was there: kept, replaced, postponed or restarted", models.TaskPut),
                 },
                 headers=("ETag", "Location"),
                 problems=("task-exists", "not-possible-now", "item-too-large"),

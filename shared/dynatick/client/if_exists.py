@@ -12,7 +12,7 @@ from dynatick.client.task_decisions import TaskDecisions
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.row import RowView
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row
 from dynatick.errors import InvalidInput, shown
@@ -21,6 +21,7 @@ from dynatick.store.codec import decode, encode
 IF_EXISTS: Final = ("refuse", "keep", "replace", "postpone")
 CREATED: Final = "created"
 KEPT: Final = "kept"
+RESTARTED: Final = "restarted"
 _EFFECTS: Final = {"replace": "replaced", "postpone": "postponed"}
 MAX_UNTIL: Final = timedelta(days=366)
 _OF_DEFINITION: Final = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT)
@@ -48,17 +49,16 @@ class IfExists:
             raise InvalidInput(attr.DUE_AT, None, expected)
         return cls(mode, until if isinstance(until, timedelta) else None)
 
-    @property
-    def effect(self) -> str:
-        """That of a change of the task."""
-        return _EFFECTS[self.mode]
+    def effect_on(self, row: Row) -> str:
+        """That of a change of a task with this row."""
+        return RESTARTED if is_terminal(row) else _EFFECTS[self.mode]
 
     def decision(
         self, decisions: TaskDecisions, task: NewTask, composed: Composed
     ) -> Callable[[Row], ConditionalUpdate] | None:
         """The change of the task that is there; None: it is kept. Raises InvalidInput for an invalid time."""
         if self.mode == "postpone":
-            return decisions.postponed(task.task_id, times_of(task), self.until)
+            return decisions.postponed(task.task_id, times_of(task), self.until, _definition(composed.row))
         if self.mode == "replace":
             return decisions.replaced(task.task_id, times_of(task), _definition(composed.row))
         return None

@@ -19,7 +19,7 @@ from dynatick.domain.buckets import Bucket, Grid, Time, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
 from dynatick.domain.normalise import Defaults, task_time
-from dynatick.domain.row import RowView
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, check_payload
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
@@ -139,23 +139,55 @@ class TaskDecisions:
     def replaced(
         self, task_id: str, times: Mapping[str, object], definition: Mapping[str, object]
     ) -> Callable[[Row], ConditionalUpdate]:
-        """Gives a task another definition and time. Raises InvalidInput for an invalid time."""
-        moved = self.rescheduled(task_id, times)
+        """Gives a task another definition and time; one that has ended begins another run with them. Raises
+        InvalidInput for an invalid time."""
+        moved, anew = self.rescheduled(task_id, times), self.restarted(task_id, times, definition)
 
         def decide(row: Row) -> ConditionalUpdate:
             task_update.require(row, "replace")
+            if is_terminal(row):
+                return anew(row)
             return task_update.replaced(row, moved(row), definition=definition, now=self._clock())
 
         return decide
 
     def postponed(
-        self, task_id: str, times: Mapping[str, object], until: timedelta | None
+        self,
+        task_id: str,
+        times: Mapping[str, object],
+        until: timedelta | None,
+        definition: Mapping[str, object],
     ) -> Callable[[Row], ConditionalUpdate]:
-        """Moves a task to a later time, at most ``until`` after its first. Raises InvalidInput for an invalid time."""
+        """Moves a task to a later time, at most ``until`` after its first; one that has ended begins another run, with
+        this ``definition``. Raises InvalidInput for an invalid time."""
         grid = self._settings_cache.grid()
         when = time_of(task_id, times, now=self._clock(), grid=grid)
         self._settings_cache.check_shard(when.bucket.shard)
-        return lambda row: task_update.postponed(row, when, until=until, grid=grid, now=self._clock())
+        anew = self.restarted(task_id, times, definition)
+
+        def decide(row: Row) -> ConditionalUpdate:
+            task_update.require(row, "postpone")
+            return (
+                anew(row)
+                if is_terminal(row)
+                else task_update.postponed(row, when, until=until, grid=grid, now=self._clock())
+            )
+
+        return decide
+
+    def restarted(
+        self, task_id: str, times: Mapping[str, object], definition: Mapping[str, object]
+    ) -> Callable[[Row], ConditionalUpdate]:
+        """Begins another run of a task that has ended, with another definition and time."""
+        grid = self._settings_cache.grid()
+        when = time_of(task_id, times, now=self._clock(), grid=grid)
+
+        def decide(row: Row) -> ConditionalUpdate:
+            now = self._clock()
+            bucket = not_before_next_tick(when.bucket, task_id, now=now, grid=grid)
+            return task_update.restarted(row, when, bucket=bucket, definition=definition, now=now)
+
+        return decide
 
     def rescheduling(
         self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None

@@ -209,11 +209,7 @@ def replaced(
 ) -> ConditionalUpdate:
     """Given another definition, too, when it is ``moved``. Raises InvalidInput for another action or subject, and
     Unchanged for a task that has all that."""
-    for name in (attr.ACTION, attr.SUBJECT):
-        own, given = row.get(name), definition.get(name)
-        if own != given and not (name == attr.ACTION and None in (own, given)):  # one is left to the installation
-            expected = "none" if own is None else shown(own)
-            raise InvalidInput(name, given, f"expected {expected}, as the task has; choose another id for another task")
+    _check_same(row, definition)
     change = replace_definition(row, moved, definition=definition, now=now, run=next_run(row))
     differs = {name for name, value in change.set.items() if not has_value(row, name, value)}
     if differs <= {attr.TASK_DATE_TIME, attr.REPLACED_AT} and not change.remove:
@@ -221,10 +217,36 @@ def replaced(
     return change
 
 
+def restarted(
+    row: Row, when: TaskTime, *, bucket: Bucket, definition: Mapping[str, object], now: datetime
+) -> ConditionalUpdate:
+    """Begun anew after its end, as another run with this definition, in this bucket. Raises InvalidInput for another
+    action or subject, and Unchanged for a task that had all that and was due no earlier: the insert was repeated."""
+    _check_same(row, definition)
+    due_at = when.due_at if bucket == when.bucket else now
+    moved = redrive(row, bucket=bucket, due_at=due_at, run=next_run(row))
+    change = replace_definition(row, moved, definition=definition, now=now, run=next_run(row))
+    last = instant_or_none(row.get(attr.DUE_AT))
+    if (
+        last is not None
+        and when.due_at <= last
+        and all(has_value(row, name, value) for name, value in definition.items())
+    ):
+        raise Unchanged(row)
+    return change
+
+
+def _check_same(row: Row, definition: Mapping[str, object]) -> None:
+    for name in (attr.ACTION, attr.SUBJECT):
+        own, given = row.get(name), definition.get(name)
+        if own != given and not (name == attr.ACTION and None in (own, given)):  # one is left to the installation
+            expected = "none" if own is None else shown(own)
+            raise InvalidInput(name, given, f"expected {expected}, as the task has; choose another id for another task")
+
+
 def postponed(row: Row, when: TaskTime, *, until: timedelta | None, grid: Grid, now: datetime) -> ConditionalUpdate:
-    """Moved to a later time, at most ``until`` after its first. Raises TransitionRefused unless the task waits, and
-    Unchanged if that is not later than its time, or has passed."""
-    require(row, "postpone")
+    """Moved to a later time, at most ``until`` after its first. Raises Unchanged if that is not later than its time, or
+    has passed."""
     try:
         own = task_time(row, now=now, grid=grid, defaults=Defaults()).due_at
     except InvalidInput:  # that of a raw row, which gets one that can be understood

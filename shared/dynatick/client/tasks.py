@@ -194,9 +194,10 @@ class TaskClient(BulkTasks):
         ``if_exists``: what is done if a task has this id. ``refuse`` raises TaskExists. ``keep`` returns it as it is.
         ``replace``: a waiting task becomes the one given, with its payload, time, retry policy, timeout and
         attributes; action and subject must be the same. ``postpone``: it is moved to the time given, if that is later,
-        at most ``until`` after its first time, and keeps all else. The ``effect`` of what is returned is created, kept
-        (it had all that already), replaced or postponed. Nothing is written if this raises: TransitionRefused for a
-        task that runs or has ended, InvalidInput for the id of a schedule or of a batch, TaskExists.
+        at most ``until`` after its first time, and keeps all else. With both, one that has ended begins another run as
+        the one given. The ``effect`` of what is returned is created, kept (it had all that already), replaced,
+        postponed or restarted. Nothing is written if this raises: TransitionRefused for a task that runs, InvalidInput
+        for the id of a schedule or of a batch, TaskExists.
         """
         return self.insert_task(
             NewTask(
@@ -239,15 +240,16 @@ class TaskClient(BulkTasks):
                 check_is_task(present)
                 if follow_up_of is not None and present.get(attr.FOLLOW_UP_OF) != follow_up_of:
                     raise TaskExists(task.task_id)
+                changes: list[Row] = []
                 try:
                     if decide is None:
                         raise Unchanged(present)
-                    changed = self._change(task.task_id, decide, row=present)
+                    changed = self._change(task.task_id, _noting(decide, changes), row=present)
                 except Unchanged as unchanged:
                     return replace(TaskView.from_row(unchanged.row), effect=KEPT)
                 except TaskNotFound:  # it was deleted just now
                     continue
-                return replace(changed, effect=existing.effect)
+                return replace(changed, effect=existing.effect_on(changes[-1]))
             if create(self.store, row):
                 return replace(TaskView.from_row(row), effect=CREATED)
             if existing.mode == "refuse":
@@ -488,3 +490,13 @@ class TaskClient(BulkTasks):
         departures.count(task_id)
         departures.write()
         return TaskView.from_row(row)
+
+
+def _noting(decide: Callable[[Row], ConditionalUpdate], rows: list[Row]) -> Callable[[Row], ConditionalUpdate]:
+    """``decide``, noting each row that it gets: the change that was written was made of the last."""
+
+    def decide_and_note(row: Row) -> ConditionalUpdate:
+        rows.append(row)
+        return decide(row)
+
+    return decide_and_note

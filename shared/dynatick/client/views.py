@@ -58,7 +58,9 @@ class TaskView(WholeRow):
     error: str | None
     result: object
     row: Annotated[Mapping[str, object], Json(hidden=True)] = field(repr=False)  # under the table's names
-    effect: Annotated[str | None, Json(hidden=True), "Of an insert: created, kept, replaced or postponed."] = None
+    effect: Annotated[
+        str | None, Json(hidden=True), "Of an insert: created, kept, replaced, postponed or restarted."
+    ] = None
 
     @property
     def attributes(self) -> Mapping[str, object]:

@@ -51,13 +51,13 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
         Status.RUNNING: Transition("reclaimed after its lease expired, or released for want of time",
                                    ("reclaim", "release")),
     },
-    Status.COMPLETED: {Status.SCHEDULED: Transition("run again", ("run",))},
+    Status.COMPLETED: {Status.SCHEDULED: Transition("run again", ("run", "replace", "postpone"))},
     Status.FAILED: {
-        Status.SCHEDULED: Transition("redriven", ("redrive", "run")),
+        Status.SCHEDULED: Transition("redriven", ("redrive", "run", "replace", "postpone")),
         Status.FAILED: Transition("given another payload, with which it can be redriven", ("change",)),
     },
     Status.CANCELLED: {
-        Status.SCHEDULED: Transition("restored, or run at the next tick", ("restore", "run")),
+        Status.SCHEDULED: Transition("restored, or run at the next tick", ("restore", "run", "replace", "postpone")),
         UNSCHEDULED: Transition("restored, if the scheduler function had not seen it", ("restore",)),
     },
 }  # fmt: skip
@@ -380,7 +380,8 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
 def replace_definition(
     row: Row, moved: ConditionalUpdate, *, definition: Mapping[str, object], now: datetime, run: int
 ) -> ConditionalUpdate:
-    """scheduled or unscheduled → scheduled, as ``moved`` by ``reschedule`` (13), with all that a user says of a task.
+    """Scheduled as ``moved`` by ``reschedule``, or by ``redrive`` if it had ended (13), with all that a user says of a
+    task.
 
     ``run``: the next, which one that was attempted begins: no idempotency key stands for two payloads.
     """

@@ -320,11 +320,16 @@ def test_a_put_that_is_refused(caller: Caller) -> None:
         (error,) = read(answer)["errors"]
         assert (answer.status, error.get("parameter") or error["pointer"]) == (422, where), error
         assert said in error["detail"]
-    end(caller, "a", Status.COMPLETED)
+    row = dict(caller.store.get("a") or {})
+    caller.store.put({**row, "status": "running", "lease": "x", "attempt": 1})
     left_alone = caller.send("PUT", "/v1/tasks/a", task)
     assert left_alone.status == 409
-    assert {name: read(left_alone)[name] for name in ("code", "taskStatus", "allowed")} == {
+    assert {name: read(left_alone)[name] for name in ("code", "taskStatus")} == {
         "code": "not-possible-now",
-        "taskStatus": "completed",
-        "allowed": ["unscheduled", "scheduled"],
+        "taskStatus": "running",
     }
+    caller.store.put(row)
+    end(caller, "a", Status.COMPLETED)
+    assert caller.ask("PUT", "/v1/tasks/a", task)["effect"] == "kept"
+    anew = caller.ask("PUT", "/v1/tasks/a", {**task, "payload": {"n": 1}})
+    assert (anew["effect"], anew["task"]["status"], anew["task"]["run"]) == ("restarted", "scheduled", 2)

@@ -119,14 +119,38 @@ def test_a_row_that_the_scheduler_has_not_seen_yet(world: World, client: TaskCli
 
 
 @pytest.mark.parametrize("mode", ["replace", "postpone"])
-@pytest.mark.parametrize("state", ["running", "completed", "failed", "cancelled"])
-def test_one_that_runs_or_has_ended_is_left_alone(mode: str, state: str) -> None:
+def test_one_that_runs_is_left_alone(mode: str) -> None:
     world = each_state()
+    before = world.row("running")
+    with pytest.raises(TransitionRefused, match=f"cannot {mode} task 'running': it is running; possible") as refused:
+        client_of(world).insert("running", delay_seconds=7200, if_exists=mode)
+    assert (refused.value.status, world.row("running")) == ("running", before)
+
+
+@pytest.mark.parametrize("mode", ["replace", "postpone"])
+@pytest.mark.parametrize("state", ["completed", "failed", "cancelled"])
+def test_one_that_has_ended_begins_another_run_as_the_one_given(mode: str, state: str) -> None:
+    world = each_state()
+    client = client_of(world)
     before = world.row(state)
-    expected = f"cannot {mode} task '{state}': it is {state}; possible only while it is unscheduled or scheduled"
-    with pytest.raises(TransitionRefused, match=expected) as refused:
-        client_of(world).insert(state, delay_seconds=7200, if_exists=mode)
-    assert (refused.value.status, world.row(state)) == (state, before)
+    given: dict[str, Any] = {"payload": {"n": 7}, "attributes": {"mine": 2}}
+    view = client.insert(state, delay_seconds=7200, if_exists=mode, **given)
+    assert (view.effect, view.status, view.run, view.payload, view.attributes) == (
+        "restarted", "scheduled", 2, {"n": 7}, {"mine": 2},
+    )  # fmt: skip
+    row = world.row(state)
+    assert (row["createdAt"], row["attempt"]) == (before["createdAt"], 0)
+    assert not {"outcome", "error", "finishedAt", "expiresAt", "leaseUntil"} & row.keys()
+    moved = client.insert(state, delay_seconds=7500, if_exists=mode, **given)
+    assert moved.effect == {"replace": "replaced", "postpone": "postponed"}[mode]
+    world.actions.behaviour.clear()
+    world.next_tick(126)
+    ended = client.get(state)
+    assert (ended.status, ended.run) == ("completed", 2)
+    repeated = client.insert(state, due_at=ended.due_at, if_exists=mode, **given)
+    assert (repeated.effect, repeated.status) == ("kept", "completed")
+    with pytest.raises(InvalidInput, match="subject: 'another' is not accepted; expected none, as the task has"):
+        client.insert(state, delay_seconds=60, if_exists=mode, subject="another")
 
 
 @pytest.mark.parametrize("mode", ["keep", "replace", "postpone"])

@@ -52,7 +52,7 @@ class NewTask(Form):
 class TaskPut(View):
     """How a put ended, and the task as it is now."""
 
-    effect: Annotated[str, "created, kept, replaced or postponed."]
+    effect: Annotated[str, "created, kept, replaced, postponed or restarted."]
     task: TaskView
 
 
