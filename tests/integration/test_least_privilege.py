@@ -369,7 +369,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("POST", "/v1/batches/<batchId>/seal")
     ask("POST", "/v1/batches", {**batch, "payloads": [{}, {}]}, also=201)
     ask("GET", "/v1/batches/<batchId>/members")
-    ask("GET", "/v1/batches")
+    ask("GET", "/v1/batches", query="&".join(f"{name}={value}" for name, value in span.items()))
     ask("GET", "/v1/batches/<batchId>")
     ids["<taskId>"] = "~YXNrZWQtYmF0Y2gvMDAwMDAwMDAx"  # asked-batch/000000001
     ask("POST", "/v1/tasks/<taskId>/run")  # two rows are written in one transaction

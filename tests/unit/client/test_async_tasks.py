@@ -218,6 +218,7 @@ async def use(client: AsyncTaskClient) -> None:
 """
 
 
+@pytest.mark.long  # mypy has all of the package to read
 def test_mypy_finds_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
