@@ -72,12 +72,12 @@ class Loader:
     first: int = 0  # the number of the first of the payloads that are given
 
     def load(self, payloads: Iterable[object]) -> int:
-        """Writes what is missing, seals the batch, and returns the number of its members. Raises InvalidInput, with
-        the number of the payload; BatchDiffers, StoreError, and TransitionRefused for a batch that was cancelled."""
-        if self.batch.members is not None:
-            return self._count(payloads)
+        """Writes what is missing, seals the batch, and returns the number of its members. Of one that is sealed, the
+        payloads are compared. Raises InvalidInput, with the number of the payload; BatchDiffers, StoreError, and
+        TransitionRefused for a batch that was cancelled."""
         members = self._load(self._chunks(payloads))
-        self._note(members, sealed=True)
+        if self.batch.members is None:
+            self._note(members, sealed=True)
         return members
 
     def load_pack(self, number: int, payloads: Sequence[object]) -> None:
@@ -96,8 +96,8 @@ class Loader:
             raise InvalidInput("payloads", f"{len(payloads)} payloads", expected)
         self.first = span.first
         texts = [self._text(payload, span.first + n) for n, payload in enumerate(payloads)]
+        self._load([(span, texts)])
         if self.batch.members is None:
-            self._load([(span, texts)])
             self._check_not_cancelled()
 
     def seal(self) -> int:
@@ -165,6 +165,8 @@ class Loader:
             span = Span(first, len(chunk))
             total = MAX_BATCH if self.batch.total is None else self.batch.total
             if span.last >= total:
+                if self.batch.members is not None:
+                    raise self._other_members(span.last + 1 + sum(1 for _ in rest))
                 raise InvalidInput("payloads", f"more than {total}", f"expected {total}, as the batch was begun with")
             texts = [self._text(payload, first + n) for n, payload in enumerate(chunk)]
             first = span.last + 1
@@ -172,8 +174,13 @@ class Loader:
                 self._note(first)  # before its last pack is written, whose id follows from it
             yield span, texts
         if self.batch.total not in (None, first):
+            if self.batch.members is not None:
+                raise self._other_members(first)
             expected = f"expected {self.batch.total}, as the batch was begun with"
             raise InvalidInput("payloads", f"{first} payloads", expected)
+
+    def _other_members(self, number: int) -> BatchDiffers:
+        return BatchDiffers(self.batch_id, {attr.MEMBERS: (self.batch.members, number)})
 
     def _text(self, payload: object, number: int) -> str:
         try:
@@ -184,13 +191,6 @@ class Loader:
             raise invalid_payload(error, number - self.first) from None
         return payload_text(kept, number - self.first)
 
-    def _count(self, payloads: Iterable[object]) -> int:
-        """The number of the payloads of a sealed batch: all are in."""
-        number = sum(1 for _ in payloads)
-        if number != self.batch.members:
-            raise BatchDiffers(self.batch_id, {attr.MEMBERS: (self.batch.members, number)})
-        return number
-
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _write(self, some: Sequence[_Packed]) -> int:
@@ -198,6 +198,9 @@ class Loader:
         if not self.is_new:
             self._check_spans([span for span, _ in some])
         bodies = [self._body(span, body) for span, body in some]
+        if self.batch.members is not None:
+            self._compare([span for span, _ in some], bodies)
+            return 0
         are_new = self._create(bodies)
         there = [bodies[n] for n, is_new in enumerate(are_new) if not is_new]
         if there:

@@ -228,7 +228,7 @@ class Batches:
 
     def load_pack(self, batch_id: str, number: int, payloads: Iterable[Mapping[str, object]]) -> PackLoaded:
         """Loads a part of a batch that was begun without payloads: 500 members, or in the last part the rest. In any
-        order, several at a time, and any number of times; once the batch is sealed, it changes nothing.
+        order, several at a time, and any number of times; once the batch is sealed, it only compares.
 
         ``number``: of the part, from 0. Raises InvalidInput for a payload that is invalid, or another one than that of
         an earlier call, and for another number of payloads; TransitionRefused if the batch was cancelled.

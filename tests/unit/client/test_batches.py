@@ -308,11 +308,13 @@ def test_the_same_definition_is_recognised_however_the_table_writes_it(client: T
         )
 
 
-def test_another_payload_than_before_is_refused(world: World, client: TaskClient) -> None:
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_another_payload_than_before_is_refused(world: World, client: TaskClient, is_sealed: bool) -> None:
     client.batches.insert(numbered(3), batch_id="news", **DAY)
     row = world.row("news")
     unsealed = {name: value for name, value in dict(row["payload"]).items() if name != "members"}  # type: ignore[call-overload]
-    world.store.put({**row, "payload": unsealed})  # as if it had crashed before
+    if not is_sealed:
+        world.store.put({**row, "payload": unsealed})  # as if it had crashed before
     with pytest.raises(InvalidInput, match=r"^payloads\[1\]: .* choose another batch id"):
         client.batches.insert([{"n": 0}, {"n": "x"}, {"n": 2}], batch_id="news", **DAY)
 
