@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import math
 
+from dynatick import Commit, NewTask, TaskClient
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.task import Task
+from dynatick.engine.ports import ActionContext
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import Installation
 from dynatick_stack.counting.counts import Counts, Engine
@@ -91,6 +94,35 @@ def test_a_failure_costs_no_more_than_a_success(engine: Engine) -> None:
     assert report.failed == 100
     _, statements, _, write_units = of(meter.read(), "BatchExecuteStatement")
     assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
+
+
+class Committing:
+    """An action that commits one small item of a user's; in the same table, for want of another."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        item = {"taskId": f"_dynatick#effect#{task.task_id}", "status": "effect", "outcome": "none"}
+        return Commit([{"Put": {"TableName": self._table, "Item": item}}])
+
+
+def test_a_commit_costs_twice_its_writes(engine: Engine) -> None:
+    """Its outcome, beside the index, and its items: nothing for tasks that commit nothing."""
+    installation = Installation.fresh(engine.url)
+    installation.actions.add("commit", Committing(installation.table))
+    installation.next_tick()  # publishes the action
+    installation.client = TaskClient(installation.store, clock=installation.clock)
+    bucket = installation.bucket()
+    ids = [f"t{n:03d}" for n in range(100)]
+    tasks = [NewTask(task_id=one, task_date_time=str(bucket), action="commit") for one in ids]
+    assert installation.client.insert_many(tasks).inserted == 100
+    meter = units.Meter(engine)
+    (report,) = installation.next_tick()
+    assert report.completed == 100
+    counts = meter.read()
+    assert of(counts, "BatchExecuteStatement")[1::2] == (100, 100 * CLAIM_UNITS)
+    assert of(counts, "TransactWriteItems") == (100, 200, 0, 100 * (2 * 1 + 1 + 2 * 1))  # the row, its entry, the item
 
 
 def test_tasks_elsewhere_cost_nothing(engine: Engine) -> None:

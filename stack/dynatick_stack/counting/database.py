@@ -306,7 +306,7 @@ class Database:
         return {"Responses": answers}
 
     def _transact_write_items(self, request: Request) -> Answer:
-        """All of them or none. Each costs twice what it costs by itself."""
+        """All of them or none. Each costs twice what it costs the table by itself; the index costs what it does."""
         parts = [self._decided(part, kind) for one in request["TransactItems"] for kind, part in one.items()]
         if not 1 <= len(parts) <= MAX_PARTS:
             raise Refused(f"Member must have length between 1 and {MAX_PARTS}")
@@ -319,8 +319,8 @@ class Database:
             message = f"Transaction cancelled, please refer cancellation reasons for specific reasons [{codes}]"
             raise Refused(message, "TransactionCanceledException", reasons=reasons)
         for part in parts:
-            self._written(*part)
-        self._units *= 2
+            before, after = (0 if item is None else item_bytes(item) for item in self._written(*part))
+            self._units += table_write_units(before, after)
         return {}
 
     def _key(self, statement: Statement, values: Any) -> str:
