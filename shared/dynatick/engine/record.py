@@ -188,17 +188,25 @@ class Recorder:
 
     def record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult | Failure]:
         """One result for each attempt, in order. A Failure is not recorded yet: its letter comes first, so that none is
-        missing."""
+        missing. What handlers commit is written last, each in a transaction of its own: it holds up no other record."""
+        results = dict[int, RecordResult | Failure]()
+        commits = {n: one for n, one in enumerate(attempts) if isinstance(one.outcome, Done) and one.outcome.items}
+        others = {n: one for n, one in enumerate(attempts) if n not in commits}
+        results.update(zip(others, self._record(list(others.values())), strict=True))
+        failed = dict[int, Attempted]()
+        for n, attempt in commits.items():
+            outcome = self._commit(attempt)
+            if isinstance(outcome, Error):
+                failed[n] = replace(attempt, outcome=outcome)
+            else:
+                results[n] = outcome
+        results.update(zip(failed, self._record(list(failed.values())), strict=True))
+        return [results[n] for n in range(len(attempts))]
+
+    def _record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult | Failure]:
+        if not attempts:
+            return ()
         now = self.clock()
-        committed: dict[int, RecordResult] = {}
-        attempts = list(attempts)
-        for n, attempt in enumerate(attempts):
-            if isinstance(attempt.outcome, Done) and attempt.outcome.items:
-                outcome = self._commit(attempt, attempt.outcome, now)
-                if isinstance(outcome, Error):
-                    attempts[n] = replace(attempt, outcome=outcome)
-                else:
-                    committed[n] = outcome
         planned = [self._planned(attempt, now) for attempt in attempts]
         results: list[RecordResult | Failure] = [
             Failure(
@@ -211,12 +219,10 @@ class Recorder:
             else result
             for attempt, (change, result) in zip(attempts, planned, strict=True)
         ]
-        recorded = [n for n, one in enumerate(results) if not isinstance(one, Failure) and n not in committed]
+        recorded = [n for n, result in enumerate(results) if not isinstance(result, Failure)]
         written = self._carry_out([_Record(*planned[n], attempts[n].row) for n in recorded])
         for n, found in zip(recorded, written, strict=True):
             results[n] = self._without_row(attempts[n], now) if _has_no_row(found, attempts[n].row) else found
-        for n, found in committed.items():
-            results[n] = found
         placed, closed = self._check_moves(planned)
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
@@ -253,14 +259,15 @@ class Recorder:
         change = fail_unexecuted(row, now=self.clock(), retention_days=self.rules.retention_days, error=error)
         return Failure(row=row, attempt=attempt, error=error, change=change)
 
-    def _commit(self, attempt: Attempted, outcome: Done, now: datetime) -> RecordResult | Error:
+    def _commit(self, attempt: Attempted) -> RecordResult | Error:
         """Completes a task in one transaction with what its handler returned. An Error: that had no effect, and the
         attempt has failed."""
-        change, wanted = self._planned(attempt, now)
+        change, wanted = self._planned(attempt, self.clock())
         row = attempt.row
-        result = self._transact(change, row, outcome.items)
+        assert isinstance(attempt.outcome, Done)
+        result = self._transact(change, row, attempt.outcome.items)
         if isinstance(result, Unknown) and result.too_large:
-            result = self._transact(_shrunk(change), row, outcome.items)
+            result = self._transact(_shrunk(change), row, attempt.outcome.items)
         if isinstance(result, Cancelled) or (isinstance(result, Unknown) and result.too_large):
             return Error(f"nothing of its Commit was written: {result.error}", permanent=_is_final(result))
         if isinstance(row, MemberRow) and isinstance(result, Lost) and not _is_extracted(row, result.present):

@@ -54,6 +54,7 @@ WHOLE_ROWS = 25  # keys in one BatchGetItem that reads whole rows, which can be 
 ANSWER_BYTES = 8_000_000  # of the rows in an answer to a batch, after an answer with large rows
 TRIES_WITHOUT_ANSWER = 2  # of a request, if there is a limit to its time
 TRIES = 6  # of a batch, for the part that was throttled or left unprocessed
+TRANSACTION_TRIES = 3  # of a transaction that meets others on its rows: then it has had no effect, and says so
 MAX_CONNECTIONS = 32
 
 _RETRIABLE = frozenset(
@@ -234,13 +235,13 @@ class DynamoStore:
             ours.append({"Put": {"TableName": self.table, "Item": encode(row), **is_free}})
         request: dict[str, Any] = {"TransactItems": [*ours, *parts]}
         request |= {} if token is None else {"ClientRequestToken": token}
-        for attempt in range(TRIES):
+        for attempt in range(TRANSACTION_TRIES):
             try:
                 self._client.transact_write_items(**request)
             except (ClientError, BotoCoreError) as error:
                 if is_lost(error, len(ours)):
                     return Lost()
-                if is_to_be_sent_again(error) and attempt < TRIES - 1:
+                if is_to_be_sent_again(error) and attempt < TRANSACTION_TRIES - 1:
                     self._back_off(attempt)
                     continue
                 code, text = failure_code(error), str(error)

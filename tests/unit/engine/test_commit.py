@@ -14,12 +14,15 @@ import pytest
 from tests.builders import InProcess, scheduled_row
 from tests.unit.engine.support import World
 from tests.unit.engine.test_packs import pack_of, put_pack
+from tests.unit.engine.test_record import attempt, recorded
 
 from dynatick import Commit, InvalidInput
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.task import Row
+from dynatick.engine.counts import RecordResult
 from dynatick.engine.ports import Cancelled
+from dynatick.engine.record import Done
 from dynatick.store.memory import MemoryStore
 from dynatick.testing import VirtualInstallation
 
@@ -244,3 +247,10 @@ def test_it_is_recorded_with_others_in_one_batch() -> None:
     world.tick()
     assert {world.outcome(f"t{n}") for n in range(30)} == {"completed"}
     assert world.store.committed == [PAID] * 10
+
+
+def test_it_holds_up_no_other_record_of_its_batch() -> None:
+    world = World()
+    ended = [attempt(world, "t0", Done(items=[PAID])), attempt(world, "t1", Done()), attempt(world, "t2", Done())]
+    assert recorded(world, ended) == [RecordResult.COMPLETED] * 3
+    assert [change.task_id for change in world.rigged.writes] == ["t1", "t2", "t0"]

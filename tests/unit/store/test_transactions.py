@@ -14,7 +14,8 @@ from tests.builders import scheduled_row
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Lost, Unknown, Written
 from dynatick.engine.ports import Cancelled
-from dynatick.store.dynamodb import TRIES, DynamoStore
+from dynatick.store.dynamodb import TRANSACTION_TRIES as TRIES
+from dynatick.store.dynamodb import DynamoStore
 from dynatick_stack.template import table_definition
 
 BUCKET = Bucket.parse("2026-12-31#12:00")
@@ -107,7 +108,11 @@ def answer(*codes: str, code: str = "TransactionCanceledException") -> ClientErr
 @pytest.mark.parametrize(
     ("error", "tries", "expected"),
     [
-        (answer("None", "TransactionConflict"), TRIES, Cancelled("items[0], Put in orders: TransactionConflict")),
+        (
+            answer("None", "TransactionConflict"),
+            TRIES,
+            Cancelled("items[0], Put in orders: TransactionConflict"),
+        ),
         (answer("TransactionConflict", "None"), TRIES, Cancelled("")),
         (answer("None", "ThrottlingError"), TRIES, Cancelled("items[0], Put in orders: ThrottlingError")),
         (answer("ConditionalCheckFailed", "TransactionConflict"), 1, Lost()),
