@@ -58,7 +58,10 @@ def test_fault_40_a_lost_lease_writes_nothing(world: World) -> None:
     world.next_tick()
     sandbox.thaw()
     assert world.end(sandbox).what in ("returned", "error", "exited"), "its time has been up for long"
-    world.assert_survived()
+    world.finish()
+    # Lambda would have ended it with its lease: here they are executed twice, and how it ends depends on the machine.
+    world.report(world.judge(schedules_end=False))
+    assert {world.row(task_id)["outcome"] for task_id in ids} == {"completed"}
     assert counted(world, effects) == Counter(keys_of(world, ids))
 
 

@@ -23,7 +23,7 @@ from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.record import Attempted, Done, Error
-from dynatick.errors import InvalidInput
+from dynatick.errors import InvalidInput, StoreError
 
 CHECKPOINT_AFTER: Final = timedelta(seconds=5)
 """So often it is written which members of a pack have completed: a process that dies then repeats no more than the
@@ -231,7 +231,11 @@ class Packs:
         change = checkpoint(one.claimed.task, one.attribute())
 
         def keep() -> tuple[Result, Row | None]:
-            return write(self._store, change), self._store.get(one.pack.batch_id)
+            result = write(self._store, change)
+            try:
+                return result, self._store.get(one.pack.batch_id)
+            except StoreError:  # the next checkpoint looks again
+                return result, None
 
         self._in_io_thread(keep, partial(self._checked, one), partial(self._unchecked, one))
 

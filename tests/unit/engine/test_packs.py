@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
+from tests.unit.engine.support import World
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
@@ -375,6 +376,26 @@ def test_a_pack_of_a_cancelled_batch_runs_nothing(by_a_dead_process: bool) -> No
     world.tick()
     assert (world.outcome(pack_id), world.actions.ran) == ("completed", [])
     assert standings(world.store, "news", 4) == {"cancelled": 4}
+
+
+def test_that_a_batch_can_not_be_read_at_a_checkpoint_is_no_failure() -> None:
+    world = World(rules=Rules(threads=1, in_one_thread=True))
+    pack_id = put_pack(world, [{}] * 8)
+    asked: list[str] = []
+
+    def refuse(task_id: str) -> None:
+        if task_id == "news":
+            asked.append(task_id)
+            raise StoreError("no answer")
+
+    def late(*_: Any) -> None:
+        world.rigged.before_read = refuse  # its payloads are there
+        world.clock.forward(seconds=6)
+
+    world.actions.behaviour["news/000000003"] = late
+    world.tick()
+    assert asked
+    assert (world.outcome(pack_id), len(world.actions.ran)) == ("completed", 8)
 
 
 def test_a_pack_that_another_process_has_is_left_to_it() -> None:
