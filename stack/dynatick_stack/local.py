@@ -34,6 +34,9 @@ LOCAL = {
 # The template leaves these out on an emulator, which has no such limits.
 WITHOUT_EFFECT = ("WarmThroughput", "MaxWriteUnits")
 FIRST_RUNS = 4
+FIRST_RUNS_SECONDS = 60
+# What the emulator answers where it ended the worker before this could say a word: no fault of the function's.
+ENDED_WORKER = 'Worker process exited immediately. stderr: "'
 
 
 @dataclass(kw_only=True)
@@ -117,14 +120,16 @@ class LocalStack:
     def _first_occurrence(self) -> None:
         # Inserters read the grid in force from a row that the processor keeps: it should say at
         # once what has just been deployed, not at the next tick only.
-        for attempt in range(1, FIRST_RUNS + 1):
+        failures, end = 0, time.monotonic() + FIRST_RUNS_SECONDS
+        while True:
             try:
                 self.tick()
                 return
-            except DeployError:
+            except DeployError as error:
                 # The emulator ends what ran when a function was updated, and for each run that
                 # ends so, all workers of the function, this one too. A real fault stays.
-                if attempt == FIRST_RUNS:
+                failures += ENDED_WORKER not in str(error)
+                if failures == FIRST_RUNS or time.monotonic() > end:
                     raise
                 time.sleep(0.5)
 
