@@ -443,6 +443,27 @@ def test_tasks_are_listed_by_subject(store: Store) -> None:
     assert store.listed_by("subject", "customer:").ids == []
 
 
+def test_rows_of_a_list_are_listed_by_their_place_the_latest_first(store: Store) -> None:
+    places = {f"b{n}": f"2026-12-31T12:0{n % 7}:00Z" for n in range(9)}
+    store.create_many([{"taskId": one, "listedAs": "batch", "listedAt": at} for one, at in places.items()])
+    store.create_many([{"taskId": "other", "listedAs": "x", "listedAt": places["b1"]}, {"taskId": "t"}])
+    latest = sorted(places.values(), reverse=True)
+
+    def listed(start: str, end: str, limit: int | None) -> list[list[str]]:
+        found = pages(store.latest_listed, name="batch", start=start, end=end, limit=limit)
+        return [list(page.ids) for page in found if page.ids]
+
+    for limit, number in ((None, [9]), (1, [1] * 9), (4, [4, 4, 1])):
+        found = listed("0", "9", limit)
+        assert [len(page) for page in found] == number
+        assert sorted(one for page in found for one in page) == sorted(places), "two have the same place"
+        assert [places[one] for page in found for one in page] == latest
+    assert listed("2026-12-31T12:02:00Z", "2026-12-31T12:05:59Z", 3) == [["b5", "b4", "b3"], ["b2"]]
+    assert listed("2026-12-31T13:00:00Z", "2026-12-31T14:00:00Z", 3) == []
+    assert isinstance(send(store, ConditionalUpdate(task_id="b2", set={"listedAt": places["b6"]})), Written)
+    assert listed("2026-12-31T12:02:00Z", "2026-12-31T12:05:59Z", 9) == [["b5", "b4", "b3"]]
+
+
 def pages_listed(store: Store, name: str, value: str, limit: int | None) -> list[list[str]]:
     """Returns all pages, without an empty last one, which some engines return."""
     first, *more = [list(page.ids) for page in pages(store.listed_by, name=name, value=value, limit=limit)]

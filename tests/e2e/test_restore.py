@@ -84,7 +84,7 @@ def complete_the_table(dynamodb: Any) -> None:
     dynamodb.update_continuous_backups(TableName=RESTORED, PointInTimeRecoverySpecification=recovery)
     table = dynamodb.describe_table(TableName=RESTORED)["Table"]
     assert {one["IndexName"] for one in table["GlobalSecondaryIndexes"]} == {
-        "taskDateTime-index", "schedules-index", "subject-index",
+        "taskDateTime-index", "schedules-index", "subject-index", "lists-index",
     }  # fmt: skip
     assert table["LatestStreamArn"]
 

@@ -442,6 +442,7 @@ DOCUMENTED = {
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/taskDateTime-index": "TasksTable/index/taskDateTime-index",
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/schedules-index": "TasksTable/index/schedules-index",
     f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/subject-index": "TasksTable/index/subject-index",
+    f"arn:aws:dynamodb:{ACCOUNT_OF_DOCS}:table/tasks/index/lists-index": "TasksTable/index/lists-index",
     f"arn:aws:lambda:{ACCOUNT_OF_DOCS}:function:{STACK}-{PROCESSOR}-*": PROCESSOR,
     f"arn:aws:sqs:{ACCOUNT_OF_DOCS}:{STACK}-DeadLetterQueue-*": "DeadLetterQueue",
     f"arn:aws:cloudformation:{ACCOUNT_OF_DOCS}:stack/{STACK}/*": "stack",
@@ -495,6 +496,7 @@ def reads_everything(client: TaskClient, due: datetime, folder: Path) -> None:
     bucket = str(Bucket(minute_of(due)))
     assert len(client.history(bucket, attempts=True).entries) == 31
     assert {"hourly", "nightly"} < {one.schedule_id for one in client.schedules.list().schedules}
+    assert client.batches.list().batches == ()
     client.operations.health()
     client.operations.status()
     shell(f"""

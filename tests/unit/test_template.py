@@ -122,6 +122,9 @@ def test_no_index_projects_what_changes_during_a_run() -> None:
     of_subjects = index("subject-index")
     assert [key["AttributeName"] for key in of_subjects["KeySchema"]] == ["subject", "taskId"]
     assert of_subjects["Projection"] == {"ProjectionType": "KEYS_ONLY"}
+    of_lists = index("lists-index")
+    assert [key["AttributeName"] for key in of_lists["KeySchema"]] == ["listedAs", "listedAt"]
+    assert of_lists["Projection"] == {"ProjectionType": "KEYS_ONLY"}
 
 
 def test_the_table_is_kept_and_restorable() -> None:

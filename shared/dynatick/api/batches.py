@@ -75,10 +75,9 @@ class BatchRoutes:
                 method="GET",
                 path="/v1/batches",
                 call=self.list,
-                summary="List the batches of a range, the latest first",
-                description="By when their last members are due, and once that has come, by when they were last "
-                "looked at, or will be next. Without `start` and `end`: of the past and the next 24 hours; a range "
-                "spans at most 31 days. The members of one that is not due yet are not counted.",
+                summary="List the batches, the latest first",
+                description="By when their last members are due: all, or those from `start` to `end`, at most 31 "
+                "days. The members of one that is not due yet are not counted.",
                 tag="Batch",
                 answers={200: ("A page of the list", BatchPage)},
                 problems=("invalid-input",),

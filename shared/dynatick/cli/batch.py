@@ -141,8 +141,7 @@ def list_batches(
     limit: Annotated[int, typer.Option(help="The maximum number of batches.")] = 100,
     page_token: PageToken = None,
 ) -> None:
-    """List batches, the latest first. Without a range, those of the past and the next 24 hours: by when their last
-    members are due, and once that has come, by when they were last looked at."""
+    """List batches, the latest first, by when their last members are due."""
     if from_ is not None or to is not None:
         check_range(from_, to, last)
     batches = session.client().batches

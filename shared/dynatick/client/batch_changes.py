@@ -165,7 +165,9 @@ class BatchChanges:
             found[:] = [batch]
             moved = Rescheduling(to=batch.last_due_at, began=self.clock(), clock=self.clock, grid=grid)
             bucket, at = moved.target(row)
-            return merge_updates(reschedule(row, bucket=bucket, due_at=at), revise(row, payload=batch.to_payload()))
+            moved_row = reschedule(row, bucket=bucket, due_at=at)
+            return merge_updates(replace(moved_row, set={**moved_row.set, **batch.listed()}),
+                                 revise(row, payload=batch.to_payload()))  # fmt: skip
 
         task_update.carry_out(self.store, batch_id, decide)
         (batch,) = found

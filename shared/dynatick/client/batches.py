@@ -17,22 +17,22 @@ from dynatick.actions.plain_value import plain
 from dynatick.client.batch_changes import BatchChanges, batch_of, packs_in
 from dynatick.client.batch_loading import Loader, scheduled
 from dynatick.client.batch_members import members_of
-from dynatick.client.history import check_limit, history
+from dynatick.client.history import check_limit
 from dynatick.client.new_task import NewTask, row_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
 from dynatick.client.views import NextPageToken, TaskView, instant_or_none, status_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, OPEN, Batch, then_id
-from dynatick.domain.buckets import Time
+from dynatick.domain.batches import BATCH_ACTION, LISTED_AS_BATCH, MAX_OVER, OPEN, Batch, then_id
+from dynatick.domain.buckets import Time, instant_of
 from dynatick.domain.durations import duration_of
-from dynatick.domain.instants import format_instant, up_to_millisecond
+from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.numbers import is_count
 from dynatick.domain.packs import DIGITS, MAX_BATCH, MAX_MEMBERS, check_batch_id
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.selection import STATUSES
+from dynatick.domain.selection import EVER, STATUSES
 from dynatick.domain.task import TERMINAL, Row, Status
 from dynatick.domain.view import View
 from dynatick.engine.batches import standings
@@ -52,7 +52,6 @@ from dynatick.json_reader import dumps
 _PROBED: Final = 20  # spans whose packs are looked for together
 _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
 _MAX_PACKS: Final = 1000  # that are read for a page of members
-_MAX_POLLS: Final = 3000  # for a page of the list: the past and the next day of minutes on one shard
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 
@@ -290,28 +289,32 @@ class Batches:
         limit: int = 100,
         page_token: str | None = None,
     ) -> BatchPage:
-        """The batches of a range of at most 31 days, the latest first: by when their last members are due, and once
-        that has come, by when they were last looked at, or will be next.
+        """The batches, the latest first by when their last members are due: all, or those of a range of at most 31
+        days, by the arguments of ``TaskClient.select``.
 
-        Without ``start``, ``end`` and ``last``, which are those of ``TaskClient.select``: the past and the next 24
-        hours. ``limit``: the maximum number, up to 1,000; a page may hold fewer. Only the last page has no
+        ``limit``: the maximum number, up to 1,000; a page may hold fewer. Only the last page has no
         ``next_page_token``. Of one whose members run, it reads a row for each 500 of them; those of one that is not due
         yet are not counted.
         """
-        if start is end is last is None:
-            start, end = "-24h", "+24h"
-        selection = self._settings_cache.select(start=start, end=end, last=last, action=BATCH_ACTION)
-        page = history(
-            self._store, selection, limit=limit, page_token=page_token, latest_first=True, max_polls=_MAX_POLLS
+        check_limit(limit)
+        minutes = EVER
+        if not start is end is last is None:
+            minutes = self._settings_cache.select(start=start, end=end, last=last).minutes
+        if not minutes:  # no minute begins in it
+            return BatchPage(batches=())
+        first, through = instant_of(minutes[0]), instant_of(minutes[-1]) + timedelta(seconds=59)
+        _check_place(page_token, first, through)
+        listed = self._store.latest_listed(
+            LISTED_AS_BATCH, start=format_instant(first), end=format_instant(through), after=page_token, limit=limit
         )
-        rows = self._store.get_many([entry.task_id for entry in page.entries]) if page.entries else {}
+        rows = self._store.get_many(listed.ids) if listed.ids else {}
         views: list[BatchView] = []
-        for row in (rows[entry.task_id] for entry in page.entries if entry.task_id in rows):
+        for row in (rows[batch_id] for batch_id in listed.ids if batch_id in rows):
             with suppress(InvalidInput):  # it was written by hand
                 if (batch := Batch.of(row)) is not None:
                     is_due = is_terminal(row) or batch.due_at <= self._clock()
                     views.append(self._view(row, batch, is_counted=batch.members is not None and is_due))
-        return BatchPage(batches=tuple(views), next_page_token=page.next_page_token)
+        return BatchPage(batches=tuple(views), next_page_token=listed.after)
 
     def _view(self, row: Row, batch: Batch, *, is_counted: bool) -> BatchView:
         now, batch_id, result = self._clock(), RowView(row).task_id, row.get(attr.RESULT)
@@ -470,6 +473,7 @@ class Batches:
             attr.TASK_ID: task.task_id,
             attr.DUE_AT: format_instant(batch.last_due_at),
             attr.PAYLOAD: batch.to_payload(),
+            **batch.listed(),
         }
         created_at = format_instant(now)
         return batch, scheduled(
@@ -577,6 +581,21 @@ def _since(page_token: object) -> int:
     ):
         raise InvalidInput("pageToken", page_token, "expected the token of the page before, of the same batch")
     return int(page_token)
+
+
+def _check_place(page_token: object, first: datetime, through: datetime) -> None:
+    """Raises InvalidInput for a token that is none of a list of batches in this range."""
+    if page_token is None:
+        return
+    expected = "expected the token of the page before, of the same range"
+    at, _, batch_id = page_token.partition(" ") if isinstance(page_token, str) else ("", "", "")
+    try:
+        check_batch_id(batch_id)
+        if first <= parse_instant(at, "pageToken") <= through and format_instant(parse_instant(at, "pageToken")) == at:
+            return
+    except InvalidInput:
+        pass
+    raise InvalidInput("pageToken", page_token, expected)
 
 
 def _plain(batch: Batch) -> Batch:

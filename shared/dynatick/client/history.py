@@ -38,7 +38,7 @@ from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
 
 MAX_LIMIT = 1000
-MAX_POLLS = 1500  # for one page, if nothing else is said: a day of minutes on one shard
+MAX_POLLS = 1500  # for one page: a day of minutes on one shard
 _FILTERED_ENTRIES = 1000  # to a poll, with a filter that few entries may match
 _SHOWN = (
     attr.TASK_DATE_TIME, attr.STATUS, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR,
@@ -58,16 +58,15 @@ def history(
     page_token: str | None,
     attempts: bool = False,
     latest_first: bool = False,
-    max_polls: int | None = None,
 ) -> HistoryPage:
     """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. ``latest_first``: the latest minute
     first. ``max_polls``: after which it ends, however few tasks it holds. Raises InvalidInput."""
-    page = _history(store, selection, limit, page_token, latest_first=latest_first, max_polls=max_polls or MAX_POLLS)
+    page = _history(store, selection, limit, page_token, latest_first=latest_first)
     return _with_attempts(store, page) if attempts else page
 
 
 def _history(
-    store: Store, selection: Selection, limit: int, page_token: str | None, *, latest_first: bool, max_polls: int
+    store: Store, selection: Selection, limit: int, page_token: str | None, *, latest_first: bool
 ) -> HistoryPage:
     check_limit(limit)
     start = None if page_token is None else _position(page_token, selection)
@@ -90,7 +89,7 @@ def _history(
                 more = n + 1 < len(page.entries) or page.after is not None
                 leave(pages)
                 return _page(found, reader, page, entry.task_id if more else None)
-        if polls >= max_polls:
+        if polls >= MAX_POLLS:
             leave(pages)
             return _page(found, reader, page, page.after)
     return HistoryPage(entries=tuple(found))

@@ -45,6 +45,8 @@ MOVED_TO: Final = "movedTo"  # the bucket to which Dynatick itself has moved the
 DEFERRALS: Final = "deferrals"  # whole number
 IDEMPOTENCY_DIGEST: Final = "idempotencyDigest"  # text: of the HTTP request that inserted the task, and of its key
 BATCH_ID: Final = "batchId"  # of a member of a batch
+LISTED_AS: Final = "listedAs"  # text: the list that a row is in, the key of an index; batches are in "batch"
+LISTED_AT: Final = "listedAt"  # instant, of a whole second: its place in that list
 PACK: Final = "pack"  # map of the names below: what makes a task the pack of a batch
 MALFORMED_REASON: Final = "malformedReason"
 """The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
@@ -58,7 +60,7 @@ OWN_ATTRIBUTES = frozenset(
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
         LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, BATCH_ID, PACK, REPLACED_AT,
-        FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS,
+        FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

@@ -23,6 +23,7 @@ from dynatick.errors import InvalidInput
 
 BATCH_ACTION: Final = f"{RESERVED_ACTIONS}batch"
 MAX_OVER: Final = timedelta(days=1)
+LISTED_AS_BATCH: Final = "batch"
 OPEN: Final = "open"
 """The status of a member that has not ended, and of a task that is listed by the index, which has no other."""
 
@@ -102,6 +103,13 @@ class Batch:
     def last_due_at(self) -> datetime:
         """When its last pack is due at the latest, and its own row."""
         return self.due_at + self.over
+
+    def listed(self) -> Row:
+        """What puts its row into the list of batches, by when its last members are due."""
+        return {
+            attr.LISTED_AS: LISTED_AS_BATCH,
+            attr.LISTED_AT: format_instant(self.last_due_at.replace(microsecond=0)),
+        }
 
     def due_of(self, span: Span, total: int) -> datetime:
         """When a pack is due: all are spread evenly."""

@@ -123,6 +123,13 @@ class Store(Protocol):
         """A page of the ids of the rows with this value of an attribute, in order, eventually consistent. ``name``:
         ``scheduleState`` or ``subject``, the keys of indexes that only such rows are in."""
 
+    def latest_listed(
+        self, name: str, *, start: str, end: str, after: str | None = None, limit: int | None = None
+    ) -> Listing:
+        """A page of the ids of the rows that are ``listedAs`` a name and ``listedAt`` the instants from ``start`` to
+        ``end``, the latest first, eventually consistent. ``after``: that of the page before, in which the place of its
+        last row comes first, then a blank."""
+
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         """A page of the table, read consistently: rows without an outcome (or with NULL for one), or all. ``after``: an
         id; its row need not exist."""

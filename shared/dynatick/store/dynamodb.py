@@ -47,6 +47,7 @@ from dynatick.store.transactions import cancelled, encoded_entry, is_lost, is_ou
 from dynatick.store.wire import Wire
 
 INDEX = "taskDateTime-index"
+LISTS_INDEX = "lists-index"
 SPARSE_INDEXES = {attr.SCHEDULE_STATE: "schedules-index", attr.SUBJECT: "subject-index"}  # by their keys
 BATCH = 25  # statements in one BatchExecuteStatement (DynamoDB quotas)
 KEYS = 100  # keys in one BatchGetItem (DynamoDB quotas)
@@ -307,6 +308,32 @@ class DynamoStore:
             answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
         return Listing([item[attr.TASK_ID]["S"] for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
+
+    def latest_listed(
+        self, name: str, *, start: str, end: str, after: str | None = None, limit: int | None = None
+    ) -> Listing:
+        query: dict[str, Any] = {
+            "TableName": self.table,
+            "IndexName": LISTS_INDEX,
+            "KeyConditionExpression": "#as = :as AND #at BETWEEN :start AND :end",
+            "ExpressionAttributeNames": {"#as": attr.LISTED_AS, "#at": attr.LISTED_AT},
+            "ExpressionAttributeValues": {":as": {"S": name}, ":start": {"S": start}, ":end": {"S": end}},
+            "ScanIndexForward": False,
+        }
+        if after is not None:
+            at, _, task_id = after.partition(" ")
+            query["ExclusiveStartKey"] = {
+                attr.LISTED_AS: {"S": name}, attr.LISTED_AT: {"S": at}, attr.TASK_ID: {"S": task_id},
+            }  # fmt: skip
+        if limit is not None:
+            query["Limit"] = limit
+        with translated(f"list what is listed as {name}"):
+            answer = self._call("Query", query)
+        last = answer.get("LastEvaluatedKey")
+        return Listing(
+            [item[attr.TASK_ID]["S"] for item in answer["Items"]],
+            f"{last[attr.LISTED_AT]['S']} {last[attr.TASK_ID]['S']}" if last else None,
+        )
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         # An outcome that is NULL, written by a user, counts as missing.

@@ -188,6 +188,24 @@ class MemoryStore:
         page = ids[: min(limit or PAGE, PAGE)]
         return Listing(page, page[-1] if len(page) < len(ids) else None)
 
+    def latest_listed(
+        self, name: str, *, start: str, end: str, after: str | None = None, limit: int | None = None
+    ) -> Listing:
+        at, _, task_id = (after or "").partition(" ")
+        with self._lock:
+            places = sorted(
+                (
+                    (item[attr.LISTED_AT]["S"], i)
+                    for i, item in self._items.items()
+                    if item.get(attr.LISTED_AS) == {"S": name}
+                    and start <= item.get(attr.LISTED_AT, {}).get("S", "") <= end
+                ),
+                reverse=True,
+            )
+        rest = [place for place in places if after is None or place < (at, task_id)]
+        page = rest[: min(limit or PAGE, PAGE)]
+        return Listing([i for _, i in page], " ".join(page[-1]) if len(page) < len(rest) else None)
+
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         with self._lock:
             ids = sorted(i for i in self._items if after is None or i > after)
@@ -247,7 +265,7 @@ def _check(item: Item) -> None:
         raise ItemTooLarge("Item size has exceeded the maximum allowed size")
     if attr.TASK_DATE_TIME in item and len(item[attr.TASK_ID]["S"].encode()) > MAX_TASK_ID_BYTES:
         raise ItemTooLarge("the index sort key exceeds the size limit of 1024 bytes")
-    for name in (attr.TASK_DATE_TIME, attr.SCHEDULE_STATE, attr.SUBJECT):
+    for name in (attr.TASK_DATE_TIME, attr.SCHEDULE_STATE, attr.SUBJECT, attr.LISTED_AS, attr.LISTED_AT):
         if name in item and not item[name].get("S"):
             kind = next(iter(item[name]))
             raise StoreError(f"{name} is the key of an index, which holds only text that is not empty (S): not {kind}")

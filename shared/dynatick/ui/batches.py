@@ -36,7 +36,10 @@ def _list(request: Request) -> Response:
     page = site.client.batches.list(start=start, end=end, limit=_PAGE, page_token=asked.get("page"))
     token = page.next_page_token
     # The range of a page is that of the next one, too: the present goes on meanwhile.
-    following = {"from": links.minute(start), "to": links.minute(end), "page": token}
+    following = {
+        "from": None if start is None else links.minute(start), "to": None if end is None else links.minute(end),
+        "page": token,
+    }  # fmt: skip
     return site.page(
         request, "batches.html", "batches", now=now, asked=asked,
         batches=[(one, _bar(one)) for one in page.batches],
@@ -44,8 +47,10 @@ def _list(request: Request) -> Response:
     )  # fmt: skip
 
 
-def _range(asked: Query, now: datetime) -> tuple[datetime, datetime]:
-    """The range ``from`` and ``to``, or ``last`` and ``next``. Raises InvalidInput."""
+def _range(asked: Query, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """The range ``from`` and ``to``, or ``last`` and ``next``; None: all. Raises InvalidInput."""
+    if asked.keys().isdisjoint(("from", "to", "last", "next")):
+        return None, None
     start, end = query.instant(asked, "from"), query.instant(asked, "to")
     minute = now.replace(second=0, microsecond=0)
     ways = ("last", "next") if asked.keys().isdisjoint(("last", "next")) else asked.keys()

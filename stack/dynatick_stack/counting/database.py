@@ -38,17 +38,18 @@ MAX_PARTS = 100
 
 @dataclass(slots=True)
 class Index:
-    """A global index whose range key is the table's key. It holds keys only; what it projects is taken from the table,
-    which shows every write at once."""
+    """A global index. It holds the table's keys only, in their order; what it projects is taken from the table, which
+    shows every write at once."""
 
     name: str
     hash_key: str
+    range_key: str
     projected: frozenset[str]
     buckets: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def entry(self, item: Item | None) -> Item | None:
         """An item as the index shows it; None if it does not."""
-        if item is None or "S" not in item.get(self.hash_key, ()):
+        if item is None or "S" not in item.get(self.hash_key, ()) or self.range_key not in item:
             return None
         return {name: value for name, value in item.items() if name in self.projected}
 
@@ -67,9 +68,9 @@ class Table:
         self.records: list[Answer] = []
 
     def _index(self, found: Mapping[str, Any]) -> Index:
-        hash_key = next(schema["AttributeName"] for schema in found["KeySchema"] if schema["KeyType"] == "HASH")
-        kept = frozenset((self.key, hash_key, *found["Projection"].get("NonKeyAttributes", ())))
-        return Index(found["IndexName"], hash_key, kept)
+        keys = {schema["KeyType"]: schema["AttributeName"] for schema in found["KeySchema"]}
+        kept = frozenset((self.key, *keys.values(), *found["Projection"].get("NonKeyAttributes", ())))
+        return Index(found["IndexName"], keys["HASH"], keys["RANGE"], kept)
 
     def key_of(self, item: Mapping[str, Value]) -> str:
         """The key of a request. Raises Refused."""
@@ -89,7 +90,8 @@ class Table:
         units = table_write_units(size, size_after)
         entries = [(index, index.entry(before), index.entry(after)) for index in self.indexes.values()]
         of_indexes = [
-            (index, new or old or {}, index_write_units(old, new, (index.hash_key,))) for index, old, new in entries
+            (index, new or old or {}, index_write_units(old, new, (index.hash_key, index.range_key)))
+            for index, old, new in entries
         ]
         self.admit(key, units, of_indexes)
         for index, old, new in entries:
@@ -119,15 +121,14 @@ class Table:
         if item.get(self.key) != {"S": key}:
             raise Refused(f"One or more parameter values were invalid: the key {self.key} may not change")
         for index in self.indexes.values():
-            if index.hash_key in item:
-                if item[index.hash_key].keys() != {"S"}:
+            for name in (index.hash_key, index.range_key):
+                if name in item and item[name].keys() != {"S"}:
                     raise Refused(
                         "One or more parameter values were invalid: Type mismatch for Index Key "
-                        f"{index.hash_key} Expected: S Actual: {next(iter(item[index.hash_key]))} "
-                        f"IndexName: {index.name}"
+                        f"{name} Expected: S Actual: {next(iter(item[name]))} IndexName: {index.name}"
                     )
-                if len(key.encode()) > MAX_SORT_KEY_BYTES:
-                    raise Refused("One or more parameter values were invalid: Size of rangekey has exceeded the limit")
+            if index.hash_key in item and len(key.encode()) > MAX_SORT_KEY_BYTES:
+                raise Refused("One or more parameter values were invalid: Size of rangekey has exceeded the limit")
         return size
 
     def _record(self, before: Item | None, after: Item | None) -> None:
@@ -364,13 +365,24 @@ class Database:
         keys = index.buckets.get(bucket, [])
         if " AND " in request["KeyConditionExpression"]:  # only what fits is read, and paid
             hashed = {index.hash_key: {"S": bucket}}
-            keys = [key for key in keys if condition.holds({**hashed, table.key: {"S": key}}, values)]
+            keys = [
+                key for key in keys
+                if condition.holds({**hashed, index.range_key: table.items[key][0][index.range_key]}, values)
+            ]  # fmt: skip
         start = request.get("ExclusiveStartKey")
-        first = 0 if start is None else bisect_right(keys, table.key_of(start))
+        if index.range_key == table.key:
+            first = 0 if start is None else bisect_right(keys, table.key_of(start))
+        else:
+            keys = sorted(keys, key=lambda key: (table.items[key][0][index.range_key]["S"], key))
+            if not request.get("ScanIndexForward", True):
+                keys.reverse()
+            first = 0 if start is None else keys.index(table.key_of(start)) + 1
         entries = ((keys[n], index.entry(table.items[keys[n]][0]) or {}) for n in range(first, len(keys)))
         answer, last = self._page(((key, entry, item_bytes(entry)) for key, entry in entries), request, False)
-        key = None if last is None else {index.hash_key: {"S": bucket}, table.key: {"S": last}}
-        return answer | ({} if key is None else {"LastEvaluatedKey": key})
+        if last is None:
+            return answer
+        ranged = {index.range_key: table.items[last][0][index.range_key]}
+        return answer | {"LastEvaluatedKey": {index.hash_key: {"S": bucket}, **ranged, table.key: {"S": last}}}
 
     def _scan(self, request: Request) -> Answer:
         """Scans in the order of the table's key (a real one has an order of its own)."""

@@ -27,6 +27,7 @@ _GRAMMAR = r"""
 ?test: "(" condition ")"
     | attribute "=" operand -> equal
     | attribute ">=" operand -> at_least
+    | attribute "BETWEEN" operand "AND" operand -> between
     | attribute "IS" "MISSING" -> missing
     | "attribute_exists" "(" attribute ")" -> exists
     | "attribute_not_exists" "(" attribute ")" -> missing
@@ -174,6 +175,11 @@ class _Meaning(Transformer[Token, Any]):
     def at_least(self, name: str, right: Operand) -> Condition:
         return Condition(
             lambda item, values: "N" in item.get(name, ()) and _number(item[name]) >= _number(right(item, values))
+        )
+
+    def between(self, name: str, first: Operand, last: Operand) -> Condition:
+        return Condition(
+            lambda item, values: _text(first(item, values)) <= _text(item.get(name)) <= _text(last(item, values))
         )
 
     def exists(self, name: str) -> Condition:

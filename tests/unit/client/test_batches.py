@@ -1075,8 +1075,9 @@ def test_batches_are_listed_the_latest_first(world: World, client: TaskClient) -
         client.batches.insert(iter([{}, 5]), batch_id="half", action="log", due_at="2026-12-31T20:00:00Z")  # type: ignore[list-item]
     listed = client.batches.list()
     assert [(one.batch_id, one.status, one.members, one.ended, one.failed) for one in listed.batches] == [
-        ("half", "scheduled", None, None, None), ("to-come", "scheduled", 5, None, None),
-        ("runs", "running", 1000, 500, 0), ("called-off", "cancelled", 4, 4, 0), ("ended", "completed", 3, 3, 1),
+        ("next-week", "scheduled", 5, None, None), ("to-come", "scheduled", 5, None, None),
+        ("half", "scheduled", None, None, None), ("runs", "running", 1000, 500, 0),
+        ("called-off", "cancelled", 4, 4, 0), ("ended", "completed", 3, 3, 1),
     ]  # fmt: skip
     assert listed.next_page_token is None
     for limit in (1, 2, 5):
@@ -1088,17 +1089,32 @@ def test_batches_are_listed_the_latest_first(world: World, client: TaskClient) -
                 break
         assert found == [one.batch_id for one in listed.batches]
     later = client.batches.list(start="+1d", end="+10d")
-    while later.next_page_token is not None and not later.batches:
-        later = client.batches.list(start="+1d", end="+10d", page_token=later.next_page_token)
-    assert [one.batch_id for one in later.batches] == ["next-week"]
+    assert ([one.batch_id for one in later.batches], later.next_page_token) == (["next-week"], None)
     assert [one.batch_id for one in client.batches.list(last="1h").batches] == ["ended"]
+    to_the_minute = client.batches.list(start="2026-12-31T12:30:00Z", end="2026-12-31T20:00:00Z")
+    assert [one.batch_id for one in to_the_minute.batches] == ["runs", "called-off"]
+    assert client.batches.list(start="2026-12-31T12:30:10Z", end="2026-12-31T12:30:20Z").batches == ()
+    client.batches.reschedule("next-week", due_at="2026-12-31T12:29:59Z")
+    assert [one.batch_id for one in client.batches.list(limit=4).batches] == ["to-come", "half", "runs", "called-off"]
+    token = client.batches.list(limit=1).next_page_token
+    for page_token in ("x", "now x", "2026-12-31T12:30:00Z", "2026-12-31T12:30Z x", token):
+        with pytest.raises(InvalidInput, match="pageToken: "):
+            client.batches.list(start="+1d", end="+10d", page_token=page_token)
     with pytest.raises(InvalidInput, match="limit: 0 is not accepted"):
         client.batches.list(limit=0)
     with pytest.raises(InvalidInput, match="start"):
         client.batches.list(start="yesterday", end="now")
 
 
-def test_a_list_of_batches_reads_no_rows_of_other_tasks(
+def test_a_list_of_batches_leaves_out_what_is_none(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(3), batch_id="news", **DAY)
+    listed = {"listedAs": "batch", "listedAt": AT}
+    world.put(taskId="raw", dueAt=AT, **listed)
+    world.put(taskId="malformed", action="dynatick.batch", payload="x", dueAt=AT, **listed)
+    assert [one.batch_id for one in client.batches.list().batches] == ["news"]
+
+
+def test_a_list_of_batches_polls_no_bucket_and_reads_no_rows_of_other_tasks(
     world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.batches.insert(numbered(3), batch_id="news", **DAY)
@@ -1110,7 +1126,9 @@ def test_a_list_of_batches_reads_no_rows_of_other_tasks(
         return get_many(ids, **more)
 
     monkeypatch.setattr(world.store, "get_many", noted)
+    monkeypatch.delattr(type(world.store), "query_bucket")
     assert [one.batch_id for one in client.batches.list().batches] == ["news"]
+    assert [one.batch_id for one in client.batches.list(start="-1h", end="+20d").batches] == ["news"]
     assert read == {"news"}
 
 

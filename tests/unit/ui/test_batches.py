@@ -41,6 +41,9 @@ def test_batches_are_listed_with_what_has_ended_and_failed(loaded: VirtualInstal
     page = browser.get("/batches")
     assert page.status_code == 200, page.text
     rows = {str(one.attributes["data-id"]): one.text for one in elements(page, "batch-row")}
+    assert [one.text for one in elements(browser.get("/batches?next=7d"), "batch-link")] == [
+        "begun", "to-come", "news/a"
+    ]  # fmt: skip
     assert list(rows) == ["begun", "to-come", "news/a", "old"]
     assert "scheduled" in rows["begun"] and "not all are in yet" in rows["begun"]
     assert "600 members" in rows["to-come"]
