@@ -110,9 +110,12 @@ class Loader:
         for _, pack in packs_of(self.store, self.batch_id, total):
             loaded[pack.span.first // MAX_MEMBERS] += pack.span.members
         spans = enumerate(spans_of(total))
-        missing = list(islice((str(n) for n, span in spans if loaded[n] != span.members), _MISSING_SHOWN + 1))
+        missing = list(islice(((n, span) for n, span in spans if loaded[n] != span.members), _MISSING_SHOWN + 1))
         if missing:
-            named = ", ".join(missing[:_MISSING_SHOWN]) + (", …" if len(missing) > _MISSING_SHOWN else "")
+            self._check_not_deleted("seal", [part for _, span in missing for part in spans_with(span.first, total)])
+            named = ", ".join(str(n) for n, _ in missing[:_MISSING_SHOWN]) + (
+                ", …" if len(missing) > _MISSING_SHOWN else ""
+            )
             instead = f"load what is missing first: {'pack' if len(missing) == 1 else 'packs'} {named}"
             is_a = "not complete"
             raise TransitionRefused(self.batch_id, "seal", "scheduled", (), what="batch", is_a=is_a, instead=instead)
@@ -201,6 +204,7 @@ class Loader:
         if self.batch.members is not None:
             self._compare([span for span, _ in some], bodies)
             return 0
+        self._check_not_deleted("load", [span for span, _ in some])
         are_new = self._create(bodies)
         there = [bodies[n] for n, is_new in enumerate(are_new) if not is_new]
         if there:
@@ -228,6 +232,26 @@ class Loader:
         for pack_id in self.store.get_many(others, only=(attr.STATUS,)):
             expected = f"its pack is {pack_id}: give the payloads that the batch was begun with, from the same system"
             raise InvalidInput(f"payloads[{others[pack_id].first - self.first}]", "another pack", expected)
+
+    def _check_not_deleted(self, operation: str, spans: Sequence[Span]) -> None:
+        """Raises TransitionRefused for packs that may have ended, and been deleted since: loaded again, they would run
+        twice. Their payloads are kept for longer."""
+        days = self.settings_cache.defaults().retention_days
+        kept_until = max(self.batch.due_at, parse_instant(self.created_at, attr.CREATED_AT)) + timedelta(days=days)
+        if self.clock() < kept_until:
+            return
+        ids = {span: span.pack_id(self.batch_id) for span in spans}
+        rows = self.store.get_many([*ids.values(), *map(body_id, ids.values())], only=(attr.STATUS,))
+        for span, pack_id in ids.items():
+            if pack_id not in rows and body_id(pack_id) in rows:
+                is_a = f"older than the {days} days for which tasks are kept after they end"
+                instead = (
+                    f"its members {span.first} to {span.last} were loaded, and may have run: cancel it, and insert "
+                    "those that have not run as another batch"
+                )
+                raise TransitionRefused(
+                    self.batch_id, operation, "scheduled", (), what="batch", is_a=is_a, instead=instead
+                )
 
     def _compare(self, spans: Sequence[Span], bodies: Sequence[Row]) -> None:
         """Raises InvalidInput if a pack was written before with other payloads."""

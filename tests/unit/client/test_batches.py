@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -953,6 +954,40 @@ def test_a_batch_is_loaded_in_parts_in_any_order(world: World, client: TaskClien
     assert batches.insert(numbered(1203), batch_id="news", over="1h", **DAY).packs_written == 0, "the same batch"
     world.ticks(95)
     assert batches.get("news").counts == {"completed": 1203}
+
+
+def test_a_part_that_has_ended_and_was_deleted_is_not_run_again(world: World, client: TaskClient) -> None:
+    """TTL deletes packs after the retention, also while their batch is not sealed."""
+    batches, parts = client.batches, parts_of(1203)
+    batches.insert(None, batch_id="news", total=1203, **DAY)
+    batches.load_pack("news", 0, parts[0])
+    run_until(world, 35)
+    assert len(world.actions.ran) == 500
+    world.store.delete(Span(0, 500).pack_id("news"))
+    world.clock.forward(days=91)
+    refusal = (
+        "batch 'news': it is older than the 30 days for which tasks are kept after they end; its members 0 to 499 were "
+        "loaded, and may have run: cancel it, and insert those that have not run as another batch"
+    )
+    with pytest.raises(TransitionRefused, match=f"cannot load {refusal}"):
+        batches.load_pack("news", 0, parts[0])
+    with pytest.raises(TransitionRefused, match=f"cannot load {refusal}"):
+        batches.insert(numbered(1203), batch_id="news", **DAY)
+    assert batches.load_pack("news", 1, parts[1]).packs_written == 1, "it never was"
+    with pytest.raises(TransitionRefused, match=f"cannot seal {refusal}"):
+        batches.seal("news")
+    assert batches.cancel("news").cancelled == 500
+    assert Counter(world.actions.ran).most_common(1)[0][1] == 1
+
+
+def test_a_loader_goes_on_after_the_retention(world: World, client: TaskClient) -> None:
+    """Of what was loaded, nothing has ended."""
+    client.batches.insert(None, batch_id="news", total=502, **DAY)
+    client.batches.load_pack("news", 0, numbered(500))
+    world.clock.forward(days=91)
+    assert client.batches.load_pack("news", 0, numbered(500)).packs_written == 0
+    assert client.batches.load_pack("news", 1, numbered(502)[500:]).packs_written == 1
+    assert client.batches.seal("news").members == 502
 
 
 def test_a_part_that_does_not_fit_into_one_row_takes_several(world: World, client: TaskClient) -> None:
