@@ -51,6 +51,7 @@ _MAX_BYTES: Final = 500_000  # of their bodies
 BODY_KEPT: Final = timedelta(days=366)  # after the pack is due
 _TRIES: Final = 20
 _MISSING_SHOWN: Final = 10  # packs in an error
+_READ_AT_A_TIME: Final = 100 * MAX_MEMBERS  # members whose packs are read together
 
 _Packed = tuple[Span, bytes]
 
@@ -106,21 +107,26 @@ class Loader:
         if self.batch.members is not None:
             return self.batch.members
         total = self._known_total()
-        loaded = Counter[int]()
-        for _, pack in packs_of(self.store, self.batch_id, total):
-            loaded[pack.span.first // MAX_MEMBERS] += pack.span.members
-        spans = enumerate(spans_of(total))
-        missing = list(islice(((n, span) for n, span in spans if loaded[n] != span.members), _MISSING_SHOWN + 1))
+        missing = list(islice(self._missing(total), _MISSING_SHOWN + 1))
         if missing:
-            self._check_not_deleted("seal", [part for _, span in missing for part in spans_with(span.first, total)])
-            named = ", ".join(str(n) for n, _ in missing[:_MISSING_SHOWN]) + (
-                ", …" if len(missing) > _MISSING_SHOWN else ""
-            )
+            self._check_not_deleted("seal", [part for span in missing for part in spans_with(span.first, total)])
+            named = ", ".join(str(span.first // MAX_MEMBERS) for span in missing[:_MISSING_SHOWN])
+            named += ", …" if len(missing) > _MISSING_SHOWN else ""
             instead = f"load what is missing first: {'pack' if len(missing) == 1 else 'packs'} {named}"
             is_a = "not complete"
             raise TransitionRefused(self.batch_id, "seal", "scheduled", (), what="batch", is_a=is_a, instead=instead)
         self._note(total, sealed=True)
         return total
+
+    def _missing(self, total: int) -> Iterator[Span]:
+        """The packs that are not whole, in order. It reads hardly further than it is asked: a pack that
+        is not there is looked for by all of its parts."""
+        for since in range(0, total, _READ_AT_A_TIME):
+            through = min(total, since + _READ_AT_A_TIME)
+            loaded = Counter[int]()
+            for _, pack in packs_of(self.store, self.batch_id, through, since):
+                loaded[pack.span.first - pack.span.first % MAX_MEMBERS] += pack.span.members
+            yield from (span for span in spans_of(through, since) if loaded[span.first] != span.members)
 
     def _known_total(self) -> int:
         total = self.batch.total if self.batch.members is None else self.batch.members

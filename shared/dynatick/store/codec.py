@@ -113,7 +113,7 @@ def with_item(row: Row) -> EncodedRow:
     """The row with its item, if that leaves room for Dynatick's own attributes. Raises InvalidInput."""
     item, limit = encode(row), MAX_ITEM_BYTES - OWN_BYTES
     if (size := _json_bytes(item)) > limit and (size := encoded_bytes(item)) > limit:
-        largest = max(row, key=lambda name: _value_bytes(encode_value(row[name], name)))
+        largest = max(item, key=lambda name: _value_bytes(item[name]))
         raise InvalidInput(
             largest,
             f"{size} bytes in all",

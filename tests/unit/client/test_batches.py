@@ -990,6 +990,23 @@ def test_a_loader_goes_on_after_the_retention(world: World, client: TaskClient) 
     assert client.batches.seal("news").members == 502
 
 
+def test_what_is_missing_of_a_large_batch_is_found_without_reading_all_of_it(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.batches.insert(None, batch_id="news", total=100_000_000, over="1h", **DAY)
+    asked: list[str] = []
+    get_many = world.store.get_many
+
+    def noted(ids: Sequence[str], **options: Any) -> dict[str, Row]:
+        asked.extend(ids)
+        return get_many(ids, **options)
+
+    monkeypatch.setattr(world.store, "get_many", noted)
+    with pytest.raises(TransitionRefused, match="packs 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …"):
+        client.batches.seal("news")
+    assert len(asked) < 100 * 1000, "of 200,000 packs, each with as many parts"
+
+
 def test_a_part_that_does_not_fit_into_one_row_takes_several(world: World, client: TaskClient) -> None:
     payloads: list[dict[str, object]] = [{"text": noise(200, n)} for n in range(500)]
     client.batches.insert(None, batch_id="news", total=501, **DAY)
