@@ -65,7 +65,7 @@ help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
 		while IFS='	' read -r name text; do printf '  make %-11s %s\n' "$$name" "$$text"; done
 
-setup: $(VENV)/.ready ## Set up .venv (the other targets do so by themselves)
+setup: $(VENV)/.ready ## Set up .venv and .venv-local (the other targets do so by themselves)
 
 demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, show how it ended
 	@$(BIN)/python -m dynatick_stack.demo
@@ -178,11 +178,13 @@ $(VENV)/.ready: requirements/dev.txt pyproject.toml
 	if [ -z "$$python" ]; then \
 		echo "Dynatick needs Python 3.11 or newer with the venv module." >&2; exit 1; fi; \
 	if [ ! -x $(BIN)/python ]; then \
-		echo "Setting up $(VENV) with $$($$python --version) (once; about half a minute)"; \
+		echo "Setting up $(VENV) with $$($$python --version) (once; about a minute)"; \
 		$$python -m venv $(VENV); \
 	else echo "Updating $(VENV)"; fi
 	@$(BIN)/python $(pip_install) -r requirements/dev.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@# What the local stack runs on lies elsewhere.
+	@$(BIN)/python -c 'from dynatick_stack import build, venv; venv.emulator_python(print); build.libraries(print)'
 	@touch $@
 
 $(VENV)/.site: requirements/site.txt $(VENV)/.ready

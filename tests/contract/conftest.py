@@ -37,6 +37,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("store", [*kinds, *slow], indirect=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What the whole engine does on a table: on moto, which is slow, with its first parameters in every run. With the
+    others it runs in memory and on the counting endpoint, and on moto it is long."""
+    seen: set[str] = set()
+    for item in items:
+        if isinstance(item, pytest.Function) and "world" in item.fixturenames and "store" in item.fixturenames:
+            name = f"{item.path.name}::{item.originalname}"
+            if item.callspec.params["store"] == "moto" and item.path.is_relative_to(Path(__file__).parent):
+                if name in seen:
+                    item.add_marker(pytest.mark.long)
+                seen.add(name)
+
+
 @pytest.fixture(scope="session")
 def emulator_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     state: Path = tmp_path_factory.mktemp("emulator")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from functools import partial
@@ -36,7 +36,7 @@ AT_ENDPOINT = [
     for how in ("single", "batched")
     for part in range(1, 3)
 ]
-VARIATIONS = 2  # of each situation
+VARIATIONS = (0, pytest.param(1, marks=pytest.mark.night))  # of each situation, by seed
 SEEDS = 100  # of each round of a search, at most
 
 
@@ -68,11 +68,11 @@ def divide_small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "GRAIN", 4)
 
 
-@pytest.fixture
-def variations() -> Sequence[int]:
-    """The seeds of variations of a sequence."""
-    start = (search_seed() or 0) * SEEDS
-    return range(start, start + VARIATIONS)
+@pytest.fixture(params=VARIATIONS)
+def variation(request: pytest.FixtureRequest) -> int:
+    """The seed of a variation of a sequence."""
+    number: int = request.param
+    return (search_seed() or 0) * SEEDS + number
 
 
 @pytest.fixture(scope="session")

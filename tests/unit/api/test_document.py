@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 import schemathesis
 from jsonschema_rs import Draft202012Validator
-from schemathesis import Case
+from schemathesis import BaseSchema, Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.unit.api.support import Caller, Time
 
@@ -81,10 +81,13 @@ def application() -> Application:
     return Application(caller.client, api=lambda client: Api(client, seconds=lambda: time.now, pause=time.pause))
 
 
-SCHEMA = schemathesis.openapi.from_asgi("/openapi.json", application(), headers={"Host": "127.0.0.1"})
+@pytest.fixture
+def schema() -> BaseSchema:
+    return schemathesis.openapi.from_asgi("/openapi.json", application(), headers={"Host": "127.0.0.1"})
 
 
-@SCHEMA.parametrize()
+# What is sent to each operation takes seconds to make up: by a fixture, only the process that sends it does.
+@schemathesis.pytest.from_fixture("schema").parametrize()
 @hypothesis.settings(max_examples=6)  # make search goes on with others
 def test_whatever_is_sent_is_answered_as_the_document_says(case: Case) -> None:
     # Left out: that whatever fits its form is accepted. A form can't say that one of three times may be given, that an

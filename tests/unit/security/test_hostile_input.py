@@ -32,7 +32,7 @@ def nested(depth: int) -> dict[str, object]:
 
 TOO_MUCH: dict[str, dict[str, object]] = {
     "too large": {"text": "x" * MANY},
-    "too many elements": {"list": [0] * MANY},
+    "too many elements": {"list": [0] * (MANY // 2)},  # of three bytes each
     "too deep": nested(MAX_DEPTH + 1),
     "far too deep": nested(900),
     "a name that is too long": {"n" * (MAX_NAME_BYTES + 1): 1},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import orjson
@@ -41,7 +43,10 @@ def as_json(value: object) -> bytes:
     return orjson.dumps(value, default=lambda binary: base64.b64encode(bytes(binary)).decode())
 
 
-ITEM: dict[str, Any] = orjson.loads(as_json(encode(HARD)))
+@cache
+def hard_item() -> dict[str, Any]:
+    item: dict[str, Any] = orjson.loads(as_json(encode(HARD)))
+    return item
 
 
 def row_of(item: Any) -> LargeRow:
@@ -52,25 +57,29 @@ def row_of(item: Any) -> LargeRow:
 
 
 @pytest.mark.parametrize(
-    ("operation", "answer", "find"),
+    ("operation", "answer_with", "find"),
     [
-        ("GetItem", {"Item": ITEM}, lambda found: [found["Item"]]),
-        ("UpdateItem", {"Attributes": ITEM, "ConsumedCapacity": {"T": 1}}, lambda found: [found["Attributes"]]),
-        ("Query", {"Items": [SMALL, ITEM, SMALL, ITEM, ITEM], "Count": 3}, lambda found: found["Items"]),
-        ("Scan", {"Count": 3, "Items": [SMALL, ITEM, SMALL, ITEM, ITEM]}, lambda found: found["Items"]),
-        ("BatchGetItem", {"Responses": {"Items": [SMALL, ITEM]}, "UnprocessedKeys": {}},
+        ("GetItem", lambda item: {"Item": item}, lambda found: [found["Item"]]),
+        ("UpdateItem", lambda item: {"Attributes": item, "ConsumedCapacity": {"T": 1}},
+         lambda found: [found["Attributes"]]),
+        ("Query", lambda item: {"Items": [SMALL, item, SMALL, item, item], "Count": 3}, lambda found: found["Items"]),
+        ("Scan", lambda item: {"Count": 3, "Items": [SMALL, item, SMALL, item, item]}, lambda found: found["Items"]),
+        ("BatchGetItem", lambda item: {"Responses": {"Items": [SMALL, item]}, "UnprocessedKeys": {}},
          lambda found: found["Responses"]["Items"]),
-        ("BatchExecuteStatement", {"Responses": [
+        ("BatchExecuteStatement", lambda item: {"Responses": [
             {"TableName": "t", "Item": SMALL},
-            {"Error": {"Code": "ConditionalCheckFailed", "Message": "no", "Item": ITEM}, "TableName": "t"},
+            {"Error": {"Code": "ConditionalCheckFailed", "Message": "no", "Item": item}, "TableName": "t"},
             {"TableName": "t"},
-            {"Item": ITEM},
+            {"Item": item},
         ]}, lambda found: [found["Responses"][1]["Error"]["Item"], found["Responses"][3]["Item"]]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 @pytest.mark.parametrize("indented", [False, True])
-def test_a_large_answer_equals_its_plain_json(operation: str, answer: Any, find: Any, indented: bool) -> None:
+def test_a_large_answer_equals_its_plain_json(
+    operation: str, answer_with: Callable[[Any], Any], find: Callable[[Any], list[Any]], indented: bool
+) -> None:
+    answer = answer_with(hard_item())
     content = orjson.dumps(answer, option=orjson.OPT_INDENT_2 if indented else 0)
     assert is_large(operation, content)
     found = read_answer(operation, content)
@@ -78,7 +87,7 @@ def test_a_large_answer_equals_its_plain_json(operation: str, answer: Any, find:
     assert larges
     for item in larges:
         row = row_of(item)
-        assert dict(row) == decode(ITEM) == HARD
+        assert dict(row) == decode(hard_item()) == HARD
         assert set(item.large) == {"L", "payload", "bytes", "names", "long"}
     smalls = [item for item in find(found) if not isinstance(item, LargeItem)]
     assert all(item == SMALL for item in smalls)
@@ -122,9 +131,9 @@ def test_malformed_json_is_refused(content: bytes) -> None:
 
 
 def test_a_large_row_is_a_mapping_like_any_other_and_decodes_at_each_read() -> None:
-    row = row_of(read_answer("GetItem", orjson.dumps({"Item": ITEM}))["Item"])
+    row = row_of(read_answer("GetItem", orjson.dumps({"Item": hard_item()}))["Item"])
     assert row == HARD
-    assert row == row_of(read_answer("GetItem", orjson.dumps({"Item": dict(reversed(ITEM.items()))}))["Item"])
+    assert row == row_of(read_answer("GetItem", orjson.dumps({"Item": dict(reversed(hard_item().items()))}))["Item"])
     assert row != {**HARD, "L": NUMBERS[1:]}
     assert ("payload" in row, "nothing" in row, row.get("nothing"), len(row)) == (True, False, None, len(HARD))
     assert set(row) == set(HARD) == {*row.keys()}
