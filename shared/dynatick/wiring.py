@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -145,6 +146,7 @@ def build_importer(settings: Settings) -> Importer:
     from dynatick.bulk.importer import Importer
     from dynatick.bulk.s3 import S3Files
     from dynatick.client import TaskClient
+    from dynatick.client.batches import load_lines
 
     if settings.function_name is None:
         raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
@@ -152,6 +154,7 @@ def build_importer(settings: Settings) -> Importer:
     return Importer(
         files=S3Files(boto3.client("s3", config=Config(connect_timeout=3, read_timeout=30))),
         insert_rows=client.insert_rows,
+        load_batch=partial(load_lines, client.batches),
         invoker=LambdaInvoker(settings.function_name),
         clock=utc_now,
     )

@@ -407,6 +407,11 @@ def everything_the_importer_does(deployed: Deployed) -> None:
     written = s3.list_objects_v2(Bucket=IMPORTS, Prefix=report["errors"])["Contents"]
     assert [one["Key"] for one in written] == ["errors/some.ndjson/1/from-line-0000000001.ndjson"]
     drop("some.ndjson", [timed % 1])  # the same event once more
+    batch = ['{"batchId": "dropped", "action": "log", "dueAt": "2030-12-31T12:00:00Z"}', *['{"n": 1}'] * 600]
+    drop("batches/some.ndjson", batch)
+    drop("batches/again.ndjson", batch)
+    report = json.loads(s3.get_object(Bucket=IMPORTS, Key="reports/batches/again.ndjson.json")["Body"].read())
+    assert (report["inserted"], report["exists"], report["refused"]) == (0, 600, 0)
     # Too many for the time that is left: another invocation is to go on, and here is none to be had.
     ends = datetime.now(UTC) + timedelta(seconds=1)
     with pytest.raises(StoreError, match="cannot invoke importer"):

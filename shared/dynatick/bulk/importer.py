@@ -7,21 +7,27 @@ Events: EventBridge's "Object Created" of S3, and for the continuation of an imp
 from __future__ import annotations
 
 import json
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import IO, Protocol
 
 from dynatick.bulk.file_reader import read
 from dynatick.bulk.importing import Import, InsertRows, LineError
-from dynatick.bulk.record import FileFormat, Read, format_of
+from dynatick.bulk.record import FileFormat, Read, Record, format_of
+from dynatick.client.batches import LoadedLines
 from dynatick.client.insertion import InsertCounts
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
+from dynatick.domain.packs import MAX_MEMBERS
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, Clock, Invoker
-from dynatick.errors import DynatickError, InvalidInput, StoreError
+from dynatick.errors import DynatickError, InvalidInput, ItemTooLarge, StoreError
+
+BATCHES = "imports/batches/"
+"""A file below it is a batch: its first line has the settings, each other one the payload of a member."""
 
 IMPORTS, ERRORS, REPORTS = "imports/", "errors/", "reports/"
 """Prefixes of the bucket's keys: the first is read, the others are written. None contains another."""
@@ -29,11 +35,25 @@ IMPORTS, ERRORS, REPORTS = "imports/", "errors/", "reports/"
 _RESERVE = timedelta(seconds=20)  # to finish inserts in flight, write the errors, and start the next invocation
 _MAX_ERRORS = 64 * 1024 * 1024  # bytes of one file of errors
 _IN_MEMORY = 4 * 1024 * 1024
+_OF_PAYLOAD = re.compile(r"payloads\[(\d+)\](.*)", re.DOTALL)
 _EXPECTED = 'expected an event of S3 by EventBridge ("Object Created"), or {"dynatick": {"import": {…}}}'
 
 
 class FileGone(DynatickError):
     """The object was deleted or replaced since the event. A replacement has an event of its own."""
+
+
+class LoadBatch(Protocol):
+    """``client.batches.load_lines`` of a client."""
+
+    def __call__(
+        self,
+        settings: Mapping[str, object],
+        payloads: Iterator[Mapping[str, object]],
+        *,
+        since: int,
+        should_stop: Callable[[], bool],
+    ) -> LoadedLines: ...
 
 
 class Files(Protocol):
@@ -145,6 +165,7 @@ class Importer:
 
     files: Files
     insert_rows: InsertRows
+    load_batch: LoadBatch
     invoker: Invoker
     clock: Clock
 
@@ -170,6 +191,9 @@ class Importer:
     def _import(self, order: ImportOrder, hard_end: datetime, errors: _Errors) -> ImportResult:
         now = self.clock()
         stop_at = hard_end - min(_RESERVE, (hard_end - now) / 4)
+
+        if order.key.startswith(BATCHES):
+            return self._import_batch(order, stop_at, errors)
 
         def is_time_up() -> bool:
             return errors.failed or self.clock() >= stop_at or errors.file.tell() >= _MAX_ERRORS
@@ -207,6 +231,35 @@ class Importer:
         )
         return ImportResult(order=order, tally=done, continued=True, problem=problem)
 
+    def _import_batch(self, order: ImportOrder, stop_at: datetime, errors: _Errors) -> ImportResult:
+        """Loads the lines of a batch, from a number on that is a multiple of 500. The first line that is refused ends
+        it: a batch has a member for each line."""
+        lines = _Lines(self._source(order), order)
+        try:
+            loaded = self.load_batch(
+                lines.settings(), lines.payloads(), since=lines.since, should_stop=lambda: self.clock() >= stop_at
+            )
+        except DynatickError as error:
+            if isinstance(error, FileGone) or (isinstance(error, StoreError) and not isinstance(error, ItemTooLarge)):
+                raise
+            errors.write(lines.error(error))
+            tally = InsertCounts(refused=1)
+            self._write_errors(order, errors)
+            self._write_report(order, tally, errors)
+            return ImportResult(order=order, tally=tally)
+        exists = loaded.next_number - lines.since - loaded.members_written
+        tally = InsertCounts(inserted=loaded.members_written, exists=exists)
+        if not loaded.is_stopped:
+            self._write_report(order, tally, errors, {attr.BATCH_ID: loaded.batch_id})
+            return ImportResult(order=order, tally=tally)
+        if lines.last is None:
+            raise StoreError(f"no further than line {order.line} of {order.key}: time is up")
+        following = replace(
+            order, offset=lines.last.end, line=lines.last.next_line, part=order.part + 1, tally=_sum(order, tally)
+        )
+        self.invoker.invoke(following.to_event())
+        return ImportResult(order=order, tally=tally, continued=True)
+
     def _form(self, order: ImportOrder, run: Import, errors: _Errors) -> FileFormat | None:
         try:
             return format_of(order.key)
@@ -235,12 +288,15 @@ class Importer:
             key = f"{_errors_prefix(order)}from-line-{order.line:010}.ndjson"
             self.files.put(order.bucket, key, errors.file, "application/x-ndjson")
 
-    def _write_report(self, order: ImportOrder, tally: InsertCounts, errors: _Errors) -> None:
+    def _write_report(
+        self, order: ImportOrder, tally: InsertCounts, errors: _Errors, more: Mapping[str, object] | None = None
+    ) -> None:
         total = _sum(order, tally)
         report = {
             "file": order.key,
             "etag": order.etag,
             "sequencer": order.sequencer,
+            **(more or {}),
             **total,
             "errors": _errors_prefix(order) if total["refused"] else None,
             attr.STARTED_AT: order.began,
@@ -272,6 +328,64 @@ class _Source:
             return part
 
         return read_on
+
+
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a batch, as they are read. ``since``: the number of the payload that the order begins with."""
+
+    source: _Source
+    order: ImportOrder
+    since: int = 0
+    first: int = 0  # the number of the first of ``kept``
+    kept: list[Record] = field(default_factory=list)  # those that are checked together
+    begins: Record | None = None  # the settings
+
+    def __post_init__(self) -> None:
+        self.since = self.first = sum(self.order.tally.get(name, 0) for name in ("inserted", "exists"))
+
+    @property
+    def last(self) -> Record | None:
+        return self.kept[-1] if self.kept else None
+
+    def settings(self) -> Mapping[str, object]:
+        """Those in the first line. Raises InvalidInput."""
+        if format_of(self.order.key) is not FileFormat.NDJSON:
+            raise InvalidInput("file", self.order.key, "expected a name that ends in one of .ndjson, .jsonl")
+        self.begins = next(read(self.source, FileFormat.NDJSON), None)
+        if self.begins is None:
+            raise InvalidInput("file", self.order.key, "expected the settings of the batch in its first line")
+        if self.begins.row is None:
+            raise self.begins.error or InvalidInput("line", self.begins.text, "expected the settings of the batch")
+        return self.begins.row
+
+    def payloads(self) -> Iterator[Mapping[str, object]]:
+        """Raises InvalidInput for a line that has none."""
+        offset, number = self.order.offset, self.order.line
+        if self.begins is not None and not offset:
+            offset, number = self.begins.end, self.begins.next_line
+        for record in read(self.source, FileFormat.NDJSON, offset=offset, number=number):
+            if len(self.kept) == MAX_MEMBERS:
+                self.kept.clear()
+                self.first += MAX_MEMBERS
+            self.kept.append(record)
+            if record.row is None:
+                raise record.error or InvalidInput("line", record.text, "expected a payload")
+            yield record.row
+
+    def error(self, error: DynatickError) -> LineError:
+        """An error, with its line: that of a payload, if it names one, else the first."""
+        name = str(getattr(error, "field", attr.BATCH_ID))
+        record = self.begins
+        if (found := _OF_PAYLOAD.fullmatch(name)) is not None:
+            name = f"{attr.PAYLOAD}{found[2]}"
+            n = int(found[1]) - self.first
+            record = self.kept[n] if 0 <= n < len(self.kept) else None
+        elif self.last is not None and self.last.row is None:
+            record = self.last
+        return LineError(
+            *((1, name, str(error), "") if record is None else (record.line, name, str(error), record.text))
+        )
 
 
 def _sum(order: ImportOrder, tally: InsertCounts) -> dict[str, int]:

@@ -7,7 +7,7 @@ not grow with the number of payloads.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -70,14 +70,21 @@ class Loader:
     check_actions: bool
     is_new: bool
     written: int = 0  # packs that were not there
+    members_written: int = 0  # in them
+    is_stopped: bool = False  # there may be more payloads
     first: int = 0  # the number of the first of the payloads that are given
 
-    def load(self, payloads: Iterable[object]) -> int:
+    def load(
+        self, payloads: Iterable[object], *, since: int = 0, should_stop: Callable[[], bool] = lambda: False
+    ) -> int:
         """Writes what is missing, seals the batch, and returns the number of its members. Of one that is sealed, the
         payloads are compared. Raises InvalidInput, with the number of the payload; BatchDiffers, StoreError, and
-        TransitionRefused for a batch that was cancelled."""
-        members = self._load(self._chunks(payloads))
-        if self.batch.members is None:
+        TransitionRefused for a batch that was cancelled.
+
+        ``since``: the number of the first payload; all before it are in. ``should_stop`` is asked before each 500 are
+        read: then those that were read are in, the batch is not sealed, and it returns the number of the next."""
+        members = self._load(self._chunks(payloads, since, should_stop), since)
+        if self.batch.members is None and not self.is_stopped:
             self._note(members, sealed=True)
         return members
 
@@ -143,9 +150,9 @@ class Loader:
         if is_terminal(row) and own.members is None:
             raise TransitionRefused(self.batch_id, "load", state_of(row), ("scheduled",), what="batch")
 
-    def _load(self, chunks: Iterable[tuple[Span, Sequence[str]]]) -> int:
+    def _load(self, chunks: Iterable[tuple[Span, Sequence[str]]], since: int = 0) -> int:
         """Writes the packs of chunks that follow each other. Returns the number after that of the last member."""
-        under_way: deque[Future[int]] = deque()
+        under_way: deque[Future[Sequence[Span]]] = deque()
         with thread_pool(THREADS, "dynatick-batch") as pool:
             waiting: list[_Packed] = []
 
@@ -154,9 +161,11 @@ class Loader:
                     under_way.append(pool.submit(self._write, tuple(waiting)))
                     waiting.clear()
                 while len(under_way) > maximum:
-                    self.written += under_way.popleft().result()
+                    written = under_way.popleft().result()
+                    self.written += len(written)
+                    self.members_written += sum(span.members for span in written)
 
-            members = 0
+            members = since
             for span, texts in chunks:
                 for one in packed(span, texts):
                     waiting.append(one)
@@ -166,11 +175,13 @@ class Loader:
             send(0)
         return members
 
-    def _chunks(self, payloads: Iterable[object]) -> Iterator[tuple[Span, Sequence[str]]]:
+    def _chunks(
+        self, payloads: Iterable[object], since: int, should_stop: Callable[[], bool]
+    ) -> Iterator[tuple[Span, Sequence[str]]]:
         """The payloads of one whole span after the other. Each is checked before any of them is written."""
         rest = iter(payloads)
-        first = 0
-        while chunk := list(islice(rest, MAX_MEMBERS)):
+        first = since
+        while not (stopped := should_stop()) and (chunk := list(islice(rest, MAX_MEMBERS))):
             span = Span(first, len(chunk))
             total = MAX_BATCH if self.batch.total is None else self.batch.total
             if span.last >= total:
@@ -182,7 +193,8 @@ class Loader:
             if span.members < MAX_MEMBERS and self.batch.total is None:
                 self._note(first)  # before its last pack is written, whose id follows from it
             yield span, texts
-        if self.batch.total not in (None, first):
+        self.is_stopped = stopped
+        if not stopped and self.batch.total not in (None, first):
             if self.batch.members is not None:
                 raise self._other_members(first)
             expected = f"expected {self.batch.total}, as the batch was begun with"
@@ -202,20 +214,21 @@ class Loader:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _write(self, some: Sequence[_Packed]) -> int:
-        """Writes packs, each body before its pack's row. Returns how many were not there. Runs in a thread."""
+    def _write(self, some: Sequence[_Packed]) -> Sequence[Span]:
+        """Writes packs, each body before its pack's row. Returns those that were not there. Runs in a thread."""
         if not self.is_new:
             self._check_spans([span for span, _ in some])
         bodies = [self._body(span, body) for span, body in some]
         if self.batch.members is not None:
             self._compare([span for span, _ in some], bodies)
-            return 0
+            return ()
         self._check_not_deleted("load", [span for span, _ in some])
         are_new = self._create(bodies)
         there = [bodies[n] for n, is_new in enumerate(are_new) if not is_new]
         if there:
             self._compare([some[n][0] for n, is_new in enumerate(are_new) if not is_new], there)
-        return sum(self._create([self._pack(span) for span, _ in some]))
+        created = self._create([self._pack(span) for span, _ in some])
+        return [span for (span, _), is_new in zip(some, created, strict=True) if is_new]
 
     def _create(self, rows: Sequence[Row]) -> list[bool]:
         answers = create_many(self.store, rows)

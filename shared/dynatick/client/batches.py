@@ -28,6 +28,7 @@ from dynatick.domain.buckets import Time, instant_of
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
+from dynatick.domain.misspelt import check_names
 from dynatick.domain.numbers import is_count
 from dynatick.domain.packs import DIGITS, MAX_BATCH, MAX_MEMBERS, check_batch_id
 from dynatick.domain.retry import RetryPolicy
@@ -208,22 +209,26 @@ class Batches:
             subject=subject,
             attributes={} if attributes is None else attributes,
         )
-        batch, row = self._definition(definition, over=over, total=_total(payloads, total), then=then)
-        self._settings_cache.current()
-        is_new = create(self._store, row)
-        if not is_new:
-            row, own = self._own(batch_id)
-            # Of a delay, the due instant is that of the first call.
-            given = batch if due_at is not None else replace(batch, due_at=own.due_at)
-            if differences := _plain(own).differences(_plain(given)):
-                raise BatchDiffers(batch_id, differences)
-            batch = own
-        loader = self._loader(row, batch, is_new=is_new)
-        members = batch.members
+        loader = self._begin(definition, over=over, total=_total(payloads, total), then=then)
+        members = loader.batch.members
         if payloads is not None:
             with self._cancelling(batch_id):
                 members = loader.load(payloads)
         return _inserted(loader, members)
+
+    def _begin(self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object) -> Loader:
+        """Writes the row of a batch, unless it is there, and returns its loader."""
+        batch, row = self._definition(task, over=over, total=total, then=then)
+        self._settings_cache.current()
+        is_new = create(self._store, row)
+        if not is_new:
+            row, own = self._own(task.task_id)
+            # Of a delay, the due instant is that of the first call.
+            given = batch if task.due_at is not None else replace(batch, due_at=own.due_at)
+            if differences := _plain(own).differences(_plain(given)):
+                raise BatchDiffers(task.task_id, differences)
+            batch = own
+        return self._loader(row, batch, is_new=is_new)
 
     def load_pack(self, batch_id: str, number: int, payloads: Iterable[Mapping[str, object]]) -> PackLoaded:
         """Loads a part of a batch that was begun without payloads: 500 members, or in the last part the rest. In any
@@ -511,6 +516,47 @@ class Batches:
             return batch_of(self._store, batch_id)
         except BatchNotFound:
             raise TaskExists(batch_id) from None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoadedLines:
+    """How far the payloads of a file are in. ``is_stopped``: there may be more of them."""
+
+    batch_id: str
+    next_number: int
+    members_written: int
+    is_stopped: bool
+
+
+def load_lines(
+    batches: Batches,
+    settings: Mapping[str, object],
+    payloads: Iterable[Mapping[str, object]],
+    *,
+    since: int,
+    should_stop: Callable[[], bool],
+) -> LoadedLines:
+    """Loads payloads of a file, from the number ``since`` on, into a batch with these settings: those of ``POST
+    /v1/batches`` under the same names. It stops before the next 500 once ``should_stop`` returns True; the last call
+    seals the batch. Raises what ``Batches.insert`` does."""
+    row = dict(settings)
+    if "payloads" in row:
+        raise InvalidInput("payloads", "some", "leave it out: each line after the first is one")
+    check_names(row)
+    batch_id, over, total, then = (row.pop(name, None) for name in (attr.BATCH_ID, "overSeconds", "total", "then"))
+    if over is not None and not is_count(over, 0):
+        raise InvalidInput("overSeconds", over, "expected whole seconds, a day at most")
+    task = NewTask.from_row({**row, attr.TASK_ID: check_batch_id(batch_id)})
+    length = None if over is None else timedelta(seconds=min(int(over), 2 * MAX_OVER.total_seconds()))
+    loader = batches._begin(task, over=length, total=_total(iter(()), total), then=then)
+    with batches._cancelling(task.task_id):
+        number = loader.load(payloads, since=since, should_stop=should_stop)
+    return LoadedLines(
+        batch_id=task.task_id,
+        next_number=number,
+        members_written=loader.members_written,
+        is_stopped=loader.is_stopped,
+    )
 
 
 def _inserted(loader: Loader, members: int | None) -> BatchInserted:

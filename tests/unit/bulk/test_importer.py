@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import IO, Any
 
 import pytest
@@ -23,6 +24,7 @@ from dynatick.bulk import importer, record
 from dynatick.bulk.importer import FileGone, Importer, ImportResult, parse_event
 from dynatick.bulk.importing import Import, LineError
 from dynatick.bulk.task_definition import with_id
+from dynatick.client.batches import load_lines
 from dynatick.client.insertion import InsertCounts, InsertResult, InsertUnknown
 from dynatick.engine.ports import StoreFailure
 from dynatick.errors import InvalidInput, StoreError
@@ -93,7 +95,11 @@ class Lambda:
             return end if next(asked) > self.records else self.world.clock()
 
         importer = Importer(
-            files=self.bucket, insert_rows=self.insert_lazily or client.insert_lazily, invoker=self, clock=clock
+            files=self.bucket,
+            insert_rows=self.insert_lazily or client.insert_lazily,
+            load_batch=partial(load_lines, client.batches),
+            invoker=self,
+            clock=clock,
         )
         return importer.handle(event, hard_end=end)
 
@@ -325,6 +331,113 @@ def test_a_table_that_fails_half_way_continues_from_there(function: Lambda, rais
     report = function.bucket.report("tasks.ndjson")
     assert report["inserted"] + report["exists"] == 2000 - len(BAD) and report["refused"] == len(BAD)
     assert [error["line"] for error in function.bucket.errors()] == BAD
+
+
+# -- a file that is a batch --------------------------------------------------------------------------------------------
+
+NEWS = '{"batchId": "news", "action": "log", "dueAt": "2026-12-31T12:30:00Z", "subject": "news", "tenant": "t1"}\n'
+
+
+def payload_lines(number: int, since: int = 0) -> str:
+    return "".join(f'{{"n": {n}}}\n' for n in range(since, number))
+
+
+def batch_of(function: Lambda) -> Any:
+    return TaskClient(function.world.store, clock=function.world.clock).batches.get("news")
+
+
+@pytest.mark.parametrize(("records", "invocations"), [(10**9, 1), (2, 3)])
+def test_a_file_is_a_batch_loaded_by_one_or_several_invocations(
+    function: Lambda, records: int, invocations: int
+) -> None:
+    function.records = records
+    event = function.bucket.event("imports/batches/x/news.ndjson", NEWS + "\n" + payload_lines(1700))
+    done = function.run(event)
+    assert [(one.order.part, one.continued) for one in done] == [
+        (part, part < invocations - 1) for part in range(invocations)
+    ]
+    report = function.bucket.report("batches/x/news.ndjson")
+    assert {name: report[name] for name in ("batchId", "inserted", "exists", "refused", "errors")} == {
+        "batchId": "news", "inserted": 1700, "exists": 0, "refused": 0, "errors": None,
+    }  # fmt: skip
+    assert batch_of(function).members == 1700
+    client = TaskClient(function.world.store, clock=function.world.clock)
+    views = list(client.batches.members("news"))
+    assert [view.payload for view in views] == [{"n": n} for n in range(1700)]
+    assert (views[7].row["tenant"], views[7].subject, views[7].action) == ("t1", "news", "log")
+    assert [one.skipped for one in function.run(event)] == ["imported before"]
+
+
+def test_the_same_file_again_is_the_same_batch(function: Lambda) -> None:
+    content = NEWS + payload_lines(1000)
+    function.run(function.bucket.event("imports/batches/news.ndjson", content))
+    function.run(function.bucket.event("imports/batches/renamed.jsonl", content, sequencer="002"))
+    report = function.bucket.report("batches/renamed.jsonl")
+    assert (report["inserted"], report["exists"], report["refused"]) == (0, 1000, 0)
+    function.world.clock.to(NOON + timedelta(minutes=30, seconds=1))
+    function.world.tick()
+    assert Counter(task_id for task_id, *_ in function.world.actions.ran).most_common(1)[0][1] == 1
+
+
+def test_a_table_that_fails_while_a_batch_is_loaded_has_the_event_repeated(
+    function: Lambda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = function.bucket.event("imports/batches/news.ndjson", NEWS + payload_lines(1200))
+    with monkeypatch.context() as patch:
+        patch.setattr(function.world.store, "create_many", lambda rows: [StoreFailure("throttled") for _ in rows])
+        with pytest.raises(StoreError, match="throttled"):
+            function.handle(event)
+    assert list(function.bucket.objects) == ["imports/batches/news.ndjson"] and batch_of(function).members is None
+    function.run(event)
+    assert batch_of(function).members == 1200
+    function.records = 0
+    with pytest.raises(StoreError, match=r"no further than line 1 of .*: time is up"):
+        function.handle(function.bucket.event("imports/batches/news.ndjson", NEWS + payload_lines(9), sequencer="2"))
+
+
+@pytest.mark.parametrize(
+    ("key", "content", "line", "field", "message"),
+    [
+        ("news.csv", "n\n1\n", 1, "file", "expected a name that ends in one of .ndjson, .jsonl"),
+        ("news", "", 1, "file", "expected a name that ends in one of"),
+        ("news.ndjson", "", 1, "file", "expected the settings of the batch in its first line"),
+        ("news.ndjson", "x\n", 1, "line", "x"),
+        ("news.ndjson", payload_lines(3), 1, "batchId", "batchId: None is not accepted"),
+        ("news.ndjson", NEWS.replace("log", "nope"), 1, "action", "expected one of"),
+        ("news.ndjson", NEWS.replace('"dueAt"', '"dueat"'), 1, "dueat", "expected dueAt: under this name"),
+        ("news.ndjson", '{"batchId": "news", "action": "log", "overSeconds": 60}', 1, "total", "the number of"),
+        ("news.ndjson", '{"batchId": "news", "action": "log", "overSeconds": "2h"}', 1, "overSeconds", "whole seconds"),
+        ("news.ndjson", '{"batchId": "news", "action": "log", "payloads": []}', 1, "payloads", "leave it out"),
+        ("news.ndjson", NEWS + payload_lines(700) + "\n[]\n" + payload_lines(3), 703, "line", "expected a JSON object"),
+        ("news.ndjson", NEWS + payload_lines(700) + '{"": 1}\n', 702, "payload", "payloads[700]"),
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_what_is_refused_of_a_batch_is_named_with_its_line(
+    function: Lambda, key: str, content: str, line: int, field: str, message: str
+) -> None:
+    (done,) = function.run(function.bucket.event(f"imports/batches/{key}", content))
+    assert done.tally == InsertCounts(refused=1) and not done.continued
+    (error,) = function.bucket.errors()
+    assert (error["line"], error["field"]) == (line, field)
+    assert message in error["message"]
+    report = function.bucket.report(f"batches/{key}")
+    assert (report["refused"], report["errors"]) == (1, f"errors/batches/{key}/001/")
+
+
+def test_a_repaired_file_goes_on_and_another_is_refused(function: Lambda) -> None:
+    function.run(function.bucket.event("imports/batches/a.ndjson", NEWS + payload_lines(700) + "x\n"))
+    assert batch_of(function).members is None
+    function.run(function.bucket.event("imports/batches/a.ndjson", NEWS + payload_lines(701), sequencer="002"))
+    assert batch_of(function).members == 701
+    for n, content in enumerate((
+        NEWS + payload_lines(702, since=1), NEWS.replace("t1", "t2") + payload_lines(701), NEWS + payload_lines(700),
+    )):  # fmt: skip
+        function.run(function.bucket.event(f"imports/batches/b{n}.ndjson", content))
+        assert function.bucket.report(f"batches/b{n}.ndjson")["refused"] == 1
+    messages = [error["message"] for error in function.bucket.errors()][1:]
+    assert "payloads[0]: 'another payload' is not accepted" in messages[0]
+    assert "differs" in messages[1] and "700" in messages[2]
 
 
 def test_many_errors_are_written_to_several_files(function: Lambda, monkeypatch: pytest.MonkeyPatch) -> None:
