@@ -16,7 +16,7 @@ compile() {
 
 compile layer --extra lambda pyproject.toml
 # Tests run on exactly what the layer ships.
-compile dev --constraint requirements/layer.txt --extra cli --group build --group stack \
+compile dev --constraint requirements/layer.txt --extra cli --extra otel --group build --group stack \
     --group test --group check --group lock pyproject.toml
 compile local --group local
 # The site imports the package for its Python reference.

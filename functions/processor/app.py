@@ -9,11 +9,12 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from dynatick import observability, wiring
+from dynatick import observability, tracing, wiring
 from dynatick.errors import ConfigurationError
 
 logger, metrics = observability.create()
 settings = wiring.load_settings()
+MAX_FLUSH_SECONDS = 2.0
 try:
     processor = wiring.build_processor(settings, partial(observability.log_overdue, logger=logger))
 except ConfigurationError as error:
@@ -39,6 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> None:
     finally:
         if processor.running:
             end_process()
+        tracing.flush(min(MAX_FLUSH_SECONDS, context.get_remaining_time_in_millis() / 2000))
 
 
 def end_process() -> None:

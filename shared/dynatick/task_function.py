@@ -25,6 +25,7 @@ from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import format_instant
 from dynatick.domain.retry import RetryPolicy
 from dynatick.errors import ConfigurationError, InvalidInput, ScheduleDiffers, ScheduleNotFound, TaskExists
+from dynatick.tracing import insert_span
 
 if TYPE_CHECKING:
     from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
@@ -191,7 +192,8 @@ class TaskFunction(Generic[Payload, More, Result]):
         def compose(payload: Any) -> Composed:
             return client.compose(self.new_task(payload, due_at=due_at, delay=delay))
 
-        return count(insert_lazily(client.store, payloads, compose))
+        with insert_span(self.action):
+            return count(insert_lazily(client.store, payloads, compose))
 
     def schedule_batch(
         self,

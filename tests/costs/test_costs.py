@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import math
 
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
 from dynatick import Commit, NewTask, TaskClient
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.task import Task
@@ -30,6 +34,25 @@ def of(counts: Counts, operation: str) -> tuple[int, int, float, float]:
     """Calls, statements, read units, write units."""
     found = counts.by_operation.get(operation)
     return (0, 0, 0, 0) if found is None else (found.calls, found.statements, found.read_units, found.write_units)
+
+
+def test_where_a_task_comes_from_costs_no_unit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where no span is current, the row says nothing of it."""
+    installation = Installation.fresh(engine.url)
+    bucket, client = installation.bucket(), installation.client
+    client.insert("first", task_date_time=bucket, action="log")  # which reads the settings
+    meter = units.Meter(engine)
+    client.insert("untraced", task_date_time=bucket, action="log")
+    untraced = meter.read()
+    assert "traceparent" not in client.get("untraced").row
+    meter.read()
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", TracerProvider())
+    client.insert("traced", task_date_time=bucket, action="log")
+    traced = meter.read()
+
+    assert untraced.total.write_units == INSERT_UNITS
+    assert client.get("traced").row.keys() - client.get("untraced").row.keys() == {"traceparent"}
+    assert traced.by_operation == untraced.by_operation
 
 
 def test_a_task_with_a_time(engine: Engine) -> None:

@@ -38,6 +38,7 @@ RUN_BY = {
     "docs/how-to/reminder-by-email.md": [HOW_TOS],
     "docs/how-to/testing.md": ["tests/unit/test_testing.py"],
     "docs/how-to/to-the-second.md": [HOW_TOS],
+    "docs/how-to/traces.md": ["tests/unit/test_tracing.py"],
     "docs/how-to/commit.md": ["tests/unit/engine/test_commit.py"],
     "docs/how-to/transactions.md": ["tests/unit/client/test_transact_put.py"],
     "docs/how-to/unpublish-by-webhook.md": [HOW_TOS],

@@ -57,6 +57,17 @@ def app(w: World, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+def test_spans_are_exported_once_all_is_recorded_with_time_to_spare(
+    app: ModuleType, w: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    w.insert("t", at=bucket_at(1))
+    w.clock.forward(minutes=1, seconds=1)
+    flushed: list[tuple[float, object]] = []
+    monkeypatch.setattr(app.tracing, "flush", lambda seconds: flushed.append((seconds, w.store.get("t")["status"])))
+    app.handler(EVENT, context(60))
+    assert flushed == [(2.0, "completed")]
+
+
 @pytest.fixture
 def hung(w: World) -> Iterator[threading.Event]:
     """A due task that hangs until the test ends; set once it runs. From then on the time of the invocation passes."""

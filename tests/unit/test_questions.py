@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,7 +14,7 @@ from dynatick import TaskClient
 from dynatick.testing import VirtualInstallation
 
 TEXT = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
-SPREAD, AFTER, TRACED, FIRST = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+SPREAD, AFTER, FIRST = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 START = datetime(2027, 1, 1, 9, tzinfo=UTC)
 
 
@@ -48,24 +45,6 @@ def test_b_comes_after_a_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         module.charge(module.Order(7), SimpleNamespace(idempotency_key=key))  # again, since its record was lost
         installation.advance(timedelta(minutes=2))
     assert capsys.readouterr().out.splitlines() == ["charged order 7", "receipt of order 7", "charged order 7"]
-
-
-def test_each_call_is_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    spans: list[tuple[str, Any]] = []
-
-    @contextmanager
-    def span(name: str, attributes: Any) -> Iterator[None]:
-        spans.append((name, attributes))
-        yield
-
-    library = ModuleType("opentelemetry")
-    library.trace = SimpleNamespace(get_tracer=lambda name: SimpleNamespace(start_as_current_span=span))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "opentelemetry", library)
-    module = handlers(AFTER + TRACED, monkeypatch)
-    with VirtualInstallation(module, start=START) as installation:
-        module.send_receipt.schedule(module.Order(7), task_id="receipt")
-        installation.advance(timedelta(minutes=2))
-    assert spans == [("send-receipt", {"dynatick.task_id": "receipt", "dynatick.attempt": 1})]
 
 
 def test_the_first_request_is_timed_beside_the_second(

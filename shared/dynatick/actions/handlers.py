@@ -68,6 +68,7 @@ class HandlerContext:
     deadline: datetime  # when this process ends; don't start work that can't end before
     schedule_id: str | None = None  # of an occurrence: its schedule
     subject: str | None = None  # what the task is about, such as customer:4711
+    traceparent: str | None = None  # the span that the task comes from, in the form of W3C Trace Context
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
     follow_ups: list[str] = field(default_factory=list)  # ids of those that this attempt has scheduled
 
@@ -449,6 +450,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
         deadline=context.deadline,
         schedule_id=context.schedule_id,
         subject=task.subject,
+        traceparent=task.traceparent,
         attributes=attributes,  # type: ignore[arg-type]
         follow_ups=context.follow_ups,
     )

@@ -14,6 +14,7 @@ from dynatick.domain.commit import Commit
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, RESERVED_ACTIONS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
+from dynatick.tracing import attempt_span
 
 Timeout = Callable[[Task], int | None]
 """Returns the longest that an attempt of the task takes, in seconds; None: not declared."""
@@ -148,7 +149,8 @@ class Registry:
         if action is None:
             raise PermanentError(f"there is no action {shown(task.action)}; known are {self._listed()}")
         try:
-            result = action.run(task, context)
+            with attempt_span(task):
+                result = action.run(task, context)
         except BaseException as error:
             if isinstance(error, (Exception, KeyboardInterrupt)):
                 raise

@@ -34,6 +34,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import PermanentError, RetryableError
+from dynatick.tracing import request_span
 
 if TYPE_CHECKING:
     from dynatick.actions.connection import Answer, Connections
@@ -131,10 +132,16 @@ class Webhook:
         if payload.signing_secret is not None:
             key = self._secrets.value(payload.signing_secret, "payload.signingSecret")
             headers |= signature(key, context.idempotency_key, self._clock(), body or b"")
-        answer = self._opened().send(
-            payload.method, target, headers=headers, body=body, timeout=self._timeout(payload, context)
-        )
-        return self._result(answer, payload)
+        with request_span(task, payload.method, target.host, target.port) as request:
+            answer = self._opened().send(
+                payload.method,
+                target,
+                headers={**request.headers, **headers},  # one in the payload is preferred
+                body=body,
+                timeout=self._timeout(payload, context),
+            )
+            request.answered(answer.status)
+            return self._result(answer, payload)
 
     def _with_secret(self, value: str | SecretText, field: str) -> str:
         """The text of a field, with the value of its secret."""

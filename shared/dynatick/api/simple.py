@@ -9,7 +9,7 @@ from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api.models import task as models
 from dynatick.api.routes import Operation
-from dynatick.api.tasks import Key, insert
+from dynatick.api.tasks import Key, Trace, insert
 from dynatick.client import TaskClient, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
@@ -41,10 +41,12 @@ class Simple:
             )
         ]
 
-    def schedule(self, body: Annotated[models.ScheduleTask, Body()], key: Key = None) -> Response[str]:
+    def schedule(
+        self, body: Annotated[models.ScheduleTask, Body()], key: Key = None, trace: Trace = None
+    ) -> Response[str]:
         row = {attr.DUE_AT: body.run_at, attr.ACTION: body.action, attr.PAYLOAD: body.payload}
         try:
-            return insert(self._client, row, key)
+            return insert(self._client, row, key, trace)
         except InvalidInput as error:
             raise _under_own_names(error) from error
 

@@ -25,6 +25,7 @@ from dynatick.client.if_exists import CREATED, MAX_UNTIL
 from dynatick.client.operations import Explanation
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import TERMINAL
+from dynatick.domain.traceparent import parse_traceparent
 from dynatick.errors import InvalidInput, TaskExists, TaskNotFound
 
 _MAX_KEY = 255
@@ -45,6 +46,13 @@ Key = Annotated[
         alias="Idempotency-Key",
         description="A name for this request. A repetition with the same name inserts nothing, and its answer is the "
         "task of the first request. Without a taskId, the id is derived from it.",
+    ),
+]
+Trace = Annotated[
+    str | None,
+    Header(
+        alias=attr.TRACEPARENT,
+        description="The span that the task comes from, as W3C Trace Context has it. A malformed one is ignored.",
     ),
 ]
 Match = Annotated[
@@ -215,8 +223,8 @@ class Tasks:
             parameters=_OF_ONE | {"If-Match"},
         )
 
-    def create(self, body: Annotated[models.NewTask, Body()], key: Key = None) -> Response[str]:
-        return insert(self._client, values_of(body), key)
+    def create(self, body: Annotated[models.NewTask, Body()], key: Key = None, trace: Trace = None) -> Response[str]:
+        return insert(self._client, values_of(body), key, trace)
 
     def list(
         self,
@@ -271,8 +279,9 @@ class Tasks:
             float | None,
             Query(alias="untilSeconds", gt=0, description="Postpone it by so much at most, after its first time."),
         ] = None,
+        trace: Trace = None,
     ) -> Response[str]:
-        found, row = from_path(task_id), values_of(body)
+        found, row = from_path(task_id), {**_origin(trace), **values_of(body)}
         if row.setdefault(attr.TASK_ID, found) != found:
             raise InvalidInput(attr.TASK_ID, row[attr.TASK_ID], f"expected {found!r}, as in the path, or none")
         if until is not None and (if_exists != "postpone" or until > MAX_UNTIL.total_seconds()):
@@ -314,7 +323,7 @@ class Tasks:
         return shown(self._client.restore(from_path(task_id), version=version_of(match)))
 
 
-def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response[str]:
+def insert(client: TaskClient, row: dict[str, Any], key: str | None, trace: str | None) -> Response[str]:
     """Inserts a task. With a key, a repetition is distinguished from another request."""
     digest = None
     if key is not None:
@@ -322,7 +331,7 @@ def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response
             raise InvalidInput("Idempotency-Key", key, f"expected 1 to {_MAX_KEY} characters")
         digest = _digest(key, row)
         row = {attr.TASK_ID: f"key-{_digest(key)}", **row}
-    task = NewTask.from_row({attr.TASK_ID: str(uuid.uuid4()), **row})
+    task = NewTask.from_row({attr.TASK_ID: str(uuid.uuid4()), **_origin(trace), **row})
     try:
         view = client.insert_task(task, idempotency_digest=digest)
     except TaskExists as error:
@@ -330,6 +339,12 @@ def insert(client: TaskClient, row: dict[str, Any], key: str | None) -> Response
             raise
         return _repeated(client, error, digest)
     return shown(view, 201, Location=f"/v1/tasks/{to_path(view.task_id)}")
+
+
+def _origin(trace: str | None) -> Mapping[str, object]:
+    """What a row has of a request's header: nothing, if that is malformed, as W3C Trace Context wants it."""
+    parent = parse_traceparent(trace)
+    return {} if parent is None else {attr.TRACEPARENT: str(parent)}
 
 
 def _repeated(client: TaskClient, error: TaskExists, digest: str) -> Response[str]:

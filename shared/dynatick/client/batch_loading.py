@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Final
@@ -44,6 +44,7 @@ from dynatick.engine.conditional_write import create_many, write
 from dynatick.engine.ports import Clock, Store, StoreFailure
 from dynatick.errors import BatchDiffers, BatchNotFound, InvalidInput, ItemTooLarge, StoreError, TransitionRefused
 from dynatick.store.codec import with_item
+from dynatick.tracing import current_traceparent
 
 THREADS: Final = 8
 _AT_A_TIME: Final = 25  # packs to a call
@@ -73,6 +74,7 @@ class Loader:
     members_written: int = 0  # in them
     is_stopped: bool = False  # there may be more payloads
     first: int = 0  # the number of the first of the payloads that are given
+    traceparent: str | None = field(default_factory=current_traceparent)  # of the span in which it is made
 
     def load(
         self, payloads: Iterable[object], *, since: int = 0, should_stop: Callable[[], bool] = lambda: False
@@ -294,6 +296,7 @@ class Loader:
 
     def _pack(self, span: Span) -> Row:
         row = {
+            **({} if self.traceparent is None else {attr.TRACEPARENT: self.traceparent}),
             **self.batch.of_members,
             attr.TASK_ID: span.pack_id(self.batch_id),
             attr.DUE_AT: format_instant(self.batch.due_of(span, self.batch.total or 0)),

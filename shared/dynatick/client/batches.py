@@ -49,6 +49,7 @@ from dynatick.errors import (
     shown,
 )
 from dynatick.json_reader import dumps
+from dynatick.tracing import current_traceparent, insert_span
 
 _PROBED: Final = 20  # spans whose packs are looked for together
 _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
@@ -209,12 +210,13 @@ class Batches:
             subject=subject,
             attributes={} if attributes is None else attributes,
         )
-        loader = self._begin(definition, over=over, total=_total(payloads, total), then=then)
-        members = loader.batch.members
-        if payloads is not None:
-            with self._cancelling(batch_id):
-                members = loader.load(payloads)
-        return _inserted(loader, members)
+        with insert_span(action, batch_id=batch_id):
+            loader = self._begin(definition, over=over, total=_total(payloads, total), then=then)
+            members = loader.batch.members
+            if payloads is not None:
+                with self._cancelling(batch_id):
+                    members = loader.load(payloads)
+            return _inserted(loader, members)
 
     def _begin(self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object) -> Loader:
         """Writes the row of a batch, unless it is there, and returns its loader."""
@@ -474,12 +476,14 @@ class Batches:
             then=follows,
             of_members=of_members,
         )
-        row = {
+        row: dict[str, object] = {
             attr.TASK_ID: task.task_id,
             attr.DUE_AT: format_instant(batch.last_due_at),
             attr.PAYLOAD: batch.to_payload(),
             **batch.listed(),
         }
+        if (parent := of_members.get(attr.TRACEPARENT, current_traceparent())) is not None:
+            row[attr.TRACEPARENT] = parent
         created_at = format_instant(now)
         return batch, scheduled(
             row, BATCH_ACTION, created_at=created_at, clock=self._clock, settings_cache=self._settings_cache

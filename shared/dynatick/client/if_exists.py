@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -58,10 +58,20 @@ class IfExists:
     ) -> Callable[[Row], ConditionalUpdate] | None:
         """The change of the task that is there; None: it is kept. Raises InvalidInput for an invalid time."""
         if self.mode == "postpone":
-            return decisions.postponed(task.task_id, times_of(task), self.until, _definition(composed.row))
+            postponed = decisions.postponed(task.task_id, times_of(task), self.until, _definition(composed.row))
+            return lambda row: _with_origin(postponed, row, composed.row) if is_terminal(row) else postponed(row)
         if self.mode == "replace":
-            return decisions.replaced(task.task_id, times_of(task), _definition(composed.row))
+            replaced = decisions.replaced(task.task_id, times_of(task), _definition(composed.row))
+            return lambda row: _with_origin(replaced, row, composed.row)
         return None
+
+
+def _with_origin(decide: Callable[[Row], ConditionalUpdate], row: Row, given: Row) -> ConditionalUpdate:
+    """``decide`` for a row that comes from the span of this insert from now on, if it has one."""
+    change = decide(row)
+    if attr.TRACEPARENT in given:
+        return replace(change, set={**change.set, attr.TRACEPARENT: given[attr.TRACEPARENT]})
+    return replace(change, remove=(*change.remove, attr.TRACEPARENT)) if attr.TRACEPARENT in row else change
 
 
 def check_is_task(row: Row) -> None:

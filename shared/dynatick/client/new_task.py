@@ -29,8 +29,10 @@ from dynatick.domain.task import (
     check_timeout,
     check_users_action,
 )
+from dynatick.domain.traceparent import check_traceparent
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
+from dynatick.tracing import current_traceparent
 
 _TIMES = {attr.TASK_DATE_TIME: "task_date_time", attr.DUE_AT: "due_at", attr.DELAY_SECONDS: "delay_seconds"}
 _ARGUMENTS = {
@@ -83,6 +85,8 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     """
     wrong = InvalidInputs()
     row = row_of(task, wrong)
+    if attr.TRACEPARENT not in row and (parent := current_traceparent()) is not None:
+        row[attr.TRACEPARENT] = parent
     has_time = any(value is not None for value in times_of(task).values())
     if not has_time:
         with wrong:
@@ -190,7 +194,10 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
             raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
         for name, value in task.attributes.items():
             with wrong:
-                row[_own_name(name, value)] = _kept(value, name)
+                if name == attr.TRACEPARENT:
+                    row[name] = check_traceparent(value)
+                else:
+                    row[_own_name(name, value)] = _kept(value, name)
     return row
 
 

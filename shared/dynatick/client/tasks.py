@@ -40,6 +40,7 @@ from dynatick.errors import (
     shown,
 )
 from dynatick.store.codec import decode, encode, with_item
+from dynatick.tracing import insert_span
 
 if TYPE_CHECKING:
     from dynatick.client.batches import Batches
@@ -228,32 +229,33 @@ class TaskClient(BulkTasks):
         """``insert`` of a ``NewTask``. ``idempotency_digest``: identifies a repeated request of the HTTP API.
         ``follow_up_of``: the id of the task whose handler inserts it, which one that is kept must have come from."""
         existing = IfExists.of(if_exists, until, task)
-        composed = self.compose(task)
-        decide = existing.decision(self._decisions, task, composed)
-        row = composed.row
-        if idempotency_digest is not None:
-            row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
-        if follow_up_of is not None:
-            row = {**row, attr.FOLLOW_UP_OF: follow_up_of}
-        while True:  # until no other request is in between: it is created, or found
-            if existing.mode != "refuse" and (present := row_of(self.store, task.task_id)) is not None:
-                check_is_task(present)
-                if follow_up_of is not None and present.get(attr.FOLLOW_UP_OF) != follow_up_of:
+        with insert_span(task.action, task_id=task.task_id):
+            composed = self.compose(task)
+            decide = existing.decision(self._decisions, task, composed)
+            row = composed.row
+            if idempotency_digest is not None:
+                row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
+            if follow_up_of is not None:
+                row = {**row, attr.FOLLOW_UP_OF: follow_up_of}
+            while True:  # until no other request is in between: it is created, or found
+                if existing.mode != "refuse" and (present := row_of(self.store, task.task_id)) is not None:
+                    check_is_task(present)
+                    if follow_up_of is not None and present.get(attr.FOLLOW_UP_OF) != follow_up_of:
+                        raise TaskExists(task.task_id)
+                    changes: list[Row] = []
+                    try:
+                        if decide is None:
+                            raise Unchanged(present)
+                        changed = self._change(task.task_id, _noting(decide, changes), row=present)
+                    except Unchanged as unchanged:
+                        return replace(TaskView.from_row(unchanged.row), effect=KEPT)
+                    except TaskNotFound:  # it was deleted just now
+                        continue
+                    return replace(changed, effect=existing.effect_on(changes[-1]))
+                if create(self.store, row):
+                    return replace(TaskView.from_row(row), effect=CREATED)
+                if existing.mode == "refuse":
                     raise TaskExists(task.task_id)
-                changes: list[Row] = []
-                try:
-                    if decide is None:
-                        raise Unchanged(present)
-                    changed = self._change(task.task_id, _noting(decide, changes), row=present)
-                except Unchanged as unchanged:
-                    return replace(TaskView.from_row(unchanged.row), effect=KEPT)
-                except TaskNotFound:  # it was deleted just now
-                    continue
-                return replace(changed, effect=existing.effect_on(changes[-1]))
-            if create(self.store, row):
-                return replace(TaskView.from_row(row), effect=CREATED)
-            if existing.mode == "refuse":
-                raise TaskExists(task.task_id)
 
     def transact_put(
         self, task: NewTask | TaskRow | Mapping[str, object], *, form: str = "resource"
@@ -282,7 +284,8 @@ class TaskClient(BulkTasks):
         Maps have the table's names (``taskId``, ``dueAt`` …). An invalid task does not affect the others.
         Raises NoneInserted if none of them is in the table.
         """
-        return count(self.insert_lazily(tasks))
+        with insert_span(None):
+            return count(self.insert_lazily(tasks))
 
     def insert_lazily(self, tasks: Iterable[NewTask | TaskRow | Mapping[str, object]]) -> Iterator[InsertResult]:
         """Inserts like ``insert_many``, but only as the results are consumed: one result per task, in order. When the

@@ -72,6 +72,11 @@ class TaskView(WholeRow):
         return self.row.get(attr.SUBJECT)
 
     @property
+    def traceparent(self) -> str | None:
+        """The span that it comes from, in the form of W3C Trace Context."""
+        return text_or_none(self.row.get(attr.TRACEPARENT))
+
+    @property
     def follow_up_of(self) -> str | None:
         """The id of the task whose handler has inserted it."""
         return text_or_none(self.row.get(attr.FOLLOW_UP_OF))

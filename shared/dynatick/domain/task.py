@@ -135,6 +135,7 @@ class Task:
     schedule_id: str | None = None
     subject: str | None = None
     batch_id: str | None = None  # of a member of a batch
+    traceparent: str | None = None  # what its row says of the span that it comes from; it may be malformed
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
 
     @property
@@ -187,6 +188,7 @@ class Task:
             schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
             subject=subject if isinstance(subject := row.get(attr.SUBJECT), str) else None,  # an older row may have any
             batch_id=_text_or_none(row.get(attr.BATCH_ID), attr.BATCH_ID),
+            traceparent=parent if isinstance(parent := row.get(attr.TRACEPARENT), str) else None,
             attributes=(
                 {}
                 if row.keys() <= attr.OWN_ATTRIBUTES

@@ -61,7 +61,8 @@ class WithBatches:
         if batch.members is None or found[OPEN]:
             raise Reschedule(after=min(timedelta(minutes=task.turn // 5), _LONGEST_WAIT) or _FIRST_WAIT)
         if batch.then is not None:
-            create(self._store, {**batch.then, attr.TASK_ID: then_id(task.task_id)})
+            parent = {} if task.traceparent is None else {attr.TRACEPARENT: task.traceparent}
+            create(self._store, {**parent, **batch.then, attr.TASK_ID: then_id(task.task_id)})
         return {attr.MEMBERS: batch.members, **found}
 
 
