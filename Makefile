@@ -37,8 +37,9 @@ FUNCTIONS := $(wildcard functions/*/)
 # What lasts longest comes first, so that no process is left with it at the end.
 TESTS := $(wildcard tests/simulate tests/model tests/costs tests/integration tests/contract tests/unit)
 # Tests of the deployed system share one stack and mostly wait, so they share a process, and so do the faults
-# (`xdist_group`); there is a process more than most machines have CPUs.
-run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup -m "not long and not night" tests/e2e tests/faults $(TESTS) $(ARGS)
+# (`xdist_group`), and those of a file (tests/conftest.py); there is a process more than most machines have CPUs.
+run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "not long and not night" \
+	tests/e2e tests/faults $(TESTS) $(ARGS)
 run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults

@@ -16,6 +16,7 @@ from hypothesis.internal.conjecture import providers
 from moto.core.botocore_stubber import BotocoreStubber
 from tests import once  # noqa: F401
 from tests.search.seed import SEARCH
+from xdist.scheduler import LoadGroupScheduling
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 
@@ -73,6 +74,22 @@ def pytest_configure(config: pytest.Config) -> None:
     # Otherwise recent botocore puts the account into the host name, and moto's stream calls go
     # astray.
     os.environ["AWS_ACCOUNT_ID_ENDPOINT_MODE"] = "disabled"
+
+
+class FilesAndGroups(LoadGroupScheduling):  # type: ignore[misc]
+    """Gives a file's tests to one process, and those of a group (`xdist_group`), in the order of the command line. One
+    by one they would be looked through at each end of a test: thousands of times thousands."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        group: str = super()._split_scope(nodeid)
+        return group.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndGroups | None:
+    """Of a run of all layers: the pages have few files, and wait."""
+    in_order = config.getvalue("dist") == "loadgroup" and not config.getvalue("loadscopereorder")
+    return FilesAndGroups(config, log) if in_order else None
 
 
 @pytest.hookimpl(wrapper=True)

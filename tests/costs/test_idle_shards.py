@@ -46,9 +46,15 @@ def month(found: Idle, polls_at_once: int) -> tuple[float, float, float, float]:
     return writes, reads, processes, writes + reads + processes
 
 
+@pytest.fixture(scope="module")
+def one(engine: Engine) -> Idle:
+    """An installation of one shard."""
+    return idle(engine)
+
+
 @pytest.mark.parametrize(("shards", "groups"), [(64, 1), pytest.param(256, 4, marks=pytest.mark.long)])
-def test_idle_shards_cost_a_quarter_of_a_pass_each(engine: Engine, shards: int, groups: int) -> None:
-    one, many = idle(engine), idle(engine, shards)
+def test_idle_shards_cost_a_quarter_of_a_pass_each(engine: Engine, one: Idle, shards: int, groups: int) -> None:
+    many = idle(engine, shards)
     assert many.invocations == many.ticks * (1 + groups)
     writes, reads, processes, together = month(many, THREADS)
     each_by_itself = shards * month(one, LOOKAHEAD)[3]
@@ -57,10 +63,10 @@ def test_idle_shards_cost_a_quarter_of_a_pass_each(engine: Engine, shards: int, 
     assert f"{row} ${each_by_itself:.2f} |" in PAGE
 
 
-def test_what_an_idle_shard_writes_and_polls(engine: Engine) -> None:
+def test_what_an_idle_shard_writes_and_polls(engine: Engine, one: Idle) -> None:
     """It costs what `dynatick plan` reckons."""
     shards = 20
-    one, many = idle(engine), idle(engine, shards)
+    many = idle(engine, shards)
     others, ticks = shards - 1, many.ticks
     closings = ticks / CLOSE_EVERY
     # A cursor at a closing, and one row for the whole group at the other ticks.

@@ -70,9 +70,12 @@ def _kind(call: ast.Call, numbers: dict[str, object]) -> str | None:
 
 def _expects(call: ast.Call) -> bool:
     """Whether it is an expectation of Playwright, whose limits are milliseconds."""
-    return isinstance(call.func, ast.Attribute) and any(
-        isinstance(part, ast.Call) and _name(part.func) == "expect" for part in ast.walk(call.func.value)
-    )
+    part = call.func
+    while isinstance(part, (ast.Attribute, ast.Call)):
+        if isinstance(part, ast.Call) and _name(part.func) == "expect":
+            return True
+        part = part.value if isinstance(part, ast.Attribute) else part.func
+    return False
 
 
 def _elapsed(comparison: ast.Compare) -> Iterator[ast.expr]:
