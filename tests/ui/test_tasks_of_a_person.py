@@ -85,6 +85,17 @@ def test_a_batch_is_found_by_its_members_and_cancelled_in_four_clicks(own: Serve
     assert own.client.batches.get(seed.BATCH).counts == {"cancelled": 600}
 
 
+def test_a_batch_is_moved_in_three_clicks(own: Served, open_tab: OpenTab) -> None:
+    person = open_tab(own, "/batches")
+    person.page.locator(f"[data-testid=batch-row][data-id='{seed.BATCH}'] [data-testid=batch-link]").click()
+    person.by("reschedule").click()
+    expect(person.page.locator("details[open] .question")).to_contain_text("600 members wait or run.")
+    person.by("due-at").fill("2027-03-24T21:00:00")
+    person.by("confirm-reschedule").click()
+    expect(person.by("notice")).to_contain_text("600 members rescheduled to 21:00; 0 run already.")
+    assert person.log.clicks <= 3
+
+
 def test_everything_is_stopped_in_two_clicks_and_resumed_in_two(own: Served, open_tab: OpenTab) -> None:
     own.client.insert("due-now", due_at=NEXT_TICK, action="log", payload={"message": "now"})
     person = open_tab(own, "/")

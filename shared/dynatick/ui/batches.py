@@ -14,13 +14,13 @@ from dynatick.client.batches import BatchView
 from dynatick.client.views import number_or
 from dynatick.domain.batches import OPEN
 from dynatick.domain.task import TERMINAL, Status
-from dynatick.errors import TransitionRefused
+from dynatick.errors import BatchNotFound, InvalidInput, TransitionRefused
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import WAITING
-from dynatick.ui.display import many, number
+from dynatick.ui.display import clock, many, number
 from dynatick.ui.query import Query
-from dynatick.ui.site import Notice, query_of, site_of
+from dynatick.ui.site import Notice, Site, query_of, site_of
 
 _PAGE = 50
 _LONGEST = timedelta(days=31)
@@ -74,7 +74,7 @@ def _page(request: Request) -> Response:
     batch, now = site.client.batches.get(links.of_segment(request.path_params["batch"])), site.clock()
     return site.page(
         request, "batch.html", "batches", now=now, batch=batch, bar=_bar(batch), rate=_rate(batch, now),
-        is_open=batch.status not in TERMINAL,
+        is_open=batch.status not in TERMINAL, waiting=batch.counts.get(OPEN, 0),
     )  # fmt: skip
 
 
@@ -115,22 +115,38 @@ def _entry(view: TaskView) -> TaskEntry:
     )
 
 
-def _cancel(request: Request, form: Form) -> Response:
+def _change(request: Request, form: Form) -> Response:
     site = site_of(request)
     batch_id = links.of_segment(request.path_params["batch"])
     try:
-        done = site.client.batches.cancel(batch_id)
-        notice = Notice(
-            f"{many(done.cancelled, 'member')} cancelled; {number(done.running)} that run end by themselves."
-        )
-    except TransitionRefused as error:
+        notice = Notice(_do(site, batch_id, request.path_params["change"], form))
+    except (TransitionRefused, InvalidInput) as error:
         notice = Notice(f"Nothing was changed: {error}", is_problem=True)
     return site.answer(links.batch(batch_id), notice)
+
+
+def _do(site: Site, batch_id: str, do: str, form: Form) -> str:
+    """Changes a batch. Returns what was found."""
+    batches, now = site.client.batches, site.clock()
+    match do:
+        case "cancel":
+            cancelled = batches.cancel(batch_id)
+            found = f"{many(cancelled.cancelled, 'member')} cancelled"
+            return f"{found}; {number(cancelled.running)} that run end by themselves."
+        case "reschedule":
+            moved = batches.reschedule(batch_id, due_at=query.required_instant(form, "due_at"))
+            found = f"{many(moved.rescheduled, 'member')} rescheduled to {clock(moved.due_at, now)}"
+            return f"{found}; {number(moved.running)} run already."
+        case "redrive":
+            redriven = batches.redrive(batch_id)
+            return f"{many(redriven.redriven, 'member')} redriven: they run at the next tick."
+        case _:
+            raise BatchNotFound(batch_id)
 
 
 ROUTES = [
     Route("/batches", _list),
     Route("/batches/{batch}", _page),
     Route("/batches/{batch}/members", _members),
-    Route("/batches/{batch}/cancel", change(_cancel), methods=["POST"]),
+    Route("/batches/{batch}/{change}", change(_change), methods=["POST"]),
 ]

@@ -126,6 +126,40 @@ def test_charts_and_figures_count_members(loaded: VirtualInstallation, browser: 
     assert status.waiting == 500 + 600 + 3, "and the tasks of three batches"
 
 
+def test_a_batch_is_rescheduled_by_its_page(loaded: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/batches/to-come")
+    assert "600 members wait or run." in page.text and elements(page, "redrive") == []
+    moved = browser.follow(browser.post("/batches/to-come/reschedule", due_at="2026-12-31T15:00:00"))
+    assert text_of(moved, "notice") == "600 members rescheduled to 15:00; 0 run already."
+    assert loaded.client.batches.get("to-come").due_at == NOON + timedelta(hours=3)
+    for batch_id, due_at, message in (
+        ("to-come", "x", "due_at: "), ("old", "2026-12-31T15:00:00", "cannot reschedule batch 'old': it is completed"),
+        ("begun", "2026-12-31T15:00:00", "it is not loaded; load all of its members before, or cancel it"),
+    ):  # fmt: skip
+        refused = browser.follow(browser.post(f"/batches/{batch_id}/reschedule", due_at=due_at))
+        assert text_of(refused, "problem").startswith("Nothing was changed: ") and message in text_of(
+            refused, "problem"
+        )
+    assert elements(browser.get("/batches/begun"), "reschedule") == [], "not all are in yet"
+    assert elements(browser.get("/batches/old"), "reschedule") == []
+
+
+def test_the_failed_members_of_a_batch_are_redriven_by_its_page(loaded: VirtualInstallation, browser: Browser) -> None:
+    page = browser.get("/batches/news%2Fa")
+    assert "1 member that failed: each begins a new run at the next tick" in page.text
+    assert elements(browser.get("/batches/old"), "redrive") == [], "none has failed"
+    done = browser.follow(browser.post("/batches/news%2Fa/redrive"))
+    assert text_of(done, "notice") == "1 member redriven: they run at the next tick."
+    assert loaded.client.get("news/a/000000007").status == "scheduled"
+    again = browser.follow(browser.post("/batches/news%2Fa/redrive"))
+    assert text_of(again, "notice") == "0 members redriven: they run at the next tick."
+    assert browser.post("/batches/none/redrive").status_code == 404
+    assert browser.post("/batches/old/paint").status_code == 404
+    for change in ("redrive", "reschedule"):
+        assert browser.post(f"/batches/to-come/{change}", token="other").status_code == 403
+        assert elements(Browser(loaded, read_only=True).get("/batches/news%2Fa"), change) == []
+
+
 def test_a_batch_is_cancelled_by_its_page(loaded: VirtualInstallation, browser: Browser) -> None:
     page = browser.follow(browser.post("/batches/to-come/cancel"))
     assert text_of(page, "notice") == "600 members cancelled; 0 that run end by themselves."
