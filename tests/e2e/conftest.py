@@ -65,10 +65,12 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What lasts longest comes first, so that it isn't begun when there is nothing left for the other processes. In a
     run of all layers one process has these tests, and so one stack."""
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("stack"))
+    folder, last = Path(__file__).parent, len(LONGEST)
+    own = [item for item in items if item.path.is_relative_to(folder)]
+    order = {id(item): LONGEST.index(item.path.stem) if item.path.stem in LONGEST else last for item in own}
+    items.sort(key=lambda item: order.get(id(item), last))
+    for item in own:
+        item.add_marker(pytest.mark.xdist_group("stack"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
