@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         TransitionRefused,
     )
     from dynatick.store.memory import MemoryStore
-    from dynatick.task_function import TaskFunction, task, use_client
+    from dynatick.task_function import TaskFunction, declared_schedules, task, use_client
 
 __version__ = "0.1.0"
 
@@ -109,6 +109,7 @@ _HOMES = {
     "TransitionRefused": "dynatick.errors",
     "Unassigned": "dynatick.domain.normalise",
     "around": "dynatick.actions.handlers",
+    "declared_schedules": "dynatick.task_function",
     "secret": "dynatick.actions.handler_secrets",
     "task": "dynatick.task_function",
     "use_client": "dynatick.task_function",
@@ -159,6 +160,7 @@ __all__ = [
     "TransitionRefused",
     "Unassigned",
     "around",
+    "declared_schedules",
     "secret",
     "task",
     "use_client",

@@ -117,6 +117,14 @@ def _shown(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime) else shown(value)
 
 
+def differences_text(differences: Mapping[str, tuple[object, object]]) -> str:
+    """How a schedule differs from what was given; without payloads, which may hold what no log should."""
+    return ", ".join(
+        f"its {name} differs" if name == "payload" else f"its {name} is {_shown(own)}, not {_shown(given)}"
+        for name, (own, given) in differences.items()
+    )
+
+
 class ScheduleDiffers(TaskExists):
     """A schedule with this id exists, and is defined otherwise; nothing was written.
 
@@ -125,12 +133,8 @@ class ScheduleDiffers(TaskExists):
 
     def __init__(self, schedule_id: str, differences: Mapping[str, tuple[object, object]], hint: str) -> None:
         super().__init__(schedule_id)
-        # Payloads may hold what no log should.
-        said = (
-            f"its {name} differs" if name == "payload" else f"its {name} is {_shown(own)}, not {_shown(given)}"
-            for name, (own, given) in differences.items()
-        )
-        self.args = (f"taskId: a schedule {shown(schedule_id)} exists already, and {', '.join(said)}; {hint}",)
+        said = differences_text(differences)
+        self.args = (f"taskId: a schedule {shown(schedule_id)} exists already, and {said}; {hint}",)
         self.differences = differences
 
 

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
+from importlib import import_module
 from threading import Lock
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from dynatick.actions.handlers import Handler, declare
@@ -126,6 +128,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         self._function = function
         self._retry_policy = retry_policy
         self._subject = subject
+        self._declared: list[tuple[str, Payload, Mapping[str, object]]] = []  # schedules
 
     def __call__(self, payload: Payload, /, *more: More.args, **named: More.kwargs) -> Result:
         return self._function(payload, *more, **named)
@@ -276,8 +279,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         client, encoded = _client(), self.encode(payload)
         if schedule_id is None:
             schedule_id = self._derived_id(expression=expression, timezone=timezone, payload=encoded)
-        given = {
-            attr.TASK_ID: schedule_id,
+        recurrence = {
             attr.SCHEDULE_EXPRESSION: expression,
             attr.SCHEDULE_EXPRESSION_TIMEZONE: timezone,
             attr.START_DATE: start_date,
@@ -285,12 +287,8 @@ class TaskFunction(Generic[Payload, More, Result]):
             attr.CATCH_UP: catch_up,
             attr.OVERLAP: overlap,
             attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
-            attr.ACTION: self.action,
-            attr.PAYLOAD: encoded,
-            attr.RETRY_POLICY: None if self._retry_policy is None else self._retry_policy.to_row(),
-            attr.SUBJECT: None if self._subject is None else self._subject(payload),
         }
-        row = {name: value for name, value in given.items() if value is not None}
+        row = self._schedule(schedule_id, payload, encoded, recurrence)
         (result,) = client.insert_rows([row])
         if isinstance(result, Refused | InsertUnknown):
             raise result.error
@@ -301,7 +299,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         if found.has_ended:
             raise TaskExists(schedule_id)
         composed = client.schedules.compose(row).row
-        differences = found.differences(composed)
+        differences = found.differences(composed, row)
         if not differences or (if_exists == "keep" and found.action == self.action):
             return found
         if "action" in differences or "subject" in differences:
@@ -310,6 +308,61 @@ class TaskFunction(Generic[Payload, More, Result]):
             edits: dict[str, Any] = {name: composed.get(UPDATABLE[name]) for name in differences}
             return client.schedules.update(schedule_id, **edits)
         raise ScheduleDiffers(schedule_id, differences, 'if_exists="replace" changes it')
+
+    def declare_schedule(
+        self,
+        expression: str,
+        payload: Payload,
+        *,
+        schedule_id: str,
+        timezone: str | None = None,
+        start_date: Time | None = None,
+        end_date: Time | None = None,
+        catch_up: str | None = None,
+        overlap: str | None = None,
+        expected_within_seconds: int | None = None,
+    ) -> None:
+        """Declares a schedule of the deployment that has this function, when its module is imported. Writes nothing.
+
+        ``dynatick deploy``, ``dynatick dev`` and ``dynatick schedule sync`` create it, change it when the declaration
+        has changed, and remove it when that is gone. The arguments are those of ``every``; checked when it is read.
+        """
+        recurrence = {
+            attr.SCHEDULE_EXPRESSION: expression,
+            attr.SCHEDULE_EXPRESSION_TIMEZONE: timezone,
+            attr.START_DATE: start_date,
+            attr.END_DATE: end_date,
+            attr.CATCH_UP: catch_up,
+            attr.OVERLAP: overlap,
+            attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
+        }
+        self._declared.append((schedule_id, payload, recurrence))
+
+    def declared(self) -> Iterator[dict[str, object]]:
+        """The rows of its declared schedules. Raises InvalidInput for a payload that the function refuses, or a wrong
+        date."""
+        for schedule_id, payload, recurrence in self._declared:
+            try:
+                row = self._schedule(schedule_id, payload, self.encode(payload), recurrence)
+                for name in (attr.START_DATE, attr.END_DATE):
+                    if name in row:
+                        row[name] = _canonical(row[name], name)  # type: ignore[arg-type]
+            except InvalidInput as error:
+                raise InvalidInput(f"schedules.{schedule_id}.{error.field}", error.value, error.expected) from None
+            yield row
+
+    def _schedule(
+        self, schedule_id: str, payload: Payload, encoded: Mapping[str, object], recurrence: Mapping[str, object]
+    ) -> dict[str, object]:
+        given = {
+            attr.TASK_ID: schedule_id,
+            **recurrence,
+            attr.ACTION: self.action,
+            attr.PAYLOAD: encoded,
+            attr.RETRY_POLICY: None if self._retry_policy is None else self._retry_policy.to_row(),
+            attr.SUBJECT: None if self._subject is None else self._subject(payload),
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     def new_task(
         self,
@@ -355,7 +408,16 @@ class TaskFunction(Generic[Payload, More, Result]):
         return str(with_id({attr.ACTION: self.action, **given}, prefix=f"{self.action}-")[attr.TASK_ID])
 
 
-def _canonical(time: Time) -> str:
+def declared_schedules(module: str | ModuleType) -> list[dict[str, object]]:
+    """The schedules that the functions of a module declare by ``declare_schedule``, for ``TaskClient.schedules.sync``:
+    rows under the table's names. ``module``: one that is imported, or its name. Raises InvalidInput for a payload that
+    a function refuses; and what the import raises."""
+    module = import_module(module) if isinstance(module, str) else module
+    functions = {id(one): one for one in vars(module).values() if isinstance(one, TaskFunction)}
+    return [row for function in functions.values() for row in function.declared()]
+
+
+def _canonical(time: Time, name: str = attr.DUE_AT) -> str:
     """The same text for the same time, however it is written."""
-    parsed = parse_time(str(time) if isinstance(time, Bucket) else time, attr.DUE_AT)
+    parsed = parse_time(str(time) if isinstance(time, Bucket) else time, name)
     return str(parsed) if isinstance(parsed, Bucket) else format_instant(parsed)

@@ -11,12 +11,15 @@ import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date, time
+from decimal import Decimal
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from dynatick.actions.secret import SecretReference
+from dynatick.domain import attributes as attr
 from dynatick.errors import shown
 from dynatick.settings import RESERVED
 from dynatick_stack import template
@@ -35,6 +38,7 @@ _KEYS = {
     "stack": ("name", "region", "bucket", "table_write_units"),
     "handlers": ("module", "requirements", "include", "exclude", "environment", "secrets", "policies"),
     "parameters": (),
+    "schedules": (),
 }
 OF_HANDLERS = {
     "HandlersModule": "[handlers] module names the module",
@@ -69,6 +73,7 @@ class Project:
     environment: Mapping[str, str] = field(default_factory=dict)  # of the handlers
     secrets: Mapping[str, str] = field(default_factory=dict)  # of the handlers: references by name
     parameters: Mapping[str, str] = field(default_factory=dict)  # of the template
+    schedules: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # by id, under the table's names
     # What follows has a meaning on AWS only.
     region: str | None = None
     bucket: str | None = None  # for what is uploaded
@@ -118,7 +123,7 @@ def find(folder: Path) -> Project:
 def read(folder: Path) -> Project:
     """The project of this folder. Raises RefusedError, which names the key, the value and what is expected."""
     try:
-        document = tomllib.loads((folder / PROJECT_FILE).read_text(encoding="utf-8"))
+        document = tomllib.loads((folder / PROJECT_FILE).read_text(encoding="utf-8"), parse_float=Decimal)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RefusedError(f"{PROJECT_FILE}: {error}") from None
     _check_names("", document, [*_KEYS, "stages"])
@@ -163,6 +168,7 @@ def _project(folder: Path, layers: Mapping[str, Mapping[str, Any]], where: str =
         environment=environment,
         secrets=_secrets(f"{of_handlers} secrets", handlers.get("secrets", {}), environment),
         parameters=_parameters(f"[{where}parameters]", document["parameters"]),
+        schedules=_schedules(f"{where}schedules", document["schedules"]),
         region=_optional(f"{of_stack} region", stack.get("region"), _REGION, "an AWS region, such as eu-central-1"),
         bucket=_optional(f"{of_stack} bucket", stack.get("bucket"), _BUCKET, "the name of a bucket"),
         table_write_units=_units(f"{of_stack} table_write_units", stack.get("table_write_units")),
@@ -278,6 +284,32 @@ def _parameters(where: str, given: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise _refused(f"{where} {name}", value, "text in quotes, or a whole number")
     return {name: str(value) for name, value in given.items()}
+
+
+def _schedules(where: str, given: Mapping[str, Any]) -> dict[str, Mapping[str, object]]:
+    """Their values are checked with those that the handlers declare."""
+    for schedule_id, schedule in given.items():
+        if not isinstance(schedule, dict):
+            raise RefusedError(f"{PROJECT_FILE}: {where}.{schedule_id} is a table; write [{where}.{schedule_id}]")
+        _check_names(f"[{where}.{schedule_id}] ", schedule, attr.DECLARED)
+        if attr.SCHEDULE_EXPRESSION not in schedule:
+            expected = "expected when it runs, such as cron(0 6 * * ? *) or rate(1 hour)"
+            raise RefusedError(
+                f"{PROJECT_FILE}: [{where}.{schedule_id}] {attr.SCHEDULE_EXPRESSION} is missing; {expected}"
+            )
+    return {schedule_id: _plain(schedule) for schedule_id, schedule in given.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value of a TOML file as a row holds it: dates and times are texts."""
+    match value:
+        case dict():
+            return {name: _plain(part) for name, part in value.items()}
+        case list():
+            return [_plain(part) for part in value]
+        case date() | time():
+            return value.isoformat()
+    return value
 
 
 def _refused(name: str, value: object, expected: str) -> RefusedError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick_stack import change_set, template, waiting_payloads
+from dynatick_stack import change_set, declared_schedules, template, waiting_payloads
 from dynatick_stack.cli import failures
 from dynatick_stack.project import OF_HANDLERS, Project, find
 
 if TYPE_CHECKING:
+    from dynatick.client import ScheduleChange
     from dynatick_stack.change_set import Change, ChangeSet
     from dynatick_stack.packaging import Packages
 
@@ -56,16 +56,21 @@ def deploy(
             deployment.compare(with_settings=True)
             return
         release, found = deployment.release, deployment.prepare(yes)
-        if found.arn is None:
+        schedules = deployment.show(found)
+        if found.arn is None and not schedules:
             typer.echo(f"{release.stack.name} is up to date")
             return
-        _show(found)
-        failing = deployment.check_waiting(found)
+        failing = deployment.check_waiting(found) if found.arn is not None else 0
         although = f", although {failing} waiting task{'s' * (failing > 1)} will fail" if failing else ""
-        if not _confirmed(f"Deploy {release.stack.name}{although}?", yes):
-            change_set.discard(release.stack, found.arn)
+        question = f"{'Deploy' if found.arn else 'Change the schedules of'} {release.stack.name}{although}?"
+        if any(one.result == "conflict" for one in schedules) or not _confirmed(question, yes):
+            if found.arn is not None:
+                change_set.discard(release.stack, found.arn)
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
-        release.carry_out(found, say=_say)
+        if found.arn is not None:
+            release.carry_out(found, say=_say)
+        if schedules:
+            deployment.sync_schedules()
         typer.echo(f"Deployed {release.stack.name}: table {release.stack.outputs()['TasksTableName']}")
 
 
@@ -137,6 +142,7 @@ class _Deployment:
         self.release = Release(session, self.project.name)
         self.bucket = ArtifactBucket(session, bucket or self.project.bucket)
         self._profile = profile
+        self._schedules: declared_schedules.Rows = ()  # that are declared, once the handlers were read
         self._options = {"[stack] region": ("--region", region), "[stack] bucket": ("--bucket", bucket)}
 
     def prepare(self, yes: bool) -> ChangeSet:
@@ -157,36 +163,54 @@ class _Deployment:
             change_set.discard(stack, found.arn)
         if with_settings:
             self._show_settings(found)
+        has_none = found.arn is None and found.changes is not None
         if found.changes is None:
             typer.echo(
                 f"  resources not compared: CloudFormation reads the template from the bucket {self.bucket.name}, "
                 "which dynatick deploy creates"
             )
-        elif found.arn is None:
+        if not self.show(replace(found, kept={}) if with_settings else found) and has_none:
             typer.echo(f"{stack.name} is up to date")
             return False
-        _show(replace(found, kept={}) if with_settings else found)
         if with_settings:
             self.check_waiting(found)
         return True
+
+    def show(self, found: ChangeSet) -> Sequence[ScheduleChange]:
+        """Shows what would change, the schedules after the resources. Returns what differs of the schedules."""
+        from dynatick.client.schedule_sync import DRIFT
+
+        if found.arn is not None or found.changes is None:
+            _show(found)
+        planned = declared_schedules.plan(self.release.stack, self._schedules, profile=self._profile, say=_say)
+        differs = [one for one in planned if one.result in DRIFT]
+        for one in differs:
+            typer.echo(declared_schedules.line(one))
+        return differs
+
+    def sync_schedules(self) -> None:
+        """Does what was shown. Raises CommandFailed for ids that others have taken meanwhile."""
+        stack = self.release.stack
+        client = waiting_payloads.client_of(stack, profile=self._profile)
+        assert client is not None, "it is deployed"
+        changes = declared_schedules.sync(client, self._schedules, owner=stack.name)
+        if conflicts := [one for one in changes if one.result == "conflict"]:
+            raise CommandFailed(ExitCode.CONFLICT, "\n".join(map(declared_schedules.line, conflicts)))
 
     def check_waiting(self, found: ChangeSet) -> int:
         """Says which waiting tasks the handlers will refuse. Returns how many."""
         return waiting_payloads.check(self.release.stack, found.payload_schemas, profile=self._profile, say=typer.echo)
 
     def _packages(self, files: Sequence[Path]) -> Packages:
-        from dynatick_stack.build import libraries
-        from dynatick_stack.dev import handlers
         from dynatick_stack.packaging import Platform, build_packages
 
         project = self.project
-        # What can't be imported would stop every tick there. Which secrets there are, is not known here.
-        secrets = {name: os.environ.get(name) or "a secret" for name in project.secrets}
-        environment = {**secrets, **project.environment}
-        found = handlers.check(project, files, libraries(_say), handlers.requirements(project, _say), environment)
+        # What can't be imported would stop every tick there.
+        found = declared_schedules.examine(project, _say, files)
+        self._schedules = declared_schedules.declared(project, found)
         architecture = project.parameters.get("Architecture") or template.defaults()["Architecture"]
         packages = build_packages(project, files, Platform.of(architecture), say=_say)
-        schemas = {action: schema for action, schema in found.items() if schema is not None}
+        schemas = {action: schema for action, schema in found.actions.items() if schema is not None}
         return replace(packages, payload_schemas=schemas)
 
     def _show_settings(self, found: ChangeSet) -> None:

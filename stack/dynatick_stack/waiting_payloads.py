@@ -11,6 +11,7 @@ from dynatick_stack.cloudformation import Stack
 from dynatick_stack.venv import Say
 
 if TYPE_CHECKING:
+    from dynatick.client import TaskClient
     from dynatick.client.operations import PayloadCheck
 
 
@@ -19,13 +20,9 @@ def check(stack: Stack, schemas: Mapping[str, str], *, profile: str | None, say:
 
     ``schemas``: of the handlers that are to be deployed. A table that can't be read keeps no one from deploying.
     """
-    present = stack.describe()
-    outputs = {} if present is None else {one["OutputKey"]: one["OutputValue"] for one in present.get("Outputs", [])}
-    table = outputs.get("TasksTableName")
-    if table is None:
-        return 0
     try:
-        found = _check(table, schemas, region=stack.client.meta.region_name, profile=profile)
+        client = client_of(stack, profile=profile)
+        found = None if client is None else _check(client, schemas)
     except DynatickError as error:
         say(f"Whether the payloads of waiting tasks fit is not known: {error}")
         return 0
@@ -41,12 +38,23 @@ def check(stack: Stack, schemas: Mapping[str, str], *, profile: str | None, say:
     return found.failing
 
 
-def _check(table: str, schemas: Mapping[str, str], *, region: str, profile: str | None) -> PayloadCheck | None:
+def _check(client: TaskClient, schemas: Mapping[str, str]) -> PayloadCheck | None:
     """None: no type has changed. Raises DynatickError."""
-    from dynatick.client import TaskClient
-
-    client = TaskClient.connect(table, region=region, profile=profile, timeout_seconds=60)  # to read a MB from far away
     settings = client.settings()
     published = {} if settings is None else settings.payload_schemas
     changed = {action: schema for action, schema in schemas.items() if published.get(action) != schema}
     return client.operations.check_payloads(changed) if changed else None
+
+
+def client_of(stack: Stack, *, profile: str | None) -> TaskClient | None:
+    """A client of the table of a stack; None if it has none yet."""
+    from dynatick.client import TaskClient
+
+    present = stack.describe()
+    outputs = {} if present is None else {one["OutputKey"]: one["OutputValue"] for one in present.get("Outputs", [])}
+    table = outputs.get("TasksTableName")
+    if table is None:
+        return None
+    return TaskClient.connect(
+        table, region=stack.client.meta.region_name, profile=profile, timeout_seconds=60
+    )  # to read a MB from far away

@@ -35,6 +35,7 @@ def deliver(mail: Mail) -> None:
     if mail.to == "nobody":
         raise ValueError("no such mailbox")
 """
+DIGEST = 'send_reminder.declare_schedule("rate(1 day)", Mail("team", "Digest"), schedule_id="digest")\n'
 
 
 class Dev(Running):
@@ -95,11 +96,12 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
 
     file = folder / "handlers.py"
     good = file.read_text()
-    failing = good.replace("    print(", "    deliver(mail)\n    print(") + DELIVER
+    failing = good.replace("    print(", "    deliver(mail)\n    print(") + DELIVER + DIGEST
     saved = time.monotonic()
     file.write_text(failing)
     deployed = dev.shows(r"^[\d:]{8}  handlers\.py changed: deployed in (\d+\.\d) s$")
     record_property("figure", f"deployed {time.monotonic() - saved:.1f} s after the save, {deployed[1]} s by itself")
+    dev.shows(r"^[\d:]{8}  schedule   created          digest$")
     dev.add("second", "nobody")
     dev.shows(FAILS)
     number = failing.splitlines().index('        raise ValueError("no such mailbox")') + 1
@@ -114,6 +116,7 @@ def test_tasks_run_saves_are_deployed_and_mistakes_are_not(
 
     file.write_text(good.replace("{mail.text}", "{len(secret('TOKEN'))}").replace("import task", "import secret, task"))
     dev.shows(r"^[\d:]{8}  completed  send-reminder    third (?:.*\n)+?[\d:]{8}  handlers\.py changed: deployed in ")
+    dev.shows(r"^[\d:]{8}  schedule   removed          digest           it is no longer declared$")
     dev.add("fourth", "eve@example.com")
     dev.shows(rf"^[\d:]{{8}}  output     To eve@example\.com: {len(TOKEN)}$")
     written = [path for path in (folder / ".dynatick").rglob("*") if path.is_file()]

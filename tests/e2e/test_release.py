@@ -21,6 +21,11 @@ region = "us-east-1"
 module = "handlers"
 secrets = { KEY = "ssm:/mine/key" }
 """
+NIGHTLY = """[schedules.nightly]
+scheduleExpression = "cron(0 6 * * ? *)"
+action = "send-reminder"
+payload = { to = "ada@example.com", text = "Good morning" }
+"""
 STAGE = """[stages.prod.parameters]
 ShardCount = 2
 DeletionProtection = "true"
@@ -76,6 +81,22 @@ def test_deploy_diff_and_destroy(tmp_path: Path, aws: Emulator) -> None:
     allowed = ["CAPABILITY_IAM", "CAPABILITY_AUTO_EXPAND"]
     stacks.update_stack(StackName="mine", UsePreviousTemplate=True, Parameters=stopped, Capabilities=allowed)
     eventually(lambda: statuses()["mine"] == "UPDATE_COMPLETE", within=60)
+
+    (mine / "dynatick.toml").write_text(OWN + NIGHTLY)
+    assert "create    nightly " in run("diff", "--exit-code", code=7)
+    assert "Change the schedules of mine? There is nobody to ask" in run("deploy", code=2)
+    assert "create    nightly " in run("deploy", "--yes")
+    on_stack = ("--stack", "mine", "--region", "us-east-1", "--output", "jsonl")
+    assert "mine is up to date" in run("deploy", "--yes")
+    run("schedule", "add", "by-hand", "rate(1 hour)", *on_stack)
+    (mine / "dynatick.toml").write_text(OWN + NIGHTLY.replace("nightly", "by-hand"))
+    said = run("deploy", "--yes", code=5)
+    assert "remove    nightly " in said and "conflict  by-hand " in said and "Nothing was deployed" in said
+    assert '"result":"keep"' in run("schedule", "sync", "--region", "us-east-1", "--output", "jsonl", code=5)
+    (mine / "dynatick.toml").write_text(OWN)
+    assert "remove    nightly " in run("deploy", "--yes")
+    run("schedule", "get", "by-hand", *on_stack)
+    run("schedule", "get", "nightly", *on_stack, code=4)
 
     (mine / "handlers.py").write_text((mine / "handlers.py").read_text() + "\nCHANGED = True\n")
     (mine / "dynatick.toml").write_text(OWN + 'environment = { SENDER = "me" }\n' + STAGE)

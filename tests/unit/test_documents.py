@@ -71,7 +71,8 @@ def test_the_public_surface() -> None:
         "MemoryStore", "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy",
         "RetryPolicyRow", "RetryableError", "ScheduleDiffers", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView",
         "Status", "StoreError", "TaskChanged", "TaskClient", "TaskEntry", "TaskExists", "TaskFunction", "TaskNotFound",
-        "TaskRow", "TaskView", "TransitionRefused", "Unassigned", "around", "secret", "task", "use_client",
+        "TaskRow", "TaskView", "TransitionRefused", "Unassigned", "around", "declared_schedules", "secret", "task",
+        "use_client",
     ]  # fmt: skip
     for name in dynatick.__all__:
         assert getattr(dynatick, name).__name__ == name

@@ -27,6 +27,7 @@ RUN_BY = {
     "docs/how-to/burst.md": ["tests/unit/cli/test_plan.py"],
     "docs/how-to/coming-from.md": ["tests/unit/cli/test_coming_from.py"],
     "docs/how-to/dashboard.md": ["tests/unit/cli/test_ui.py"],
+    "docs/how-to/declared-schedules.md": ["tests/unit/cli/test_schedule_sync.py"],
     "docs/how-to/deploy.md": ["tests/e2e/test_deploy_page.py"],
     "docs/how-to/existing.md": ["tests/unit/test_task_function.py", "tests/unit/cli/test_commands.py"],
     "docs/how-to/follow-ups.md": ["tests/unit/actions/test_follow_ups.py"],

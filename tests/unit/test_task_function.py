@@ -186,6 +186,14 @@ def test_the_same_schedule_again_changes_nothing_and_another_is_refused(client: 
         count.every("rate(1 hour)", {}, schedule_id="s")
 
 
+def test_a_rate_is_the_same_schedule_at_a_later_tick() -> None:
+    with VirtualInstallation(sys.modules[__name__], start=NOON) as virtual:
+        first = send_mail.every("rate(1 hour)", Mail("team", "stand-up"), schedule_id="s")
+        virtual.advance(minutes=7)
+        again = send_mail.every("rate(1 hour)", Mail("team", "stand-up"), schedule_id="s")
+    assert again.start_date == first.start_date == NOON + timedelta(minutes=1)
+
+
 def test_a_schedule_that_differs_is_named_kept_or_replaced(client: TaskClient) -> None:
     def every(expression: str = "cron(0 9 ? * MON *)", **values: Any) -> ScheduleView:
         mail = Mail("team", values.pop("text", "stand-up"))

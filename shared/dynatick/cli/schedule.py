@@ -15,6 +15,7 @@ from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_page, show_table
 from dynatick.cli.schedule_import import import_file
+from dynatick.cli.schedule_sync import sync
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import show_task
 from dynatick.domain import attributes as attr
@@ -45,9 +46,9 @@ Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as 
 _SHOWN = (
     attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
     attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.ACTION,
-    attr.SUBJECT, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_STATE, attr.STATE_REASON,
-    attr.ERROR, attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT,
-    attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
+    attr.SUBJECT, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_OWNER, attr.SCHEDULE_STATE,
+    attr.STATE_REASON, attr.ERROR, attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT,
+    attr.LAST_OCCURRENCE_AT, attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
 )  # fmt: skip
 """The attributes that the table shows, in this order, before the user's own. JSON has all of them."""
 
@@ -62,6 +63,7 @@ COLUMNS = (
     Column("LAST OCCURRENCE", attr.LAST_OCCURRENCE_AT, spare=2),
     Column("EXPECTED WITHIN", attr.EXPECTED_WITHIN_SECONDS, right=True, spare=3),
     Column("MISSED", attr.MISSED_OCCURRENCES, right=True, spare=2),
+    Column("OWNER", attr.SCHEDULE_OWNER, folds=True, spare=3),
     Column("WHY", "why", folds=True),
 )
 CHANGED = (
@@ -138,8 +140,8 @@ def argument_names(attributes: Sequence[str]) -> list[str]:
 
 
 def columns_of(columns: Sequence[Column], rows: Sequence[Mapping[str, object]]) -> list[Column]:
-    """The columns of a list, without those about deadlines where no schedule has one."""
-    optional = (attr.EXPECTED_WITHIN_SECONDS, _IN_TIME)
+    """The columns of a list, without those about deadlines and owners where no schedule has one."""
+    optional = (attr.EXPECTED_WITHIN_SECONDS, attr.SCHEDULE_OWNER, _IN_TIME)
     return [one for one in columns if one.attribute not in optional or any(one.attribute in row for row in rows)]
 
 
@@ -234,6 +236,7 @@ def list_schedules(
 
 
 app.command("import")(import_file)
+app.command("sync")(sync)
 
 
 @app.command("export")

@@ -15,6 +15,7 @@ from dynatick.client.letter_views import DeadLetterView, LetterState
 from dynatick.client.new_task import NewTask
 from dynatick.client.row_types import RetryPolicyRow, TaskRow
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
+from dynatick.client.schedule_sync import ScheduleChange, SyncResult
 from dynatick.client.schedule_views import SchedulePage, ScheduleView
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient
@@ -50,11 +51,13 @@ __all__ = [
     "NoneInserted",
     "Refused",
     "RetryPolicyRow",
+    "ScheduleChange",
     "ScheduleOccurrence",
     "SchedulePage",
     "ScheduleView",
     "Schedules",
     "Skipped",
+    "SyncResult",
     "TaskClient",
     "TaskEntry",
     "TaskRow",

@@ -130,6 +130,7 @@ class AsyncSchedules(Threaded):
     preview = awaited(Schedules.preview)
     resume = awaited(Schedules.resume)
     run_now = awaited(Schedules.run_now)
+    sync = awaited(Schedules.sync)
     update = awaited(Schedules.update)
 
 

@@ -50,6 +50,7 @@ class ScheduleView(WholeRow):
         "ENABLED, DISABLED (paused), COMPLETED, FAILED; or unscheduled: no tick has read it yet.",
     ]
     state_reason: str | None
+    owner: Annotated[str | None, Json(name=attr.SCHEDULE_OWNER), "The deployment that declares it."]
     start_date: datetime | None
     end_date: datetime | None
     flexible_time_window: int
@@ -88,11 +89,13 @@ class ScheduleView(WholeRow):
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
 
-    def differences(self, row: Row) -> dict[str, tuple[object, object]]:
-        """In which arguments of ``insert`` its definition differs from that of a row which was composed and not
-        written: its own value, and the row's."""
+    def differences(self, row: Row, given: Row) -> dict[str, tuple[object, object]]:
+        """In which arguments of ``insert`` its definition differs from that of a row which was composed of what was
+        ``given``, and not written: its own value, and the row's."""
         other = ScheduleView.from_row(row)
         both = {name: (getattr(self, name), getattr(other, name)) for name in _DEFINITION}
+        if given.get(attr.START_DATE) is None and _is_rate(other) and (_is_rate(self) or self.start_date is None):
+            del both["start_date"]  # that of its first tick
         both |= {name: (self.row.get(attribute), other.row.get(attribute)) for name, attribute in _IN_ROW.items()}
         return {name: (own, others) for name, (own, others) in both.items() if own != others}
 
@@ -107,6 +110,7 @@ class ScheduleView(WholeRow):
             timezone=text_or_none(row.get(attr.SCHEDULE_EXPRESSION_TIMEZONE)) or "UTC",
             state=text_or_none(row.get(attr.SCHEDULE_STATE)) or "unscheduled",
             state_reason=text_or_none(row.get(attr.STATE_REASON)),
+            owner=text_or_none(row.get(attr.SCHEDULE_OWNER)),
             start_date=instant_or_none(row.get(attr.START_DATE)),
             end_date=instant_or_none(row.get(attr.END_DATE)),
             flexible_time_window=number_or(row.get(attr.FLEXIBLE_TIME_WINDOW), 0),
@@ -215,6 +219,10 @@ def _of_clocks(schedule: Schedule, now: datetime) -> list[str]:
     """The clock changes that affect its occurrences within a year."""
     found = clock_warnings(schedule.expression, now, zone=schedule.zone, start=schedule.start, end=schedule.end)
     return [f"{one} ({schedule.zone})" for one in found]
+
+
+def _is_rate(view: ScheduleView) -> bool:
+    return str(view.expression).strip().startswith("rate(")
 
 
 def _seconds_or_none(value: object) -> int | None:

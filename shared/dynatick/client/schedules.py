@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -24,6 +24,7 @@ from dynatick.client.schedule_occurrences import (
     occurrences_between,
     row_at_next_tick,
 )
+from dynatick.client.schedule_sync import ScheduleChange, SyncResult, compare, own_rows
 from dynatick.client.schedule_views import (
     SchedulePage,
     ScheduleView,
@@ -34,10 +35,10 @@ from dynatick.client.schedule_views import (
     warnings_of,
 )
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.views import TaskView, text_or_none
+from dynatick.client.views import TaskView, instant_or_none, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Time, instant_of, minute_of
-from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
@@ -45,16 +46,19 @@ from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import (
     Schedule,
     ScheduleState,
+    check_owner,
+    check_schedule_id,
     is_or_was_schedule,
 )
 from dynatick.domain.selection import instants
 from dynatick.domain.task import Row
-from dynatick.engine.conditional_write import create
+from dynatick.engine.conditional_write import create, write
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import (
     InvalidInput,
     InvalidInputs,
     ScheduleNotFound,
+    StoreError,
     TaskExists,
     TransitionRefused,
 )
@@ -329,6 +333,98 @@ class Schedules:
             raise InvalidInput("end", str(end or now), f"expected a time not before start, {start}, which must be past")
         return latest_occurrences(self._store, row, first, last, limit, now)
 
+    def sync(
+        self, declared: Iterable[Mapping[str, object]], *, owner: str, prune: bool = False, dry_run: bool = False
+    ) -> Sequence[ScheduleChange]:
+        """Makes the schedules of ``owner``, a deployment, those that it declares: creates and changes them, in the
+        order of their ids. Returns what was done for each, or ``dry_run``: what would be.
+
+        ``declared``: rows under the table's names, as ``declared_schedules`` returns them. ``prune``: schedules that
+        the owner declared earlier and does no longer are removed; without it they are only returned. Their occurrences
+        stay, and end by themselves. A schedule of another owner, or one that no deployment declares, is a conflict, and
+        stays as it is. Whether a schedule is paused is not declared: it stays so. Raises InvalidInput for an invalid
+        declaration before anything is written; repeated, it does what was left.
+        """
+        owner = check_owner(owner)
+        given = self._declared(declared)
+        present = dict(self._store.get_many(list(given))) if given else {}
+        composed: dict[str, Row] = {}
+        wrong = InvalidInputs()
+        for schedule_id, values in given.items():
+            try:
+                composed[schedule_id] = self._compose_declared(values, present.get(schedule_id), owner)
+            except InvalidInput as error:
+                for one in (error, *error.others):
+                    with wrong:
+                        raise InvalidInput(f"schedules.{schedule_id}.{one.field}", one.value, one.expected) from None
+        wrong.raise_all()
+        for own in own_rows(self._store, owner):
+            present.setdefault(RowView(own).task_id, own)
+        changes: list[ScheduleChange] = []
+        for schedule_id in sorted({*given, *present}):
+            row: Row | None = present.get(schedule_id)
+            wanted, tried = composed.get(schedule_id), None
+            for _ in range(_TRIES):
+                change = compare(schedule_id, wanted, given.get(schedule_id, {}), row, owner=owner, prune=prune)
+                if dry_run or self._is_made(change, wanted, row):
+                    is_gone = change.result is SyncResult.NONE and row is None
+                    is_done = is_gone or change.result is SyncResult.UNCHANGED
+                    changes.append(tried if tried is not None and is_done else change)  # its answer was lost
+                    break
+                row, tried = self._store.get(schedule_id), change
+            else:
+                raise StoreError(f"cannot sync {schedule_id!r}: other requests changed it {_TRIES} times")
+        return [one for one in changes if one.result is not SyncResult.NONE]
+
+    def _declared(self, declared: Iterable[Mapping[str, object]]) -> dict[str, Mapping[str, object]]:
+        """By their ids. Raises InvalidInput."""
+        given: dict[str, Mapping[str, object]] = {}
+        for row in declared:
+            if not isinstance(row, Mapping):
+                raise InvalidInput("declared", row, "expected maps under the table's names, such as scheduleExpression")
+            schedule_id = check_schedule_id(row.get(attr.TASK_ID))
+            if schedule_id in given:
+                raise InvalidInput(attr.TASK_ID, schedule_id, "expected each id once: it is declared twice")
+            for name in sorted(row.keys() - {attr.TASK_ID, *attr.DECLARED}, key=str):
+                known = ", ".join(sorted(attr.DECLARED))
+                raise InvalidInput(f"schedules.{schedule_id}.{name}", row[name], f"expected any of {known}")
+            given[schedule_id] = row
+        return given
+
+    def _compose_declared(self, row: Mapping[str, object], present: Row | None, owner: str) -> Row:
+        """A declared schedule's row. One that is at its end has no occurrence from now on: if nothing differs, it is
+        as it was composed then."""
+        own = {attr.SCHEDULE_STATE: str(ScheduleState.ENABLED), attr.SCHEDULE_OWNER: owner}
+        if present is not None and present.get(attr.SCHEDULE_STATE) == str(ScheduleState.COMPLETED):
+            then = instant_or_none(present.get(attr.CREATED_AT)) or self._clock()
+            composed = self._checks.compose_row(row, then).row
+            if not ScheduleView.from_row(present).differences(composed, row):
+                return {**composed, **own}
+        return {**self._checks.compose_row(row, self._clock()).row, **own}
+
+    def _is_made(self, change: ScheduleChange, wanted: Row | None, row: Row | None) -> bool:
+        """Carries out a change of what was read. False: another request was first, so it is to be decided again."""
+        match change.result:
+            case SyncResult.CREATE:
+                assert wanted is not None
+                return create(self._store, wanted)
+            case SyncResult.CHANGE:
+                assert wanted is not None and row is not None
+                if is_terminal(row):  # it makes no occurrences any more, so another takes its place
+                    return self._remove(change.schedule_id, row) and create(self._store, wanted)
+                edits = {UPDATABLE[name]: wanted.get(UPDATABLE[name]) for name in change.differences}
+                update = self._edited(row, edits)
+                update = merge_updates(update, conditions=task_update.in_version(row, version_of(row)))
+                return task_update.Tried(update, write(self._store, update)).written() is not None
+            case SyncResult.REMOVE:
+                assert row is not None
+                return self._remove(change.schedule_id, row)
+            case _:
+                return True
+
+    def _remove(self, schedule_id: str, row: Row) -> bool:
+        return self._store.delete(schedule_id, conditions=task_update.in_version(row, version_of(row)))
+
     def _edit(
         self,
         schedule_id: str,
@@ -337,32 +433,36 @@ class Schedules:
         version: str | None = None,
     ) -> ScheduleView:
         self._row(schedule_id)
-        grid, defaults = self._settings_cache.grid(), self._settings_cache.defaults()
 
         def decide(row: Row) -> ConditionalUpdate:
             _open_schedule(row, action)
-            now, edits = self._clock(), dict(edits_of(row))
-            if edits.keys() & {attr.ACTION, attr.PAYLOAD}:  # an unknown action that it has already prevents no pause
-                self._checks.check_action({**row, **edits})
-            change = edited(row, edits, now=now, grid=grid, defaults=defaults)
-            with_item({**row, **change.set})
-            if RowView(row).is_unscheduled and not self._checks.can_complete({**row, **edits}):
-                removed = tuple(name for name, value in edits.items() if value is None and name in row)
-                set_ = {name: value for name, value in edits.items() if value is not None}
-                change = ConditionalUpdate(
-                    task_id=schedule_id, set=set_, remove=removed, conditions=change.conditions, returning=True
-                )
-            if not change.set and not change.remove:  # a write all the same, for its conditions
-                change = ConditionalUpdate(
-                    task_id=schedule_id,
-                    set={attr.SCHEDULE_ID: schedule_id},
-                    conditions=change.conditions,
-                    returning=True,
-                )
-            return change
+            return self._edited(row, edits_of(row))
 
         row = task_update.carry_out(self._store, schedule_id, task_update.only_in(version, decide))
         return self._view(row, self._clock())
+
+    def _edited(self, row: Row, edits: Mapping[str, object]) -> ConditionalUpdate:
+        """The update that changes attributes of a schedule that has not ended. Raises InvalidInput."""
+        schedule_id = RowView(row).task_id
+        grid, defaults = self._settings_cache.grid(), self._settings_cache.defaults()
+        if edits.keys() & {attr.ACTION, attr.PAYLOAD}:  # an unknown action that it has already prevents no pause
+            self._checks.check_action({**row, **edits})
+        change = edited(row, edits, now=self._clock(), grid=grid, defaults=defaults)
+        with_item({**row, **change.set})
+        if RowView(row).is_unscheduled and not self._checks.can_complete({**row, **edits}):
+            removed = tuple(name for name, value in edits.items() if value is None and name in row)
+            set_ = {name: value for name, value in edits.items() if value is not None}
+            change = ConditionalUpdate(
+                task_id=schedule_id, set=set_, remove=removed, conditions=change.conditions, returning=True
+            )
+        if not change.set and not change.remove:  # a write all the same, for its conditions
+            change = ConditionalUpdate(
+                task_id=schedule_id,
+                set={attr.SCHEDULE_ID: schedule_id},
+                conditions=change.conditions,
+                returning=True,
+            )
+        return change
 
     def _row(self, schedule_id: str) -> Row:
         row = self._store.get(task_update.known_id(schedule_id))

@@ -93,6 +93,7 @@ CATCH_UP: Final = "catchUp"
 OVERLAP: Final = "overlap"
 EXPECTED_WITHIN_SECONDS: Final = "expectedWithinSeconds"  # whole number
 STATE_REASON: Final = "stateReason"
+SCHEDULE_OWNER: Final = "scheduleOwner"  # text: the deployment that declares it; absent: no deployment does
 REVISION: Final = "revision"  # whole number, from 1
 ACCEPTED_DEFINITION: Final = "definition"  # map: the DEFINITION attributes, as last accepted
 DEFINED_AT: Final = "definedAt"  # instant
@@ -117,6 +118,12 @@ TIMING: Final = (SCHEDULE_EXPRESSION, SCHEDULE_EXPRESSION_TIMEZONE, START_DATE, 
 DEFINITION: Final = (CRON_EXPRESSION, *TIMING, FLEXIBLE_TIME_WINDOW, SCHEDULE_STATE)
 """The attributes that decide when a schedule has occurrences."""
 
+DECLARED: Final = (
+    *TIMING, FLEXIBLE_TIME_WINDOW, CATCH_UP, OVERLAP, EXPECTED_WITHIN_SECONDS, ACTION, PAYLOAD, RETRY_POLICY,
+    TIMEOUT_SECONDS, SUBJECT,
+)  # fmt: skip
+"""What a deployment declares of a schedule. A pause is none of it: it is for people, and outlasts deployments."""
+
 POSITION: Final = (TASK_DATE_TIME, NEXT_OCCURRENCE_AT, BUFFERED_OCCURRENCE_AT, LAST_OCCURRENCE_AT, DEFINED_AT)
 """The attributes that say how far a schedule has come."""
 
@@ -124,7 +131,7 @@ SCHEDULE_ATTRIBUTES = frozenset(
     {
         *DEFINITION, CATCH_UP, OVERLAP, EXPECTED_WITHIN_SECONDS, STATE_REASON, REVISION, ACCEPTED_DEFINITION,
         DEFINED_AT, NEXT_OCCURRENCE_AT, BUFFERED_OCCURRENCE_AT, DUE_BEFORE, LAST_OCCURRENCE_AT, LAST_TASK_ID, AWAITED,
-        MISSED, MISSED_OCCURRENCES, EARLIER, RAN_NOW, BACKFILLED,
+        MISSED, MISSED_OCCURRENCES, SCHEDULE_OWNER, EARLIER, RAN_NOW, BACKFILLED,
     }
 )  # fmt: skip
 """The attributes of schedules that tasks do not have. On a task they are the user's own."""

@@ -30,6 +30,7 @@ MAX_EXPECTED_WITHIN_SECONDS = 86_400
 _SUFFIX_BYTES = 40  # what an occurrence's id adds to its schedule's
 MAX_SCHEDULE_ID_BYTES = MAX_TASK_ID_BYTES - _SUFFIX_BYTES
 MAX_REVISION = 10**9
+MAX_OWNER_CHARACTERS = 128
 
 _Kind = TypeVar("_Kind", bound=StrEnum)
 
@@ -283,6 +284,14 @@ def check_schedule_id(value: object) -> str:
             attr.TASK_ID, value, f"expected at most {MAX_SCHEDULE_ID_BYTES} bytes for a schedule, this has {size}"
         )
     return schedule_id
+
+
+def check_owner(value: object) -> str:
+    """The owner of declared schedules. Raises InvalidInput."""
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_OWNER_CHARACTERS or not value.isprintable():
+        expected = f"expected the name of a deployment, of at most {MAX_OWNER_CHARACTERS} characters"
+        raise InvalidInput("owner", value, f"{expected}, such as reminders-prod")
+    return value
 
 
 def handed_on(row: Row) -> dict[str, Any]:

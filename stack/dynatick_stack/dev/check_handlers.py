@@ -1,4 +1,5 @@
-"""A program: imports a module of handlers as the processor does, and prints its actions, or what is wrong, as JSON.
+"""A program: imports a module of handlers as the processor does, and prints its actions and the schedules that they
+declare, or what is wrong, as JSON.
 
 It runs in a process of its own, since what was imported once stays. It imports nothing of ``dynatick_stack``.
 """
@@ -6,20 +7,24 @@ It runs in a process of its own, since what was imported once stays. It imports 
 from __future__ import annotations
 
 import contextlib
-import json
 import sys
 import traceback
 from pathlib import Path
 
 from dynatick.actions.handlers import Handler, load_handlers
-from dynatick.errors import ConfigurationError
+from dynatick.errors import ConfigurationError, InvalidInput
+from dynatick.json_reader import dumps
+from dynatick.task_function import declared_schedules
 
 
 def examine(module: str, folder: Path) -> dict[str, object]:
-    """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one. Else
-    ``problem``, and ``place`` if a file of the folder is to blame."""
+    """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one; ``schedules``:
+    those that they declare. Else ``problem``, and ``place`` if a file of the folder is to blame."""
     try:
-        return {"actions": {handler.name: _schema(handler) for handler in load_handlers(module)}}
+        actions = {handler.name: _schema(handler) for handler in load_handlers(module)}
+        return {"actions": actions, "schedules": declared_schedules(module)}
+    except InvalidInput as error:
+        return {"problem": str(error), "place": None}
     except ConfigurationError as error:
         cause = error.__cause__ or error
         if isinstance(cause, ConfigurationError):
@@ -54,4 +59,4 @@ def _shown(path: Path, line: int | None, folder: Path) -> str | None:
 if __name__ == "__main__":
     with contextlib.redirect_stdout(sys.stderr):  # what the module prints is none of the answer
         found = examine(sys.argv[1], Path(sys.argv[2]))
-    print(json.dumps(found))
+    print(dumps(found))

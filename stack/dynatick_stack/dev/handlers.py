@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import dynatick
+from dynatick.json_reader import parse
 from dynatick_stack.deploy import REGION
 from dynatick_stack.dev import sources
 from dynatick_stack.dev.sources import Snapshot
@@ -26,6 +26,14 @@ from dynatick_stack.venv import Say, interpreter_tag, pip_install
 
 CHECK_SECONDS = 60.0
 _PROGRAM = Path(__file__).with_name("check_handlers.py")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a module of handlers has."""
+
+    actions: Mapping[str, str | None]  # by name, with the JSON Schema of its payload, if it has one
+    schedules: Sequence[Mapping[str, object]]  # that its functions declare: rows under the table's names
 
 
 class HandlersError(StackError):
@@ -62,9 +70,8 @@ def local_secrets(project: Project) -> dict[str, str]:
 
 def check(
     project: Project, files: Iterable[Path], libraries: Path, required: Path | None, environment: Mapping[str, str]
-) -> dict[str, str | None]:
-    """The names of the actions, each with the JSON Schema of its payload, if it has one. Raises HandlersError with the
-    line of the project that is to blame.
+) -> Checked:
+    """The actions and the schedules of the module. Raises HandlersError with the line of the project that is to blame.
 
     The module gets what it has in Lambda: these files of its own, the layer's libraries, and what it requires.
     """
@@ -91,7 +98,7 @@ def check(
             raise HandlersError(f"{project.module} takes longer than {CHECK_SECONDS:.0f} s to import") from None
     if ran.returncode != 0:
         raise HandlersError(f"{project.module} ends the process that imports it: {_last_line(ran.stderr)}")
-    found = json.loads(ran.stdout)
+    found: Any = parse(ran.stdout)
     if "problem" in found:
         place = f"{found['place']}  " if found["place"] else ""
         is_taken = f"No module named '{TAKEN}'" in found["problem"] or project.module.partition(".")[0] == TAKEN
@@ -100,7 +107,7 @@ def check(
     actions: dict[str, str | None] = found["actions"]
     if not actions:
         raise HandlersError(f"{project.module} has no function that is declared by @task")
-    return actions
+    return Checked(actions=actions, schedules=found["schedules"])
 
 
 def store_secrets(stack: LocalStack, project: Project, values: Mapping[str, str]) -> dict[str, str]:

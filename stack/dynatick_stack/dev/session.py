@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dynatick.client import TaskClient
+from dynatick.cli.schedule_sync import what
+from dynatick.client import SyncResult, TaskClient
 from dynatick.client.views import TaskView
 from dynatick.ui.loopback import PORT as DASHBOARD_PORT
 from dynatick.ui.server import serve_beside
 from dynatick.ui.site import Site
-from dynatick_stack import emulator, local
+from dynatick_stack import declared_schedules, emulator, local
 from dynatick_stack.build import libraries
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
-from dynatick_stack.dev.handlers import HandlersError
+from dynatick_stack.dev.handlers import Checked, HandlersError
 from dynatick_stack.dev.insertions import InsertionReader
 from dynatick_stack.dev.sources import Snapshot
-from dynatick_stack.errors import DeployError
+from dynatick_stack.errors import DeployError, RefusedError
 from dynatick_stack.folders import PROJECT_FILE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.logs import LogReader
@@ -44,6 +45,7 @@ class Session:
     _required: Path | None = None
     _secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the handlers
     _layer: str = ""  # the ARN of the handlers in force
+    _schedules: declared_schedules.Rows = ()  # that the project declares
 
     def start(self, port: int | None) -> None:
         """Starts the system with the project's handlers. Raises HandlersError for handlers that can't be imported."""
@@ -51,7 +53,7 @@ class Session:
         project = self.project
         self._secrets = handlers.local_secrets(project)
         self._files, self._settings = sources.snapshot(project), self._read_settings()
-        actions = self._check()
+        found = self._check()
         self.stack = local.up(
             port,
             {**DEFAULTS, **SHOWN_AT, **project.template_parameters()},
@@ -72,9 +74,10 @@ class Session:
         self.say(
             f"{project.name} on {self.stack.endpoint} · table {self.stack.table} · tick {tick}{exactly} · "
             f"dashboard {self._serve_dashboard()}\n"
-            f"Handlers: {', '.join(sorted(actions))}. Ready in {time.monotonic() - began:.0f} s; times are UTC. "
+            f"Handlers: {', '.join(sorted(found.actions))}. Ready in {time.monotonic() - began:.0f} s; times are UTC. "
             "Ctrl-C ends it: what it holds is not kept"
         )
+        self._sync_schedules()
 
     def _serve_dashboard(self) -> str:
         """Returns its address."""
@@ -105,7 +108,7 @@ class Session:
             self._check()
             self._layer = handlers.publish(self.stack, self.project, self._files)
             self.stack.redeploy(say=self.say, HandlersLayerArn=self._layer)
-        except (HandlersError, FileNotFoundError) as error:  # a file may be gone already
+        except (HandlersError, RefusedError, FileNotFoundError) as error:  # a file may be gone already
             self._note(f"{names} changed: {error}\n          The version before goes on")
         except DeployError as error:
             self._layer = earlier
@@ -113,12 +116,21 @@ class Session:
             self._note(f"{names} changed: {error}\n          The version before goes on")
         else:
             self._note(f"{names} changed: deployed in {time.monotonic() - began:.1f} s")
+            self._sync_schedules()
 
-    def _check(self) -> dict[str, str | None]:
+    def _sync_schedules(self) -> None:
+        """Makes the schedules those that the project declares, and says what was done."""
+        for one in declared_schedules.sync(self.client, self._schedules, owner=self.project.name):
+            if one.result != SyncResult.UNCHANGED:
+                self._note(f"schedule   {what(one, is_done=True):<16} {one.schedule_id:<16} {one.reason}".rstrip())
+
+    def _check(self) -> Checked:
         self._required = handlers.requirements(self.project, self.say)
         found = libraries(self.say, root=self.root)
         environment = {**self.project.environment, **self._secrets}
-        return handlers.check(self.project, project_files(self.project), found, self._required, environment)
+        checked = handlers.check(self.project, project_files(self.project), found, self._required, environment)
+        self._schedules = declared_schedules.declared(self.project, checked)
+        return checked
 
     def _prepare(self, stack: LocalStack) -> dict[str, str]:
         """Builds the layer of the handlers and what they import, before the first deployment."""

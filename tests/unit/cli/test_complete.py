@@ -40,7 +40,7 @@ OF_SCHEDULES = {
     "schedule preview": "forecast preview", "schedule add": "insert", "schedule get": "get", "schedule list": "list",
     "schedule update": "update", "schedule pause": "pause", "schedule resume": "resume", "schedule delete": "delete",
     "schedule run": "run_now", "schedule backfill": "backfill", "schedule history": "history",
-    "schedule export": "export", "schedule import": "compose",
+    "schedule export": "export", "schedule import": "compose", "schedule sync": "sync",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
 OF_BATCHES = {

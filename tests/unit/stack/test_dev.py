@@ -53,8 +53,8 @@ def project(tmp_path: Path) -> Project:
     return Project(folder=tmp_path, name="a", module="handlers", requirements=tmp_path / "requirements.txt")
 
 
-def check(project: Project, required: Path | None, environment: Mapping[str, str]) -> list[str]:
-    return handlers.check(project, project_files(project), LIBRARIES, required, environment)
+def check(project: Project, required: Path | None, environment: Mapping[str, str]) -> Mapping[str, str | None]:
+    return handlers.check(project, project_files(project), LIBRARIES, required, environment).actions
 
 
 # --- Files ------------------------------------------------------------------------------------------------------------

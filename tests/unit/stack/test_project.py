@@ -142,7 +142,7 @@ def test_a_name_is_enough_and_it_is_found_from_a_folder_below(tmp_path: Path) ->
     ("text", "said"),
     [
         ("[stak]", "stak is not known; did you mean stack?"),
-        ("[else]", "else is not known; known: handlers, parameters, stack, stages"),
+        ("[else]", "else is not known; known: handlers, parameters, schedules, stack, stages"),
         ('[stack]\nNmae = "a"', "[stack] Nmae is not known; did you mean name?"),
         ("[parameters]\nTickMinute = 1", "[parameters] TickMinute is not known; did you mean TickMinutes?"),
         ("stack = 1", "stack is a table; write [stack]"),
@@ -171,7 +171,10 @@ def test_a_name_is_enough_and_it_is_found_from_a_folder_below(tmp_path: Path) ->
         ('[parameters]\nHandlersSecrets = "{}"', "not for projects: [handlers] secrets names them"),
         ('[handlers]\npolicies = "A"', "[handlers] policies: 'A' is not accepted; expected names or ARNs"),
         ("[stages]\nprod = 4", "stages.prod is a table; write [stages.prod.parameters]"),
-        ("[stages.prod]\nShardCount = 4", "[stages.prod] ShardCount is not known; known: handlers, parameters, stack"),
+        (
+            "[stages.prod]\nShardCount = 4",
+            "[stages.prod] ShardCount is not known; known: handlers, parameters, schedules, stack",
+        ),
         ("[stages.prod]\nstack = 4", "stages.prod.stack is a table; write [stages.prod.stack]"),
         ("[stages.a.handlers]\nenvironment = { B = 1 }", "[stages.a.handlers] environment B: 1 is not accepted"),
         ("[stages.a.handlers]\nsecrets = 1", "[stages.a.handlers] secrets is a table"),

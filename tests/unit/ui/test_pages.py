@@ -210,6 +210,10 @@ def test_a_schedule_shows_its_occurrences_and_why_it_missed_some(busy: VirtualIn
     page = browser.get("/schedules/often")
     assert [one.text.split()[-1] for one in elements(page, "missed-occurrence")] == ["paused", "paused"]
     assert "the move" in page.text
+    declared = {"taskId": "declared", "scheduleExpression": "rate(1 day)", "action": "log"}
+    busy.client.schedules.sync([declared], owner="reminders-prod")
+    (owner,) = elements(browser.get("/schedules/declared"), "owner")
+    assert owner.text == "reminders-prod" and not elements(page, "owner")
 
 
 def test_a_schedule_lists_what_it_missed_and_what_a_clock_change_does() -> None:

@@ -1,0 +1,148 @@
+"""The schedules of a project: what dynatick.toml and handlers say, what is refused, and what a deployment does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builders import InProcess
+from tests.unit.stack.test_dev import LIBRARIES
+from tests.unit.stack.test_waiting_payloads import Stack
+
+from dynatick import TaskClient
+from dynatick.errors import StoreError
+from dynatick_stack import declared_schedules, project
+from dynatick_stack.dev import handlers
+from dynatick_stack.dev.handlers import Checked, HandlersError
+from dynatick_stack.errors import RefusedError
+from dynatick_stack.project import Project
+from dynatick_stack.project_files import project_files
+
+HANDLERS = """
+from dataclasses import dataclass
+from decimal import Decimal
+from dynatick import task
+
+@dataclass
+class Digest:
+    user: str
+    cents: Decimal = Decimal("1.50")
+
+@task("digest")
+def digest(digest: Digest) -> None: ...
+
+@task("raw")
+def raw(payload: dict[str, object]) -> None: ...
+
+digest.declare_schedule("cron(0 6 * * ? *)", Digest("ada"), schedule_id="digest", timezone="Europe/Berlin")
+raw.declare_schedule("rate(1 hour)", {"n": Decimal("1.50")}, schedule_id="raw")
+"""
+TOML = """
+[stack]
+name = "mine"
+
+[schedules.heartbeat]
+scheduleExpression = "rate(5 minutes)"
+startDate = 2027-01-01T00:00:00Z
+action = "log"
+payload = { ratio = 1.5 }
+
+[stages.prod.schedules.heartbeat]
+scheduleExpression = "rate(1 minute)"
+"""
+SCHEMA = '{"type": "object", "properties": {"user": {"type": "string"}}, "required": ["user"]}'
+KNOWN = Checked(actions={"digest": SCHEMA}, schedules=())
+
+
+def read(folder: Path, text: str = TOML) -> Project:
+    (folder / "dynatick.toml").write_text(text)
+    (folder / "handlers.py").write_text(HANDLERS)
+    return project.read(folder)
+
+
+def check(found: Project) -> Checked:
+    return handlers.check(found, project_files(found), LIBRARIES, None, {})
+
+
+def test_handlers_and_settings_declare_each_stage_with_its_own(tmp_path: Path) -> None:
+    found = read(tmp_path)
+    rows = {row["taskId"]: row for row in declared_schedules.declared(found, check(found))}
+    assert list(rows) == ["digest", "raw", "heartbeat"]
+    assert rows["digest"]["payload"] == {"user": "ada", "cents": "1.50"}
+    assert str(rows["raw"]["payload"]["n"]) == "1.50"  # type: ignore[index]
+    assert rows["heartbeat"]["startDate"] == "2027-01-01T00:00:00+00:00"
+    prod = declared_schedules.declared(found.of("prod"), KNOWN)
+    assert [(one["scheduleExpression"], one["action"]) for one in prod] == [("rate(1 minute)", "log")]
+    assert ("[schedules] heartbeat scheduleExpression", "[stages.prod.schedules]") in {
+        (one.name, one.source) for one in found.of("prod").settings
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[schedules]\nx = 3", "schedules.x is a table; write [schedules.x]"),
+        (
+            "[schedules.x]\naction = 'log'",
+            "[schedules.x] scheduleExpression is missing; expected when it runs, such as",
+        ),
+        ("[schedules.x]\nexpression = 'rate(1 hour)'", "[schedules.x] expression is not known; did you mean schedule"),
+        ("[schedules.x]\nscheduleState = 'DISABLED'", "[schedules.x] scheduleState is not known"),
+        ("[schedules.x]\nscheduleExpression = 'daily'", "schedules.x.scheduleExpression: 'daily' is not accepted; exp"),
+        ("[schedules.x]\nscheduleExpression = 'rate(1 hour)'\ncatchUp = 'some'", "schedules.x.catchUp: 'some' is not"),
+        ("[schedules.x]\nscheduleExpression = 'rate(1 hour)'\nstartDate = 2027-01-01", "schedules.x.startDate: '2027-"),
+        ("[schedules.x]\nscheduleExpression = 'rate(1 hour)'\naction = 'lgo'", "schedules.x.action: 'lgo' is not acc"),
+        ("[schedules.x]\nscheduleExpression = 'rate(1 hour)'\naction = 'digest'", "schedules.x.payload"),
+        ("[stages.prod.schedules.y]\naction = 'log'", "[stages.prod.schedules.y] scheduleExpression is missing"),
+    ],
+)
+def test_what_is_wrong_in_the_settings_is_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(RefusedError, match=re.escape(said)):
+        declared_schedules.declared(read(tmp_path, f'[stack]\nname = "mine"\n{text}\n'), KNOWN)
+
+
+def test_one_id_is_declared_once_and_payloads_of_functions_fit(tmp_path: Path) -> None:
+    found = read(tmp_path, TOML.replace("heartbeat", "digest"))
+    with pytest.raises(RefusedError, match="taskId: 'digest' is not accepted; expected each id once"):
+        declared_schedules.declared(found, check(found))
+    with (tmp_path / "handlers.py").open("a") as file:
+        file.write("digest.declare_schedule('rate(1 hour)', Digest(3), schedule_id='x')\n")
+    with pytest.raises(HandlersError, match=r"schedules\.x\.payload\.user: .* Input should be a valid string"):
+        check(found)
+
+
+def test_what_has_passed_is_no_reason_to_refuse_a_deployment(tmp_path: Path) -> None:
+    text = '[stack]\nname = "mine"\n[schedules.once]\nscheduleExpression = "at(2020-01-01T12:00:00)"\n'
+    assert len(declared_schedules.declared(read(tmp_path, text), KNOWN)) == 1
+
+
+def test_a_deployment_shows_what_it_would_do_and_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, said = InProcess(), list[str]()
+    client = TaskClient(world.store, clock=world.clock)
+    monkeypatch.setattr(TaskClient, "connect", lambda table, **where: client)
+    rows = [{"taskId": "a", "scheduleExpression": "rate(1 hour)", "action": "not deployed yet"}]
+
+    def plan(rows: Any, outputs: Any) -> list[str]:
+        stack: Any = Stack(outputs)
+        stack.name = "mine"
+        return list(map(declared_schedules.line, declared_schedules.plan(stack, rows, profile=None, say=said.append)))
+
+    deployed = {"TasksTableName": "tasks"}
+    create = "  create    a                                schedule"
+    assert plan(rows, None) == plan(rows, {}) == plan(rows, deployed) == [create]
+    assert client.schedules.list().schedules == ()
+    declared_schedules.sync(client, rows, owner="mine")
+    assert plan([], deployed) == [
+        f"{create.replace('create', 'remove')}                         it is no longer declared"
+    ]
+    monkeypatch.setattr(TaskClient, "connect", lambda table, **where: fails())
+    assert plan([], deployed) == []
+    assert said == ["Whether schedules are to be removed is not known: not allowed"]
+    with pytest.raises(StoreError, match="not allowed"):
+        plan(rows, deployed)
+
+
+def fails() -> None:
+    raise StoreError("not allowed")
