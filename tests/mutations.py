@@ -49,6 +49,7 @@ PACKS = "tests/unit/engine/test_packs.py"
 BATCHES = "tests/unit/client/test_batches.py"
 COMMITS = "tests/unit/engine/test_commit.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
+DECLARED = "tests/unit/client/test_schedule_sync.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
 _WITHOUT = ("-p", "no:cacheprovider", "-p", "no:schemathesis")  # plugins: to start one takes a second each time
@@ -318,6 +319,12 @@ MUTATIONS = (
              "not schedule.awaited or schedule.bucket is None", "True", SCHEDULES),
     Mutation(OF_SCHEDULES, "an edit puts a schedule behind a deadline", "domain:_repaired",
              "values[attr.TASK_DATE_TIME] = str(_bucket_with_awaited(...))", "", SCHEDULES),
+    Mutation(OF_SCHEDULES, "a deployment takes what others inserted for its own", "client:compare",
+             "view.owner == owner", "True", DECLARED),
+    Mutation(OF_SCHEDULES, "a deployment changes a schedule that became another's", "Schedules._is_made",
+             "merge_updates(...)", "update", DECLARED),
+    Mutation(OF_SCHEDULES, "a deployment removes a schedule that became another's", "Schedules._remove",
+             "task_update.in_version(row, version_of(row))", "()", DECLARED),
 )  # fmt: skip
 
 
