@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from tests.model.oracle import Oracle
 from tests.model.steps import step
 
 from dynatick.client import TaskClient
+from dynatick.domain.batches import Batch
 from dynatick.domain.packs import member_id
 
 scripts = st.lists(
@@ -53,6 +55,7 @@ class BatchMachine(BaseMachine):
     def __init__(self) -> None:
         super().__init__()
         self._loaded: dict[str, _Loaded] = {}
+        self._earliest: dict[str, float] = {}  # the times to which batches may have been rescheduled
 
     @property
     def _oracle(self) -> BatchOracle:
@@ -78,7 +81,8 @@ class BatchMachine(BaseMachine):
             due_at = (now + timedelta(seconds=seconds)).replace(microsecond=0)
             self._loaded[batch_id] = _Loaded(len(scripts), due_at, over, policy)
             maximum = (policy or {}).get("maximumRetryAttempts", 3) + 1
-            self._oracle.begin_batch(batch_id, len(scripts), maximum=maximum, not_before=self._oracle.seconds(due_at))
+            not_before = min(self._oracle.seconds(due_at), self._earliest.get(batch_id, math.inf))
+            self._oracle.begin_batch(batch_id, len(scripts), maximum=maximum, not_before=not_before)
             for task, script in zip(self._oracle.members[batch_id], scripts, strict=True):
                 task.script = script
         self._send(Request("load"), self._loaded[batch_id].load(batch_id), plan, client)
@@ -91,6 +95,19 @@ class BatchMachine(BaseMachine):
     def cancel_batch(self, batch_id: str, plan: Plan) -> None:
         self._send(Request("cancel batch"), lambda c: c.batches.cancel(batch_id), plan)
 
+    @step(batch_id=IDS, seconds=(0.0, 30.0, 90.0, 400.0), plan=plans)
+    def reschedule_batch(self, batch_id: str, seconds: float, plan: Plan) -> None:
+        at = (self.model.simulation.instant + timedelta(seconds=seconds)).replace(microsecond=0)
+        seconds = self._oracle.seconds(at)
+        self._earliest[batch_id] = min(seconds, self._earliest.get(batch_id, math.inf))
+        for task in self._oracle.members.get(batch_id, ()):
+            task.not_before = min(task.not_before, seconds)
+        self._send(Request("reschedule batch"), lambda c: c.batches.reschedule(batch_id, due_at=at), plan)
+
+    @step(batch_id=IDS, plan=plans)
+    def redrive_batch(self, batch_id: str, plan: Plan) -> None:
+        self._send(Request("redrive batch"), lambda c: c.batches.redrive(batch_id), plan)
+
     def delete(self, **_: Any) -> None:
         """Nothing is deleted by hand here."""
 
@@ -98,6 +115,9 @@ class BatchMachine(BaseMachine):
         """Loads what was not loaded to its end; then each member must end."""
         stop_faults(self.model)
         for batch_id, loaded in self._loaded.items():
+            row = self.model.table.get(batch_id)
+            if (batch := None if row is None else Batch.of(row)) is not None and batch.members is not None:
+                continue  # it may have another time than that with which it was begun
             self._send(Request("load"), loaded.load(batch_id), QUIET)
             self.model.wait_until_idle()
         complete_rows(self.model)

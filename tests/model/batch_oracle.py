@@ -109,7 +109,7 @@ class BatchOracle(Oracle):
     def begin(self, claimed: Task, context: ActionContext, process: Actor, row: Row | None) -> Execution:
         task, token = self.task_of({"taskId": claimed.task_id}), str(claimed.lease)
         execution = Execution(task, context.run, context.attempt, token, context.idempotency_key, process)
-        before = list(self._executions(task))
+        before = [one for one in self._executions(task) if one.run == execution.run]
         if row is None:
             pack_row, pack, n = self._pack_of(task)
             if not self._is_open(pack, n):
@@ -117,7 +117,7 @@ class BatchOracle(Oracle):
             row, token = pack_row, token.rpartition("/")[0]
         if state_of(row) != "running" or row.get("lease") != token:
             self.report(f"{task.task_id}: executed while it is {state_of(row)}")
-        if any(one.is_running for one in before):
+        if any(one.is_running for one in self._executions(task)):
             self.report(f"{task.task_id}: executed while it is executed")
         if any(one.key != execution.key for one in before):
             self.report(f"{task.task_id}: another idempotency key, {execution.key}")
