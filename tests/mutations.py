@@ -48,6 +48,7 @@ EXISTING = "tests/unit/client/test_if_exists.py"
 PACKS = "tests/unit/engine/test_packs.py"
 BATCHES = "tests/unit/client/test_batches.py"
 COMMITS = "tests/unit/engine/test_commit.py"
+COMPLETIONS = "tests/unit/engine/test_completions.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 OF_SCHEDULES = 0
@@ -122,7 +123,7 @@ MUTATIONS = (
     Mutation(7, "a pass does not check the rows that it has deferred", "engine:_defer",
              "placer.check_moves(...)", "", RECOVERY),
     Mutation(8, "the stream is silent about waiting rows that change", "template.yaml",
-             '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring"]}}}}',
+             '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring","waiting"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
     # -- claims and their records --------------------------------------------------------------------------------------
     Mutation(9, "a claim does not ask for the bucket", "domain:claim",
@@ -201,7 +202,7 @@ MUTATIONS = (
              "not isinstance(attempted.outcome, Done)", "False", PACKS),
     Mutation(20, "a member's row that may not be there counts as written", "Packs.recorded",
              "result is RecordResult.UNRECORDED", "False", PACKS),
-    Mutation(12, "a Commit hits another process's claim", "complete",
+    Mutation(12, "a Commit hits another process's claim", "domain:complete",
              "_by_holder(task, \"complete\")", "()", COMMITS),
     Mutation(12, "a Commit that was cancelled completes its task", "Recorder._commit",
              "isinstance(result, Cancelled)", "False", COMMITS),
@@ -219,6 +220,16 @@ MUTATIONS = (
              "one.claimed.task.attempt > 1", "False", PACKS),
     Mutation(21, "a pack fails when its attempts are used up", "plan_recovery",
              "not view.is_pack", "True", PACKS),
+    Mutation(12, "a completion hits another claim, or what has ended", "domain:_by_token",
+             "as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL)", "()", LIFECYCLE),
+    Mutation(12, "a forged token is taken", "Completions._settle",
+             "not token.is_of(row)", "False", COMPLETIONS),
+    Mutation(10, "what has failed by its token is completed", "client:_require_open",
+             "view.is_running and view.error is None", "view.is_running", COMPLETIONS),
+    Mutation(10, "a completion that never came leaves no trace of it", "overdue",
+             "not view.awaits_completion", "True", COMPLETIONS),
+    Mutation(7, "handing over is not checked again", "Recorder._check_moves",
+             "result in _MOVED", "result in _WOKEN", RECORD),
     Mutation(12, "a checkpoint hits another process's claim", "checkpoint",
              '_by_holder(task, "release")', "()", PACKS),
     Mutation(12, "a pack goes on that another process has", "Packs._checked",

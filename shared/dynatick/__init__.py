@@ -38,12 +38,14 @@ if TYPE_CHECKING:
     from dynatick.client.operations import Health
     from dynatick.domain.buckets import Bucket, Grid
     from dynatick.domain.commit import Commit
+    from dynatick.domain.completion import CompleteLater
     from dynatick.domain.normalise import Unassigned
     from dynatick.domain.retry import RetryPolicy
     from dynatick.domain.task import Status
     from dynatick.errors import (
         BatchDiffers,
         BatchNotFound,
+        CompletionRefused,
         ConfigurationError,
         DynatickError,
         InvalidInput,
@@ -70,6 +72,8 @@ _HOMES = {
     "BatchNotFound": "dynatick.errors",
     "BatchView": "dynatick.client",
     "Commit": "dynatick.domain.commit",
+    "CompleteLater": "dynatick.domain.completion",
+    "CompletionRefused": "dynatick.errors",
     "Bucket": "dynatick.domain.buckets",
     "ConfigurationError": "dynatick.errors",
     "DynatickError": "dynatick.errors",
@@ -122,6 +126,8 @@ __all__ = [
     "BatchView",
     "Bucket",
     "Commit",
+    "CompleteLater",
+    "CompletionRefused",
     "ConfigurationError",
     "DynatickError",
     "Exists",

@@ -209,6 +209,14 @@ class TransitionRefused(DynatickError):
         self.allowed = tuple(allowed)
 
 
+class CompletionRefused(DynatickError):
+    """A completion, failure or heartbeat had no effect: its attempt is over, or the token is none of this table."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"token: {reason}")
+        self.reason = reason
+
+
 class TaskChanged(DynatickError):
     """The task has changed since the given version; nothing was written."""
 

@@ -8,13 +8,15 @@ way of working can pass. Times are not asserted anywhere: they are what `make be
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from dynatick import Commit, NewTask, TaskClient
+from dynatick import Commit, CompleteLater, NewTask, TaskClient
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.completion import completion_token
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick_stack.bench import units
@@ -146,6 +148,39 @@ def test_a_commit_costs_twice_its_writes(engine: Engine) -> None:
     counts = meter.read()
     assert of(counts, "BatchExecuteStatement")[1::2] == (100, 100 * CLAIM_UNITS)
     assert of(counts, "TransactWriteItems") == (100, 200, 0, 100 * (2 * 1 + 1 + 2 * 1))  # the row, its entry, the item
+
+
+class HandingOver:
+    """An action whose tasks are completed later, with heartbeats."""
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        return CompleteLater(timedelta(hours=8), timedelta(minutes=10))
+
+
+def test_to_hand_over_a_heartbeat_and_a_completion_cost_three_units_each(engine: Engine) -> None:
+    """The row, and two for its place in the index: nothing for tasks that are not handed over."""
+    installation = Installation.fresh(engine.url)
+    installation.actions.add("later", HandingOver())
+    installation.next_tick()  # publishes the action
+    installation.client = client = TaskClient(installation.store, clock=installation.clock)
+    bucket = installation.bucket()
+    ids = [f"t{n:02d}" for n in range(50)]
+    tasks = [NewTask(task_id=one, task_date_time=str(bucket), action="later") for one in ids]
+    assert client.insert_many(tasks).inserted == 50
+    meter = units.Meter(engine)
+    (report,) = installation.next_tick()
+    assert report.waiting == 50
+    _, statements, _, write_units = of(meter.read(), "BatchExecuteStatement")
+    assert (statements, write_units) == (100, 50 * (CLAIM_UNITS + 3))
+    tokens = [completion_token(str(installation.store.get(one)["lease"]), one) for one in ids]
+    installation.next_tick()
+    for does in (client.heartbeat, client.complete):
+        meter.read()
+        for token in tokens:
+            does(token)
+        counts = meter.read()
+        assert of(counts, "UpdateItem")[1::2] == (50, 50 * 3)
+        assert counts.total.reads <= 50 + 1  # the row, and once the settings
 
 
 def test_tasks_elsewhere_cost_nothing(engine: Engine) -> None:

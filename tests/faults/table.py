@@ -53,6 +53,7 @@ FAULTS = {
     36: "The payloads of a pack are missing",
     39: "A task is replaced or postponed while it is claimed, cancelled or postponed; an answer is lost",
     40: "Effects that a handler commits: their transaction is cancelled, throttled, lost, or its process dies",
+    41: "A completion comes twice, late, forged, after a cancel, or never; heartbeats stop; its answer is lost",
     42: "A declared schedule is removed while its occurrence runs, or a second owner declares its id",
     43: "The answer of a write is lost, or the SDK sends it again: each kind of write in turn",
 }

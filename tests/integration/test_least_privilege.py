@@ -27,6 +27,7 @@ from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 from dynatick import TaskClient, cli, secret
 from dynatick.client import installation
 from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.completion import completion_token
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.recurrence import ready
 from dynatick.engine.counts import bucket_record_id
@@ -337,6 +338,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     for verb in ("cancel", "restore", "run"):
         ask("POST", f"/v1/tasks/<taskId>/{verb}")
     ask("POST", "/v1/tasks/<taskId>/redrive", also=409)  # it has not failed
+    ask("POST", "/v1/completions", {"token": completion_token("none", "asked")}, also=409)  # it was not handed over
     ask("DELETE", "/v1/tasks/<taskId>")
     ask("POST", "/v1/tasks/cancel", {"bucket": bucket})
     ask("POST", "/v1/tasks/restore", {"bucket": bucket})

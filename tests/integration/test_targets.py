@@ -16,12 +16,14 @@ from botocore.stub import ANY, Stubber
 from moto import mock_aws
 from tests.unit.actions.support import ARN, NOW, PAYLOADS, a_context, a_task, run
 
+from dynatick import CompleteLater
 from dynatick.actions import build_actions
 from dynatick.actions.allow_list import ActionSettings, AllowedArns
 from dynatick.actions.aws import Service
 from dynatick.actions.aws_lambda import LambdaFunction
 from dynatick.actions.registry import Registry
 from dynatick.actions.step_functions import execution_name
+from dynatick.domain.completion import completion_token
 from dynatick.domain.task import Task
 from dynatick.errors import ActionError, PermanentError, RetryableError
 
@@ -255,6 +257,33 @@ def test_stepfunctions_starts_a_repeated_task_once(actions: Registry) -> None:
     assert run(actions, "stepfunctions", payload, **REPORTED | {"attempt": 3}) == {**first, "repeated": True}
     assert run(actions, "stepfunctions", payload, **REPORTED | {"run": 4})["executionArn"] != first["executionArn"]
     assert len(states.list_executions(stateMachineArn=machine)["executions"]) == 2
+
+
+def test_an_execution_that_completes_its_task_has_the_token_of_each_attempt(actions: Registry) -> None:
+    machine, states = a_machine(), boto3.client("stepfunctions")
+    payload = {"stateMachineArn": machine, "completeWithinSeconds": 3600, "heartbeatSeconds": 60}
+    later = CompleteLater(timedelta(hours=1), timedelta(minutes=1))
+    for attempt in (1, 1, 2):  # a start that is sent again is answered with "exists already"
+        assert (
+            run(actions, "stepfunctions", payload, **REPORTED | {"attempt": attempt, "lease": f"l{attempt}"}) == later
+        )
+    found = [
+        json.loads(states.describe_execution(executionArn=one["executionArn"])["input"])["dynatick"]
+        for one in states.list_executions(stateMachineArn=machine)["executions"]
+    ]
+    tokens = {one["attempt"]: one["completionToken"] for one in found}
+    assert len(found) == 2
+    assert tokens == {n: completion_token(f"l{n}", REPORTED["task_id"]) for n in (1, 2)}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"heartbeatSeconds": 60}, {"completeWithinSeconds": 60, "heartbeatSeconds": 61}, {"completeWithinSeconds": 0}],
+)
+def test_a_time_to_complete_that_is_none_is_refused(actions: Registry, wrong: dict[str, int]) -> None:
+    name = "heartbeatSeconds" if "heartbeatSeconds" in wrong else "completeWithinSeconds"
+    with pytest.raises(PermanentError, match=rf"^payload\.{name}: "):
+        run(actions, "stepfunctions", {"stateMachineArn": a_machine(), **wrong})
 
 
 @pytest.mark.parametrize("task_id", ["a", "x" * 1024, "🕛" * 256, "a/b c", "----"])

@@ -112,6 +112,10 @@ def _kind_of(write: Write) -> str:
         return "release"
     if names == {"taskDateTime", "movedTo"}:
         return "move"
+    if "completeBy" in names or write.sets.get("outcome") == {"S": "completed"}:
+        return "record"  # also of a task that is to be completed later
+    if {"leaseUntil", "taskDateTime"} <= names and "attempt" not in names and "deferrals" not in names:
+        return "by token"  # a heartbeat, or a failure
     if write.sets.get("outcome") == {"S": "cancelled"}:
         return "cancel"
     if "outcome" in names:

@@ -7,13 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import cache
 from typing import Any
 
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.journal import Began, Ended
 
-from dynatick import Commit, HandlerContext, PermanentError, RetryableError, task
+from dynatick import Commit, CompleteLater, HandlerContext, PermanentError, RetryableError, task
 
 ACTION = "journal"
 MANY = 99  # failures, more than any policy of a test allows
@@ -32,13 +33,14 @@ def _folder() -> SharedFolder:
 
 
 @task(ACTION)
-def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | None:
+def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | CompleteLater | None:
     """Does what its payload plans; of an empty one it is done at once.
 
     ``seconds``: works for so long first; with ``slowAttempts`` only in the first attempts. ``failures``: how many
     attempts fail before it succeeds. ``permanent``: fails for good. ``kill``: kills its process. ``incarnation``: which
     of the tasks that had its id it is. ``commit``: a table, in which it counts itself together with its outcome;
-    ``refused``: in how many attempts a condition of that does not hold.
+    ``refused``: in how many attempts a condition of that does not hold. ``later``: it is to be completed within these
+    seconds, with a heartbeat each ``heartbeat``.
     """
     folder = _folder()
     attempt: dict[str, Any] = {
@@ -57,11 +59,15 @@ def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | None:
         time.sleep(float(plan.get("seconds", 0)))  # wait: the work of a task
     permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)
     refused = context.attempt <= plan.get("refused", 0)
-    folder.journal.add(Ended(**attempt, done=not (permanent or again or refused), at=folder.now()))
+    later = "later" in plan  # then its completion is what it has done
+    folder.journal.add(Ended(**attempt, done=not (permanent or again or refused or later), at=folder.now()))
     if permanent:
         raise PermanentError("as planned, for good")
     if again:
         raise RetryableError(f"failure {context.attempt}, as planned")
+    if later:
+        within, heartbeat = plan["later"], plan.get("heartbeat")
+        return CompleteLater(timedelta(seconds=within), None if heartbeat is None else timedelta(seconds=heartbeat))
     if "commit" not in plan:
         return None
     counted = {

@@ -66,7 +66,7 @@ def test_the_public_surface() -> None:
     """Anyone who adds a name here promises to keep it."""
     assert sorted(dynatick.__all__) == [
         "AsyncTaskClient", "BatchDiffers", "BatchNotFound", "BatchView", "Bucket", "Commit",
-        "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext",
+        "CompleteLater", "CompletionRefused", "ConfigurationError", "DynatickError", "Exists", "Grid", "HandlerContext",
         "Health", "HistoryPage", "InsertCounts", "InsertUnknown", "Inserted", "InvalidInput", "ItemTooLarge",
         "MemoryStore", "NewTask", "NoneInserted", "PermanentError", "Refused", "Reschedule", "RetryPolicy",
         "RetryPolicyRow", "RetryableError", "ScheduleDiffers", "ScheduleNotFound", "ScheduleOccurrence", "ScheduleView",

@@ -26,6 +26,7 @@ from dynatick.actions.payload import field_problems, invalid_payload
 from dynatick.actions.payload_schema import check_schema, schema_of, with_upgraded
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
+from dynatick.domain.completion import completion_token
 from dynatick.domain.follow_ups import MAX_FOLLOW_UPS, follow_up_id
 from dynatick.domain.task import Task, check_payload, check_timeout
 from dynatick.engine.ports import ActionContext, described, trace_of
@@ -71,6 +72,7 @@ class HandlerContext:
     traceparent: str | None = None  # the span that the task comes from, in the form of W3C Trace Context
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
     follow_ups: list[str] = field(default_factory=list)  # ids of those that this attempt has scheduled
+    completion_token: str = field(default="", repr=False)  # of this attempt, if CompleteLater is returned; a secret
 
     def schedule(
         self,
@@ -453,6 +455,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
         traceparent=task.traceparent,
         attributes=attributes,  # type: ignore[arg-type]
         follow_ups=context.follow_ups,
+        completion_token=completion_token(task.lease, task.task_id),
     )
 
 

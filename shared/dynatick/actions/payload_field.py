@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, Strict, Tag
@@ -13,12 +14,33 @@ from pydantic_core import PydanticCustomError
 
 from dynatick.actions.plain_value import MAX_BYTES, to_json
 from dynatick.actions.secret import MANAGED_NAME, SSM_NAME
-from dynatick.errors import shown
+from dynatick.domain.completion import LONGEST, CompleteLater
+from dynatick.errors import InvalidInput, PermanentError, shown
 
 CONFIG = ConfigDict(extra="forbid", alias_generator=to_camel)
 """The configuration of each payload type: names in camelCase as in the table; unknown names are refused."""
 
 Text = Annotated[str, Strict()]
+
+_SECONDS = {"ge": 1, "le": int(LONGEST.total_seconds())}
+CompleteWithin = Annotated[
+    Annotated[int, Strict()] | None,
+    Field(**_SECONDS, description="Seconds to wait for a completion, by the token that the target gets."),
+]
+HeartbeatSeconds = Annotated[
+    Annotated[int, Strict()] | None,
+    Field(**_SECONDS, description="Seconds to wait for each heartbeat."),
+]
+
+
+def handed_over(within: int | None, heartbeat: int | None) -> CompleteLater | None:
+    """What an action returns that its target is to complete; None: nothing is waited for. Raises PermanentError."""
+    if within is None and heartbeat is None:
+        return None
+    if within is None or (heartbeat is not None and heartbeat > within):
+        expected = "expected at most completeWithinSeconds, which must be there"
+        raise PermanentError(str(InvalidInput("payload.heartbeatSeconds", heartbeat, expected)))
+    return CompleteLater(timedelta(seconds=within), None if heartbeat is None else timedelta(seconds=heartbeat))
 
 
 def invalid(problem: str, *, field: str | None = None) -> PydanticCustomError:

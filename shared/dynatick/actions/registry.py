@@ -11,6 +11,7 @@ from typing import Protocol
 
 from dynatick.actions.plain_value import kept_result
 from dynatick.domain.commit import Commit
+from dynatick.domain.completion import CompleteLater
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, RESERVED_ACTIONS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown
@@ -156,7 +157,9 @@ class Registry:
                 raise
             # sys.exit() or a cancelled coroutine fails the task and must not end the processor.
             raise RetryableError(f"the action ended with {type(error).__name__}") from error
-        return replace(result, result=kept_result(result.result)) if isinstance(result, Commit) else kept_result(result)
+        if isinstance(result, Commit):
+            return replace(result, result=kept_result(result.result))
+        return result if isinstance(result, CompleteLater) else kept_result(result)
 
     def _listed(self) -> str:
         names = self.names()

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from dynatick.actions.payload import parsed
-from dynatick.actions.payload_field import SecretText
+from dynatick.actions.payload_field import SecretText, handed_over
 from dynatick.actions.plain_value import to_json
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.actions.secret import SecretRef, Secrets
@@ -31,6 +31,7 @@ from dynatick.actions.webhook_payload import (
 )
 from dynatick.actions.webhook_url import Hosts, parse_target
 from dynatick.domain import attributes as attr
+from dynatick.domain.completion import completion_token
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
 from dynatick.errors import PermanentError, RetryableError
@@ -117,7 +118,8 @@ class Webhook:
         self._connections: Connections | None = None
 
     def run(self, task: Task, context: ActionContext) -> object:
-        """Sends one request. Returns ``{"status": 204}`` with the answer's status.
+        """Sends one request. Returns ``{"status": 204}`` with the answer's status; or with ``completeWithinSeconds``,
+        where the target has the header ``x-dynatick-completion-token``, that it completes the task.
 
         Success is a status of 2xx, or one of ``expectedStatuses``. Raises RetryableError for 408, 425, 429 and 5xx
         (with the target's Retry-After), for no answer in time and for a failed connection; PermanentError for any other
@@ -128,7 +130,10 @@ class Webhook:
         if self._limits:
             self._limits.acquire(task, "webhook", f"webhook:{target.host}")
         body, own = _body(payload)
+        later = handed_over(payload.complete_within_seconds, payload.heartbeat_seconds)
         headers = {**self._users_headers(payload), **own, **_own_headers(task, context)}
+        if later is not None:
+            headers["x-dynatick-completion-token"] = completion_token(task.lease, task.task_id)
         if payload.signing_secret is not None:
             key = self._secrets.value(payload.signing_secret, "payload.signingSecret")
             headers |= signature(key, context.idempotency_key, self._clock(), body or b"")
@@ -141,7 +146,8 @@ class Webhook:
                 timeout=self._timeout(payload, context),
             )
             request.answered(answer.status)
-            return self._result(answer, payload)
+            result = self._result(answer, payload)
+        return result if later is None else later
 
     def _with_secret(self, value: str | SecretText, field: str) -> str:
         """The text of a field, with the value of its secret."""

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 from pydantic.dataclasses import dataclass
 
-from dynatick.actions.payload_field import CONFIG, Secret, SecretText, Text, form_of, invalid
+from dynatick.actions.payload_field import (
+    CONFIG,
+    CompleteWithin,
+    HeartbeatSeconds,
+    Secret,
+    SecretText,
+    Text,
+    form_of,
+    invalid,
+)
 from dynatick.actions.webhook_url import check_url
 from dynatick.errors import PermanentError, shown
 
@@ -145,6 +154,8 @@ class WebhookPayload:
     signing_secret: Annotated[
         Secret | None, Field(description="Signs the request by Standard Webhooks: `whsec_` and base64.")
     ] = None
+    complete_within_seconds: CompleteWithin = None
+    heartbeat_seconds: HeartbeatSeconds = None
 
     @model_validator(mode="after")
     def _one_body(self) -> WebhookPayload:

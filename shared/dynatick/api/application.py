@@ -11,7 +11,18 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
-from dynatick.api import batches, buckets, bulk, dead_letters, installation, schedules, simple, tasks, ticks
+from dynatick.api import (
+    batches,
+    buckets,
+    bulk,
+    completions,
+    dead_letters,
+    installation,
+    schedules,
+    simple,
+    tasks,
+    ticks,
+)
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
 from dynatick.api.requests import json_body, normalised, path_of
@@ -128,6 +139,7 @@ def operations(client: TaskClient, waiting: Waiting) -> list[Operation]:
     seconds = waiting.seconds
     return [
         *tasks.Tasks(client, waiting).operations(),
+        *completions.Completions(client).operations(),
         *bulk.Bulk(client, seconds).operations(),
         *schedules.ScheduleRoutes(client).operations(),
         *batches.BatchRoutes(client).operations(),

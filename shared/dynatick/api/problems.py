@@ -12,6 +12,7 @@ from aws_lambda_powertools.event_handler import Response
 
 from dynatick.domain.view import Json, View
 from dynatick.errors import (
+    CompletionRefused,
     ConfigurationError,
     DynatickError,
     InvalidInput,
@@ -40,6 +41,7 @@ CODES: Final[Mapping[str, tuple[int, str]]] = {
     "method-not-allowed": (405, "The path has no such method"),
     "task-exists": (409, "A task or schedule of this id exists already"),
     "not-possible-now": (409, "The state of the task or schedule does not allow it"),
+    "completion-refused": (409, "The attempt that the token is of is over"),
     "changed": (412, "It has changed since the version of If-Match"),
     "body-too-large": (413, "The body is too large"),
     "item-too-large": (413, "The task would be larger than the table accepts"),
@@ -137,6 +139,8 @@ def problem_of(error: Exception, parameters: frozenset[str]) -> Problem | None:
                 detail=str(error),
                 more={"taskStatus": error.status, "allowed": list(error.allowed)},
             )
+        case CompletionRefused():
+            return Problem(code="completion-refused", detail=str(error))
         case TaskChanged():
             return Problem(code="changed", detail=str(error))
         case ItemTooLarge():

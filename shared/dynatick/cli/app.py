@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dynatick.cli import batch, bucket, dead_letter, doctor, expr, installation, schedule, task, tick
+from dynatick.cli import batch, bucket, completion, dead_letter, doctor, expr, installation, schedule, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import one_line, say
 from dynatick.errors import DynatickError
@@ -90,6 +90,9 @@ app.add_typer(dead_letter.app)
 app.add_typer(expr.app)
 app.command("settings")(installation.settings)
 app.command("status")(installation.status)
+app.command("complete")(completion.complete)
+app.command("fail")(completion.fail)
+app.command("heartbeat")(completion.heartbeat)
 app.command("pause")(installation.pause)
 app.command("resume")(installation.resume)
 app.command("doctor")(doctor.doctor)

@@ -17,7 +17,7 @@ from dynatick.domain.task import Status as TaskStatus
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
 
-_SPARE = {"unscheduled": 6, "scheduled": 3, "running": 4, "completed": 2, "failed": 1, "cancelled": 5}
+_SPARE = {"unscheduled": 6, "scheduled": 3, "running": 4, "waiting": 7, "completed": 2, "failed": 1, "cancelled": 5}
 _COLUMNS = (
     Column("BUCKET", "bucket"),
     *(Column(status.upper(), status, right=True, spare=spare) for status, spare in _SPARE.items()),

@@ -6,6 +6,7 @@ from enum import IntEnum
 from urllib.parse import urlsplit
 
 from dynatick.errors import (
+    CompletionRefused,
     ConfigurationError,
     DynatickError,
     InvalidInput,
@@ -53,7 +54,7 @@ def code_of(error: DynatickError) -> ExitCode:
             return ExitCode.INVALID
         case TaskNotFound():
             return ExitCode.NOT_FOUND
-        case TaskExists() | TransitionRefused() | TaskChanged():
+        case TaskExists() | TransitionRefused() | TaskChanged() | CompletionRefused():
             return ExitCode.CONFLICT
         case WaitTimedOut():
             return ExitCode.TIMED_OUT

@@ -26,6 +26,7 @@ _GAP = 2
 _STYLES = {
     "scheduled": "cyan",
     "running": "yellow",
+    "waiting": "yellow",
     "completed": "green",
     "failed": "red",
     "missed": "red",

@@ -74,6 +74,8 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "due": _when(view.due_at, now),
         "first due": _when(view.first_due_at, now),
         "next attempt": _when(view.next_attempt_at, now),
+        "complete by": _when(view.complete_by, now),
+        "heartbeat by": _when(view.heartbeat_by, now),
         "delay": None if view.due_at is not None or attr.DELAY_SECONDS not in row else f"{row[attr.DELAY_SECONDS]} s",
         "bucket": view.bucket,
         "attempts": None if attr.ATTEMPT not in row else f"{view.attempt}{run}",

@@ -85,7 +85,7 @@ class BatchChanges:
 
         found = self._each_pack(batch_id, lambda row, pack: self._cancel_pack(row, pack, decide))
         if not is_cancelled and not self._cancel_row(batch_id):
-            raise TransitionRefused(batch_id, "cancel", str(Status.RUNNING), task_update.WAITING, what="batch",
+            raise TransitionRefused(batch_id, "cancel", str(Status.RUNNING), task_update.UNBEGUN, what="batch",
                                     instead=_MOMENT)  # fmt: skip
         return found
 
@@ -235,8 +235,8 @@ def _again(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
 
 def _require_waiting(row: Row, operation: str) -> None:
     """Raises TransitionRefused for the row of a batch that does not wait."""
-    if (state := state_of(row)) not in task_update.WAITING:
+    if (state := state_of(row)) not in task_update.UNBEGUN:
         instead = _MOMENT if state == Status.RUNNING else ""
         raise TransitionRefused(
-            RowView(row).task_id, operation, state, task_update.WAITING, what="batch", instead=instead
+            RowView(row).task_id, operation, state, task_update.UNBEGUN, what="batch", instead=instead
         )

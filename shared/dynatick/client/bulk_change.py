@@ -370,7 +370,7 @@ class BulkTasks(TaskLists):
         ``redrive_many``: those that wait and aren't due yet. ``status``: only these; ended ones of this status run
         again."""
         return self._change_many(
-            self._selected(bucket, selected, states_before("run"), usual=task_update.WAITING),
+            self._selected(bucket, selected, states_before("run"), usual=task_update.UNBEGUN),
             self._decisions.next_tick(task_update.run_at_once),
             dry_run,
             limit,
@@ -385,9 +385,9 @@ class BulkTasks(TaskLists):
         limit: int | None = None,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
-        """Cancels the waiting tasks of a bucket, range or subject, with the arguments and results of ``redrive_many``.
-        ``status``: only ``scheduled`` ones, or ``unscheduled``."""
-        selection = self._selected(bucket, selected, task_update.WAITING)
+        """Cancels the tasks of a bucket, range or subject, with the arguments and results of ``redrive_many``.
+        ``status``: only ``scheduled`` ones, or ``unscheduled``; or those ``waiting`` for a completion."""
+        selection = self._selected(bucket, selected, states_before("cancel"), usual=task_update.UNBEGUN)
         return self._change_many(selection, self._decisions.cancelled(), dry_run, limit)
 
     def delete_many(
@@ -447,7 +447,7 @@ class BulkTasks(TaskLists):
         """
         rescheduling = self._decisions.rescheduling(due_at, delay_seconds, shift)
         return self._change_many(
-            self._selected(bucket, selected, task_update.WAITING),
+            self._selected(bucket, selected, task_update.UNBEGUN),
             rescheduling.decide,
             dry_run,
             limit,

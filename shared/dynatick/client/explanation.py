@@ -13,6 +13,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of
 from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import format_instant
+from dynatick.domain.lifecycle import overdue
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RELEASED
 from dynatick.domain.schedule import is_or_was_schedule
@@ -89,6 +90,8 @@ class _Story:
                 return f"never ran: it was cancelled at {_shown(view.finished_at)}, and was due at {_shown(self._due)}"
             case Status.RUNNING:
                 return self._running()
+            case Status.WAITING:
+                return self._awaiting()
             case Status.SCHEDULED:
                 return self._scheduled()
         if str(view.status) == UNSCHEDULED:
@@ -125,6 +128,15 @@ class _Story:
         return (
             f"is running since {_shown(view.started_at)}, attempt {self._of(view.attempt)}; its lease ends at {until}"
         )
+
+    def _awaiting(self) -> str:
+        view = self.view
+        if view.error is not None:
+            return f"has failed ({view.error}), and the next tick records it" + self._waiting_for_all()
+        if (late := overdue(view.row)) is not None and lease_is_over(view.row, self.now):
+            return f"waits for a tick to make the next attempt: {late}" + self._waiting_for_all()
+        by = "" if view.heartbeat_by is None else f", and for a heartbeat until {_shown(view.heartbeat_by)}"
+        return f"waits for a completion until {_shown(view.complete_by)}{by}; attempt {self._of(view.attempt)}"
 
     def _scheduled(self) -> str:
         view, bucket = self.view, Bucket.canonical(self.view.bucket)
@@ -204,6 +216,9 @@ class _Story:
         elif self._due is not None:
             yield TaskEvent(at=self._due, what="due")
         yield from (self._attempt(one) for one in self._attempts)
+        if view.status == Status.WAITING:
+            yield TaskEvent(at=view.started_at, what=f"attempt {self._of(view.attempt)} began, and was handed over")
+            yield TaskEvent(at=view.complete_by, what="must be completed by then")
         if view.status == Status.RUNNING and view.row.get(attr.LEASE_UNTIL) != RELEASED:
             yield TaskEvent(at=view.started_at, what=f"attempt {self._of(view.attempt)} began")
         if view.status == Status.SCHEDULED and view.next_attempt_at is not None:

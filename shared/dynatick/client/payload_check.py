@@ -68,7 +68,7 @@ class PayloadChecker:
         """Checks the rows that wait, and passes over others."""
         for row in rows:
             view = RowView(row)
-            if is_terminal(row) or not (view.is_waiting or view.is_recurring):
+            if is_terminal(row) or not (view.is_unbegun or view.is_recurring):
                 continue
             if not view.is_pack:
                 self._check(view.task_id, row.get(attr.ACTION) or self.default_action, row.get(attr.PAYLOAD))

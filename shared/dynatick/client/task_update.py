@@ -62,7 +62,7 @@ MAX_KEY_BYTES = 2048
 _TRIES = 20
 _MAX_COMPARED = 100  # attributes: an expression is limited
 _DECIDES_DELETION: Final = (attr.OUTCOME, attr.STATUS, attr.LEASE, attr.CREATED_AT)
-WAITING: Final = states_before("cancel")
+UNBEGUN: Final = states_before("reschedule")
 _OF_SCHEDULES: Final = {
     "cancel": "pause or delete it (dynatick schedule pause, dynatick schedule delete)",
     "reschedule": "give it another expression or start (dynatick schedule update)",
@@ -331,8 +331,9 @@ def require(row: Row, action: str) -> None:
 def require_deletable(row: Row) -> None:
     """Raises TransitionRefused for a schedule, and for a task that runs."""
     _require_task(row, "delete")
-    if (state := state_shown(row)) == Status.RUNNING:
+    if (state := state_shown(row)) in (Status.RUNNING, Status.WAITING):
         wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"
+        wait = "cancel it first" if state == Status.WAITING else wait
         raise TransitionRefused(RowView(row).task_id, "delete", state, states_before("run"), instead=wait)
 
 

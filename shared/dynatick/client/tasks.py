@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dynatick.client import task_update
 from dynatick.client.batch_members import change_member, delete_member, row_of
 from dynatick.client.bulk_change import BulkTasks
+from dynatick.client.completions import Completions
 from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
 from dynatick.client.if_exists import CREATED, KEPT, IfExists, check_is_task
@@ -453,6 +455,37 @@ class TaskClient(BulkTasks):
         """Runs a task at the next tick: a waiting one earlier than planned, an ended one again. ``version``, errors: as
         for ``cancel``."""
         return self._change(task_id, self._decisions.next_tick(task_update.run_at_once), version)
+
+    def complete(self, token: str, result: object = None) -> TaskView:
+        """Completes the task whose handler returned ``CompleteLater``, with a result that JSON can hold. ``token``: its
+        ``context.completion_token``, which is a secret.
+
+        The same again changes nothing. Raises CompletionRefused if its attempt is over: it was cancelled, has failed,
+        or is attempted again.
+        """
+        return TaskView.from_row(self._completions.complete(token, result))
+
+    def fail(self, token: str, error: str, *, retry: bool = False) -> TaskView:
+        """Fails the attempt of a task whose handler returned ``CompleteLater``. ``retry``: it is attempted again by its
+        policy; else it has failed once the next tick has sent its dead letter. Waits up to ten seconds for a handler
+        that has not returned yet. Raises as ``complete``."""
+        return TaskView.from_row(self._completions.fail(token, error, retry=retry))
+
+    def heartbeat(self, token: str) -> TaskView:
+        """Says that the work on a task goes on: its deadline for the next heartbeat begins anew. Raises as
+        ``complete``: so a cancellation is heard where the work is done."""
+        return TaskView.from_row(self._completions.heartbeat(token))
+
+    @property
+    def _completions(self) -> Completions:
+        return Completions(
+            self.store,
+            self._settings_cache,
+            self._clock,
+            waits=lambda timeout: waits(timeout=timeout, seconds=self._seconds),
+            pause=time.sleep,
+            jitter=random.random,
+        )
 
     def compose(self, task: object) -> Composed:
         """A new task's row, from a NewTask or from a row as put-item takes it. Raises InvalidInput."""

@@ -88,6 +88,14 @@ class TaskView(WholeRow):
         return tuple(one for one in ids if isinstance(one, str)) if isinstance(ids, list) else ()
 
     @property
+    def complete_by(self) -> Annotated[datetime | None, "Until when it waits for a completion."]:
+        return instant_or_none(self.row.get(attr.COMPLETE_BY))
+
+    @property
+    def heartbeat_by(self) -> Annotated[datetime | None, "Until when it waits for the next heartbeat."]:
+        return instant_or_none(self.row.get(attr.LEASE_UNTIL)) if attr.HEARTBEAT_SECONDS in self.row else None
+
+    @property
     def version(self) -> str:
         """Identifies this state of the row: it changes whenever the row does."""
         return version_of(self.row)
@@ -106,7 +114,7 @@ class TaskView(WholeRow):
 
     @classmethod
     def from_row(cls, row: Row) -> TaskView:
-        values = {name: plain(value) for name, value in row.items()}
+        values = {name: plain(value) for name, value in row.items() if name != attr.LEASE}  # a secret: see completion
         payload = values.get(attr.PAYLOAD)
         return cls(
             task_id=RowView(row).task_id,
@@ -261,8 +269,10 @@ def status_of(text: str) -> Status | str:
 
 
 def version_of(row: Mapping[str, object]) -> str:
-    """Identifies the state of a row, whatever the order of its attributes."""
-    text = json.dumps(json.loads(to_json(row)), sort_keys=True)
+    """Identifies the state of a row, whatever the order of its attributes, and without the token that no view has: with
+    each other one a row has another attempt, too."""
+    shown = {name: value for name, value in row.items() if name != attr.LEASE}
+    text = json.dumps(json.loads(to_json(shown)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 

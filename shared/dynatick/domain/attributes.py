@@ -39,6 +39,9 @@ FIRST_DUE_AT: Final = "firstDueAt"  # instant: when it was due before inserts po
 FOLLOW_UP_OF: Final = "followUpOf"  # id of the task whose handler has inserted it
 FOLLOW_UPS: Final = "followUps"  # list of ids: what its handler has inserted, in the attempt that completed
 TRACEPARENT: Final = "traceparent"  # text: the span that it comes from, in the form of W3C Trace Context
+COMPLETE_BY: Final = "completeBy"  # instant, of a task that waits for a completion, like the next two
+HEARTBEAT_SECONDS: Final = "heartbeatSeconds"  # number
+RETURNS_TO: Final = "returnsTo"  # the bucket in which it was due
 RESULT: Final = "result"  # any value
 ERROR: Final = "error"  # text
 EXPIRES_AT: Final = "expiresAt"  # epoch seconds: DynamoDB deletes the row then
@@ -61,7 +64,8 @@ OWN_ATTRIBUTES = frozenset(
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
         LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, BATCH_ID, PACK, REPLACED_AT,
-        FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT, TRACEPARENT,
+        FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT, TRACEPARENT, COMPLETE_BY, HEARTBEAT_SECONDS,
+        RETURNS_TO,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

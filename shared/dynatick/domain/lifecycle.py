@@ -50,6 +50,16 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
                                      ("retry",)),
         Status.RUNNING: Transition("reclaimed after its lease expired, or released for want of time",
                                    ("reclaim", "release")),
+        Status.WAITING: Transition("its handler has handed it over, to be completed later", ("wait",)),
+    },
+    Status.WAITING: {
+        Status.COMPLETED: Transition("completed by its token", ("completion",)),
+        Status.SCHEDULED: Transition("failed by its token, and retried", ("completion",)),
+        Status.WAITING: Transition("a heartbeat; or failed by its token for good, until a tick has sent its letter",
+                                   ("completion",)),
+        Status.RUNNING: Transition("no completion or heartbeat came in time, and it is attempted again"),
+        Status.FAILED: Transition("failed by its token; or nothing came in time, and all attempts are used up"),
+        Status.CANCELLED: Transition("cancelled", ("cancel",)),
     },
     Status.COMPLETED: {Status.SCHEDULED: Transition("run again", ("run", "replace", "postpone"))},
     Status.FAILED: {
@@ -85,9 +95,10 @@ MAX_ATTEMPTS_KEPT = 10
 
 _CLAIMABLE: Final = (_status_before("claim"),)
 _RECLAIMABLE: Final = (_status_before("reclaim"), Is(attr.LEASE_UNTIL, RELEASED))
-_CLAIMED: Final = {by: _status_before(by) for by in ("complete", "fail", "retry", "release")}
+_CLAIMED: Final = {by: _status_before(by) for by in ("complete", "fail", "retry", "release", "wait")}
 _NORMALISED_AND_OPEN: Final = (AtLeast(attr.ATTEMPT, 0), Absent(attr.OUTCOME))
 _ONE_MORE: Final = Plus(1)
+_OF_WAITING: Final = (attr.COMPLETE_BY, attr.HEARTBEAT_SECONDS, attr.RETURNS_TO)
 
 
 def short(error: str) -> str:
@@ -154,20 +165,34 @@ def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Ro
 
 def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: datetime) -> ConditionalUpdate:
     """running → running, after the lease in ``row`` has expired (10). ``attempt``: the number of the new attempt."""
-    lost = {**_attempt_entry(row, now), attr.ERROR: "its lease expired: its process died, or did not finish in time"}
+    error = overdue(row) or "its lease expired: its process died, or did not finish in time"
+    lost = {**_attempt_entry(row, now), attr.ERROR: error}
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={
+            attr.STATUS: str(Status.RUNNING),
             attr.LEASE: token,
             attr.LEASE_UNTIL: format_instant(lease_until),
             attr.STARTED_AT: format_instant(now),
             attr.ATTEMPT: attempt,
             attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost),
         },
+        remove=tuple(name for name in _OF_WAITING if name in row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
         returning=True,
         mark=_claimed(token),
     )
+
+
+def overdue(row: Row) -> str | None:
+    """What did not come in time, of a task that waits for a completion; None for any other."""
+    view = RowView(row)
+    if not view.awaits_completion:
+        return None
+    until, complete_by = view.lease_until, row.get(attr.COMPLETE_BY)
+    if until is None or complete_by == format_instant(until) or attr.HEARTBEAT_SECONDS not in row:
+        return f"no completion came by {complete_by}"
+    return f"no heartbeat came by {format_instant(until)}"
 
 
 def complete(task: Task, *, now: datetime, retention_days: int, result: object = None) -> ConditionalUpdate:
@@ -255,6 +280,71 @@ def defer_claimed(task: Task, *, at: datetime, bucket: Bucket) -> ConditionalUpd
     )
 
 
+def wait(
+    task: Task, *, until: datetime, complete_by: datetime, heartbeat: timedelta | None, bucket: Bucket
+) -> ConditionalUpdate:
+    """running → waiting for a completion, in the bucket of its deadline ``until``, on the claim's token (12).
+
+    There it is reclaimed like any task whose lease has expired (10).
+    """
+    values: dict[str, object] = {
+        attr.STATUS: str(Status.WAITING),
+        attr.TASK_DATE_TIME: str(bucket),
+        attr.LEASE_UNTIL: format_instant(until),
+        attr.COMPLETE_BY: format_instant(complete_by),
+        attr.RETURNS_TO: str(task.bucket),
+    }
+    if heartbeat is not None:
+        values[attr.HEARTBEAT_SECONDS] = -(-heartbeat // timedelta(seconds=1))
+    return ConditionalUpdate(
+        task_id=task.task_id,
+        set=values,
+        remove=_next_attempt(task),
+        conditions=_by_holder(task, "wait"),
+        mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.WAITING))),
+    )
+
+
+def heartbeat(row: Row, *, until: datetime, bucket: Bucket) -> ConditionalUpdate:
+    """waiting → waiting, with a later deadline and its bucket."""
+    values = {attr.LEASE_UNTIL: format_instant(until), attr.TASK_DATE_TIME: str(bucket)}
+    return _by_token(row, values, mark=tuple(Is(name, value) for name, value in values.items()))
+
+
+def fail_by_token(row: Row, *, now: datetime, bucket: Bucket, error: str) -> ConditionalUpdate:
+    """waiting → waiting in a bucket of the next tick, with the error: a recovery sends its letter and marks it failed,
+    without executing it. Its lease ends now."""
+    until = format_instant(now)
+    values = {attr.LEASE_UNTIL: until, attr.TASK_DATE_TIME: str(bucket), attr.ERROR: short(error)}
+    return _by_token(row, values, mark=(Is(attr.LEASE_UNTIL, until), Is(attr.ERROR, values[attr.ERROR])))
+
+
+def by_token(row: Row, change: ConditionalUpdate) -> ConditionalUpdate:
+    """The record of an attempt, made by who has its completion token instead of its process. ``row``: of a running or
+    waiting task. One that ends returns to the bucket in which it was due."""
+    values = {**change.set, **(_returned(row) if attr.OUTCOME in change.set else {})}
+    return _by_token(row, values, remove=(*change.remove, *(n for n in _OF_WAITING if n in row)), mark=change.mark)
+
+
+def _by_token(
+    row: Row, values: Mapping[str, object], *, remove: tuple[str, ...] = (), mark: tuple[Condition, ...]
+) -> ConditionalUpdate:
+    return ConditionalUpdate(
+        task_id=RowView(row).task_id,
+        set=values,
+        remove=remove,
+        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
+        returning=True,
+        mark=(Is(attr.LEASE, row.get(attr.LEASE)), *mark),
+    )
+
+
+def _returned(row: Row) -> Mapping[str, object]:
+    """The bucket of a task that has waited for a completion, once it has ended."""
+    bucket = Bucket.canonical(row.get(attr.RETURNS_TO))
+    return {} if bucket is None else {attr.TASK_DATE_TIME: str(bucket)}
+
+
 def release(task: Task) -> ConditionalUpdate:
     """running → running with a lease that ended long ago: it was not executed, and the attempt doesn't count (12).
 
@@ -296,7 +386,8 @@ def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str)
     values = terminal(Status.FAILED, now, retention_days, error)
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
-        set={**values, attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost)},
+        set={**values, attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost), **_returned(row)},
+        remove=tuple(name for name in _OF_WAITING if name in row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
         mark=_ended_by(as_read(row, attr.LEASE), values),
     )
@@ -352,10 +443,11 @@ def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
 
 
 def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
-    """scheduled or unscheduled → cancelled (13)."""
+    """scheduled, unscheduled or waiting for a completion → cancelled (13)."""
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
-        set=terminal(Status.CANCELLED, now, retention_days),
+        set={**terminal(Status.CANCELLED, now, retention_days), **_returned(row)},
+        remove=tuple(name for name in _OF_WAITING if name in row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),
         returning=True,
     )

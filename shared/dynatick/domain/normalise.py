@@ -246,7 +246,7 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
                 row[name],
                 "a task runs once: leave it out, or insert a schedule",
             )
-    if not RowView(row).is_waiting:
+    if not RowView(row).is_unbegun:
         raise InvalidInput(attr.STATUS, row[attr.STATUS], "leave it out: it is set by Dynatick")
     check_names(row)
     for name in (attr.PACK, attr.BATCH_ID):

@@ -23,7 +23,7 @@ RELEASED: Final = format_instant(EPOCH)
 
 MAX_DEFERRALS = 10**6
 _SCHEDULED: Final = str(Status.SCHEDULED)
-_RUNNING: Final = str(Status.RUNNING)
+_CLAIMED: Final = (str(Status.RUNNING), str(Status.WAITING))
 
 
 def is_terminal(row: Row) -> bool:
@@ -68,17 +68,22 @@ class RowView:
         return self.row.get(attr.STATUS) == _SCHEDULED
 
     @property
-    def is_waiting(self) -> bool:
+    def is_unbegun(self) -> bool:
         """Whether it is scheduled, or not yet processed."""
         return self.is_unscheduled or self.is_scheduled
 
     @property
     def is_running(self) -> bool:
-        return self.row.get(attr.STATUS) == _RUNNING
+        """Whether it is claimed: a process runs it, or it waits for a completion."""
+        return self.row.get(attr.STATUS) in _CLAIMED
+
+    @property
+    def awaits_completion(self) -> bool:
+        return self.row.get(attr.STATUS) == Status.WAITING
 
     @property
     def is_live(self) -> bool:
-        """Whether it is scheduled or running."""
+        """Whether it is scheduled or claimed."""
         return self.is_scheduled or self.is_running
 
     @property

@@ -257,7 +257,7 @@ class Schedule:
 def is_schedule(row: Row) -> bool:
     """Whether a row that has not ended is a schedule or will become one. A running task never is."""
     view = RowView(row)
-    return view.is_recurring or (view.is_waiting and view.has_expression)
+    return view.is_recurring or (view.is_unbegun and view.has_expression)
 
 
 def is_or_was_schedule(row: Row) -> bool:

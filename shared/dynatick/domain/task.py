@@ -44,6 +44,7 @@ class Status(StrEnum):
 
     SCHEDULED = "scheduled"  # waits in its bucket
     RUNNING = "running"  # claimed by a processor, until leaseUntil
+    WAITING = "waiting"  # its handler has handed it over: it waits for a completion, until leaseUntil
     COMPLETED = "completed"  # its action returned
     FAILED = "failed"  # permanent error, no attempts left, or malformed
     CANCELLED = "cancelled"  # cancelled by a user before it was claimed

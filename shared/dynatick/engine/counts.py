@@ -37,6 +37,7 @@ class RecordResult(Enum):
     FAILED = "failed"
     RETRIED = "retried"
     RESCHEDULED = "rescheduled"  # its handler asked for a further turn
+    WAITING = "waiting"  # its handler has handed it over: it waits for a completion
     RELEASED = "released"  # deferred to a later bucket; the attempt does not count
     DEFERRED = "deferred"  # it failed, but the dead-letter queue refused its message: a later tick tries again
     SUPERSEDED = "superseded"  # the row is gone, or has ended otherwise
@@ -62,6 +63,7 @@ class Counts:
     failed: int = _counter("Tasks that failed for good; each has a dead letter")
     retried: int = _counter("Tasks that failed and will be retried")
     rescheduled: int = _counter("Tasks whose handler asked for a further turn")
+    waiting: int = _counter("Tasks whose handler handed them over, to wait for a completion", has_metric=False)
     released: int = _counter("Tasks released before they started: time ran out, or a rate limit allows them only later")
     expired: int = _counter("Tasks with an expired task lease, passed to recoveries")
     recovered: int = _counter("Tasks reclaimed from a process that died")

@@ -116,7 +116,7 @@ def what_is_wrong(
         return None
     if lease_is_over(row, now):
         return _stale(row, bucket, settings.grid, now)
-    if lease_is_over(row, now + LONGEST_LEASE):
+    if lease_is_over(row, now + LONGEST_LEASE) or RowView(row).awaits_completion:
         return None
     return _found(
         Kind.ENDLESS_LEASE, row, f"its lease ends at {row.get(attr.LEASE_UNTIL)}, longer than any process runs"

@@ -28,6 +28,7 @@ from typing import Generic, Protocol, TypeVar
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.commit import Commit
+from dynatick.domain.completion import CompleteLater
 from dynatick.domain.follow_ups import MAX_RECORDED
 from dynatick.domain.task import Task, check_timeout
 from dynatick.engine.claims import Claimed
@@ -42,7 +43,7 @@ from dynatick.engine.ports import (
     message_of,
     trace_of,
 )
-from dynatick.engine.record import Attempted, Deferred, Done, Error, Overrun, Rescheduled
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Handed, Overrun, Rescheduled
 from dynatick.errors import ActionError, InvalidInput, RateLimited, Reschedule, RetryableError
 from dynatick.forked_child import EndChildren
 
@@ -562,7 +563,7 @@ class TaskPool:
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from
 
-    def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | Rescheduled | None:
+    def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | Rescheduled | Handed | None:
         """Runs the action. None: the task waits for its rate limit."""
         task = claimed.task
         context = ActionContext(
@@ -585,6 +586,8 @@ class TaskPool:
             also = {attr.FOLLOW_UPS: follow_ups} if follow_ups else {}
             if isinstance(result, Commit):
                 return Done(result.result, also=also, items=result.items)
+            if isinstance(result, CompleteLater):
+                return Handed(result, also)
             return Done(result, also=also)
         except RateLimited as early:
             if not early.defer:

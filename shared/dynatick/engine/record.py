@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.completion import CompleteLater
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import (
@@ -24,6 +25,7 @@ from dynatick.domain.lifecycle import (
     fail_unexecuted,
     reschedule_claimed,
     retry,
+    wait,
 )
 from dynatick.domain.normalise import without_large_values
 from dynatick.domain.packs import OF_BATCH, MemberRow, is_row_of_member
@@ -35,7 +37,7 @@ from dynatick.engine.counts import RecordResult
 from dynatick.engine.orders import AnyWakeUp, wake_ups_of
 from dynatick.engine.placement import Placer, rejection_text
 from dynatick.engine.ports import Cancelled, DeadLetter, Store, StoreFailure
-from dynatick.engine.rules import Precision, Rules
+from dynatick.engine.rules import SKEW_MARGIN, Precision, Rules
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import StoreError
 
@@ -116,6 +118,14 @@ class Rescheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """The handler has handed the task over, to be completed later. ``also``: further attributes to set."""
+
+    how: CompleteLater
+    also: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Overrun:
     """An attempt that took longer than its ``timeoutSeconds``, or that still runs although it should have ended."""
 
@@ -130,7 +140,7 @@ class Attempted:
 
     task: Task
     row: Row  # as it was claimed
-    outcome: Done | Error | Deferred | Rescheduled
+    outcome: Done | Error | Deferred | Rescheduled | Handed
     started_at: datetime
     overrun: Overrun | None = None
 
@@ -171,7 +181,7 @@ class _Record:
 
 _WOKEN = (RecordResult.RETRIED, RecordResult.RESCHEDULED)
 _WAITING = (*_WOKEN, RecordResult.RELEASED)
-_MOVED = (*_WAITING, RecordResult.DEFERRED)
+_MOVED = (*_WAITING, RecordResult.WAITING, RecordResult.DEFERRED)
 
 
 @dataclass(slots=True)
@@ -313,6 +323,13 @@ class Recorder:
             return defer_claimed(task, at=at, bucket=bucket), RecordResult.RELEASED
         if isinstance(attempt.outcome, Rescheduled):
             return self._plan_turn(attempt, attempt.outcome.seconds, now)
+        if isinstance(attempt.outcome, Handed):
+            how = attempt.outcome.how
+            complete_by = now + how.within
+            until = complete_by if how.heartbeat is None else now + how.heartbeat
+            bucket = self._open_bucket(task.task_id, until + SKEW_MARGIN)  # its tick finds the lease over
+            change = wait(task, until=until, complete_by=complete_by, heartbeat=how.heartbeat, bucket=bucket)
+            return replace(change, set={**change.set, **attempt.outcome.also}), RecordResult.WAITING
         error, trace = attempt.outcome.text, attempt.outcome.trace
         decision = decide_retry(
             task.retry_policy,

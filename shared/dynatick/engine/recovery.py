@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
-from dynatick.domain.lifecycle import claim, defer, reclaim
+from dynatick.domain.lifecycle import claim, defer, overdue, reclaim
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
@@ -58,7 +58,8 @@ def plan_recovery(
     if view.error is not None:  # decided, but the dead-letter queue refused the message
         return Exhausted(attempt, view.error)
     if attempt >= view.retry_policy.maximum_attempts and not view.is_pack:
-        return Exhausted(attempt, f"its process died, or did not finish in time, at the last of {attempt} attempts")
+        lost = overdue(row) or "its process died, or did not finish in time"
+        return Exhausted(attempt, f"{lost}, at the last of {attempt} attempts")
     if view.is_released and attr.OUTCOME not in row:
         return claim(view.task_id, bucket, token=token, lease_until=lease_until, now=now, released=True)
     return reclaim(row, attempt=attempt + 1, token=token, lease_until=lease_until, now=now)

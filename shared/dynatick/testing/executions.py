@@ -9,10 +9,11 @@ from typing import Any
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.commit import Commit
+from dynatick.domain.completion import completion_token
 from dynatick.domain.task import Row, Status, Task
 from dynatick.errors import PermanentError, RateLimited, Reschedule
 
-_OUTCOMES = {str(Status.COMPLETED): "completed", str(Status.FAILED): "failed"}
+_OUTCOMES = {str(status): str(status) for status in (Status.COMPLETED, Status.FAILED, Status.WAITING)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,9 +24,12 @@ class Execution:
     task_id: str
     payload: Any  # of the type that the handler declares
     at: datetime
-    outcome: str  # completed, failed, retried (it failed, and will be tried again) or rescheduled (a further turn)
+    # completed, failed, retried (it failed, and will be tried again), rescheduled (a further turn), or waiting (for a
+    # completion)
+    outcome: str
     result: object = None  # what the handler returned
     committed: Sequence[Mapping[str, object]] = ()  # the items of its Commit
+    completion_token: str | None = None  # of one that waits, for client.complete, fail and heartbeat
     error: BaseException | None = None  # what it raised
     due_at: datetime
     attempt: int = 1
@@ -41,7 +45,7 @@ class Waiting:
     action: str
     task_id: str  # of a schedule: its id
     payload: Mapping[str, object]  # as JSON
-    due_at: datetime  # when it will be attempted, at the first tick then with precision tick
+    due_at: datetime  # when it will be attempted, at the first tick then with precision tick; or must be completed
     attempt: int = 1  # the one that is to come
     schedule_id: str | None = None
 
@@ -94,6 +98,7 @@ class Journal:
                 outcome=outcome or "retried",
                 result=result,
                 committed=items,
+                completion_token=completion_token(task.lease, task_id) if outcome == Status.WAITING else None,
                 error=error,
                 due_at=task.due_at,
                 attempt=task.attempt,

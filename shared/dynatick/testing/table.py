@@ -15,7 +15,7 @@ from dynatick.store.codec import Item, decode, entry_of
 from dynatick.store.memory import MemoryStore
 
 _OWN_STATUSES = ("body", "bucket", "cursor", "reconcile", "settings", "tick")
-_OPEN_STATUSES = (str(Status.SCHEDULED), "recurring")
+_OPEN_STATUSES = (str(Status.SCHEDULED), str(Status.WAITING), "recurring")
 
 
 class Table(MemoryStore):

@@ -401,7 +401,8 @@ def _waiting(row: Row) -> Waiting:
     bucket = Bucket.canonical(view.bucket)
     next_run = instant_or_none(row.get(attr.NEXT_OCCURRENCE_AT)) if attr.AWAITED in row else None
     bucket_at = bucket.instant if bucket is not None else view.created_at
-    due_at = view.next_attempt_at or view.due_at or next_run or bucket_at
+    completion_by = RowView(row).lease_until if RowView(row).awaits_completion else None
+    due_at = completion_by or view.next_attempt_at or view.due_at or next_run or bucket_at
     assert due_at is not None  # only what has a bucket waits
     return Waiting(
         action=view.action or "",

@@ -24,7 +24,7 @@ from dynatick.ui.site import Notice, Site, query_of, site_of
 
 _PAGE = 50
 _LONGEST = timedelta(days=31)
-_STATUSES = (Status.SCHEDULED, Status.RUNNING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+_STATUSES = (Status.SCHEDULED, Status.RUNNING, Status.WAITING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 _BARS = (Status.COMPLETED, Status.CANCELLED, WAITING, Status.SCHEDULED, Status.FAILED)
 """The parts of a batch's bar, in order."""
 

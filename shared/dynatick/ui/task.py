@@ -26,7 +26,7 @@ from dynatick.ui.changes import Form, change
 from dynatick.ui.display import clock
 from dynatick.ui.site import Notice, Site, site_of
 
-_WAITING = (Status.SCHEDULED, "unscheduled")
+_UNBEGUN = (Status.SCHEDULED, "unscheduled")
 
 
 def trace_of(task: TaskView) -> str | None:
@@ -45,8 +45,10 @@ def schedule_id_of(task: TaskView) -> str | None:
 
 def possible(status: str) -> tuple[str, ...]:
     """What can be done to a task in a state, what is done most often first."""
-    if status in _WAITING:
+    if status in _UNBEGUN:
         return ("run-now", "reschedule", "cancel")
+    if status == Status.WAITING:
+        return ("cancel",)
     if status == Status.CANCELLED:
         return ("restore", "run-now")
     if status == Status.FAILED:

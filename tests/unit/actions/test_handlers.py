@@ -20,6 +20,7 @@ from typing_extensions import TypedDict
 
 from dynatick.actions import handlers as handlers_module
 from dynatick.actions.handlers import Handler, HandlerContext, around, load_handlers
+from dynatick.domain.completion import completion_token
 from dynatick.errors import ConfigurationError, InvalidInput, PermanentError, Reschedule, RetryableError
 from dynatick.task_function import task
 
@@ -109,9 +110,11 @@ def test_a_second_parameter_gets_the_context():
     expected = HandlerContext(
         action="x", **values, idempotency_key="t-9#3", due_at=datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC),
         deadline=NOW + timedelta(seconds=60), attributes={"team": "x", "n": 1},
+        completion_token=completion_token(None, "t-9"),
     )  # fmt: skip
     for function in (show, lambda payload, context=None: context):
         assert run(function, **values, attributes={"team": "x", "n": Decimal(1)}) == expected
+    assert "token" not in repr(expected), "it is a secret"
     assert run(lambda payload, limit=10, *rest, flag=False, **more: limit) == 10, "a parameter of its own"
 
 

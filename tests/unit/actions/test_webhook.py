@@ -4,7 +4,7 @@ import base64
 import json
 import logging
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -13,9 +13,11 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 from tests.unit.actions.support import NOW, SecretValues, a_context, a_server, a_task, a_webhook
 
+from dynatick import CompleteLater
 from dynatick.actions.secret import Secrets
 from dynatick.actions.webhook import signature
 from dynatick.actions.webhook_url import Hosts
+from dynatick.domain.completion import completion_token
 from dynatick.errors import ActionError, PermanentError, RetryableError
 
 SECRET = "hunter2"
@@ -107,7 +109,7 @@ def test_dynaticks_headers_override_the_users(server):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"dta": 1}, "payload: unknown 'dta'; expected any of body, data, expectedStatuses, headers, method,"),
+        ({"dta": 1}, "payload: unknown 'dta'; expected any of body, completeWithinSeconds, data, expectedStatuses,"),
         ({"method": "get"}, "payload.method: Input should be 'POST', 'PUT', 'PATCH', 'DELETE' or 'GET'"),
         ({"method": "GET", "data": {}}, "payload.data: a GET sends no body; leave it out"),
         ({"body": "a", "data": None}, "payload.body: expected data or body, not both"),
@@ -304,3 +306,13 @@ def test_an_id_with_dots_signs_no_other_message():
     for rest in (f"{{}}#1-1.{headers['webhook-timestamp']}.{{}}", f"{{}}%231-1.{headers['webhook-timestamp']}.{{}}"):
         with pytest.raises(WebhookVerificationError):
             Verifier(KEY).verify(rest.encode(), forged, json_parse=False)
+
+
+def test_a_target_that_completes_the_task_gets_the_token(server):
+    later = CompleteLater(timedelta(hours=1), timedelta(minutes=1))
+    times = {"completeWithinSeconds": 3600, "heartbeatSeconds": 60}
+    assert call(server, task={"lease": "l"}, **times) == later
+    assert server.requests[0].headers["x-dynatick-completion-token"] == completion_token("l", a_task().task_id)
+    server.status = 503
+    with pytest.raises(RetryableError):
+        call(server, **times)

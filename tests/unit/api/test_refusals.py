@@ -11,6 +11,7 @@ from tests.unit.api.support import Caller, fields
 
 from dynatick import Refused
 from dynatick.api import Api
+from dynatick.domain.completion import completion_token
 from dynatick.engine.settings import publish_settings
 
 LATER = "2026-12-31T15:00:00Z"
@@ -86,6 +87,7 @@ BEGUN: dict[str, dict[str, Any]] = {
     "POST /v1/schedules": NIGHTLY | {"taskId": "new"},
     "POST /schedule-task": {"action": "log", "payload": {}, "run_at": LATER},
 }
+TOKEN = completion_token("lease", "t")
 REFUSED: list[tuple[str, object, list[str]]] = [
     ("POST /v1/tasks", HOOK | {"payload": {"url": 7, "timeoutSeconds": 61}},
      ["#/payload/url", "#/payload/timeoutSeconds"]),
@@ -102,6 +104,13 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("POST /schedule-task", {"when": "now"}, ["#/when"]),
     ("POST /schedule-task", {"action": "webhook", "payload": {"method": "TRACE"}, "run_at": "noon"},
      ["#/payload/url", "#/payload/method", "#/run_at"]),
+    ("POST /v1/completions", {}, ["#/token"]),
+    ("POST /v1/completions", {"token": "no"}, ["#/token"]),
+    ("POST /v1/completions", {"token": TOKEN, "outcome": "ended"}, ["#/outcome"]),
+    ("POST /v1/completions", {"token": TOKEN, "outcome": "failed"}, ["#/error"]),
+    ("POST /v1/completions", {"token": TOKEN, "error": "x"}, ["#/outcome"]),
+    ("POST /v1/completions", {"token": TOKEN, "outcome": "heartbeat", "retry": True}, ["#/outcome"]),
+    ("POST /v1/completions", {"token": TOKEN, "outcome": "heartbeat", "result": 1}, ["#/outcome"]),
     *(("POST /v1/tasks/bulk", {"tasks": tasks}, ["#/tasks"])
       for tasks in ([], [{"taskId": "new"}] * 1001, {"taskId": "new"}, None)),
     ("POST /v1/tasks/bulk", {"tasks": ["a"]}, ["#/tasks/0"]),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
-from tests.builders import NOON
+from tests.builders import NOON, InProcess
 from tests.unit.api.support import Caller, Time, event, read
 
+from dynatick import CompleteLater
 from dynatick.api import Api
 from dynatick.client import Refused
+from dynatick.domain.completion import completion_token
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.task import Status
 
@@ -333,3 +337,27 @@ def test_a_put_that_is_refused(caller: Caller) -> None:
     assert caller.ask("PUT", "/v1/tasks/a", task)["effect"] == "kept"
     anew = caller.ask("PUT", "/v1/tasks/a", {**task, "payload": {"n": 1}})
     assert (anew["effect"], anew["task"]["status"], anew["task"]["run"]) == ("restarted", "scheduled", 2)
+
+
+def test_a_completion_by_its_token(caller: Caller) -> None:
+    world = InProcess(store=caller.store, clock=caller.clock)
+    world.actions.behaviour |= dict.fromkeys("abc", lambda *_: CompleteLater(timedelta(hours=8), timedelta(hours=1)))
+    tokens = {}
+    for task_id in "abc":
+        caller.ask("POST", "/v1/tasks", {"taskId": task_id, "delaySeconds": 1})
+    world.next_tick()
+    for task_id in "abc":
+        tokens[task_id] = completion_token(str(world.row(task_id)["lease"]), task_id)
+
+    assert "lease" not in caller.ask("GET", "/v1/tasks/a"), "a reader could make the token of it"
+    beat = caller.ask("POST", "/v1/completions", {"token": tokens["a"], "outcome": "heartbeat"})
+    assert (beat["status"], beat["heartbeatSeconds"]) == ("waiting", 3600)
+    for _ in range(2):
+        done = caller.ask("POST", "/v1/completions", {"token": tokens["a"], "result": {"n": [1, 0.5]}})
+        assert (done["status"], done["result"]) == ("completed", {"n": [1, 0.5]})
+    failed = {"token": tokens["b"], "outcome": "failed", "error": "no codec", "retry": True}
+    assert caller.ask("POST", "/v1/completions", failed)["status"] == "scheduled"
+    caller.ask("POST", "/v1/tasks/c/cancel")
+    refused = caller.send("POST", "/v1/completions", {"token": tokens["c"]})
+    assert (refused.status, read(refused)["code"]) == (409, "completion-refused")
+    assert "the task 'c' is cancelled since" in read(refused)["detail"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,11 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, documented, fail
 from tests.unit.client.support import started
 
-from dynatick import TaskClient
+from dynatick import CompleteLater, TaskClient
 from dynatick.cli import bucket, task_display, tick
+from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.output import Column, Output, show_one, show_table
+from dynatick.domain.completion import completion_token
 
 
 def test_add_and_get(shell: Shell, world: InProcess) -> None:
@@ -394,3 +398,42 @@ def test_what_an_insert_of_an_id_that_is_there_refuses(
     assert (ended.code, ended.err[: len(said)]) == (code, said)
     kept = shell("task", "add", "a", "--if-exists", "keep", "-o", "json")
     assert (kept.code, kept.err, kept.json["status"]) == (0, "kept a\n", "running")
+
+
+def handed_over(world: InProcess, task_id: str = "x") -> str:
+    """The completion token of a task that its handler has handed over."""
+    world.actions.behaviour[task_id] = lambda *_: CompleteLater(timedelta(hours=8), timedelta(minutes=10))
+    TaskClient(world.store, clock=world.clock).insert(task_id, delay_seconds=1, retry_policy={"minBackoffSeconds": 60})
+    world.next_tick()
+    return completion_token(str(world.row(task_id)["lease"]), task_id)
+
+
+def test_complete_fail_and_heartbeat(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = handed_over(world)
+    shown = shell("heartbeat", token)
+    assert shown.code == 0
+    assert "status        waiting" in shown.lines
+    assert "complete by   2026-12-31T20:01:00Z (in 8 h)" in shown.lines
+    assert any(line.startswith("heartbeat by  2026-12-31T12:1") for line in shown.lines)
+    explained = shell("task", "explain", "x").lines[0]
+    assert re.match(r"x waits for a completion until 2026-12-31T20:01:00.200Z, and for a heartbeat until ", explained)
+    monkeypatch.setenv("DYNATICK_COMPLETION_TOKEN", token)
+    done = shell("complete", "--result", '{"frames": 86400}', "-o", "json")
+    assert (done.json["status"], done.json["result"]) == ("completed", {"frames": 86400})
+    monkeypatch.setattr(sys, "stdin", io.StringIO(handed_over(world, "y") + "\n"))
+    assert shell("fail", "-", "--error", "no codec", "--retry", "-o", "json").json["status"] == "scheduled"
+    failed = shell("fail", handed_over(world, "z"), "--error", "no codec", "-o", "json").json
+    assert (failed["status"], failed["error"]) == ("waiting", "no codec")
+    assert shell("task", "explain", "z").lines[0] == "z has failed (no codec), and the next tick records it"
+
+
+def test_a_completion_that_is_refused(shell: Shell, world: InProcess) -> None:
+    token = handed_over(world)
+    shell("task", "cancel", "x")
+    refused = shell("heartbeat", token)
+    assert (refused.code, refused.out) == (ExitCode.CONFLICT, "")
+    assert refused.err.startswith("error: token: the task 'x' is cancelled since 2026-12-31T12:01:")
+    wrong = shell("complete", "nonsense")
+    assert (wrong.code, "nonsense" in wrong.err) == (ExitCode.INVALID, False), "it may be a secret"
+    assert shell("complete", token, "--result", "{").code == ExitCode.INVALID
+    assert shell("fail", token).code == ExitCode.USAGE

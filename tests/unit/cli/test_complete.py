@@ -30,7 +30,8 @@ OF_TASKS = {
     "task run": "run_now run_now_many", "task restore": "restore restore_many", "task list": "history iter_history",
     "task export": "export",
     "task wait": "wait", "bucket list": "bucket_counts iter_listed", "bucket show": "bucket_departures",
-    "bucket wait": "wait_for_bucket", "settings": "settings",
+    "bucket wait": "wait_for_bucket", "settings": "settings", "complete": "complete", "fail": "fail",
+    "heartbeat": "heartbeat",
 }  # fmt: skip
 OF_OPERATIONS = {
     "tick list": "ticks tick_range", "doctor": "check_payloads doctor health", "pause": "pause", "resume": "resume",

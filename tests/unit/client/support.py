@@ -11,7 +11,7 @@ import pytest
 from tests.builders import NOON, InProcess
 from tests.unit.engine.support import World, world
 
-from dynatick import PermanentError, RetryableError, TaskClient
+from dynatick import CompleteLater, PermanentError, RetryableError, TaskClient
 from dynatick.client import TaskView
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Condition, Result
@@ -57,7 +57,8 @@ def each_state() -> World:
     world = world_of()
     client = client_of(world)
     world.actions.behaviour |= {"failed": fail, "waits-for-its-retry": fail_for_now}
-    for name in ("completed", "failed", "waits-for-its-retry"):
+    world.actions.behaviour["waiting"] = lambda *_: CompleteLater(timedelta(hours=8))
+    for name in ("completed", "failed", "waits-for-its-retry", "waiting"):
         client.insert(name, delay_seconds=1)
     world.next_tick()
     client.insert("cancelled", delay_seconds=3600)

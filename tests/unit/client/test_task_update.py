@@ -15,7 +15,7 @@ from dynatick.errors import StoreError
 
 ALLOWED = {
     "change": ["unscheduled", "scheduled", "failed"],
-    "cancel": ["unscheduled", "scheduled"],
+    "cancel": ["unscheduled", "scheduled", "waiting"],
     "reschedule": ["unscheduled", "scheduled"],
     "redrive": ["failed"],
     "restore": ["cancelled"],
@@ -28,7 +28,9 @@ def world() -> World:
     return each_state()
 
 
-@pytest.mark.parametrize("state", ["unscheduled", "scheduled", "running", "completed", "failed", "cancelled"])
+@pytest.mark.parametrize(
+    "state", ["unscheduled", "scheduled", "running", "waiting", "completed", "failed", "cancelled"]
+)
 @pytest.mark.parametrize("wish", WISHES)
 def test_what_is_possible_from_each_state(world: World, client: TaskClient, wish: str, state: str) -> None:
     before = world.row(state)
@@ -141,7 +143,7 @@ def test_a_version_names_a_row_as_it_stands(world: World, client: TaskClient) ->
     assert changed.version == client.get("a").version != seen
     with pytest.raises(TaskChanged, match="'a' has changed"):
         client.update("a", payload={"n": 3}, version=seen)
-    for attribute in ("payload", "lease"):
+    for attribute in ("payload", "leaseUntil"):
         other = {**world.row("a"), attribute: {"other": True}}
         with be_first(world, partial(world.rigged.put, other)), pytest.raises(TaskChanged):
             client.update("a", payload={"mine": True}, version=client.get("a").version)

@@ -45,7 +45,7 @@ def test_the_table_names_who_makes_each_transition() -> None:
     """docs/lifecycle.md has its transitions with their reasons (tests/unit/test_documents.py)."""
     assert set(lifecycle.TRANSITIONS) == {UNSCHEDULED, *map(str, Status)}
     assert [lifecycle.states_before(by) for by in ("claim", "complete", "cancel", "redrive", "restore")] == [
-        ("scheduled",), ("running",), ("unscheduled", "scheduled"), ("failed",), ("cancelled",),
+        ("scheduled",), ("running",), ("unscheduled", "scheduled", "waiting"), ("failed",), ("cancelled",),
     ]  # fmt: skip
 
 
@@ -56,6 +56,11 @@ RUNNING = scheduled_row(
     startedAt="2026-12-31T12:00:01Z",
 )  # fmt: skip
 ENDED = {"finishedAt": "2026-12-31T12:00:02Z", "expiresAt": Decimal(1_800_000_000)}
+
+HANDED = {
+    "status": "waiting", "taskDateTime": str(LATER), "leaseUntil": "2026-12-31T13:00:00Z",
+    "completeBy": "2026-12-31T20:00:00Z", "heartbeatSeconds": Decimal(3600), "returnsTo": str(HERE),
+}  # fmt: skip
 
 STATES: dict[str, Row | None] = {
     "absent": None,
@@ -68,6 +73,8 @@ STATES: dict[str, Row | None] = {
     "running elsewhere": {**RUNNING, "taskDateTime": str(LATER), "movedTo": str(LATER)},
     "running for another": {**RUNNING, "lease": "another's"},
     "released": {**RUNNING, "leaseUntil": lifecycle.RELEASED, "attempt": Decimal(0)},
+    "waiting": {**RUNNING, **HANDED},
+    "waiting after a heartbeat": {**RUNNING, **HANDED, "leaseUntil": "2026-12-31T13:05:00Z"},
     "completed": {**RUNNING, **ENDED, "status": "completed", "outcome": "completed"},
     "failed": {**RUNNING, **ENDED, "status": "failed", "outcome": "failed", "error": "x", "delaySeconds": Decimal(5)},
     "failed before it was a task": {"taskId": "t", **ENDED, "status": "failed", "outcome": "failed", "error": "x"},
@@ -83,6 +90,14 @@ def row_of(state: str) -> Row:
 
 def claimed() -> Task:
     return Task.from_row(RUNNING)
+
+
+def waiting() -> Task:
+    return Task.from_row(row_of("waiting"))
+
+
+def by_token(state: str, change: ConditionalUpdate) -> ConditionalUpdate:
+    return lifecycle.by_token(row_of(state), change)
 
 
 @dataclass(frozen=True)
@@ -131,6 +146,22 @@ ARROWS = {
     "restore": Arrow(lambda: restore(row_of("cancelled"), now=NOW), ("cancelled",), "scheduled"),
     "restore to the next tick": Arrow(lambda: restore(row_of("cancelled"), now=NOW, bucket=LATER), ("cancelled",),
         "scheduled"),
+    "hand over": Arrow(lambda: lifecycle.wait(claimed(), until=SOON, complete_by=AT, heartbeat=None, bucket=LATER),
+        OURS, "waiting"),
+    "heartbeat": Arrow(lambda: lifecycle.heartbeat(row_of("waiting"), until=AT, bucket=HERE), ("waiting",), "waiting"),
+    "complete by token": Arrow(lambda: by_token("waiting", complete(waiting(), **END)), ("waiting",), "completed"),
+    "complete by token what still runs": Arrow(lambda: by_token("running", complete(claimed(), **END)), CLAIMED,
+        "completed"),
+    "retry by token": Arrow(lambda: by_token("waiting", retry(waiting(), now=NOW, at=AT, bucket=LATER, error="x")),
+        ("waiting",), "scheduled"),
+    "fail by token": Arrow(lambda: lifecycle.fail_by_token(row_of("waiting"), now=NOW, bucket=LATER, error="x"),
+        ("waiting",), "waiting"),
+    "reclaim what nobody completed": Arrow(lambda: reclaim(row_of("waiting"), attempt=2, **CLAIM), ("waiting",),
+        "running"),
+    "fail what nobody completed": Arrow(lambda: lifecycle.fail_unexecuted(row_of("waiting"), **END, error="x"),
+        ("waiting",), "failed"),
+    "cancel what is handed over": Arrow(lambda: cancel(row_of("waiting"), **END),
+        ("waiting", "waiting after a heartbeat"), "cancelled"),
     "give what failed another payload": Arrow(lambda: lifecycle.revise(row_of("failed"), payload={"n": 1}),
         ("failed",), "failed"),
     "redrive with another payload": Arrow(lambda: redrive(row_of("failed"), **AGAIN, run=2, payload={"n": 1}),

@@ -122,7 +122,7 @@ def test_a_full_row_as_a_task() -> None:
     ("malformed", "field"),
     [({"taskDateTime": "2026-12-31T12:00:00Z"}, "taskDateTime"),
      ({"taskDateTime": None}, "taskDateTime"), ({"action": None}, "action"), ({"action": Decimal(7)}, "action"),
-     ({"dueAt": "soon"}, "dueAt"), ({"payload": "x"}, "payload"), ({"status": "waiting"}, "status"),
+     ({"dueAt": "soon"}, "dueAt"), ({"payload": "x"}, "payload"), ({"status": "open"}, "status"),
      ({"attempt": Decimal("0.5")}, "attempt"), ({"run": "1"}, "run"), ({"run": True}, "run"),
      ({"retryPolicy": {"maximumRetryAttempts": Decimal(999)}}, "retryPolicy.maximumRetryAttempts"),
      ({"lease": Decimal(7)}, "lease"), ({"leaseUntil": "soon"}, "leaseUntil"), ({"createdAt": "soon"}, "createdAt"),
@@ -178,7 +178,7 @@ def test_a_view_answers_for_any_row(row: dict[str, object]) -> None:
 def test_an_empty_row_says_nothing() -> None:
     view = RowView({})
     answers = {name: answer for name in PROPERTIES if (answer := getattr(view, name))}
-    assert answers == {"is_unscheduled": True, "is_waiting": True, "retry_policy": DEFAULT_POLICY}
+    assert answers == {"is_unscheduled": True, "is_unbegun": True, "retry_policy": DEFAULT_POLICY}
     assert not is_terminal({})
 
 
@@ -187,11 +187,11 @@ def test_an_empty_row_says_nothing() -> None:
     [
         ("taskDateTime", str(BUCKET), {"bucket": BUCKET}),
         ("taskDateTime", "2026-12-31T12:00:00Z", {"bucket": None}),
-        ("status", "scheduled", {"is_scheduled": True, "is_waiting": True, "is_unscheduled": False}),
-        ("status", "running", {"is_running": True, "is_waiting": False, "terminal_status": None}),
-        ("status", "recurring", {"is_recurring": True, "is_waiting": False}),
-        ("status", "failed", {"terminal_status": Status.FAILED, "is_waiting": False}),
-        ("status", "unscheduled", {"is_unscheduled": False, "is_waiting": False, "terminal_status": None}),
+        ("status", "scheduled", {"is_scheduled": True, "is_unbegun": True, "is_unscheduled": False}),
+        ("status", "running", {"is_running": True, "is_unbegun": False, "terminal_status": None}),
+        ("status", "recurring", {"is_recurring": True, "is_unbegun": False}),
+        ("status", "failed", {"terminal_status": Status.FAILED, "is_unbegun": False}),
+        ("status", "unscheduled", {"is_unscheduled": False, "is_unbegun": False, "terminal_status": None}),
         ("attempt", Decimal(3), {"attempt": 3, "attempts_made": 3, "is_last_attempt": True}),
         ("attempt", Decimal("1.5"), {"attempt": None, "attempts_made": 0, "is_last_attempt": False}),
         ("attempt", True, {"attempt": None}),

@@ -13,6 +13,7 @@ import pytest
 from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, fails, is_record, passed, world
 
+from dynatick import CompleteLater
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Written
@@ -23,7 +24,7 @@ from dynatick.engine.counts import RecordResult
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import ActionContext, DeadLetter
-from dynatick.engine.record import Attempted, Deferred, Done, Error, Failure, Recorder, Rescheduled, lateness_of
+from dynatick.engine.record import Attempted, Deferred, Done, Error, Failure, Handed, Recorder, Rescheduled, lateness_of
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import PermanentError, Reschedule
@@ -57,7 +58,9 @@ def failed(w: World, failure: Failure, made: Recorder | None = None) -> RecordRe
     return result
 
 
-def attempt(w: World, task_id: str, outcome: Done | Error | Deferred | Rescheduled, **more: object) -> Attempted:
+def attempt(
+    w: World, task_id: str, outcome: Done | Error | Deferred | Rescheduled | Handed, **more: object
+) -> Attempted:
     """A task that was claimed, and its attempt that has ended."""
     row = scheduled_row(
         task_id, HERE, status="running", attempt=Decimal(1), lease=f"{task_id}'s", leaseUntil="2026-12-31T12:02:00Z",
@@ -111,6 +114,24 @@ def test_a_task_that_its_handler_reschedules_for_ever_fails_with_a_dead_letter(w
     error = "its handler has rescheduled it 10000 times in this run, the most that is allowed"
     assert w.row("often")["error"] == error
     assert [letter.row["taskId"] for letter in w.dead_letters.letters] == ["often", "long"]
+
+
+@pytest.mark.parametrize(
+    ("n", "closed", "seconds", "bucket"),
+    [(1, 0, 56, "2026-12-31#12:01"),
+     (1, 0, 57, "2026-12-31#12:02"),  # the tick at 12:01 could find the lease not over yet
+     (5, 0, 60, "2026-12-31#12:05"),
+     (1, 7, 60, "2026-12-31#12:08")],  # closed to newcomers: the first that is not
+)  # fmt: skip
+def test_what_is_handed_over_lies_in_the_first_open_bucket_after_its_deadline(
+    n: int, closed: int, seconds: int, bucket: str
+) -> None:
+    w = world(rules=Rules(grid=Grid(tick_minutes=n)))
+    later = Handed(CompleteLater(timedelta(seconds=seconds)))
+    assert recorded(w, [attempt(w, "t", later)], recorder(w, grid=Grid(tick_minutes=n), closed=closed)) == [
+        RecordResult.WAITING
+    ]
+    assert (w.row("t")["status"], w.row("t")["taskDateTime"]) == ("waiting", bucket)
 
 
 @pytest.mark.parametrize(("closed", "bucket"), [(None, "2026-12-31#12:01#3"), (5, "2026-12-31#12:06#3")])

@@ -28,7 +28,7 @@ MAX_TASKS = 1000
 """Tasks in one request."""
 
 IfExists = Literal["refuse", "keep", "replace", "postpone"]
-Status = Literal["unscheduled", "scheduled", "running", "completed", "failed", "cancelled"]
+Status = Literal["unscheduled", "scheduled", "running", "waiting", "completed", "failed", "cancelled"]
 
 
 class NewTask(Form):
@@ -76,6 +76,22 @@ class TaskPatch(ClosedForm):
     dueAt: DueAt = None
     delaySeconds: DelaySeconds = None
     payload: Payload = None
+
+
+class Completion(ClosedForm):
+    """What has become of the work on a task, by its completion token."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"token": "Ocq-wZE2-cpH_ABBhGJixXQtOQ", "result": {"frames": 86400}}]}
+    )
+
+    token: str = Field(description="`context.completion_token` of its handler. A secret.")
+    outcome: Literal["completed", "failed", "heartbeat"] = Field(
+        "completed", description="`heartbeat`: the work goes on, and the deadline of the next one begins anew."
+    )
+    result: Any = Field(None, description="Of a completed one: any JSON, which is recorded.")
+    error: str | None = Field(None, description="Of a failed one: why.", examples=["no such file"])
+    retry: bool = Field(False, description="Of a failed one: it is attempted again, by its policy.")
 
 
 class PayloadChange(ClosedForm):

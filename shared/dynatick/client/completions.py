@@ -1,0 +1,142 @@
+"""Completes tasks that their handlers have handed over, by their completion tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from dynatick.actions.plain_value import kept_result
+from dynatick.client.batch_members import find_member
+from dynatick.client.new_task import not_before_next_tick
+from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.task_update import Unchanged, carry_out, state_shown
+from dynatick.client.views import number_or
+from dynatick.domain import attributes as attr
+from dynatick.domain import lifecycle
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.completion import CompletionToken
+from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.instants import parse_instant
+from dynatick.domain.retry import GiveUp, decide_retry
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Row, Status, Task
+from dynatick.engine.ports import Clock, Store
+from dynatick.engine.rules import SKEW_MARGIN
+from dynatick.errors import CompletionRefused, InvalidInput, TaskNotFound
+
+HANDING_OVER: Final = timedelta(seconds=10)
+"""So long a completion that comes while its handler still runs waits for the handler to return."""
+
+_NO_TASK: Final = "no task waits with it: its attempt is over, or it is of another table"
+
+
+class _StillRuns(Exception):
+    """The handler has not returned yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """``waits``: makes the seconds between tries until a timeout is over."""
+
+    store: Store
+    settings_cache: SettingsCache
+    clock: Clock
+    waits: Callable[[timedelta], Iterator[float]]
+    pause: Callable[[float], object]
+    jitter: Callable[[], float]
+
+    def complete(self, token: str, result: object) -> Row:
+        """The row, completed."""
+        kept = kept_result(result)
+        return self._settle(token, "complete", partial(self._completed, kept))
+
+    def fail(self, token: str, error: object, *, retry: bool) -> Row:
+        """The row, to be retried or failed."""
+        if not isinstance(error, str) or not error.strip():
+            raise InvalidInput(attr.ERROR, error, "expected a text that says why")
+        return self._settle(token, "fail", partial(self._failed, error, retry))
+
+    def heartbeat(self, token: str) -> Row:
+        """The row, with a later deadline."""
+        return self._settle(token, "heartbeat", self._prolonged)
+
+    def _settle(self, text: str, operation: str, decide: Callable[[Row], ConditionalUpdate]) -> Row:
+        token = CompletionToken.parse(text)
+
+        def checked(row: Row) -> ConditionalUpdate:
+            if not token.is_of(row):
+                raise CompletionRefused(_NO_TASK)
+            _require_open(row, operation)
+            return decide(row)
+
+        self.settings_cache.current()
+        further = self.waits(HANDING_OVER)
+        while True:
+            try:
+                return carry_out(self.store, token.task_id, checked)
+            except Unchanged as unchanged:
+                return unchanged.row
+            except TaskNotFound:
+                if find_member(self.store, token.task_id) is None:  # a member gets its row with the handler's return
+                    raise CompletionRefused(_NO_TASK) from None
+            except _StillRuns:
+                pass
+            if (wait := next(further, None)) is None:
+                raise CompletionRefused(f"the handler of {token.task_id!r} has not returned yet: send it again")
+            self.pause(wait)
+
+    def _completed(self, result: object, row: Row) -> ConditionalUpdate:
+        days = self.settings_cache.defaults().retention_days
+        change = lifecycle.complete(Task.from_row(row), now=self.clock(), retention_days=days, result=result)
+        return lifecycle.by_token(row, change)
+
+    def _failed(self, error: str, retry: bool, row: Row) -> ConditionalUpdate:
+        if not RowView(row).awaits_completion:
+            raise _StillRuns
+        task, now, grid = Task.from_row(row), self.clock(), self.settings_cache.grid()
+        decision = decide_retry(
+            task.retry_policy,
+            attempt=task.attempt,
+            first_started_at=task.first_started_at or now,
+            now=now,
+            permanent=not retry,
+            retry_after=None,
+            jitter=self.jitter(),
+        )
+        if isinstance(decision, GiveUp):
+            soon = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task.task_id))
+            return lifecycle.fail_by_token(row, now=now, bucket=soon, error=error)
+        bucket = self._bucket(task.task_id, decision.at, now)
+        return lifecycle.by_token(row, lifecycle.retry(task, now=now, at=decision.at, bucket=bucket, error=error))
+
+    def _prolonged(self, row: Row) -> ConditionalUpdate:
+        seconds = number_or(row.get(attr.HEARTBEAT_SECONDS), 0)
+        if not seconds:  # its handler has asked for none, or has not returned yet
+            raise Unchanged(row)
+        now = self.clock()
+        until = min(now + timedelta(seconds=seconds), parse_instant(row.get(attr.COMPLETE_BY), attr.COMPLETE_BY))
+        bucket = self._bucket(RowView(row).task_id, until + SKEW_MARGIN, now)
+        return lifecycle.heartbeat(row, until=until, bucket=bucket)
+
+    def _bucket(self, task_id: str, at: datetime, now: datetime) -> Bucket:
+        grid = self.settings_cache.grid()
+        return not_before_next_tick(grid.bucket_of(task_id, at), task_id, now=now, grid=grid)
+
+
+def _require_open(row: Row, operation: str) -> None:
+    """Raises Unchanged for an operation that has taken effect before, CompletionRefused for a task that no completion
+    can change."""
+    view, state = RowView(row), state_shown(row)
+    if view.is_running and view.error is None:
+        return
+    before = {"complete": (Status.COMPLETED,), "fail": (Status.FAILED, Status.SCHEDULED, Status.WAITING)}
+    if state in before.get(operation, ()):
+        raise Unchanged(row)
+    is_now = "has failed" if state == Status.WAITING else f"is {state}"
+    at = row.get(attr.FINISHED_AT)
+    since = "" if at is None else f" since {at}"
+    why = "" if view.error is None else f" ({view.error})"
+    raise CompletionRefused(f"the task {view.task_id!r} {is_now}{since}{why}")
