@@ -20,7 +20,15 @@ from tests.model.wake_up_queue import QueueMode
 from dynatick.domain.buckets import minute_of
 from dynatick.domain.lifecycle import state_of
 from dynatick.engine.ports import Store
-from dynatick.errors import DynatickError, InvalidInput, StoreError, TaskExists, TaskNotFound, TransitionRefused
+from dynatick.errors import (
+    CompletionRefused,
+    DynatickError,
+    InvalidInput,
+    StoreError,
+    TaskExists,
+    TaskNotFound,
+    TransitionRefused,
+)
 
 FreshTable = tuple[Store, Callable[[Any], None], Callable[[], None]]
 """A fresh store, what put-item does to it, and what to do when it is over."""
@@ -238,7 +246,9 @@ class BaseMachine(RuleBasedStateMachine):
 
     def _check_answer(self, request: Request) -> None:
         match request.answer:
-            case TransitionRefused() | TaskNotFound() | TaskExists() if request.effects and request.faultless:
+            case TransitionRefused() | TaskNotFound() | TaskExists() | CompletionRefused() if (
+                request.effects and request.faultless
+            ):
                 self.model.oracle.report(f"{request.operation}: refused ({request.answer}), and it took effect")
             case InvalidInput(field="taskDateTime", value=str(value)) if value.startswith("#"):
                 pass  # a shard that is not in use: the interface is right
@@ -246,7 +256,7 @@ class BaseMachine(RuleBasedStateMachine):
                 pass  # that of the task was changed by hand, and can't be understood
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
                 pass  # its only time, or its end, is past
-            case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists():
+            case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists() | CompletionRefused():
                 pass
             case DynatickError() as error:
                 self.model.oracle.report(f"{request.operation}: {error!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from tests.model.expected_task import END, FAIL, RUN, ExpectedTask, number
 from tests.model.installation import Installation, Tick
@@ -56,6 +57,9 @@ def complete_all(model: Installation) -> None:
     for task in oracle.tasks:
         if task.began and task.schedule is None:
             _check_task(model, task, rows.get(task.number))
+    for key, times in _effects(model).items():
+        if times > 1:
+            oracle.report(f"the effect {key} was committed {times} times")
 
 
 def complete_rows(model: Installation) -> None:
@@ -150,6 +154,11 @@ def _behind(model: Installation) -> list[Row]:
     return [row for row in rows if now - Bucket.parse(row["drainedThrough"]).minute > maximum + later[row["taskId"]]]
 
 
+def _effects(model: Installation) -> Counter[str]:
+    """How often each effect was committed, by the idempotency key of what has returned it."""
+    return Counter(entry["Put"]["Item"]["id"] for entry in model.store.committed)  # type: ignore[index]
+
+
 def _check_task(model: Installation, task: ExpectedTask, row: Row | None) -> None:
     oracle = model.oracle
     if row is None:
@@ -166,6 +175,8 @@ def _check_task(model: Installation, task: ExpectedTask, row: Row | None) -> Non
         last = executions.get(number(row.get("attempt")))
         if last is None or last.result != "ok":
             oracle.report(f"{task.task_id}: completed, and never executed in run {run}")
+        elif last.commits and not _effects(model)[last.key]:
+            oracle.report(f"{task.task_id}: completed without its effect {last.key}")
     if outcome == "failed" and task.must == RUN and not executions:
         died = sum(claim.process.dead or claim.process.raised for claim in claims)
         if died < task.maximum:

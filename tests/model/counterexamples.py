@@ -84,6 +84,10 @@ def reschedule(when: When, task_id: str = "a") -> Step:
     return Step("reschedule", task_id=task_id, when=when, plan=PLAN, client=0)
 
 
+def settle(operation: str, task_id: str = "a", *, latest: bool = True, client: int = 0) -> Step:
+    return Step("settle", task_id=task_id, operation=operation, latest=latest, plan=PLAN, client=client)
+
+
 def update(expression: str, task_id: str = "s") -> Step:
     return Step("update", task_id=task_id, expression=expression, plan=PLAN)
 
@@ -207,7 +211,24 @@ SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
     ),
 }
 
+HANDED_OVER = [
+    begin(),
+    tick(),
+    wait(2.0),
+    Step("insert", task_id="a", when=SOON, script=("later",), policy=AT_ONCE, plan=PLAN, client=0),
+    tick(),
+    wait(10.0),
+]
+
 BY_MUTATION: Mapping[str, Counterexample] = {
+    "a forged token is taken": Counterexample(
+        "a: completed by a token that is not its own",
+        [*HANDED_OVER, *[tick()] * 5, wait(10.0), settle("complete", latest=False), wait(1.0)],
+    ),
+    "what has failed by its token is completed": Counterexample(
+        "a: completed by its token after it has failed",
+        [*HANDED_OVER, settle("fail"), wait(1.0), settle("complete"), wait(1.0)],
+    ),
     "a pass closes nothing": Counterexample("a: waits for ever", [put()]),
     "only minutes of the present grid are polled": Counterexample(
         "a: waits for ever", [put(), UNTIL_IDLE, reconfigure(60, 1)]

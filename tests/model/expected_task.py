@@ -76,6 +76,7 @@ class Execution:
     key: str
     process: Actor
     result: str | None = None
+    commits: bool = False  # it has returned an effect, which is named by its key
     ended_at: float = math.inf
 
     @property

@@ -19,7 +19,7 @@ from tests.model.table import Table
 from tests.model.write_kinds import kind_of, kind_of_creation
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown
+from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Page, ScanPage, StoreFailure
 from dynatick.errors import StoreError
@@ -73,6 +73,7 @@ class Request:
     tasks: dict[str, ExpectedTask] = field(default_factory=dict)  # of the rows it is to create, by id
     not_before: float = -math.inf  # what it asks for, as seconds of the simulation
     until: float | None = None  # how long after its first time a task may be postponed
+    token: str | None = None  # of a completion
     effects: int = 0
     faultless: bool = True
     may_write: bool = True
@@ -136,6 +137,8 @@ class FaultyStore:
     poll_seconds: float = 0.0  # that each page of a bucket takes longer than any other call
     under_way: int = 0  # requests of processes that have died since
     polls: list[tuple[Actor, Bucket, float]] = field(default_factory=list)  # of processors: who, what, when
+    committed: list[Mapping[str, object]] = field(default_factory=list)  # effects that took effect with an outcome
+    _taken: set[str] = field(default_factory=set)  # tokens of transactions
     fault_of: Callable[[str], str | None] | None = None  # instead of the plans' faults, of each write by its kind
 
     @property
@@ -215,6 +218,27 @@ class FaultyStore:
             lambda results: [UNKNOWN if self._is_lost() else result for result in results],
             write=" and ".join(sorted({kind_of(change) for change in changes})),
         )
+
+    def transact(
+        self,
+        change: ConditionalUpdate | None = None,
+        row: Row | None = None,
+        items: Sequence[Mapping[str, object]] = (),
+        *,
+        token: str | None = None,
+    ) -> Result:
+        assert change is not None and row is None, "no task of the model is a member of a batch"
+
+        def take(by: Actor) -> Result:
+            if token is not None and token in self._taken:
+                return Written()
+            result = self.table.write(by, change)
+            if isinstance(result, Written):
+                self.committed += items
+                self._taken.add(str(token))
+            return result
+
+        return self.call(take, lambda: UNKNOWN, lambda _: UNKNOWN, write=f"{kind_of(change)} with effects")
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         return self.call(

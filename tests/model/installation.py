@@ -26,6 +26,8 @@ from tests.model.wake_up_queue import WakeUpQueue
 from dynatick.client import TaskClient
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.commit import Commit
+from dynatick.domain.completion import CompleteLater, completion_token
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
@@ -40,6 +42,7 @@ SCHEDULER_TIMEOUT = 60.0
 LONGEST_PRECISE = 5  # TickMinutes with Precision: second, as the template asserts
 RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
 CLIENTS = 2
+LATER = CompleteLater(timedelta(seconds=240), timedelta(seconds=130))
 
 
 class NotLogged(Exception):
@@ -367,6 +370,15 @@ class Installation:
                 self.simulation.sleep(1e6)
             case "poison":
                 actor.die()
+            case "later":
+                self.oracle.tokens.setdefault(task.task_id, []).append(completion_token(task.lease, task.task_id))
+                self.simulation.sleep(5.0)  # it may be used before its handler returns
+                self.oracle.end(execution, execution.result or "later")
+                return LATER
+            case "commit":
+                self.oracle.end(execution, "ok")
+                execution.commits = True
+                return Commit([{"Put": {"TableName": "effects", "Item": {"id": context.idempotency_key}}}])
             case "error":
                 self.oracle.end(execution, "error")
                 raise RetryableError("not this time")

@@ -18,6 +18,7 @@ from tests.model.simulation import Simulation
 from tests.model.table import Effect
 
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.completion import completion_token
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
 from dynatick.domain.occurrences import Overdue
@@ -41,6 +42,7 @@ class Oracle:
     longest_interval: int = 1
     shortest_interval: int = 1
     read_row: Callable[[str], Row | None] = lambda task_id: None  # a row as it is now
+    tokens: dict[str, list[str]] = field(default_factory=dict)  # of completions, by task, the latest last
     occurrences: dict[tuple[int, str], ExpectedTask] = field(default_factory=dict)  # by schedule's number, and id
 
     def task_of(self, row: Row) -> ExpectedTask:
@@ -232,6 +234,9 @@ class Oracle:
 
     def _observe_client(self, request: Request, old: Row, new: Row) -> None:
         task, operation = self.task_of(old), request.operation
+        if operation == "completion":
+            self._observe_completion(request, task, old, new)
+            return
         if operation == "replace" and old["expected"] != new["expected"]:
             self._observe_replacement(request, task, new)
             return
@@ -276,12 +281,56 @@ class Oracle:
         if request.until is not None and after > first + request.until:
             self.report(f"{task.task_id}: postponed by {after - first} s, and {request.until} s were allowed")
 
+    def _observe_completion(self, request: Request, task: ExpectedTask, old: Row, new: Row) -> None:
+        """A task that was handed over is completed, failed or prolonged by a token."""
+        before, after, execution = state_of(old), state_of(new), self.executions.get(str(old.get("lease")))
+        if execution is None or request.token != completion_token(execution.token, task.task_id):
+            self.report(f"{task.task_id}: {after} by a token that is not its own")
+            return
+        if before != "waiting" and (before, after) != ("running", "completed"):
+            self.report(f"{task.task_id}: {after} by its token, and it is {before}")
+        if before == "waiting" and old.get("error") is not None:
+            self.report(f"{task.task_id}: {after} by its token after it has failed")
+        if after == "completed":
+            self.end(execution, "ok")
+        elif after == "scheduled":
+            self.end(execution, "error")
+            if execution.attempt >= task.maximum:
+                self.report(f"{task.task_id}: a retry after attempt {execution.attempt}, by its token")
+        elif new.get("error") is not None:
+            self.end(execution, "permanent")
+        elif str(new["leaseUntil"]) < str(old["leaseUntil"]):
+            self.report(f"{task.task_id}: a heartbeat leaves it less time")
+
+    def _observe_waiting(self, by: Actor, old: Row, new: Row) -> None:
+        """The engine changes a task that waits for a completion, and does not attempt it again."""
+        task, execution, after = self.task_of(old), self.executions.get(str(old.get("lease"))), state_of(new)
+        if after == "failed":
+            failed = execution is not None and execution.result == "permanent"
+            if not failed and task.must == RUN:
+                if number(old.get("attempt")) < task.maximum:
+                    self.report(f"{task.task_id}: failed at attempt {old.get('attempt')}: {new.get('error')}")
+                self._check_lease_over(task, old)
+            self._check_dead_letter(task)
+        elif after == "waiting" and "deferrals" not in new and new.get("leaseUntil") != old.get("leaseUntil"):
+            self.report(f"{task.task_id}: {by.kind} changes its deadline")
+
+    def _check_lease_over(self, task: ExpectedTask, old: Row) -> None:
+        try:
+            until = self.seconds(parse_instant(old.get("leaseUntil"), "leaseUntil"))
+        except InvalidInput:
+            until = -math.inf
+        if self.simulation.now + MARGIN < until:
+            self.report(f"{task.task_id}: reclaimed before its lease ended")
+
     def _observe_engine(self, by: Actor, old: Row, new: Row) -> None:
         before, after = state_of(old), state_of(new)
         if after == "running" and new.get("lease") != old.get("lease"):
             self._observe_claim(by, old, new)
         elif before == "running":
             self._observe_record(by, old, new)
+        elif before == "waiting":
+            self._observe_waiting(by, old, new)
         elif after == "failed" and before != after:
             task = self.task_of(old)
             if task.must == RUN:
@@ -307,12 +356,11 @@ class Oracle:
             others = [e.task.task_id for e in self.executions.values() if e.process is by and e.is_running]
             if others:
                 self.report(f"{task.task_id}: reclaimed at its last attempt beside {', '.join(others)}")
-            try:
-                until = self.seconds(parse_instant(old.get("leaseUntil"), "leaseUntil"))
-            except InvalidInput:
-                until = -math.inf
-            if now + MARGIN < until:
-                self.report(f"{task.task_id}: reclaimed before its lease ended")
+            self._check_lease_over(task, old)
+        if state_of(old) == "waiting":
+            self._check_lease_over(task, old)
+            if old.get("error") is not None:
+                self.report(f"{task.task_id}: attempted again, although it has failed by its token")
         claim = self.claims.get(str(old.get("lease"))) if state_of(old) == "running" else None
         excused = claim is None or claim.task is not task or claim.released or claim.process.failed
         if not excused and not (earlier and earlier.is_running):
@@ -335,6 +383,12 @@ class Oracle:
         attempt = number(old.get("attempt"))
         if after == "completed" and result != "ok":
             self.report(f"{task.task_id}: completed, but its action {result or 'never ended'}")
+        elif after == "waiting":
+            if result != "later":
+                self.report(f"{task.task_id}: handed over, and its action {result}")
+            bucket, until = Bucket.canonical(new.get("taskDateTime")), parse_instant(new["leaseUntil"], "leaseUntil")
+            if bucket is None or bucket.instant < until:
+                self.report(f"{task.task_id}: waits until {until} in {bucket}")
         elif after == "scheduled":
             if result != "error" or attempt >= task.maximum:
                 self.report(f"{task.task_id}: a retry after attempt {attempt}, whose result is {result}")

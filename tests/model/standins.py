@@ -161,7 +161,7 @@ _REPLACED: dict[object, object] = {
     ThreadPoolExecutor: SimPool,
     # A lock is never waited for: no thread waits in the simulation while it holds one.
     threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock, Condition=SimCondition),
-    time: SimpleNamespace(monotonic=lambda: _simulation().now),
+    time: SimpleNamespace(monotonic=lambda: _simulation().now, sleep=lambda seconds: _simulation().sleep(seconds)),
 }
 _WHERE = ("dynatick.engine.", "dynatick.client.")
 

@@ -14,6 +14,7 @@ from tests.model.installation import CLIENTS
 from tests.model.rows import BAD_TIMES, NO_TIME, NOTATIONS, RawRow, When
 from tests.model.steps import chosen, step
 
+from dynatick.domain.completion import completion_token
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, as_read
 from dynatick.domain.lifecycle import is_terminal, state_of
 
@@ -24,6 +25,7 @@ NONSENSE = (
     ("payload", "text"),
 )
 AROUND = timedelta(minutes=6)
+CLAIMED = ("running", "waiting")
 BULK = 30  # more than a batch of the table, and than a page of the index
 BACKLOG = 150  # more than a pass has in hand at once
 
@@ -45,7 +47,9 @@ raw_rows = chosen(
     bulky=(False,) * 9 + (True,),
 )
 scripts = st.lists(
-    st.sampled_from(("ok", "error", "permanent", "slow", "long", "hang", "poison")), min_size=1, max_size=4
+    st.sampled_from(("ok", "commit", "error", "permanent", "slow", "long", "later", "hang", "poison")),
+    min_size=1,
+    max_size=4,
 ).map(tuple)
 clients = st.integers(0, CLIENTS - 1)
 
@@ -132,6 +136,25 @@ class TaskMachine(BaseMachine):
             client,
         )
 
+    @step(
+        task_id=IDS,
+        operation=("complete", "complete", "fail", "fail for now", "heartbeat"),
+        latest=(True, True, False),
+        plan=plans,
+        client=clients,
+    )
+    def settle(self, task_id: str, operation: str, latest: bool, plan: Plan, client: int) -> None:
+        """By the completion token of its latest attempt that was handed over, or of the first."""
+        tokens = self.model.oracle.tokens.get(task_id, [completion_token("forged", task_id)])
+        token = tokens[-1 if latest else 0]
+
+        def do(c: Any) -> object:
+            if operation.startswith("fail"):
+                return c.fail(token, "no", retry=operation == "fail for now")
+            return c.heartbeat(token) if operation == "heartbeat" else c.complete(token, 1)
+
+        self._send(Request("completion", token=token), do, plan, client)
+
     @step(operation=("cancel", "redrive", "restore"), dry=st.booleans(), plan=plans)
     def change_many(self, operation: str, dry: bool, plan: Plan) -> None:
         """Changes all tasks of the time around now that wait, or have failed."""
@@ -155,7 +178,7 @@ class TaskMachine(BaseMachine):
             return
         task, earliest = model.oracle.task_of(row), when.earliest(now, start)
         task.due = max(task.due, when.latest(now, start))
-        if task.must != RUN or state_of(row) == "running":
+        if task.must != RUN or state_of(row) in CLAIMED:
             task.unseen, task.not_before, task.must = True, -math.inf, RUN if task.must == RUN else END
         elif "taskDateTime" in times:
             task.not_before, task.edited_to = earliest, earliest
@@ -168,7 +191,7 @@ class TaskMachine(BaseMachine):
     def corrupt(self, task_id: str, nonsense: tuple[str, object]) -> None:
         """update-item of a waiting task's time, or of something else, to nonsense."""
         row, (name, value) = self.model.table.get(task_id), nonsense
-        if row is None or is_terminal(row) or state_of(row) == "running":
+        if row is None or is_terminal(row) or state_of(row) in CLAIMED:
             return
         if name != "taskDateTime" and state_of(row) != "scheduled":
             return

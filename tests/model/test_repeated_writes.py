@@ -27,6 +27,7 @@ from tests.model.counterexamples import (
     put,
     replace_by,
     reschedule,
+    settle,
     tick,
     update,
     wait,
@@ -119,6 +120,37 @@ SCHEDULES: Sequence[Step] = [
 ]
 """Occurrences, moves of schedules, edits, extra occurrences."""
 
+COMPLETIONS: Sequence[Step] = [
+    begin(),
+    tick(),
+    wait(2.0),
+    of_script("done", SOON, "later", policy=ONCE),
+    of_script("fails", SOON, "later", policy=TWICE),
+    of_script("again", SOON, "later", "ok", policy=TWICE),
+    of_script("beats", SOON, "later", "ok", policy=TWICE),
+    of_script("never", SOON, "later", policy=ONCE),
+    of_script("with effects", SOON, "commit", policy=ONCE),
+    of_script("called off", SOON, "later"),
+    tick(),
+    wait(20.0),
+    settle("complete", "done"),
+    wait(0.5),
+    settle("fail", "fails"),
+    wait(0.5),
+    settle("fail for now", "again"),
+    wait(0.5),
+    change("cancel", task_id="called off"),
+    wait(30.0),
+    settle("heartbeat", "beats"),
+    tick(),
+    tick(),
+    tick(),
+    tick(),
+    tick(),
+    wait(5.0),
+]
+"""Effects with an outcome; and what is handed over is completed, failed, prolonged, retried, cancelled, forgotten."""
+
 SCENARIOS: dict[str, tuple[type[BaseMachine], Sequence[Step], set[str]]] = {
     "tasks": (
         TaskMachine,
@@ -130,6 +162,14 @@ SCENARIOS: dict[str, tuple[type[BaseMachine], Sequence[Step], set[str]]] = {
         },
     ),
     "time is up": (TaskMachine, TIME_IS_UP, {"release", "tick"}),
+    "completions": (
+        TaskMachine,
+        COMPLETIONS,
+        {
+            "hand over", "completed", "failed by its token", "failed", "retry", "cancelled", "heartbeat", "reclaim",
+            "completed with effects",
+        },
+    ),
     "schedules": (
         ScheduleMachine,
         SCHEDULES,

@@ -19,10 +19,12 @@ def kind_of(change: ConditionalUpdate) -> str:
     if is_own_row(change.task_id):
         name = _name(change.task_id)
         return f"{name}, {'held' if values['lease'] is not None else 'not held'}" if name == "cursor" else name
-    if values.get("status") == "running":
-        return "claim"
     if "lease" in values:
-        return "reclaim"
+        return "reclaim" if "attempts" in values else "claim"
+    if values.get("status") == "waiting":
+        return "hand over"
+    if values.keys() <= {"leaseUntil", "taskDateTime", "error"} and "taskDateTime" in values and len(values) > 1:
+        return "failed by its token" if "error" in values else "heartbeat"
     if values.get("leaseUntil") == RELEASED:
         return "release"
     if "outcome" in values:
