@@ -27,7 +27,9 @@ OUR_OWN = {
     "_large",
     "_seconds",
     "_counts",
-}  # of another object of the class, or of the client that is made asynchronous
+    "_begin",
+    "_cancelling",
+}  # of another object of the class, of the client that is made asynchronous, or of a class of the same module
 
 
 @pytest.fixture(autouse=True)
