@@ -10,11 +10,12 @@ replaces it; the row still contains the payload.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dynatick.actions.calls import in_calls
 from dynatick.actions.dead_letter_queue import letter_value
 from dynatick.actions.plain_value import to_json
 from dynatick.domain import attributes as attr
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 VERSION = 1
 """The version of the message format. A change that readers must follow raises it."""
 
-MAX_BATCH = 10
 MAX_BATCH_BYTES = 262_144
 """SQS accepts 1 MiB a call since 2025; older queues and emulators accept 256 KiB."""
 
@@ -79,7 +79,7 @@ class QueueDeadLetters:
         One that the answer doesn't name counts as refused. Raises BotoCoreError if a call gets no answer.
         """
         refused: dict[int, bool] = {}
-        for batch in _batches(entries):
+        for batch in in_calls(entries.values(), _bytes, max_bytes=MAX_BATCH_BYTES):
             refused.update((int(entry["Id"]), False) for entry in batch)
             try:
                 answer = self._client.send_message_batch(QueueUrl=self._queue_url, Entries=batch)
@@ -145,20 +145,6 @@ def _entry(index: int, letter: DeadLetter, *, minimal: bool = False) -> Entry:
     if isinstance(action, str) and action.isascii() and action.isprintable() and action:
         entry["MessageAttributes"] = {attr.ACTION: {"DataType": "String", "StringValue": action}}
     return entry
-
-
-def _batches(entries: Mapping[int, Entry]) -> Iterator[list[Entry]]:
-    batch: list[Entry] = []
-    size = 0
-    for entry in entries.values():
-        length = _bytes(entry)
-        if batch and (len(batch) == MAX_BATCH or size + length > MAX_BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(entry)
-        size += length
-    if batch:
-        yield batch
 
 
 def _bytes(entry: Entry) -> int:

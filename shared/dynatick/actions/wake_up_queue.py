@@ -10,10 +10,11 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dynatick.actions.calls import in_calls
+
 MAX_DELAY_SECONDS = 900
 """The longest delay that SQS accepts."""
 
-_BATCH = 10
 _MAX_BATCH_BYTES = 250_000
 _logger = logging.getLogger("dynatick.wake_ups")
 
@@ -64,17 +65,8 @@ class QueueWakeUps:
 
 def _batches(wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> Iterator[Sequence[tuple[str, datetime]]]:
     """The events as JSON, with their instants, in batches that fit into one call."""
-    batch: list[tuple[str, datetime]] = []
-    size = 0
-    for event, at in wake_ups:
-        body = json.dumps(event, separators=(",", ":"))
-        if len(batch) == _BATCH or (batch and size + len(body) > _MAX_BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append((body, at))
-        size += len(body)
-    if batch:
-        yield batch
+    bodies = ((json.dumps(event, separators=(",", ":")), at) for event, at in wake_ups)
+    return in_calls(bodies, lambda one: len(one[0]), max_bytes=_MAX_BATCH_BYTES)
 
 
 def _log_unsent(count: int, problem: str | None) -> None:
