@@ -148,6 +148,8 @@ def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
             "rejected": assigned.rejected,
             "undelivered": assigned.undelivered,
             "failed_records": len(assigned.failed),
+            "events": assigned.events,
+            "events_set_aside": assigned.set_aside,
         },
     )
     metrics.add_metric(name="Records", unit=MetricUnit.Count, value=assigned.seen)
@@ -157,6 +159,7 @@ def log_assigned(assigned: Assigned, logger: Logger, metrics: Metrics) -> None:
         ("Rejected", assigned.rejected),
         ("Undelivered", assigned.undelivered),
         ("FailedRecords", len(assigned.failed)),
+        ("EventsSetAside", assigned.set_aside),
     ):
         _count(metrics, name, number)
     _count_dead_letters(assigned.rejected)

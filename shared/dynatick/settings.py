@@ -11,6 +11,7 @@ from datetime import timedelta
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.secret import SecretReference
 from dynatick.domain.buckets import Grid
+from dynatick.domain.ends import OutcomeEvents
 from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 from dynatick.errors import ConfigurationError, InvalidInput, shown
 
@@ -35,6 +36,9 @@ class Settings:
     processor_timeout: timedelta | None  # of one invocation of the processor; None in other functions
     action_settings: ActionSettings
     assignment_policy: str | None
+    outcome_events: OutcomeEvents
+    outcome_bus: str | None  # name or ARN
+    lost_events_queue_url: str | None  # for events that the bus does not take
     api_wait_seconds: int  # how long a request to the HTTP API may wait for the end of a task
     function_name: str | None  # of the running function, set by Lambda
     batched: bool  # False for an engine whose PartiQL has no conditional updates
@@ -74,6 +78,9 @@ class Settings:
                 wake_up_queue_url=environ.get("DYNATICK_WAKE_UP_QUEUE_URL") or None,
             ),
             assignment_policy=environ.get("DYNATICK_ASSIGNMENT_POLICY") or None,
+            outcome_events=_outcome_events(environ.get("DYNATICK_OUTCOME_EVENTS") or "off"),
+            outcome_bus=environ.get("DYNATICK_OUTCOME_EVENTS_BUS") or None,
+            lost_events_queue_url=environ.get("DYNATICK_LOST_EVENTS_QUEUE_URL") or None,
             function_name=environ.get("AWS_LAMBDA_FUNCTION_NAME"),
             api_wait_seconds=_number(environ, "DYNATICK_API_WAIT_SECONDS", 10, 0, 10),
             batched=environ.get("DYNATICK_BATCHED", "1") != "0",
@@ -103,6 +110,14 @@ def _precision(text: str, grid: Grid) -> Precision:
         expected = f"second needs DYNATICK_TICK_MINUTES of {MAX_TICK_MINUTES} or less, found {grid.tick_minutes}"
         raise ConfigurationError("DYNATICK_PRECISION", expected)
     return precision
+
+
+def _outcome_events(text: str) -> OutcomeEvents:
+    try:
+        return OutcomeEvents(text)
+    except ValueError:
+        expected = f"expected off, failed or all, found {shown(text)}"
+        raise ConfigurationError("DYNATICK_OUTCOME_EVENTS", expected) from None
 
 
 def _variables(environ: Mapping[str, str], name: str) -> Mapping[str, str]:

@@ -23,9 +23,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from dynatick.actions.aws_client import create_client
 from dynatick.actions.dead_letter import NoDeadLetters, QueueDeadLetters
 from dynatick.actions.wake_up_queue import QueueWakeUps
+from dynatick.domain.ends import OutcomeEvents
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.invocation import max_timeout_seconds
-from dynatick.engine.ports import DeadLetters, ReportOverdue, WakeUps
+from dynatick.engine.ports import DeadLetters, EventBus, ReportOverdue, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Scheduler
 from dynatick.engine.settings import publish_settings
@@ -169,6 +170,8 @@ def build_scheduler(settings: Settings) -> Scheduler:
         clock=utc_now,
         decode=decode,
         wake_ups=_wake_ups(settings),
+        bus=_event_bus(settings),
+        outcome_events=settings.outcome_events,
     )
 
 
@@ -221,6 +224,27 @@ def _wake_ups(settings: Settings) -> WakeUps | None:
         )
     client = create_client("sqs", connect_seconds=1, read_seconds=1, tries=1)
     return QueueWakeUps(client, settings.action_settings.wake_up_queue_url, clock=utc_now, lead=WAKE_UP_LEAD)
+
+
+def _event_bus(settings: Settings) -> EventBus | None:
+    """None: no end becomes an event. One short try: Lambda sends a record again whose event the bus did not take."""
+    if settings.outcome_events is OutcomeEvents.OFF:
+        return None
+    from dynatick.actions.outcome_events import OutcomeEventBus
+
+    if settings.outcome_bus is None or settings.lost_events_queue_url is None:
+        raise ConfigurationError(
+            "DYNATICK_OUTCOME_EVENTS_BUS, DYNATICK_LOST_EVENTS_QUEUE_URL",
+            "they are not set; with outcome events, the template sets them",
+        )
+    return OutcomeEventBus(
+        create_client("events", connect_seconds=1, read_seconds=2, tries=1),
+        settings.outcome_bus,
+        table=settings.table,
+        sqs=create_client("sqs", connect_seconds=1, read_seconds=2, tries=1),
+        queue_url=settings.lost_events_queue_url,
+        clock=utc_now,
+    )
 
 
 def _dead_letter_queue(settings: Settings) -> DeadLetterQueue | None:

@@ -54,6 +54,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 }
 
 IMPORTS = "imports-of-least-privilege"
+OUTCOMES_BUS = f"arn:aws:events:us-east-1:{ACCOUNT}:event-bus/outcomes"
 STACK, PROCESSOR = "tasks", "ProcessorFunction"
 
 Right = tuple[str, str]  # an action, and what it is done to: as the template calls it
@@ -106,6 +107,8 @@ def name_in_template(resource: Any) -> str:
     match resource:
         case {"Fn::GetAtt": [str(name), "Arn"]} | {"Fn::Split": [",", {"Ref": str(name)}]}:
             return name
+        case {"Fn::If": [_, {"Ref": str(parameter)}, _]}:
+            return parameter
         case {"Fn::Sub": str(text)}:
             return re.sub(r"\$\{(\w+)\.Arn\}", r"\1", text)
     raise AssertionError(f"a resource of an unknown form: {resource}")
@@ -115,7 +118,8 @@ def name_in_template(resource: Any) -> str:
 NAMED: dict[str, tuple[str, dict[str, str]]] = {
     "cloudformation": ("StackName", {STACK: "stack"}),
     "dynamodb": ("TableName", {TABLE: "TasksTable"}),
-    "events": ("EventBusName", {TARGETS["eventbridge"]["eventBusArn"]: "AllowedTargetArns"}),
+    "events": ("EventBusName", {
+        TARGETS["eventbridge"]["eventBusArn"]: "AllowedTargetArns", OUTCOMES_BUS: "OutcomeEventsBusArn"}),
     "lambda": ("FunctionName", {
         "processor": PROCESSOR, "importer": "ImporterFunction",
         TARGETS["lambda"]["functionArn"]: "AllowedTargetArns"}),
@@ -123,7 +127,8 @@ NAMED: dict[str, tuple[str, dict[str, str]]] = {
     "secretsmanager": ("SecretId", {MANAGED_SECRET: "AllowedSecrets", "of-handlers": "HandlersSecretArns"}),
     "sns": ("TopicArn", {TARGETS["sns"]["topicArn"]: "AllowedTargetArns"}),
     "sqs": ("QueueUrl", {
-        "dead-letters": "DeadLetterQueue", "wake-ups": "WakeUpQueue", "target": "AllowedTargetArns"}),
+        "dead-letters": "DeadLetterQueue", "lost": "StreamFailureQueue", "wake-ups": "WakeUpQueue",
+        "target": "AllowedTargetArns"}),
     "ssm": ("Name", {SSM_SECRET: "AllowedSecrets", "/of-handlers": "HandlersSecretArns"}),
     "states": ("stateMachineArn", {TARGETS["stepfunctions"]["stateMachineArn"]: "AllowedTargetArns"}),
 }  # fmt: skip
@@ -223,6 +228,11 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
     monkeypatch.setenv("DYNATICK_PRECISION", "second")
     wake_ups = boto3.client("sqs").create_queue(QueueName="wake-ups")
     monkeypatch.setenv("DYNATICK_WAKE_UP_QUEUE_URL", wake_ups["QueueUrl"])
+    lost = boto3.client("sqs").create_queue(QueueName="lost")
+    boto3.client("events").create_event_bus(Name="outcomes")
+    monkeypatch.setenv("DYNATICK_OUTCOME_EVENTS", "all")
+    monkeypatch.setenv("DYNATICK_OUTCOME_EVENTS_BUS", OUTCOMES_BUS)
+    monkeypatch.setenv("DYNATICK_LOST_EVENTS_QUEUE_URL", lost["QueueUrl"])
     for ssm_secret, managed_secret in ((SSM_SECRET, MANAGED_SECRET), ("/of-handlers", "of-handlers")):
         boto3.client("ssm").put_parameter(Name=ssm_secret, Value="a", Type="SecureString")
         boto3.client("secretsmanager").create_secret(Name=managed_secret, SecretString="b")
@@ -248,7 +258,10 @@ def everything_the_scheduler_does(deployed: Deployed) -> None:
     ]
     for row in rows:
         deployed.table.put_item(Item=row)
-    records = [{"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(row)}} for n, row in enumerate(rows)]
+    ended = {"taskId": "ended", "status": "failed", "outcome": "failed", "attempt": 1, "run": 1}
+    records = [
+        {"dynamodb": {"SequenceNumber": str(n), "NewImage": encode(row)}} for n, row in enumerate((*rows, ended))
+    ]
     answer = deployed.scheduler.handler({"Records": records}, LambdaContext("scheduler"))
     assert answer == {"batchItemFailures": []}
     for row in rows:

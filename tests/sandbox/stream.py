@@ -71,12 +71,20 @@ def _leaf(conditions: list[Any], record: dict[str, Any], key: str) -> bool:
     return False
 
 
-def patterns(*, emulator: bool = False) -> list[dict[str, Any]]:
+OF_CONDITION = {"HasAllOutcomeEvents": ("all",), "HasOutcomeEvents": ("failed", "all")}
+
+
+def patterns(*, emulator: bool = False, outcome_events: str = "off") -> list[dict[str, Any]]:
     """The template's filter of the stream: a record passes if one of them matches."""
     function = template.load()["Resources"]["SchedulerFunction"]["Properties"]
     mapping = function["Events"]["TaskWritten"]["Properties"]
     texts = []
     for one in mapping["FilterCriteria"]["Filters"]:
+        while "Fn::If" in one:
+            condition, then, otherwise = one["Fn::If"]
+            one = then if outcome_events in OF_CONDITION[condition] else otherwise
+        if "Pattern" not in one:
+            continue  # AWS::NoValue
         pattern = one["Pattern"]
         if isinstance(pattern, dict):
             condition, then, otherwise = pattern["Fn::If"]

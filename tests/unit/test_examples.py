@@ -36,6 +36,7 @@ RUN_BY = {
     "docs/how-to/http-api.md": [HOW_TOS],
     "docs/how-to/import.md": [HOW_TOS],
     "docs/how-to/nightly-report.md": [HOW_TOS],
+    "docs/how-to/outcome-events.md": ["tests/unit/test_outcome_events_page.py"],
     "docs/how-to/operate.md": ["tests/unit/test_operate.py"],
     "docs/how-to/reminder-by-email.md": [HOW_TOS],
     "docs/how-to/testing.md": ["tests/unit/test_testing.py"],

@@ -11,6 +11,7 @@ import pytest
 from dynatick import wiring
 from dynatick.actions.aws import CALL_SECONDS
 from dynatick.actions.aws_client import ClientCache
+from dynatick.actions.outcome_events import PUT_FOR
 from dynatick.engine.invocation import LETTER_TIMEOUT, WAKE_UP_TIMEOUT
 from dynatick.engine.pools import START_TIMEOUT
 from dynatick.settings import Settings
@@ -23,6 +24,9 @@ SETTINGS = Settings.from_env(
         "DYNATICK_DEAD_LETTER_QUEUE_URL": URL,
         "DYNATICK_PRECISION": "second",
         "DYNATICK_WAKE_UP_QUEUE_URL": URL,
+        "DYNATICK_OUTCOME_EVENTS": "failed",
+        "DYNATICK_OUTCOME_EVENTS_BUS": "arn:aws:events:us-east-1:123456789012:event-bus/default",
+        "DYNATICK_LOST_EVENTS_QUEUE_URL": URL,
     }
 )
 
@@ -39,6 +43,8 @@ def config_of(service: str) -> Any:
             client = wiring._dead_letters(SETTINGS)._client  # type: ignore[attr-defined]
         case "Dead-letter queue: API":
             client = wiring._dead_letter_queue(SETTINGS)._client  # type: ignore[union-attr]
+        case "EventBridge: events":
+            client = wiring._event_bus(SETTINGS)._client  # type: ignore[union-attr]
         case "Queue of wake-ups: passes" | "Queue of wake-ups: scheduler":
             client = wiring._wake_ups(SETTINGS)._client  # type: ignore[union-attr]
         case "Lambda, to start invocations for" | "Lambda, to start invocations that" | "Lambda, to continue":
@@ -58,6 +64,7 @@ def config_of(service: str) -> Any:
         "Dead-letter queue: API",
         "Queue of wake-ups: passes",
         "Queue of wake-ups: scheduler",
+        "EventBridge: events",
         "Lambda, to start invocations for",
         "Lambda, to start invocations that",
         "Lambda, to continue",
@@ -79,6 +86,7 @@ def test_the_table_has_the_bounds_of_the_engine() -> None:
         ("Dead-letter queue: passes", LETTER_TIMEOUT),
         ("Queue of wake-ups: passes", WAKE_UP_TIMEOUT),
         ("Lambda, to start invocations for", START_TIMEOUT),
+        ("EventBridge: events", PUT_FOR),
     ):
         ((_, _, in_all, *_),) = cells(service)
         assert in_all.startswith(f"{bound.total_seconds():.0f} s; "), service

@@ -11,6 +11,7 @@ import pytest
 from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.secret import SecretReference
 from dynatick.domain.buckets import Grid
+from dynatick.domain.ends import OutcomeEvents
 from dynatick.engine.rules import Precision
 from dynatick.errors import ConfigurationError
 from dynatick.settings import Settings
@@ -45,6 +46,9 @@ EVERY = [
     ("ALLOWED_TARGET_ARNS", "arn:topic,arn:queue", "action_settings.targets", ("arn:topic", "arn:queue")),
     ("OWN_TARGETS", "api-1,,letters", "action_settings.own_targets", ("api-1", "letters")),
     ("ASSIGNMENT_POLICY", "assignment:in_daytime", "assignment_policy", "assignment:in_daytime"),
+    ("OUTCOME_EVENTS", "failed", "outcome_events", OutcomeEvents.FAILED),
+    ("OUTCOME_EVENTS_BUS", "arn:bus", "outcome_bus", "arn:bus"),
+    ("LOST_EVENTS_QUEUE_URL", URL, "lost_events_queue_url", URL),
     ("API_WAIT_SECONDS", "0", "api_wait_seconds", 0),
     ("BATCHED", "0", "batched", False),
 ]
@@ -84,6 +88,7 @@ def test_every_setting_has_a_variable_of_its_own() -> None:
         ("DYNATICK_TIMEOUT_SECONDS", " 120", "expected a whole number from 0 to 900, found ' 120'"),
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),
         ("DYNATICK_MAX_WORKERS", "101", "expected a whole number from 0 to 100, found '101'"),
+        ("DYNATICK_OUTCOME_EVENTS", "some", "expected off, failed or all, found 'some'"),
         ("DYNATICK_PRECISION", "minute", "expected tick or second, found 'minute'"),
         ("DYNATICK_HANDLERS_ENVIRONMENT", "{SENDER", "expected a JSON object: "),
         ("DYNATICK_HANDLERS_ENVIRONMENT", '["a"]', "expected a JSON object whose values are texts"),

@@ -12,6 +12,7 @@ from tests.unit.reference_page import described
 
 from dynatick.bulk import importer
 from dynatick.domain.buckets import Grid
+from dynatick.domain.ends import OutcomeEvents
 from dynatick.domain.expressions.occurrence import upcoming
 from dynatick.domain.expressions.parse import parse_expression
 from dynatick.engine.counts import COUNTERS
@@ -190,6 +191,61 @@ def test_the_stream_filter_passes_rows_that_may_need_a_bucket(
     assert any(matches(pattern, record) for pattern in patterns(emulator=False)) == seen
 
 
+def is_seen(outcome_events: str, **image: dict[str, Any]) -> bool:
+    record = {"eventName": "MODIFY", "dynamodb": {"NewImage": {"taskId": {"S": "a"}, **image}}}
+    return any(matches(pattern, record) for pattern in patterns(outcome_events=outcome_events))
+
+
+def test_ends_pass_the_stream_filter_only_if_they_are_to_become_events() -> None:
+    """Off by default, and then no invocation more: the filter is the same three patterns."""
+    assert TEMPLATE["Parameters"]["OutcomeEvents"]["Default"] == "off"
+    off = patterns()
+    assert len(off) == 3
+    assert off == patterns(outcome_events="failed")[:3] == patterns(outcome_events="all")[:3]
+    assert len(patterns(outcome_events="all")) <= 5, "Lambda takes five"
+    seen = {
+        kind: [
+            outcome for outcome in ("completed", "failed", "cancelled", "none")
+            if is_seen(kind, status={"S": outcome}, outcome={"S": outcome})
+        ]
+        for kind in OutcomeEvents
+    }  # fmt: skip
+    assert seen == {"off": [], "failed": ["failed"], "all": ["completed", "failed", "cancelled"]}
+    pack = {"M": {"members": {"N": "3"}, "done": {"B": "Aw=="}}}
+    assert [is_seen(kind, status={"S": "running"}, pack=pack) for kind in OutcomeEvents] == [False, False, True]
+    assert not is_seen("all", status={"S": "running"}, pack={"M": {"members": {"N": "3"}}}), "a claim"
+    values = TEMPLATE["Parameters"]["OutcomeEvents"]["AllowedValues"]
+    assert values == [str(kind) for kind in OutcomeEvents]
+    conditions = TEMPLATE["Conditions"]
+    assert conditions["HasAllOutcomeEvents"] == {"Fn::Equals": [{"Ref": "OutcomeEvents"}, "all"]}
+    assert conditions["HasOutcomeEvents"] == {"Fn::Not": [{"Fn::Equals": [{"Ref": "OutcomeEvents"}, "off"]}]}
+
+
+def test_only_an_emulator_with_outcome_events_writes_one_by_one() -> None:
+    assert properties("ProcessorFunction")["Environment"]["Variables"]["DYNATICK_BATCHED"] == {
+        "Fn::If": ["WritesOneByOne", "0", "1"]
+    }
+    both = {"Fn::And": [{"Condition": "HasOutcomeEvents"}, {"Condition": "IsEmulator"}]}
+    assert TEMPLATE["Conditions"]["WritesOneByOne"] == both
+
+
+def test_the_scheduler_may_put_events_on_that_bus_alone_and_only_with_outcome_events() -> None:
+    policy = RESOURCES["OutcomesReachBus"]
+    assert policy["Condition"] == "HasOutcomeEvents"
+    assert policy["Properties"]["Roles"] == [{"Ref": "SchedulerRole"}]
+    (statement,) = policy["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Action"] == "events:PutEvents"
+    variables = properties("SchedulerFunction")["Environment"]["Variables"]
+    condition, named, default = statement["Resource"]["Fn::If"]
+    assert statement["Resource"] == variables["DYNATICK_OUTCOME_EVENTS_BUS"]
+    assert (condition, named) == ("HasOutcomeEventsBus", {"Ref": "OutcomeEventsBusArn"})
+    assert default["Fn::Sub"].endswith(":event-bus/default")
+    pattern = TEMPLATE["Parameters"]["OutcomeEventsBusArn"]["AllowedPattern"]
+    bus = "arn:aws:events:eu-west-1:123456789012:event-bus/"
+    accepted = [bool(re.fullmatch(pattern, text)) for text in ("", f"{bus}a/b", "default", f"{bus}*", bus)]
+    assert accepted == [True, True, False, False, False]
+
+
 def test_the_filter_knows_every_status_of_our_own_rows() -> None:
     package = template.ROOT / "shared" / "dynatick"
     writers = [*(package / "engine").glob("*.py"), *(package / "client").glob("*.py")]
@@ -260,7 +316,7 @@ def test_the_environment_leaves_room_for_lists() -> None:
         **properties("ProcessorFunction")["Environment"]["Variables"],
     }
     # The table's name, the queue's URL; a stack's name; the names of three functions and three queues.
-    longest = {"Ref": 64, "Fn::Sub": 128 + len("-processor"), "Fn::Join": 3 * 64 + 3 * 80 + 5}
+    longest = {"Ref": 64, "Fn::Sub": 128 + len("-processor"), "Fn::Join": 3 * 64 + 3 * 80 + 5, "Fn::If": 1}
     own = ("WEBHOOK_PRIVATE_HOSTS", "ACTION_RATE_LIMITS", "HANDLERS_ENVIRONMENT", "HANDLERS_SECRETS")
     lists = {f"DYNATICK_{name}" for name in own}
     size = sum(map(len, variables))

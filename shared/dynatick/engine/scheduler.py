@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Written
+from dynatick.domain.ends import End, OutcomeEvents, ends_in
+from dynatick.domain.instants import EPOCH
 from dynatick.domain.normalise import needs_normalising, rederive, unchanged_inputs
 from dynatick.domain.numbers import is_count
 from dynatick.domain.row import Due, RowView, due_of, is_terminal
@@ -19,7 +21,7 @@ from dynatick.engine.conditional_write import write_many
 from dynatick.engine.orders import send_wake_ups, wake_ups_of
 from dynatick.engine.placement import Placer, Undelivered, is_rejection, rejections_to
 from dynatick.engine.pools import LettersUntilRefused
-from dynatick.engine.ports import Clock, DeadLetters, Store, WakeUps
+from dynatick.engine.ports import Clock, DeadLetters, EventBus, Store, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings, publish_settings
 from dynatick.errors import DynatickError
@@ -34,6 +36,15 @@ class Arrival:
     key: str  # the record's sequence number
     new: Row | None  # None: it was deleted
     old: Row | None
+    at: datetime | None = None  # when it was made; None: not known
+
+    @property
+    def may_need_place(self) -> bool:
+        """False: it is only for its end."""
+        if self.new is None or self.old is None:
+            return True
+        view = RowView(self.new)
+        return view.is_unbegun or view.awaits_completion or view.is_recurring
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class Assigned:
     wake_ups: Sequence[tuple[Bucket, Due | None]]
     undelivered: int  # malformed rows that stay open, because the dead-letter queue refused their messages
     failed: Sequence[tuple[str, str]]
+    events: int = 0  # on the user's bus
+    set_aside: int = 0  # events that the bus didn't take, in the queue of what was lost
 
 
 def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
@@ -222,6 +235,45 @@ def _next_revision(old: Row | None, now: datetime) -> int:
     return int(revision) + 1 if is_count(revision, 1) else 1
 
 
+# -- events of ends ----------------------------------------------------------------------------------------------------
+
+_HELD_UP_FOR = timedelta(minutes=1)
+"""How long a bus that takes nothing may hold up its part of the stream; then its events are set aside."""
+
+
+def publish_ends(arrivals: Sequence[Arrival], bus: EventBus, wanted: OutcomeEvents, now: datetime) -> Published:
+    """Puts an event on the bus for each end, at least once: it is on the bus, or was set aside because its record is
+    old, or its record fails, so that Lambda sends it again."""
+    found = [(arrival, end) for arrival in arrivals for end in ends_in(arrival.old, arrival.new, wanted)]
+    if not found:
+        return Published()
+    events, problem = bus.put([end for _, end in found])
+    left = found[events:]
+    # A record of which an invocation can't put all events, such as that of a large pack, would come back for ever.
+    if problem is None and (not left or left[0][0] is not found[0][0]):
+        return Published(events, 0, {arrival.key: "there was no time to put its event" for arrival, _ in left})
+    young: list[tuple[Arrival, End]] = []
+    old: list[tuple[Arrival, End]] = []
+    for arrival, end in left:
+        is_old = arrival.at is None or now - arrival.at > _HELD_UP_FOR
+        (old if is_old else young).append((arrival, end))
+    aside, unsent = bus.set_aside([end for _, end in old]) if old else (0, None)
+    return Published(
+        events,
+        aside,
+        {arrival.key: f"its event: {unsent or problem or 'no time'}" for arrival, _ in (*old[aside:], *young)},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Counts of the events of a batch. ``failed``: reasons, by the keys of the records to be sent again."""
+
+    events: int = 0
+    set_aside: int = 0
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
 # -- scheduler ---------------------------------------------------------------------------------------------------------
 
 _SETTINGS_FRESH_FOR = timedelta(minutes=1)
@@ -237,6 +289,8 @@ class Scheduler:
     clock: Clock
     decode: Callable[[Any], Row]
     wake_ups: WakeUps | None = None  # with Precision.SECOND
+    bus: EventBus | None = None  # unless outcome_events is OFF
+    outcome_events: OutcomeEvents = OutcomeEvents.OFF
     _settings: InstallationSettings | None = field(default=None, init=False)
     _published_at: datetime = field(init=False)
 
@@ -245,10 +299,19 @@ class Scheduler:
         arrivals = [self._arrival(record) for record in event["Records"]]
         send_letter = rejections_to(LettersUntilRefused(self.dead_letters), self.clock)
         placer = Placer(self.store, self.rules, self._publish_settings(), self.clock, send_letter)
-        assigned = assign(arrivals, placer)
+        assigned = assign([arrival for arrival in arrivals if arrival.may_need_place], placer)
         if self.wake_ups is not None:
             send_wake_ups(self.wake_ups, wake_ups_of(assigned.wake_ups, threads=self.rules.threads))
-        return assigned
+        if self.bus is None:
+            return assigned
+        # Last: no row waits for the bus to get its place.
+        published = publish_ends(arrivals, self.bus, self.outcome_events, self.clock())
+        return replace(
+            assigned,
+            failed=[*assigned.failed, *published.failed.items()],
+            events=published.events,
+            set_aside=published.set_aside,
+        )
 
     def _publish_settings(self) -> InstallationSettings:
         now = self.clock()
@@ -259,9 +322,10 @@ class Scheduler:
 
     def _arrival(self, record: Mapping[str, Any]) -> Arrival:
         change = record["dynamodb"]
-        new, old = change.get("NewImage"), change.get("OldImage")
+        new, old, at = (change.get(name) for name in ("NewImage", "OldImage", "ApproximateCreationDateTime"))
         return Arrival(
             key=str(change.get("SequenceNumber", record.get("eventID", ""))),
             new=None if new is None else self.decode(new),
             old=None if old is None else self.decode(old),
+            at=EPOCH + timedelta(seconds=at) if isinstance(at, (int, float)) else None,
         )

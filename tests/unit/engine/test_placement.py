@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,7 +17,9 @@ from tests.unit.engine.support import World, bucket_at, is_move, raises_for, rul
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Written
+from dynatick.domain.ends import End, OutcomeEvents
 from dynatick.domain.lifecycle import RELEASED, is_terminal
+from dynatick.domain.packs import Pack, Span
 from dynatick.domain.schedule import is_at_rest
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.engine.cursor import cursor_id
@@ -482,3 +485,104 @@ def test_every_row_is_placed_or_ended_by_its_record(row: Row, old: Row | None, r
         assert w.outcome(task_id) == "failed"
     else:
         assert placer.is_ahead(now) or (change is None and is_at_rest(now)), "a tick polls it"
+
+
+# -- events of ends --------------------------------------------------------------------------------------------------
+
+
+class Bus:
+    """The user's bus, which takes ``takes`` events in all; beyond them ``problem`` (None: there was no time)."""
+
+    def __init__(self, takes: int = 100, problem: str | None = "down", takes_aside: int = 100) -> None:
+        self.takes, self.problem, self.takes_aside = takes, problem, takes_aside
+        self.got: list[object] = []
+        self.aside: list[object] = []
+
+    def put(self, ends: Sequence[End]) -> tuple[int, str | None]:
+        taken = ends[: max(0, self.takes - len(self.got))]
+        self.got += [end.detail["taskId"] for end in taken]
+        return len(taken), self.problem if len(taken) < len(ends) else None
+
+    def set_aside(self, ends: Sequence[End]) -> tuple[int, str | None]:
+        self.aside += [end.detail["taskId"] for end in ends[: self.takes_aside]]
+        return min(len(ends), self.takes_aside), "queue" if len(ends) > self.takes_aside else None
+
+
+def publishing(w: World, bus: Bus) -> Scheduler:
+    made = scheduler(w)
+    made.bus, made.outcome_events = bus, OutcomeEvents.FAILED
+    return made
+
+
+def records_of(w: World, *tasks: object, age: float = 0) -> list[dict[str, Any]]:
+    """The records of running tasks that have failed, some seconds ago."""
+    running = {"status": "running", "action": "log", "run": 1, "attempt": 1, "taskDateTime": NEXT}
+    made_at = w.clock().timestamp() - age
+    return [
+        {
+            "eventName": "MODIFY",
+            "dynamodb": {
+                "SequenceNumber": task,
+                "ApproximateCreationDateTime": made_at,
+                "OldImage": encode({"taskId": task, **running}),
+                "NewImage": encode({"taskId": task, **running, "status": "failed", "outcome": "failed"}),
+            },
+        }
+        for task in tasks
+    ]
+
+
+def test_ends_are_put_on_the_bus_and_rows_have_their_places_whatever_it_says(w: World) -> None:
+    for takes, age, failed in ((100, 0, []), (0, 0, ["a", "b"]), (1, 0, ["b"]), (0, 61, [])):
+        bus = Bus(takes)
+        row = {"taskId": f"new{takes}-{age}"}
+        event = {"Records": [*records_of(w, "a", "b", age=age), *event_of(w, row)["Records"]]}
+        assigned = publishing(w, bus).handle(event)
+        assert w.row(row["taskId"])["status"] == "scheduled"
+        assert [key for key, _ in assigned.failed] == failed
+        assert (assigned.seen, assigned.events, assigned.set_aside) == (1, min(takes, 2), 2 if age else 0)
+        assert bus.aside == (["a", "b"] if age else [])
+
+
+def test_only_events_of_old_records_are_set_aside_and_none_for_want_of_time(w: World) -> None:
+    records = [*records_of(w, "young"), *records_of(w, "old", age=61)]
+    bus = Bus(0)
+    assert [key for key, _ in publishing(w, bus).handle({"Records": records}).failed] == ["young"]
+    assert bus.aside == ["old"]
+    full = publishing(w, Bus(0, takes_aside=0)).handle({"Records": records})
+    assert full.failed == [("old", "its event: queue"), ("young", "its event: queue")], "Lambda sends both again"
+    late = Bus(1, None)
+    assert [key for key, _ in publishing(w, late).handle({"Records": records}).failed] == ["old"]
+    assert late.aside == []
+
+
+@pytest.mark.parametrize(("age", "failed", "aside"), [(0, True, 0), (61, False, 3)])
+def test_a_pack_with_more_events_than_an_invocation_puts_does_not_come_back_for_ever(
+    w: World, age: float, failed: bool, aside: int
+) -> None:
+    pack = Pack(batch_id="b", span=Span(0, 5))
+    row = {"taskId": pack.span.pack_id("b"), "status": "running", "run": 1, "taskDateTime": NEXT}
+    (record,) = records_of(w, row["taskId"], age=age)
+    record["dynamodb"] |= {
+        "OldImage": encode({**row, "pack": pack.to_attribute()}),
+        "NewImage": encode({**row, "pack": replace(pack, done=0b11111).to_attribute()}),
+    }
+    bus = Bus(2, None)
+    made = publishing(w, bus)
+    made.outcome_events = OutcomeEvents.ALL
+    assigned = made.handle({"Records": [record]})
+    assert (len(bus.got), len(bus.aside), bool(assigned.failed)) == (2, aside, failed)
+
+
+def test_the_record_of_an_end_alone_needs_no_place_and_without_a_bus_says_nothing(w: World) -> None:
+    w.rigged.forget()
+    assigned = scheduler(w).handle({"Records": records_of(w, "gone")})
+    assert (assigned.seen, assigned.events, assigned.failed) == (0, 0, [])
+    assert w.rigged.reads.count("gone") == 0
+
+
+def test_a_row_that_is_inserted_ended_has_an_event(w: World) -> None:
+    bus = Bus()
+    ended = {"taskId": "b/000000001", "status": "failed", "outcome": "failed", "run": 1, "attempt": 1}
+    publishing(w, bus).handle(event_of(w, ended))
+    assert bus.got == ["b/000000001"]
