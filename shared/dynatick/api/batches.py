@@ -16,7 +16,7 @@ from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
-from dynatick.client.batches import (
+from dynatick.client.batch_views import (
     BatchCancelled,
     BatchInserted,
     BatchPage,

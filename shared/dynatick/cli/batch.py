@@ -35,7 +35,7 @@ from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client.batches import BatchView
+    from dynatick.client.batch_views import BatchView
 
 app = typer.Typer(
     name="batch", help="Any number of tasks of one action, inserted as one.", no_args_is_help=True

@@ -6,7 +6,8 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.actions.payload import check_payload, payload_schemas
-from dynatick.client.batches import BatchCancelled, Batches, BatchInserted, BatchView
+from dynatick.client.batch_views import BatchCancelled, BatchInserted, BatchView
+from dynatick.client.batches import Batches
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
 from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult

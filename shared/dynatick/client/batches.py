@@ -4,38 +4,48 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import Annotated, Final
+from typing import Final
 
 from dynatick.actions.plain_value import plain
 from dynatick.client.batch_changes import BatchChanges, batch_of, packs_in
-from dynatick.client.batch_loading import Loader, scheduled
+from dynatick.client.batch_definition import Definitions, check_iterable, total_of
+from dynatick.client.batch_loading import Loader
 from dynatick.client.batch_members import members_of
+from dynatick.client.batch_views import (
+    BatchCancelled,
+    BatchInserted,
+    BatchPage,
+    BatchRedriven,
+    BatchRescheduled,
+    BatchView,
+    MemberPage,
+    PackLoaded,
+    ends_at,
+)
 from dynatick.client.history import check_limit
-from dynatick.client.new_task import NewTask, row_of, time_of
+from dynatick.client.new_task import NewTask, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
-from dynatick.client.views import NextPageToken, TaskView, instant_or_none, status_of
+from dynatick.client.views import TaskView, instant_or_none, status_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import BATCH_ACTION, LISTED_AS_BATCH, MAX_OVER, OPEN, Batch, then_id
+from dynatick.domain.batches import LISTED_AS_BATCH, MAX_OVER, Batch, then_id
 from dynatick.domain.buckets import Time, instant_of
-from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.numbers import is_count
-from dynatick.domain.packs import DIGITS, MAX_BATCH, MAX_MEMBERS, check_batch_id
+from dynatick.domain.packs import DIGITS, MAX_MEMBERS, check_batch_id
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.selection import EVER, STATUSES
 from dynatick.domain.task import TERMINAL, Row, Status
-from dynatick.domain.view import View
 from dynatick.engine.batches import standings
 from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import Clock, Store
@@ -43,122 +53,13 @@ from dynatick.errors import (
     BatchDiffers,
     BatchNotFound,
     InvalidInput,
-    InvalidInputs,
     TaskExists,
     TransitionRefused,
     shown,
 )
-from dynatick.json_reader import dumps
-from dynatick.tracing import current_traceparent, insert_span
+from dynatick.tracing import insert_span
 
-_PROBED: Final = 20  # spans whose packs are looked for together
-_MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
 _MAX_PACKS: Final = 1000  # that are read for a page of members
-_NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchInserted(View):
-    """A batch that was inserted."""
-
-    batch_id: str
-    action: str
-    due_at: datetime
-    last_due_at: Annotated[datetime, "When its last members are due."]
-    members: Annotated[int | None, "How many it has. None: it is loaded in parts, and not sealed yet."]
-    packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
-
-    def __str__(self) -> str:
-        until = "" if self.last_due_at == self.due_at else f" to {format_instant(self.last_due_at)}"
-        members = "no members yet" if self.members is None else f"{self.members:,} members"
-        return f"{self.batch_id}: {members}, due {format_instant(self.due_at)}{until}"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PackLoaded(View):
-    """A part of a batch that is in."""
-
-    batch_id: str
-    number: Annotated[int, "Of the part, from 0: its first member is number 500 times that."]
-    members: int
-    packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchView(View):
-    """A batch as it was when it was read."""
-
-    batch_id: str
-    status: Annotated[Status | str, "scheduled until it is due, running until all members have ended."]
-    action: str
-    due_at: datetime
-    last_due_at: Annotated[datetime, "When its last members are due."]
-    members: Annotated[int | None, "How many it has. None: not all are in yet."]
-    counts: Annotated[
-        Mapping[str, int],
-        "Its members by status; open: those that have not ended. Empty: not all are in, or in a list: it is not due.",
-    ]
-    then: Annotated[str | None, "The id of the task that is inserted when all have ended."]
-    ends_at: Annotated[datetime | None, "When it will end at its present rate; while its members run."]
-    created_at: datetime | None
-    finished_at: datetime | None
-
-    @property
-    def ended(self) -> Annotated[int | None, "How many of its members have ended. None: they are not counted."]:
-        """How many of its members have ended; None if they are not counted."""
-        is_counted = self.counts or self.members == 0
-        return sum(self.counts.values()) - self.counts.get(OPEN, 0) if is_counted else None
-
-    @property
-    def failed(self) -> Annotated[int | None, "How many of them have failed."]:
-        """How many of them have failed; None if they are not counted."""
-        return None if self.ended is None else self.counts.get(Status.FAILED, 0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchPage(View):
-    """A page of the list of batches, the latest first. It may be empty without being the last one."""
-
-    batches: tuple[BatchView, ...]
-    next_page_token: NextPageToken = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemberPage(View):
-    """A page of the members of a batch, in order of number. It may be empty without being the last one."""
-
-    members: tuple[TaskView, ...]
-    next_page_token: NextPageToken = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchCancelled(View):
-    """What the cancellation of a batch has found."""
-
-    batch_id: str
-    cancelled: Annotated[int, "Members that waited."]
-    running: Annotated[
-        int, "Members of packs that run. Those that have begun end by themselves; after some seconds, no more begin."
-    ]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchRescheduled(View):
-    """What a batch with another time has found."""
-
-    batch_id: str
-    due_at: datetime
-    last_due_at: Annotated[datetime, "When its last members are due."]
-    rescheduled: Annotated[int, "Members that waited, and have another time now."]
-    running: Annotated[int, "Members of packs that run: these go on."]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchRedriven(View):
-    """How many members of a batch were started anew."""
-
-    batch_id: str
-    redriven: Annotated[int, "Members that had failed."]
 
 
 class Batches:
@@ -171,6 +72,7 @@ class Batches:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
         self._check_actions = check_actions
         self._changes = BatchChanges(store, settings_cache, clock)
+        self._definitions = Definitions(settings_cache, clock, check_actions)
 
     def insert(
         self,
@@ -211,7 +113,7 @@ class Batches:
             attributes={} if attributes is None else attributes,
         )
         with insert_span(action, batch_id=batch_id):
-            loader = self._begin(definition, over=over, total=_total(payloads, total), then=then)
+            loader = self._begin(definition, over=over, total=total_of(payloads, total), then=then)
             members = loader.batch.members
             if payloads is not None:
                 with self._cancelling(batch_id):
@@ -220,7 +122,7 @@ class Batches:
 
     def _begin(self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object) -> Loader:
         """Writes the row of a batch, unless it is there, and returns its loader."""
-        batch, row = self._definition(task, over=over, total=total, then=then)
+        batch, row = self._definitions.of(task, over=over, total=total, then=then)
         self._settings_cache.current()
         is_new = create(self._store, row)
         if not is_new:
@@ -239,7 +141,7 @@ class Batches:
         ``number``: of the part, from 0. Raises InvalidInput for a payload that is invalid, or another one than that of
         an earlier call, and for another number of payloads; TransitionRefused if the batch was cancelled.
         """
-        _check_iterable(payloads)
+        check_iterable(payloads)
         some = [*islice(payloads, MAX_MEMBERS + 1)]
         self._settings_cache.current()
         loader = self._loader(*batch_of(self._store, batch_id), is_new=False)
@@ -339,7 +241,7 @@ class Batches:
             members=batch.members,
             counts=dict(counts),
             then=None if batch.then is None else then_id(batch_id),
-            ends_at=None if is_terminal(row) else _ends_at(batch, counts, now),
+            ends_at=None if is_terminal(row) else ends_at(batch, counts, now),
             created_at=instant_or_none(row.get(attr.CREATED_AT)),
             finished_at=instant_or_none(row.get(attr.FINISHED_AT)),
         )
@@ -432,88 +334,6 @@ class Batches:
         """Whether it has ended: one read of one row."""
         return is_terminal(batch_of(self._store, batch_id)[0])
 
-    # -- definition ------------------------------------------------------------------------------------------------
-
-    def _definition(
-        self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object
-    ) -> tuple[Batch, Row]:
-        """The batch, and its row. Raises InvalidInput."""
-        wrong = InvalidInputs()
-        now = self._clock()
-        with wrong:
-            check_batch_id(task.task_id)
-        values = row_of(replace(task, task_id="-"), wrong)  # its own is checked as a batch's
-        with wrong:
-            if task.action is None:
-                raise InvalidInput(attr.ACTION, None, "expected the name of an action")
-            if self._check_actions and attr.ACTION in values:
-                self._settings_cache.check_action(str(values[attr.ACTION]))
-        if attr.TIMEOUT_SECONDS in values:
-            with wrong:
-                self._settings_cache.check_timeout(values[attr.TIMEOUT_SECONDS])
-        length = timedelta()
-        with wrong:
-            length = _length(over)
-        if length and total is None:
-            with wrong:
-                raise InvalidInput("total", None, "expected the number of payloads, over which the time is spread")
-        follows = None
-        with wrong:
-            follows = self._then(then)
-        of_members = {name: value for name, value in values.items() if name not in _NOT_OF_MEMBERS}
-        with wrong:
-            _check_size(of_members)
-        wrong.raise_all()
-        times: dict[str, object] = {name: values[name] for name in attr.TIME_INPUTS if name in values}
-        due_at = now
-        if times:
-            due_at = time_of(task.task_id, times, now=now, grid=self._settings_cache.grid()).due_at
-        batch = Batch(
-            action=str(values[attr.ACTION]),
-            due_at=up_to_millisecond(due_at),
-            over=length,
-            total=total,
-            then=follows,
-            of_members=of_members,
-        )
-        row: dict[str, object] = {
-            attr.TASK_ID: task.task_id,
-            attr.DUE_AT: format_instant(batch.last_due_at),
-            attr.PAYLOAD: batch.to_payload(),
-            **batch.listed(),
-        }
-        if (parent := of_members.get(attr.TRACEPARENT, current_traceparent())) is not None:
-            row[attr.TRACEPARENT] = parent
-        created_at = format_instant(now)
-        return batch, scheduled(
-            row, BATCH_ACTION, created_at=created_at, clock=self._clock, settings_cache=self._settings_cache
-        )
-
-    def _then(self, then: object) -> Mapping[str, object] | None:
-        """The row of the task that follows, without its id. Raises InvalidInput."""
-        if then is None:
-            return None
-        if isinstance(then, Mapping):
-            if attr.TASK_ID in then:
-                raise InvalidInput(
-                    f"then.{attr.TASK_ID}", then[attr.TASK_ID], "leave it out: it follows from the batch"
-                )
-            then = NewTask.from_row({attr.TASK_ID: "-", **then})
-        if not isinstance(then, NewTask):
-            raise InvalidInput("then", then, "expected a task, such as handler.after(payload)")
-        wrong = InvalidInputs()
-        row = row_of(then, wrong)
-        wrong.raise_all()
-        for name in (attr.TASK_DATE_TIME, attr.DUE_AT):
-            if name in row:
-                raise InvalidInput(f"then.{name}", row[name], "leave it out: it runs when all members have ended")
-        action = row.get(attr.ACTION)
-        if isinstance(action, str):
-            if self._check_actions:
-                self._settings_cache.check_action(action)
-            self._settings_cache.check_payload(action, row.get(attr.PAYLOAD), of_handlers=self._check_actions)
-        return {name: value for name, value in row.items() if name != attr.TASK_ID}
-
     def _own(self, batch_id: str) -> tuple[Row, Batch]:
         """The batch whose id is taken. Raises TaskExists if another row has it."""
         try:
@@ -552,7 +372,7 @@ def load_lines(
         raise InvalidInput("overSeconds", over, "expected whole seconds, a day at most")
     task = NewTask.from_row({**row, attr.TASK_ID: check_batch_id(batch_id)})
     length = None if over is None else timedelta(seconds=min(int(over), 2 * MAX_OVER.total_seconds()))
-    loader = batches._begin(task, over=length, total=_total(iter(()), total), then=then)
+    loader = batches._begin(task, over=length, total=total_of(iter(()), total), then=then)
     with batches._cancelling(task.task_id):
         number = loader.load(payloads, since=since, should_stop=should_stop)
     return LoadedLines(
@@ -580,41 +400,6 @@ def _seconds(delay: object) -> Decimal | None:
     if not isinstance(delay, timedelta):
         raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
     return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
-
-
-def _check_size(of_members: Row) -> None:
-    """Raises InvalidInput for attributes beside which there might be no room for a member's payload and its errors."""
-    if (size := len(dumps(of_members).encode())) > _MAX_OF_MEMBERS:
-        expected = f"expected at most {_MAX_OF_MEMBERS} bytes as JSON: a row of a member has them beside its payload"
-        raise InvalidInput("attributes", f"{size} bytes", expected)
-
-
-def _length(over: object) -> timedelta:
-    length = timedelta() if over is None else duration_of(over, "over") if isinstance(over, str) else over
-    if not isinstance(length, timedelta) or not timedelta() <= length <= MAX_OVER or length.microseconds:
-        raise InvalidInput("over", over, "expected whole seconds, a day at most, such as timedelta(hours=2) or 2h")
-    return length
-
-
-def _check_iterable(payloads: object) -> None:
-    if isinstance(payloads, Mapping | str | bytes) or not isinstance(payloads, Iterable):
-        raise InvalidInput("payloads", f"a {type(payloads).__name__}", "expected an iterable of payloads")
-
-
-def _total(payloads: object, total: object) -> int | None:
-    """The number of payloads, as far as it is known before they are read. Raises InvalidInput."""
-    if payloads is not None:
-        _check_iterable(payloads)
-    elif total is None:
-        raise InvalidInput("total", None, "expected payloads, or the number of those that are loaded in parts")
-    if total is not None and (not is_count(total, 0) or total > MAX_BATCH):
-        raise InvalidInput("total", total, f"expected a whole number up to {MAX_BATCH}")
-    length = len(payloads) if isinstance(payloads, Sized) else None
-    if length is not None and total not in (None, length):
-        raise InvalidInput("total", total, f"expected the number of payloads, {length}")
-    if length is not None and length > MAX_BATCH:
-        raise InvalidInput("payloads", f"{length} payloads", f"expected at most {MAX_BATCH}")
-    return length if length is not None else None if total is None else int(total)
 
 
 def _check_status(status: object) -> None:
@@ -655,12 +440,3 @@ def _plain(batch: Batch) -> Batch:
 
 def _open_status(batch: Batch, now: datetime) -> str:
     return str(Status.SCHEDULED if now < batch.due_at else Status.RUNNING)
-
-
-def _ends_at(batch: Batch, counts: Mapping[str, int], now: datetime) -> datetime | None:
-    """When a batch will end, if its members go on ending as they did since it was due."""
-    waiting, members = counts.get(OPEN, 0), sum(counts.values())
-    if not waiting or waiting == members or now <= batch.due_at:
-        return None
-    rest = (now - batch.due_at) * (waiting / (members - waiting))
-    return max(now + rest, batch.last_due_at)

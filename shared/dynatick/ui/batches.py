@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dynatick.client import TaskEntry, TaskView
-from dynatick.client.batches import BatchView
+from dynatick.client.batch_views import BatchView
 from dynatick.client.views import number_or
 from dynatick.domain.batches import OPEN
 from dynatick.domain.task import TERMINAL, Status
