@@ -25,6 +25,9 @@ FLAGS = (
 DESKTOP = (1280, 800)
 PHONE = (360, 740)
 
+# Playwright's own five seconds are less than a page may take on a busy machine.
+expect.set_options(timeout=60_000)
+
 # Parts of a page that it loads by itself and that are not there yet.
 _TO_COME = '[hx-trigger^="load"] .wait, [hx-trigger^="load"][hx-swap="outerHTML"]'
 
@@ -106,7 +109,7 @@ class Person:
 
     def settle(self) -> None:
         """Waits until the page is at rest. A busy machine may be idle for half a second before a part is asked for."""
-        expect(self.page.locator(_TO_COME)).to_have_count(0, timeout=60_000)
+        expect(self.page.locator(_TO_COME)).to_have_count(0)
         self.page.wait_for_load_state("networkidle")
 
     def by(self, test_id: str) -> Any:

@@ -49,7 +49,7 @@ def test_the_tasks_of_a_full_bucket_come_page_by_page(large: Served, open_tab: O
 
 def test_failures_that_differ_in_a_number_only_are_one_group(large: Served, open_tab: OpenTab) -> None:
     person = open_tab(large, "/failures?last=24h")
-    expect(person.by("failure-group").first).to_be_visible(timeout=60_000)
+    expect(person.by("failure-group").first).to_be_visible()
     assert person.by("failure-group").count() <= 100
 
 
@@ -78,12 +78,12 @@ def test_now_and_the_first_hour_come_within_a_second_and_the_rest_within_ten(
         began = time.perf_counter()
         person.page.goto(on_the_emulator.url + EMPTY[name], wait_until="commit")
         if first is not None:
-            expect(person.by(first).first).to_be_visible(timeout=60_000)
+            expect(person.by(first).first).to_be_visible()
             if name == "timeline":
                 person.page.locator("[data-testid=hour][data-loaded]").first.wait_for(state="attached", timeout=60_000)
             figures[f"{name}, first"] = time.perf_counter() - began
             loading = person.page.locator("[data-testid=hour]:not([data-loaded]), [hx-trigger~=load]:empty")
-            expect(loading).to_have_count(0, timeout=60_000)
+            expect(loading).to_have_count(0)
         person.settle()
         figures[f"{name}, whole"] = time.perf_counter() - began
     with capsys.disabled():

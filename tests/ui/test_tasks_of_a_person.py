@@ -25,7 +25,7 @@ def test_what_failed_last_night_is_found_and_redriven_in_four_clicks(own: Served
     assert {own.client.get(task_id).status for task_id in failed} == {"failed"}  # a dry run changes nothing
 
     person.by("confirm").click()
-    expect(person.by("job")).to_have_attribute("data-state", "done", timeout=60_000)
+    expect(person.by("job")).to_have_attribute("data-state", "done")
     expect(person.by("job-changed")).to_have_text(str(seed.BANK_DOWN))
     assert person.log.clicks <= 4
     assert {own.client.get(task_id).status for task_id in failed} == {"scheduled"}
