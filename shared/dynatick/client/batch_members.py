@@ -11,7 +11,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION, Batch, is_of_pack, row_of_member, status_of_member
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.packs import MAX_BATCH, Pack, body_id, parse_member_id, payloads_of, spans_with
+from dynatick.domain.packs import MAX_BATCH, Pack, body_id, member_lease, parse_member_id, payloads_of, spans_with
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
 from dynatick.engine.conditional_write import transact, write
@@ -32,6 +32,11 @@ class Member:
     @property
     def status(self) -> str:
         return status_of_member(self.row, self.pack, self.n)
+
+    @property
+    def lease(self) -> str:
+        """The token of its claim, if its pack is claimed."""
+        return member_lease(self.row.get(attr.LEASE), self.n)
 
     def noting(self, pack: Pack) -> ConditionalUpdate:
         """The write of ``pack``, on condition that its row is as it was read."""

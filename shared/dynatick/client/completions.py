@@ -16,7 +16,7 @@ from dynatick.client.task_update import Unchanged, carry_out, state_shown
 from dynatick.client.views import number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain import lifecycle
-from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.completion import CompletionToken
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import parse_instant
@@ -80,7 +80,10 @@ class Completions:
             except Unchanged as unchanged:
                 return unchanged.row
             except TaskNotFound:
-                if find_member(self.store, token.task_id) is None:  # a member gets its row with the handler's return
+                member = find_member(self.store, token.task_id)  # which gets its row when its handler returns
+                if member is None and self.store.get(token.task_id) is not None:  # it has got it just now
+                    continue
+                if member is None or not token.is_of({attr.LEASE: member.lease}):
                     raise CompletionRefused(_NO_TASK) from None
             except _StillRuns:
                 pass
@@ -96,7 +99,7 @@ class Completions:
     def _failed(self, error: str, retry: bool, row: Row) -> ConditionalUpdate:
         if not RowView(row).awaits_completion:
             raise _StillRuns
-        task, now, grid = Task.from_row(row), self.clock(), self.settings_cache.grid()
+        task, now = Task.from_row(row), self.clock()
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
@@ -107,7 +110,7 @@ class Completions:
             jitter=self.jitter(),
         )
         if isinstance(decision, GiveUp):
-            soon = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task.task_id))
+            soon = self._bucket(task.task_id, now, now)
             return lifecycle.fail_by_token(row, now=now, bucket=soon, error=error)
         bucket = self._bucket(task.task_id, decision.at, now)
         return lifecycle.by_token(row, lifecycle.retry(task, now=now, at=decision.at, bucket=bucket, error=error))

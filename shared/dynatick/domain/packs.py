@@ -286,10 +286,15 @@ class Pack:
             {
                 **in_common,
                 attr.TASK_ID: self.member_id(n),
-                attr.LEASE: f"{token}/{n}",
+                attr.LEASE: member_lease(token, n),
                 attr.PAYLOAD: payload,
             },
         )
+
+
+def member_lease(token: object, n: int) -> str:
+    """The token of a member whose pack was claimed with ``token``."""
+    return f"{token}/{n}"
 
 
 class MemberRow(dict[str, object]):

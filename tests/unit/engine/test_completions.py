@@ -20,6 +20,7 @@ from dynatick import CompleteLater, CompletionRefused, InvalidInput, TaskClient,
 from dynatick.actions.payload import parsed
 from dynatick.actions.step_functions import StepFunctionsPayload
 from dynatick.client.completions import HANDING_OVER
+from dynatick.domain.batches import BATCH_ACTION, Batch
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.completion import CompletionToken, completion_token
 from dynatick.domain.task import Row
@@ -225,6 +226,27 @@ def test_a_member_of_a_batch_gets_a_row_of_its_own(world: World) -> None:
     pack = pack_of(world, pack_id)
     assert (pack.done, pack.extracted, world.outcome(pack_id)) == (0b101, 0b010, "completed")
     assert world.client.complete(world.token("news/000000001"), 5).status == "completed"
+
+
+def test_a_member_that_runs_is_waited_for_and_a_forged_token_of_it_is_not(world: World) -> None:
+    said: list[str] = []
+    completions = replace(world.client._completions, pause=lambda seconds: said.append("waits"))
+
+    def runs(task: Any, context: Any) -> CompleteLater:
+        with pytest.raises(CompletionRefused, match="no task waits with it"):
+            completions.complete(completion_token("forged", task.task_id), 1)
+        assert said == []
+        once = replace(completions, waits=lambda timeout: iter((0.5,)))
+        with pytest.raises(CompletionRefused, match="'news/000000001' has not returned yet"):
+            once.complete(completion_token(task.lease, task.task_id), 1)
+        return CompleteLater(HOURS)
+
+    world.actions.behaviour["news/000000001"] = runs
+    batch = Batch(action="log", due_at=world.clock(), members=3).to_payload()
+    world.store.put(scheduled_row("news", Bucket(minute_of(world.clock()) + 60), action=BATCH_ACTION, payload=batch))
+    put_pack(world, [{}] * 3)
+    world.tick()
+    assert (world.row("news/000000001")["status"], said) == ("waiting", ["waits"])
 
 
 @pytest.mark.parametrize(
