@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pickle
 from typing import Any
 
 import botocore.session
-from botocore import hooks
+from botocore import hooks, useragent
 from moto.core import models, responses
 from moto.core.serialize import JSONSerializer
-from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, UpdateExpression
+from moto.dynamodb.parsing.ast_nodes import DepthFirstTraverser, Node, UpdateExpression
+from moto.dynamodb.parsing.expressions import UpdateExpressionParser
 from moto.dynamodb.parsing.validators import ActionCountValidator
 
 # -- botocore: a session reads the services' descriptions, names its events, and looks at what handles them ----------
@@ -35,6 +37,9 @@ def _accepts_kwargs(handler: Any) -> bool:
 hooks.EventAliaser.__init__ = _with_names
 _ask_signature, hooks.accepts_kwargs = hooks.accepts_kwargs, _accepts_kwargs
 
+# Each request has a user agent, whose forty parts are cleaned character by character.
+useragent.sanitize_user_agent_string_component = functools.cache(useragent.sanitize_user_agent_string_component)
+
 # -- moto: a mock prepares `requests`, which nobody here uses; a call lists the methods that might answer it ---------
 
 models.RESPONSES_METHODS = []
@@ -56,23 +61,39 @@ def _structure_of_what_is_there(self: JSONSerializer, serialized: Any, value: An
 
 JSONSerializer._serialize_type_structure = _structure_of_what_is_there  # type: ignore[method-assign]
 
-# It counts the clauses of an update at each node of the expression, although the root contains all; and asks at each
-# which kinds of nodes are processed.
+# It parses the expression of an update twice, to copy what comes of it.
+UpdateExpressionParser.make = functools.lru_cache(1000)(UpdateExpressionParser.make)
+
+# It counts the clauses of an update at each node of the expression, although the root contains all; and goes through
+# the expression ten times, asking at each node which kinds of nodes are processed, and whether it is of one.
 _count_clauses = ActionCountValidator.verify_action_counts
 _kinds_of = DepthFirstTraverser.nodes_to_be_processed
 _kinds: dict[type, Any] = {}
+_is_of = functools.cache(issubclass)
 
 
 def _count_at_the_root(self: ActionCountValidator, node: UpdateExpression) -> UpdateExpression:
     return node if node.parent else _count_clauses(self, node)
 
 
-def _kinds_by_class(self: DepthFirstTraverser) -> Any:
+def _traverse(self: DepthFirstTraverser, node: Any, child_id: int = -1) -> Any:
     kind = type(self)
     if kind not in _kinds:
         _kinds[kind] = _kinds_of(self)
-    return _kinds[kind]
+    if not _is_of(type(node), Node):
+        return node
+    parent = node.parent
+    for n, child in enumerate(node.children or ()):
+        self.pre_processing_of_child(node, n)
+        _traverse(self, child, n)
+    if _is_of(type(node), _kinds[kind]):
+        node = self.process(node)
+        node.parent = parent
+        if parent:
+            parent.children[child_id] = node
+    return node
 
 
 ActionCountValidator.verify_action_counts = _count_at_the_root  # type: ignore[method-assign]
-DepthFirstTraverser.nodes_to_be_processed = _kinds_by_class
+DepthFirstTraverser.traverse_node_recursively = _traverse  # type: ignore[method-assign]
+Node.__deepcopy__ = lambda self, memo: pickle.loads(pickle.dumps(self))  # type: ignore[attr-defined]
