@@ -36,7 +36,8 @@ AT_ENDPOINT = [
     for how in ("single", "batched")
     for part in range(1, 3)
 ]
-VARIATIONS = (0, pytest.param(1, marks=pytest.mark.night))  # of each situation, by seed
+# Of each situation, by seed.
+VARIATIONS = (pytest.param(0, marks=pytest.mark.long), pytest.param(1, marks=pytest.mark.night))
 SEEDS = 100  # of each round of a search, at most
 
 

@@ -38,7 +38,7 @@ def test_with_wake_ups_the_tick_may_be_late() -> None:
     assert planned.with_late_tick.last_start == pytest.approx(woken.last_start, abs=1.0)
 
 
-@pytest.mark.parametrize("shards", [4, 64, pytest.param(256, marks=pytest.mark.long)])
+@pytest.mark.parametrize("shards", [4, *(pytest.param(n, marks=pytest.mark.long) for n in (64, 256))])
 def test_wake_ups_begin_the_passes_at_the_rate_that_is_planned(shards: int) -> None:
     """Each pass needs a process, for all are at work: Lambda starts the last ones cold."""
     late = Assumptions(tick_delay=50.0)

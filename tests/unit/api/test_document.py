@@ -87,6 +87,7 @@ def schema() -> BaseSchema:
 
 
 # What is sent to each operation takes seconds to make up: by a fixture, only the process that sends it does.
+@pytest.mark.long
 @schemathesis.pytest.from_fixture("schema").parametrize()
 @hypothesis.settings(max_examples=6)  # make search goes on with others
 def test_whatever_is_sent_is_answered_as_the_document_says(case: Case) -> None:
