@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.ui.clock import NOW, clock_at
 
-from dynatick import HandlerContext, PermanentError, RetryableError, task
+from dynatick import CompleteLater, HandlerContext, PermanentError, RetryableError, task
 
 clock = clock_at(NOW)
 """That of the installation that ticks now; its ``tick`` sets it."""
@@ -51,6 +51,12 @@ def charge_card(charge: Charge) -> dict[str, object]:
     if charge.cents < 0:
         raise PermanentError(f"order {charge.order}: {charge.cents} cents is negative")
     return {"receipt": f"r-{charge.order}"}
+
+
+@task("transcode")
+def transcode(payload: dict[str, Any]) -> CompleteLater:
+    _work(0.3)
+    return CompleteLater(within=timedelta(hours=4))
 
 
 @task("build-report")

@@ -34,6 +34,7 @@ WAITS_FOR_RETRY = "charge-order-7001"
 LUNCH = "lunch-menu"  # a schedule with an occurrence at noon
 ENDED_BATCH, BATCH = "new-year/2027", "spring/2027"  # on the day before, and in the evening
 RUNNING_ID = "yearly-report"
+WAITING = "transcode-keynote"  # for a completion, until noon
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,8 @@ def _small_tasks(first: datetime) -> Iterator[NewTask]:
         yield _mail(f"old-campaign-{number}", NOW + timedelta(hours=number), "a@example.com")
     for number in range(3):
         yield _mail(f"table-{number}", NOON, f"guest{number}@example.com", "Your table is ready")
+    video = {"key": "keynote.mov"}
+    yield NewTask(task_id=WAITING, due_at=NOW - 70 * MINUTE, action="transcode", payload=video)
     yield _mail("new-year", "2028-01-01T00:00:00+01:00", "b@example.com")
     # The last tick claims it, and is still at work on it.
     running = {"seconds": 5, "pauses": True}

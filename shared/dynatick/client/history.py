@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 
 from dynatick.client.buckets import BucketPage, BucketReader, Position, Rows, bucket_of, leave
@@ -28,11 +29,11 @@ from dynatick.client.views import (
 )
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN, members_by_status, standing_of_pack
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.selection import Selection
-from dynatick.domain.task import Row, check_task_id
+from dynatick.domain.task import Row, Status, check_task_id
 from dynatick.engine.counts import Departures, read_departures
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput
@@ -152,16 +153,16 @@ def departures_from(store: Store, selection: Selection) -> Departures:
     return read_departures(store, list(selection.buckets()))
 
 
-def listed_entries(store: Store, selection: Selection) -> Iterator[TaskEntry]:
+def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime) -> Iterator[TaskEntry]:
     """The tasks as the index lists them, without a read of any row but those of packs; those that have not ended are
-    ``open``."""
+    ``open``, or ``waiting`` for a completion in a bucket to come."""
     for page in BucketReader(store=store, selection=selection, rows=Rows.PACKS, attributes=_SHOWN).pages():
         for entry in page.entries:
             if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
                 yield TaskEntry(
                     task_id=entry.task_id,
                     bucket=entry.bucket,
-                    status=OPEN if entry.outcome is None else status_of(entry.outcome),
+                    status=_listed_status(entry, grid, now),
                     action=entry.action,
                     due_at=instant_or_none(entry.due_at),
                     finished_at=instant_or_none(entry.finished_at),
@@ -170,6 +171,20 @@ def listed_entries(store: Store, selection: Selection) -> Iterator[TaskEntry]:
                     late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
                     members=standing_of_pack(page.rows.get(entry.task_id, {})),
                 )
+
+
+def _listed_status(entry: Entry, grid: Grid, now: datetime) -> Status | str:
+    """The index has no status. But of the tasks that have not ended only one that its handler handed over has begun
+    (how late is written when an attempt ends), has no next attempt and no error, and lies in a later bucket than the
+    one it is due in. Once that has passed, a recovery may run it."""
+    if entry.outcome is not None:
+        return status_of(entry.outcome)
+    if entry.late_milliseconds is None or entry.next_attempt_at is not None or entry.error is not None:
+        return OPEN
+    bucket, due_at = Bucket.canonical(entry.bucket), instant_or_none(entry.due_at)
+    if bucket is None or due_at is None or bucket.instant <= now:
+        return OPEN
+    return Status.WAITING if bucket.minute > grid.tick_at_or_after(due_at) else OPEN
 
 
 def check_optional_limit(limit: object) -> None:

@@ -143,6 +143,7 @@ class InstallationStatus(View):
     oldest_due: Annotated[datetime | None, Json(null=True), "The bucket of the oldest of them."]
     running: Annotated[int | None, Json(null=True), "Those of them that run. None: they are too many to read each."]
     waiting: Annotated[int, "Tasks that are due later, without runs of schedules."]
+    awaiting_completion: Annotated[int, "Tasks that wait for a completion until then."]
     completed: int
     failed: int
     cancelled: int
@@ -176,19 +177,21 @@ def status_of_installation(
     past = _Past(now)
     since = until = instant_of(minute_of(now) + 1)
     for _ in range(hours):
-        past.add(listed_entries(store, _hour(since - _HOUR, shards)))
+        past.add(listed_entries(store, _hour(since - _HOUR, shards), known.grid, now))
         since -= _HOUR
         if past.entries > MAX_ENTRIES:
             break
-    waiting = entries = 0
+    waiting = handed_over = entries = 0
     next_due: list[str] = []  # whose payloads can be checked
     for _ in range(hours):
-        for one in listed_entries(store, _hour(until, shards)):
+        for one in listed_entries(store, _hour(until, shards), known.grid, now):
             entries += 1
             if one.status == OPEN:
                 waiting += one.waiting
                 if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
                     next_due.append(one.task_id)
+            elif one.status == Status.WAITING:
+                handed_over += 1
             elif one.status != Status.CANCELLED:  # it ran to the second, before the tick of its bucket
                 past.add((one,))
         until += _HOUR
@@ -204,6 +207,7 @@ def status_of_installation(
         oldest_due=min((_due_of(one) for one in past.due), default=None),
         running=_running(store, past.due),
         waiting=waiting,
+        awaiting_completion=handed_over,
         completed=past.tally.counts[Status.COMPLETED],
         failed=past.tally.counts[Status.FAILED],
         cancelled=past.tally.counts[Status.CANCELLED],

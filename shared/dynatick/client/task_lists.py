@@ -135,9 +135,11 @@ class TaskLists:
         time, shard and id; pages are read as they are consumed.
 
         Reads no rows but those of packs, so it costs a fraction of ``iter_history``; but the status of a task that has
-        not ended is ``open``, and a task that changes at this moment may be missing, or appear twice.
+        not ended is ``open``, or ``waiting`` if it waits for a completion until a tick to come, and a task that changes
+        at this moment may be missing, or appear twice.
         """
-        return histories.listed_entries(self.store, self.select(bucket, start=start, end=end))
+        selection = self.select(bucket, start=start, end=end)
+        return histories.listed_entries(self.store, selection, self._settings_cache.grid(), self._clock())
 
     def settings(self) -> InstallationSettings | None:
         """The current tick interval, shards and actions, read now; None before the first tick."""

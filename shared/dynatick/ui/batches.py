@@ -17,7 +17,7 @@ from dynatick.domain.task import TERMINAL, Status
 from dynatick.errors import BatchNotFound, InvalidInput, TransitionRefused
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
-from dynatick.ui.chart import WAITING
+from dynatick.ui.chart import DUE
 from dynatick.ui.display import clock, many, number
 from dynatick.ui.query import Query
 from dynatick.ui.site import Notice, Site, query_of, site_of
@@ -25,7 +25,7 @@ from dynatick.ui.site import Notice, Site, query_of, site_of
 _PAGE = 50
 _LONGEST = timedelta(days=31)
 _STATUSES = (Status.SCHEDULED, Status.RUNNING, Status.WAITING, Status.COMPLETED, Status.FAILED, Status.CANCELLED)
-_BARS = (Status.COMPLETED, Status.CANCELLED, WAITING, Status.SCHEDULED, Status.FAILED)
+_BARS = (Status.COMPLETED, Status.CANCELLED, DUE, Status.SCHEDULED, Status.FAILED)
 """The parts of a batch's bar, in order."""
 
 
@@ -65,7 +65,7 @@ def _bar(batch: BatchView) -> Mapping[str, float]:
     """How much of a batch is in which state, in percent of its members; those that were deleted have no part."""
     counts = dict(batch.counts)
     waiting = counts.pop(OPEN, 0 if batch.ended is not None else batch.members or 0)
-    counts[Status.SCHEDULED if batch.status == Status.SCHEDULED else WAITING] = waiting
+    counts[Status.SCHEDULED if batch.status == Status.SCHEDULED else DUE] = waiting
     return {kind: round(100 * counts[kind] / (batch.members or 1), 2) for kind in _BARS if counts.get(kind)}
 
 

@@ -11,17 +11,18 @@ from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.ui import links
 from dynatick.ui.display import number
 
-WAITING = "waiting"  # due, and it has not ended
+DUE = "due"  # and it has not ended
+WAITING = "waiting"  # for a completion, until then at the latest
 SCHEDULED = "scheduled"
 RECURRING = "recurring"  # an occurrence of a schedule that is to come
 MISSED = "missed"  # an occurrence that was not made
 
-KINDS = ("completed", "cancelled", WAITING, SCHEDULED, RECURRING, MISSED, "failed")
+KINDS = ("completed", "cancelled", DUE, WAITING, SCHEDULED, RECURRING, MISSED, "failed")
 """The parts of a bar from its bottom to its top, where what matters is seen."""
 
 WORDS = {
-    "completed": "completed", "cancelled": "cancelled", WAITING: "due or running", SCHEDULED: "scheduled",
-    RECURRING: "recurring", MISSED: "missed", "failed": "failed",
+    "completed": "completed", "cancelled": "cancelled", DUE: "due or running", WAITING: "waiting for a completion",
+    SCHEDULED: "scheduled", RECURRING: "recurring", MISSED: "missed", "failed": "failed",
 }  # fmt: skip
 
 _FLOOR = 0.2  # the height of a single task

@@ -119,13 +119,12 @@ def _next(request: Request) -> Response:
 
 def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
     """The next tasks and occurrences."""
-    tasks = islice(site.client.iter_listed(start=now, end=now + _AHEAD), _NEXT)
+    listed = site.client.iter_listed(start=now, end=now + _AHEAD)
     found = [
         UpcomingRun(
             _at(entry, now), _name(entry), entry.action, links.task(entry.task_id), False,
         )
-        for entry in tasks
-        if entry.status == OPEN
+        for entry in islice((entry for entry in listed if entry.status == OPEN), _NEXT)
     ]  # fmt: skip
     found += [
         UpcomingRun(one.occurrence_at, one.schedule_id, one.action, links.schedule(one.schedule_id), True)

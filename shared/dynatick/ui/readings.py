@@ -17,7 +17,7 @@ from dynatick.client.views import Tally
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
-from dynatick.ui.chart import MISSED, RECURRING, SCHEDULED, WAITING, Bar
+from dynatick.ui.chart import DUE, MISSED, RECURRING, SCHEDULED, Bar
 from dynatick.ui.recent import Recent
 
 MINUTE = timedelta(minutes=1)
@@ -231,11 +231,11 @@ def _reading(entries: Iterable[TaskEntry]) -> Reading:
 
 
 def _kinds(found: Counter[str], minute: int, present: int) -> Counter[str]:
-    """Counts as the chart has them: what has not ended waits since its minute, or is to come."""
+    """Counts as the chart has them: what has not ended is due since its minute, or is to come."""
     counts = Counter(found)
-    waiting = counts.pop(OPEN, 0)
-    if waiting:
-        counts[WAITING if minute <= present else SCHEDULED] = waiting
+    rest = counts.pop(OPEN, 0)
+    if rest:
+        counts[DUE if minute <= present else SCHEDULED] = rest
     return counts
 
 

@@ -8,14 +8,16 @@ from itertools import pairwise
 
 import pytest
 from tests.builders import NOON
-from tests.unit.client.support import client_of, each_state, fail, started, world_of
+from tests.unit.client.support import client_of, each_state, fail, fail_for_now, started, world_of
 from tests.unit.engine.support import World
 
-from dynatick import InvalidInput, NewTask, RetryPolicy, RetryPolicyRow, Status, TaskClient, TaskRow
+from dynatick import CompleteLater, InvalidInput, NewTask, RetryPolicy, RetryPolicyRow, Status, TaskClient, TaskRow
 from dynatick.client import BucketCounts, HistoryPage, TaskEntry
 from dynatick.client import history as histories
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.completion import completion_token
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.task import TERMINAL
 
 BUCKET = "2026-12-31#12:30"
 STATUSES = ("scheduled", "running", "completed", "failed", "cancelled")
@@ -252,7 +254,7 @@ def test_tasks_are_listed_from_the_index_alone_with_their_outcome_and_are_open_o
     world = each_state()
     client = client_of(world)
     client.schedules.insert("schedule", "rate(1 minute)")
-    range_ = {"start": NOON, "end": NOON + timedelta(hours=2)}
+    range_ = {"start": NOON, "end": NOON + timedelta(hours=9)}
     (failed,) = client.iter_history(**range_, status="failed")
     world.rigged.forget()
     listed = {entry.task_id: entry for entry in client.iter_listed(**range_)}
@@ -260,8 +262,39 @@ def test_tasks_are_listed_from_the_index_alone_with_their_outcome_and_are_open_o
     assert {task_id: str(entry.status) for task_id, entry in listed.items()} == {
         "completed": "completed", "failed": "failed", "cancelled": "cancelled",
         "waits-for-its-retry": "open", "scheduled": "open", "running": "open",
+        "waiting": "waiting",
     }  # fmt: skip
     assert listed["failed"] == failed
+
+
+def test_the_index_tells_a_task_that_waits_for_a_completion_from_others_that_have_begun() -> None:
+    world = each_state()
+    client = client_of(world)
+    world.actions.behaviour |= {"beats": lambda *_: CompleteLater(timedelta(hours=8), heartbeat=timedelta(hours=1))}
+    world.actions.behaviour |= {"given-up": world.actions.behaviour["waiting"], "moved": fail_for_now}
+    for name in ("beats", "given-up", "moved"):
+        client.insert(name, delay_seconds=1)
+    world.next_tick()
+
+    def token(task_id: str) -> str:
+        return completion_token(str(world.row(task_id)["lease"]), task_id)
+
+    client.heartbeat(token("beats"))
+    client.fail(token("given-up"), "no such codec")
+    client.reschedule("moved", delay_seconds=3600)  # after its first attempt, and it has no next one planned
+
+    def listed() -> dict[str, str]:
+        entries = client.iter_listed(start=NOON, end=NOON + timedelta(hours=12))
+        return {entry.task_id: str(entry.status) for entry in entries if entry.status not in TERMINAL}
+
+    assert listed() == {
+        "waits-for-its-retry": "open", "scheduled": "open", "running": "open", "moved": "open", "given-up": "open",
+        "waiting": "waiting", "beats": "waiting",
+    }  # fmt: skip
+    status = client.operations.status()
+    assert (status.awaiting_completion, status.waiting) == (2, 5)
+    world.clock.to(world.clock() + timedelta(hours=9))
+    assert "waiting" not in listed().values(), "its time is over: a recovery may run it"
 
 
 def test_all_pages_of_a_history_are_read_as_they_are_consumed(world: World, client: TaskClient) -> None:

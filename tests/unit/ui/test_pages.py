@@ -11,7 +11,7 @@ import pytest
 from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, text_of
 
-from dynatick import RetryableError
+from dynatick import CompleteLater, RetryableError
 from dynatick.testing.virtual_installation import VirtualInstallation
 
 PAGES = [
@@ -229,3 +229,28 @@ def test_a_schedule_lists_what_it_missed_and_what_a_clock_change_does() -> None:
     assert "3 occurrences, 11:00" in shown.text
     assert shown.text.endswith("outage")
     assert len(elements(page, "clock-change")) == 1
+
+
+def test_a_task_that_waits_for_a_completion_is_counted_as_such_until_its_deadline_and_is_not_among_what_runs_next(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    hook = {"url": "https://example.com/hook", "completeWithinSeconds": 3600}
+    later = CompleteLater(timedelta(hours=1))
+    busy.answer("webhook", lambda payload: later if "completeWithinSeconds" in payload else None)
+    busy.client.insert("handed-over", due_at=NOON + timedelta(minutes=61), action="webhook", payload=hook)
+    busy.advance(minutes=2)
+    (task,) = [one for one in busy.client.iter_history(start="now", end="+2h") if one.status == "waiting"]
+    at = task.bucket[-5:]
+
+    def bar() -> str:
+        bars = {one.text[:5]: one.text for one in elements(browser.get("/timeline/hour?from=2026-12-31T14:00Z"), "bar")}
+        return bars[at]
+
+    assert bar() == f"{at}: 1 waiting for a completion"
+    assert "1 waiting" in text_of(browser.get(f"/buckets/{task.bucket.replace('#', '%23')}"), "counts")
+    assert "handed-over" not in browser.get("/now/next").text
+    page = browser.get("/tasks/handed-over")
+    assert text_of(page, "explanation").startswith(f"It waits for a completion until 2026-12-31T14:0{int(at[-1]) - 1}:")
+    busy.answer("webhook", lambda payload: None)
+    busy.advance(minutes=int(at[-2:]) + 60)
+    assert bar().startswith(f"{at}: ") and "waiting" not in bar()
