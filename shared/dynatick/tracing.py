@@ -42,11 +42,9 @@ def insert_span(
         return nullcontext()
     from dynatick import spans
 
-    attributes = {
-        **_of_messaging("insert", "send", action),
-        "messaging.message.id": task_id,
-        _BATCH_ID: batch_id,
-    }
+    attributes = _of_messaging("insert", "send", action)
+    attributes["messaging.message.id"] = task_id
+    attributes[_BATCH_ID] = batch_id
     return spans.recorded(f"insert {action}" if isinstance(action, str) else "insert", spans.INSERT, attributes)
 
 
@@ -60,8 +58,7 @@ def attempt_span(task: Task) -> AbstractContextManager[object]:
         return nullcontext()
     from dynatick import spans
 
-    attributes = {
-        **_of_messaging("attempt", "process", task.action),
+    attributes = _of_messaging("attempt", "process", task.action) | {
         "messaging.message.id": task.task_id,
         "dynatick.attempt": task.attempt,
         "dynatick.run": task.run,
@@ -108,7 +105,7 @@ def flush(seconds: float) -> None:
         spans.flush(seconds)
 
 
-def _of_messaging(operation: str, kind: str, action: object) -> Mapping[str, object]:
+def _of_messaging(operation: str, kind: str, action: object) -> dict[str, object]:
     """What OpenTelemetry's conventions want to know of every message."""
     return {
         "messaging.system": _SYSTEM,

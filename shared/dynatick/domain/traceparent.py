@@ -19,7 +19,11 @@ class TraceParent(NamedTuple):
     flags: int
 
     def __str__(self) -> str:
-        return f"00-{self.trace_id:032x}-{self.span_id:016x}-{self.flags:02x}"
+        return traceparent_of(*self)
+
+
+def traceparent_of(trace_id: int, span_id: int, flags: int) -> str:
+    return f"00-{trace_id:032x}-{span_id:016x}-{flags:02x}"
 
 
 def parse_traceparent(value: object) -> TraceParent | None:
