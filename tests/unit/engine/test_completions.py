@@ -323,7 +323,14 @@ def test_it_can_be_neither_deleted_nor_moved_nor_run_meanwhile(world: World) -> 
 def test_the_examples_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[dict[str, Any]] = []
     ecs = SimpleNamespace(run_task=lambda **given: started.append(given))
-    monkeypatch.setattr(boto3, "client", {"ecs": ecs}.__getitem__)
+    microvms, asked = boto3.client("lambda-microvms", region_name="eu-west-1"), list[dict[str, Any]]()
+
+    def answer(params: dict[str, Any], **_: object) -> object:  # the SDK has checked the names and types
+        asked.append(json.loads(params["body"]))
+        return SimpleNamespace(status_code=200), {}
+
+    microvms.meta.events.register("before-call.lambda-microvms.RunMicrovm", answer)
+    monkeypatch.setattr(boto3, "client", {"ecs": ecs, "lambda-microvms": microvms}.__getitem__)
     text = PAGE.read_text(encoding="utf-8")
     page = ModuleType("handlers")
     monkeypatch.setitem(sys.modules, page.__name__, page)
@@ -335,6 +342,15 @@ def test_the_examples_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
         assert page.approved(installation.client, token, "ada") == "Thank you.", "the same again"
         installation.client.run_now("a")
         assert page.approved(installation.client, token, "ada").startswith("It is too late: no task waits with it")
+        page.simulate.schedule(page.Model("m"), task_id="m")
+        installation.run_due()
+        payload = json.loads(asked[0]["runHookPayload"])
+        installation.client.fail(payload["completionToken"], "it was evicted", retry=True)
+        installation.advance(minutes=5)
+        again = json.loads(asked[1]["runHookPayload"])
+        assert asked[0]["clientToken"] != asked[1]["clientToken"], "each attempt starts its own"
+        assert all(len(one["clientToken"]) <= 128 and len(one["runHookPayload"]) <= 4096 for one in asked)
+        assert installation.client.complete(again["completionToken"], 7).status == "completed"
     (payload,) = re.findall(r"^```json\n(.*?)^```$", text, re.M | re.S)
     assert parsed(StepFunctionsPayload, json.loads(payload)).complete_within_seconds == 86_400
 
