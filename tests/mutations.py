@@ -49,6 +49,7 @@ PACKS = "tests/unit/engine/test_packs.py"
 BATCHES = "tests/unit/client/test_batches.py"
 COMMITS = "tests/unit/engine/test_commit.py"
 COMPLETIONS = "tests/unit/engine/test_completions.py"
+FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 OF_SCHEDULES = 0
@@ -230,6 +231,11 @@ MUTATIONS = (
              "not view.awaits_completion", "True", COMPLETIONS),
     Mutation(7, "handing over is not checked again", "Recorder._check_moves",
              "result in _MOVED", "result in _WOKEN", RECORD),
+    Mutation(13, "a repeated attempt inserts follow-ups of its own", "HandlerContext.schedule",
+             "follow_up_id(self.idempotency_key, name)",
+             'follow_up_id(f"{self.idempotency_key}-{self.attempt}", name)', FOLLOW_UPS),
+    Mutation(13, "another task's row counts as a follow-up", "TaskClient.insert_task",
+             "present.get(attr.FOLLOW_UP_OF) != follow_up_of", "False", FOLLOW_UPS),
     Mutation(12, "a checkpoint hits another process's claim", "checkpoint",
              '_by_holder(task, "release")', "()", PACKS),
     Mutation(12, "a pack goes on that another process has", "Packs._checked",
