@@ -16,6 +16,9 @@ from typing import Any, TypeVar, get_args
 INSERT, REPLACE, CANCEL, RESCHEDULE, RUN, DELETE = "insert", "replace", "cancel", "reschedule", "run", "delete"
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"  # unknown: no response, or one that may be to an earlier try
 
+REDRIVE = "redrive"  # of a batch
+BATCH = "batch"  # the interface by which members come in
+
 KILLED, TIMED_OUT, KILLED_INSIDE, EXITED = "killed", "timed out", "killed at a call or by its task", "exited"
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from tests.sandbox.history import INSERTS, Attempt, History, Operation
-from tests.sandbox.journal import CANCEL, DELETE, OK, REFUSED, REPLACE, RESCHEDULE, RUN, UNKNOWN
+from tests.sandbox.journal import BATCH, CANCEL, DELETE, OK, REFUSED, REPLACE, RESCHEDULE, RUN, UNKNOWN
 
+from dynatick.domain.batches import Batch, then_id
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
+from dynatick.domain.packs import member_id
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import Row
@@ -32,6 +34,7 @@ class Evidence:
     rows: Mapping[str, Row]  # every task at the end, by id
     drained: Mapping[int, int]  # by shard: the minute through which no tick polls any more
     dead_letters: Collection[tuple[str, str, int]]  # task, createdAt and run of each
+    batches: Mapping[str, Row] = field(default_factory=dict)  # the row of each, by id
     timeout: float  # seconds that an invocation lasts at most
     skew: float = 0.0  # seconds by which the clock of a process may be ahead of the journal's
     findings: Sequence[str] = ()  # what the doctor found at the end
@@ -70,6 +73,7 @@ def judge(evidence: Evidence) -> Verdict:
     verdict.problems += _without_insert(evidence, inserts)
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
+    verdict.problems += _batches_wrong(evidence)
     verdict.problems += _schedules_wrong(evidence) if evidence.schedules_end else ()
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
@@ -90,6 +94,63 @@ def _schedules_wrong(evidence: Evidence) -> Iterator[str]:
             yield f"{task_id}: a schedule that is {row.get('scheduleState')}: {row.get('error', 'not at its end')}"
         elif is_or_was_schedule(row) and row.get("missedOccurrences"):
             yield f"{task_id}: a schedule that missed {row['missedOccurrences']} runs"
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def _batches_wrong(evidence: Evidence) -> Iterator[str]:
+    """A batch that was taken is there and ends; its counts add up, and its task follows unless it was cancelled. Its
+    members, and what follows, are judged as tasks besides."""
+    inserts = evidence.history.incarnations.items()
+    taken = {i.rpartition("/")[0] for i, one in inserts if one.request.interface == BATCH and one.status == OK}
+    for batch_id in sorted(taken - {*evidence.batches}):
+        yield f"{batch_id}: a batch without a row"
+    for batch_id, row in evidence.batches.items():
+        batch, follows = Batch.of(row), then_id(batch_id)
+        if batch is None or row.get("outcome") not in ("completed", "cancelled"):
+            yield f"{batch_id}: a batch that is {row.get('status')}: not at its end"
+        elif row["outcome"] == "cancelled":
+            if follows in evidence.rows or follows in evidence.history.runs:
+                yield f"{batch_id}: cancelled, and its task followed"
+        else:
+            yield from _counts_wrong(batch_id, batch, row, evidence)
+            if batch.then is not None and follows not in evidence.rows:
+                yield f"{batch_id}: completed, and no task followed"
+        if len(evidence.history.runs.get(follows, {})) > 1:
+            yield f"{batch_id}: its task followed more than once"
+        yield from _begun_after_cancellation(batch_id, evidence)
+
+
+def _counts_wrong(batch_id: str, batch: Batch, row: Row, evidence: Evidence) -> Iterator[str]:
+    """What its row counts at its end. A member that was changed after that may have ended otherwise."""
+    result = row.get("result")
+    counts = (
+        {name: int(str(n)) for name, n in result.items() if name != "members"} if isinstance(result, Mapping) else {}
+    )
+    if sum(counts.values()) != batch.members:
+        yield f"{batch_id}: a batch of {batch.members} members whose counts are {counts}"
+    ended = (evidence.rows.get(member_id(batch_id, n), {}).get("outcome") for n in range(batch.members or 0))
+    found = Counter(str(outcome) for outcome in ended)
+    if found != Counter(counts) and "deleted" not in counts:
+        yield f"{batch_id}: its row counts {counts}, and its members {dict(found)}"
+
+
+def _begun_after_cancellation(batch_id: str, evidence: Evidence) -> Iterator[str]:
+    """Members that began, for the first time, when no process could have missed the cancellation of their batch."""
+    history = evidence.history
+    cancelled = [
+        one.response.at
+        for one in history.of_task.get(batch_id, ())
+        if one.request.operation == CANCEL and one.status == OK and one.response is not None
+    ]
+    if not cancelled:
+        return
+    for incarnation, runs in history.runs.items():
+        if incarnation.rpartition("/")[0] == batch_id and incarnation != then_id(batch_id):
+            first = min(attempt.began.at for attempts in runs.values() for attempt in attempts)
+            if first > cancelled[0] + evidence.timeout + _SKEW:
+                yield f"{incarnation}: executed long after its batch was cancelled"
 
 
 # -- how a task ended --------------------------------------------------------------------------------------------------

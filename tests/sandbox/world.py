@@ -485,6 +485,7 @@ class World:
             Evidence(
                 history=history or History().take(self.journal),
                 rows={task_id: row for task_id, row in self.rows().items() if Batch.of(row) is None},
+                batches=self.batches(),
                 drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
                 dead_letters={(task_id, str(one.get("createdAt")), one.get("run", 1))
                               for one in self.dead_letters() for task_id in self._named_by(one)},

@@ -11,19 +11,22 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import boto3
 from tests.sandbox.folder import SharedFolder
-from tests.sandbox.journal import CANCEL, RESCHEDULE, RUN
+from tests.sandbox.journal import CANCEL, REDRIVE, RESCHEDULE, RUN
 from tests.sandbox.seam import Fault, Seam
 from tests.sandbox.watch import Watch
+from tests.soak.batches import FURTHEST, draw_batch, end_unsealed
 from tests.soak.interfaces import Interfaces
 from tests.soak.tasks import LENIENT, RandomTask, draw, draw_time
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import instant_of, minute_of
 from dynatick.domain.instants import format_instant
+from dynatick.errors import DynatickError
 from dynatick.store.dynamodb import DynamoStore
 
 TURN_SECONDS = 0.7  # at least, by the machine's clock
@@ -52,6 +55,8 @@ class Inserter:
         self._client = TaskClient(DynamoStore(table), clock=folder.clock)
         self._interfaces = Interfaces(name, folder, self._client, boto3.client("dynamodb"), table)
         self._known: deque[RandomTask] = deque(maxlen=KNOWN)
+        self._members: deque[RandomTask] = deque(maxlen=KNOWN)  # which are neither replaced nor deleted
+        self._batches: deque[str] = deque(maxlen=20)
         self._racing: list[tuple[datetime, RandomTask]] = []  # and when they are changed
         self._made = 0
 
@@ -68,9 +73,13 @@ class Inserter:
             (1, lambda: self._known.extend(interfaces.command(self._draw("command", 20), file))),
             (8, self._change),
             (3, self._insert_for_a_race),
+            (2, self._load_batch),
+            (3, self._change_members),
+            (1, self._change_batch),
         ]
         weights = [weight for weight, _ in turns]
         with self._seam.installed():
+            self._end_unsealed()
             while not self._folder.stop.exists():
                 end = time.monotonic() + TURN_SECONDS
                 (_, turn) = self._dice.choices(turns, weights)[0]
@@ -89,6 +98,37 @@ class Inserter:
         for _ in range(4):
             if self._known:
                 self._dice.choices(changes, [3, 3, 2, 2, 2])[0](self._dice.choice(self._known))
+
+    def _end_unsealed(self) -> None:
+        """What the process with this name before left, which was killed."""
+        prefix = f"batch-{self._name.partition('.')[0]}."
+        with suppress(DynatickError):  # it is left to the end of the soak
+            end_unsealed(self._client, prefix, lambda: self._dice.random() < 0.5, self._interfaces.note_cancelled)
+
+    def _load_batch(self) -> None:
+        (batch_id,) = self._new_ids("batch", 1)
+        if members := self._interfaces.load(draw_batch(self._dice, batch_id)):
+            self._members.extend(members)
+            self._batches.append(batch_id)
+
+    def _change_members(self) -> None:
+        for _ in range(4):
+            if self._members:
+                changes = [self._cancel, self._reschedule, self._run_now]
+                self._dice.choices(changes, [3, 3, 1])[0](self._dice.choice(self._members))
+
+    def _change_batch(self) -> None:
+        if not self._batches:
+            return
+        batch_id, batches = self._dice.choice(self._batches), self._client.batches
+        delay = timedelta(seconds=self._dice.randint(0, FURTHEST))
+        calls: dict[str, Callable[[], object]] = {
+            CANCEL: lambda: batches.cancel(batch_id),
+            RESCHEDULE: lambda: batches.reschedule(batch_id, delay=delay),
+            REDRIVE: lambda: batches.redrive(batch_id),
+        }
+        (operation,) = self._dice.choices([*calls], [1, 2, 2])
+        self._interfaces.change_batch(operation, batch_id, calls[operation])
 
     def _insert_for_a_race(self) -> None:
         """Tasks that are at work for a while just after the next tick, when they are cancelled or rescheduled."""

@@ -13,7 +13,8 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from tests.sandbox.folder import SharedFolder
-from tests.sandbox.journal import DELETE, INSERT, OK, REFUSED, REPLACE, UNKNOWN, Responded
+from tests.sandbox.journal import BATCH, CANCEL, DELETE, INSERT, OK, REFUSED, REPLACE, UNKNOWN, Responded
+from tests.soak.batches import RandomBatch
 from tests.soak.tasks import RandomTask
 
 from dynatick import TaskClient
@@ -80,6 +81,20 @@ class Interfaces:
             self._note_response(request_id, OK if succeeded else UNKNOWN)
         return list(tasks) if succeeded else []
 
+    def load(self, batch: RandomBatch) -> list[RandomTask]:
+        """A batch, in parts. What follows is judged by the batch's row: of its insert, nothing is known."""
+        tasks = [*batch.members, batch.then]
+        ids = self._note_requests(INSERT, BATCH, tasks)
+        try:
+            batch.load(self._client)
+            status = OK
+        except _ERRORS:
+            status = UNKNOWN
+        for request_id in ids[:-1]:
+            self._note_response(request_id, status)
+        self._note_response(ids[-1], UNKNOWN)
+        return batch.members if status == OK else []
+
     # -- changing --------------------------------------------------------------------------------------------------
 
     def replace(
@@ -97,6 +112,14 @@ class Interfaces:
     def change(self, operation: str, task: RandomTask, call: Callable[[], TaskView]) -> None:
         """Changes a task that is there, by the client: CANCEL, RESCHEDULE, RUN."""
         self._request(operation, "client", task, call)
+
+    def change_batch(self, operation: str, batch_id: str, call: Callable[[], object]) -> None:
+        """Changes a batch by the client: CANCEL, RESCHEDULE, REDRIVE."""
+        self._request(operation, BATCH, RandomTask(task_id=batch_id, incarnation=batch_id, row={}), call)
+
+    def note_cancelled(self, batch_id: str) -> None:
+        """Writes down that a batch which its loader had left was cancelled."""
+        self.change_batch(CANCEL, batch_id, lambda: None)
 
     # -- the journal -----------------------------------------------------------------------------------------------
 

@@ -14,10 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.sandbox.history import History
-from tests.sandbox.journal import INSERT, OK, REPLACE, Tail, parse
+from tests.sandbox.journal import CANCEL, INSERT, OK, REPLACE, Tail, parse
 from tests.sandbox.verdict import Verdict
 from tests.sandbox.worker import FENCED
 from tests.sandbox.world import SECOND, World
+from tests.soak.batches import end_unsealed
 from tests.soak.chaos import Chaos
 from tests.soak.plan import SKEW, TIMEOUT, Plan
 from tests.soak.tasks import insert_schedules
@@ -104,11 +105,13 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
 def settle(world: World, chaos: Chaos, attempts: Callable[[], int]) -> None:
     """Ticks without faults until every task has ended and every bucket is drained, or nothing runs any more.
 
+    A batch whose loader was killed is sealed, or cancelled, if some of its members are not in.
     What was started and did not run yet is dropped, as if it were lost. One process works at a time, with more threads.
     The clock is put forward to the next tick, or to the first bucket with an open row: a failure whose dead letter was
     refused lies up to an hour ahead. At the last tick the clock stops: however long the verdict takes on this machine,
     no tick is missed meanwhile. ``attempts``: how many there were so far.
     """
+    end_unsealed(world.client, "", lambda: True, lambda batch_id: world.note(CANCEL, batch_id))
     world.started()
     world.deploy(DYNATICK_TASK_THREADS="32")
     world.deliver(chaos.records)

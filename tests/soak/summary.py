@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tests.sandbox.journal import CANCEL, DELETE, OK, REFUSED, REPLACE, RESCHEDULE, RUN
+from tests.sandbox.journal import CANCEL, DELETE, OK, REDRIVE, REFUSED, REPLACE, RESCHEDULE, RUN
 from tests.sandbox.verdict import RESULTS
 from tests.soak.run import Soaked
 
@@ -25,7 +25,7 @@ def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
     yield "executed more than once", sum(verdict.repeated.values()), _parts(verdict.repeated, "before its record")
     yield "reclaimed after a lease", verdict.reclaimed, ""
     yield "inserts with an unknown outcome", verdict.unknown, ""
-    changes = {what: history.responses[what, OK] for what in (CANCEL, RESCHEDULE, RUN, REPLACE, DELETE)}
+    changes = {what: history.responses[what, OK] for what in (CANCEL, RESCHEDULE, RUN, REDRIVE, REPLACE, DELETE)}
     refused = sum(number for (_, status), number in history.responses.items() if status == REFUSED)
     yield "changes made", sum(changes.values()), f"{_parts(Counter(changes))}; {refused} were refused"
     yield "ticks and what they started", sum(history.ticks.values()), _parts(history.ticks)

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from tests.sandbox import journal
 from tests.sandbox.history import History
-from tests.sandbox.journal import CANCEL, DELETE, INSERT, KILLED, OK, REFUSED, REPLACE, RESCHEDULE, UNKNOWN, Line
+from tests.sandbox.journal import BATCH, CANCEL, DELETE, INSERT, KILLED, OK, REFUSED, REPLACE, RESCHEDULE, UNKNOWN, Line
 from tests.sandbox.verdict import Evidence, Verdict, judge
 
+from dynatick.domain.batches import BATCH_ACTION, then_id
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant
+from dynatick.domain.packs import member_id
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC).timestamp()
 BUCKET = str(Bucket(minute_of(datetime(2026, 12, 31, 12, 1, tzinfo=UTC))))
@@ -29,6 +31,7 @@ class Story:
     def __init__(self, *, drained: int = DRAINED, **given: Any) -> None:
         self.lines: list[Line] = []
         self.rows: dict[str, dict[str, Any]] = {}
+        self.batches: dict[str, dict[str, Any]] = {}
         self.dead_letters: set[tuple[str, str, int]] = set()
         self.given = {"drained": {0: drained}, "timeout": TIMEOUT, **given}
 
@@ -42,9 +45,9 @@ class Story:
 
     def request(self, operation: str = INSERT, task_id: str = "a", *, incarnation: str | None = None,
                 status: str | None = OK, fails: bool = False, due: float | None = None,
-                run: int | None = None) -> Story:  # fmt: skip
+                run: int | None = None, interface: str = "client") -> Story:  # fmt: skip
         number, due_at = str(len(self.lines)), None if due is None else NOON + due
-        self.add(journal.Requested(request_id=number, operation=operation, interface="client", task_id=task_id,
+        self.add(journal.Requested(request_id=number, operation=operation, interface=interface, task_id=task_id,
                            incarnation=incarnation or task_id, at=self.now, fails=fails))  # fmt: skip
         if status is not None:
             self.add(journal.Responded(request_id=number, status=status, at=self.now, run=run, due_at=due_at))
@@ -77,13 +80,21 @@ class Story:
         self.rows[task_id] = row | status | more
         return self
 
+    def batch(self, outcome: str | None = "completed", **counts: int) -> Story:
+        """The row of a batch ``b`` of one member, which is followed by a task."""
+        payload = {"action": "a", "dueAt": BORN, "overSeconds": 0, "members": 1, "total": 1, "then": {"action": "a"}}
+        ended = {"outcome": outcome, "result": {"members": 1, **counts}} if outcome else {}
+        self.batches["b"] = {"taskId": "b", "action": BATCH_ACTION, "status": outcome, "payload": payload, **ended}
+        return self
+
     def dead_letter(self, born: str = BORN) -> Story:
         self.dead_letters.add(("a", born, 1))
         return self
 
     def verdict(self) -> Verdict:
         history = History().take(self.lines)
-        return judge(Evidence(history=history, rows=self.rows, dead_letters=self.dead_letters, **self.given))
+        return judge(Evidence(history=history, rows=self.rows, dead_letters=self.dead_letters,
+                              batches=self.batches, **self.given))  # fmt: skip
 
 
 def inserted(*, fails: bool = False, status: str | None = OK, **given: Any) -> Story:
@@ -94,6 +105,27 @@ def done(story: Story, attempt: int = 1, **who: Any) -> Story:
     """An attempt that came to its end and into the table."""
     story.begin(attempt, **who).end(attempt, **who)
     return story.recorded(who.get("task_id", "a"), pid=who.get("pid", 1))
+
+
+MEMBER, THEN = member_id("b", 0), then_id("b")
+
+
+def loaded() -> Story:
+    """A batch ``b`` of one member. Of its task, no client knows whether it is in."""
+    return Story().request(task_id=MEMBER, interface=BATCH).request(task_id=THEN, interface=BATCH, status=UNKNOWN)
+
+
+def member_done(story: Story) -> Story:
+    return done(story, task_id=MEMBER).row(task_id=MEMBER)
+
+
+def followed(story: Story, **who: Any) -> Story:
+    return done(story, task_id=THEN, **who).row(task_id=THEN, **who)
+
+
+def cancelled_batch() -> Story:
+    story = loaded().request(CANCEL, "b", interface=BATCH).batch("cancelled")
+    return story.row("cancelled", task_id=MEMBER, finishedAt=instant(5))
 
 
 def instant(seconds: float) -> str:
@@ -151,6 +183,13 @@ GOOD: dict[str, tuple[Callable[[], Story], dict[str, object]]] = {
         lambda: done(inserted(schedules_end=False)).row()
         .row(None, task_id="s", scheduleExpression="rate(1 minute)", status="recurring", missedOccurrences=1), {}),
     "executed where only its target saw it": (lambda: inserted(elsewhere={"a"}).row(), {}),
+    "a batch that was followed by its task": (
+        lambda: followed(member_done(loaded())).batch(completed=1), {"inserted": {"batch": 1}, "unknown": 1}),
+    "a batch that was cancelled": (cancelled_batch, {"results": {"cancelled": 1}, "unknown": 1}),
+    "a batch that was cancelled while its member ran": (
+        lambda: loaded().begin(task_id=MEMBER).request(CANCEL, "b", interface=BATCH).end(task_id=MEMBER)
+        .recorded(MEMBER).row(task_id=MEMBER).batch("cancelled"),
+        {"unknown": 1}),
     "executed again after its row was restored": (
         lambda: done(done(inserted(restored={"a"}))).row(), {"repeated": 1, "reclaimed": 1}),
 }  # fmt: skip
@@ -249,6 +288,28 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
     "a schedule that missed a run": (
         lambda: done(inserted()).row().row(task_id="s", scheduleExpression="rate(1 minute)", missedOccurrences=1),
         "s: a schedule that missed 1 runs"),
+    "a batch that was lost": (lambda: member_done(loaded()), "b: a batch without a row"),
+    "a batch that waits": (lambda: member_done(loaded()).batch(None), "not at its end"),
+    "a batch that failed": (lambda: member_done(loaded()).batch("failed"), "not at its end"),
+    "a batch that no task followed": (
+        lambda: member_done(loaded()).batch(completed=1), "b: completed, and no task followed"),
+    "a batch that its task followed twice": (
+        lambda: followed(followed(member_done(loaded())), run=2).batch(completed=1),
+        "b: its task followed more than once"),
+    "a batch that was cancelled and followed": (
+        lambda: followed(cancelled_batch()), "b: cancelled, and its task followed"),
+    "a batch that counts a member twice": (
+        lambda: followed(member_done(loaded())).batch(completed=2), "a batch of 1 members whose counts are"),
+    "a batch that counts a member otherwise than it ended": (
+        lambda: followed(member_done(loaded())).batch(failed=1), "b: its row counts"),
+    "a member that was never executed": (
+        lambda: followed(loaded().row(task_id=MEMBER)).batch(completed=1), "was never executed"),
+    "a member that was executed early": (
+        lambda: followed(loaded().begin(task_id=MEMBER, late=-4.001).end(task_id=MEMBER).recorded(MEMBER)
+                         .row(task_id=MEMBER)).batch(completed=1), "s before it was due"),
+    "a member that began long after its batch was cancelled": (
+        lambda: cancelled_batch().begin(task_id=MEMBER, late=TIMEOUT + 10).end(task_id=MEMBER),
+        "executed long after its batch was cancelled"),
     "something for the doctor": (
         lambda: done(inserted(findings=["a: stale"])).row(), "the doctor: a: stale"),
 }  # fmt: skip
