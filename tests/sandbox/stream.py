@@ -33,8 +33,14 @@ class Stream:
             self._at = read["NextShardIterator"]
             if not read["Records"]:
                 break
-            records += json.loads(json.dumps(read["Records"], default=_as_json))
+            records += as_event(read["Records"])
         return [record for record in records if any(matches(pattern, record) for pattern in self._patterns)]
+
+
+def as_event(records: Sequence[Record]) -> list[Record]:
+    """Returns records that the SDK has read as a Lambda event holds them."""
+    event: list[Record] = json.loads(json.dumps(records, default=_as_json))
+    return event
 
 
 def sequence(record: Record) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from tests.sandbox.journal import ENVIRONMENT, KILLED, TICK, Died, Disturbance, Tail
 from tests.sandbox.process import Outcome, Sandbox, tail
 from tests.sandbox.seam import Fault
-from tests.sandbox.stream import Record, not_done
+from tests.sandbox.stream import Record, as_event, not_done
 from tests.sandbox.worker import SEED, SKEW
 from tests.sandbox.world import BATCH, World
 from tests.soak.plan import DROPPED, GAP, TIMEOUT, Plan
@@ -176,7 +176,7 @@ class Chaos:
         """The stream: late, and a batch of which some failed comes again, as does a whole one now and then."""
         dice = self._plan.dice("stream")
         while not self._over.is_set():
-            self.records += self._world.stream.new() + self._not_streamed()
+            self.records += self._world.stream.new() + self.not_streamed()
             if not (batch := self.records[:BATCH]):
                 self._over.wait(POLL)
                 continue
@@ -185,7 +185,7 @@ class Chaos:
             if outcome.what == "returned" and dice.random() >= 0.1:
                 self.records = [*not_done(batch, outcome.value), *self.records[len(batch) :]]
 
-    def _not_streamed(self) -> list[Record]:
+    def not_streamed(self) -> list[Record]:
         """The emulator's stream leaves out what PartiQL has written; a real one shows it."""
         table, records = self._world.table, list[Record]()
         for task_id in dict.fromkeys(self._unstreamed.new()):
@@ -194,7 +194,7 @@ class Chaos:
             if item.get("status") == {"S": "scheduled"}:
                 image = {"NewImage": item, "SequenceNumber": f"partiql-{next(self._left_out)}"}
                 records.append({"eventName": "INSERT", "dynamodb": image})
-        return records
+        return as_event(records)
 
     def _invoke(self, slot: Slot, event: Mapping[str, Any]) -> Outcome:
         """Invokes the slot's warm process, or a new one."""

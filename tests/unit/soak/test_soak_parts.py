@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ from botocore.httpsession import URLLib3Session
 from tests.builders import NOON
 from tests.sandbox.clock import SharedClock
 from tests.sandbox.folder import SharedFolder
-from tests.sandbox.journal import FaultInjected, Line, Recorded, Tail
+from tests.sandbox.journal import FaultInjected, Line, Recorded, Tail, append
 from tests.sandbox.seam import Fault, Seam, respond
 from tests.sandbox.watch import Watch
+from tests.soak.chaos import Chaos
 from tests.soak.plan import Plan
 
 from dynatick.domain.buckets import Bucket
@@ -113,3 +115,12 @@ def test_claims_are_no_records_and_inserts_are_noted_for_the_stream(folder: Shar
     inserts = [partiql.insert("tasks", encode({"taskId": n, "status": "scheduled"})) for n in ("a1", "b1")]
     assert send(inserts) == []
     assert Tail(folder.unstreamed).new() == ["a1"]
+
+
+def test_a_record_that_the_emulator_left_out_has_its_binaries_as_text(folder: SharedFolder) -> None:
+    append(folder.unstreamed, "b/pack")
+    item = {"taskId": {"S": "b/pack"}, "status": {"S": "scheduled"}, "body": {"B": b"\x00\xff"}}
+    dynamodb = SimpleNamespace(get_item=lambda **_: {"Item": item})
+    world: Any = SimpleNamespace(folder=folder, table="tasks", dynamodb=dynamodb)
+    (record,) = Chaos(world, Plan(seed=1, minutes=1)).not_streamed()
+    assert record["dynamodb"]["NewImage"] == {**item, "body": {"B": "AP8="}}
