@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 from tests.sandbox import journal
 from tests.sandbox.history import History
-from tests.sandbox.journal import BATCH, CANCEL, DELETE, INSERT, KILLED, OK, REFUSED, REPLACE, RESCHEDULE, UNKNOWN, Line
+from tests.sandbox.journal import (
+    BATCH,
+    CANCEL,
+    DELETE,
+    INSERT,
+    KILLED,
+    OK,
+    REFUSED,
+    REPLACE,
+    RESCHEDULE,
+    RUN,
+    UNKNOWN,
+    Line,
+)
 from tests.sandbox.verdict import Evidence, Verdict, judge
 
 from dynatick.domain.batches import BATCH_ACTION, then_id
@@ -83,7 +96,8 @@ class Story:
     def batch(self, outcome: str | None = "completed", **counts: int) -> Story:
         """The row of a batch ``b`` of one member, which is followed by a task."""
         payload = {"action": "a", "dueAt": BORN, "overSeconds": 0, "members": 1, "total": 1, "then": {"action": "a"}}
-        ended = {"outcome": outcome, "result": {"members": 1, **counts}} if outcome else {}
+        result = {"members": 1, **counts}
+        ended = {"outcome": outcome, "result": result, "finishedAt": instant(10)} if outcome else {}
         self.batches["b"] = {"taskId": "b", "action": BATCH_ACTION, "status": outcome, "payload": payload, **ended}
         return self
 
@@ -117,6 +131,11 @@ def loaded() -> Story:
 
 def member_done(story: Story) -> Story:
     return done(story, task_id=MEMBER).row(task_id=MEMBER)
+
+
+def member_run_again(**more: Any) -> Story:
+    story = done(loaded(), task_id=MEMBER).request(RUN, MEMBER, run=2)
+    return done(story, task_id=MEMBER, run=2).row(task_id=MEMBER, run=2, **more)
 
 
 def followed(story: Story, **who: Any) -> Story:
@@ -190,6 +209,8 @@ GOOD: dict[str, tuple[Callable[[], Story], dict[str, object]]] = {
         lambda: loaded().begin(task_id=MEMBER).request(CANCEL, "b", interface=BATCH).end(task_id=MEMBER)
         .recorded(MEMBER).row(task_id=MEMBER).batch("cancelled"),
         {"unknown": 1}),
+    "a member that was run again after its batch had ended": (
+        lambda: followed(member_run_again(finishedAt=instant(20))).batch(failed=1), {"unknown": 1}),
     "executed again after its row was restored": (
         lambda: done(done(inserted(restored={"a"}))).row(), {"repeated": 1, "reclaimed": 1}),
 }  # fmt: skip
@@ -302,6 +323,8 @@ RED: dict[str, tuple[Callable[[], Story], str]] = {
         lambda: followed(member_done(loaded())).batch(completed=2), "a batch of 1 members whose counts are"),
     "a batch that counts a member otherwise than it ended": (
         lambda: followed(member_done(loaded())).batch(failed=1), "b: its row counts"),
+    "a batch that counts a member otherwise that was run again before": (
+        lambda: followed(member_run_again(finishedAt=instant(5))).batch(failed=1), "b: its row counts"),
     "a member that was never executed": (
         lambda: followed(loaded().row(task_id=MEMBER)).batch(completed=1), "was never executed"),
     "a member that was executed early": (
