@@ -12,6 +12,7 @@ from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.secret import SecretReference
 from dynatick.domain.buckets import Grid
 from dynatick.domain.ends import OutcomeEvents
+from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.engine.rules import MAX_TICK_MINUTES, Precision
 from dynatick.errors import ConfigurationError, InvalidInput, shown
 
@@ -26,6 +27,7 @@ class Settings:
     grid: Grid
     retention_days: int
     default_action: str
+    key_limits: KeyLimits
     dead_letter_queue_url: str | None
     precision: Precision
     handlers_module: str | None
@@ -58,6 +60,7 @@ class Settings:
             grid=grid,
             retention_days=_number(environ, "DYNATICK_RETENTION_DAYS", 30, 1, 3650),
             default_action=environ.get("DYNATICK_DEFAULT_ACTION") or "log",
+            key_limits=parse_limits(_names(environ, "DYNATICK_KEY_LIMITS"), "DYNATICK_KEY_LIMITS"),
             dead_letter_queue_url=environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL") or None,
             precision=_precision(environ.get("DYNATICK_PRECISION") or "tick", grid),
             handlers_module=environ.get("DYNATICK_HANDLERS_MODULE") or None,

@@ -182,6 +182,7 @@ def build_rules(settings: Settings) -> Rules:
         defaults=Defaults(
             action=settings.default_action,
             retention_days=settings.retention_days,
+            key_limits=settings.key_limits,
             assign=load_policy(settings.assignment_policy),
         ),
         precision=settings.precision,

@@ -110,9 +110,9 @@ class Completions:
             jitter=self.jitter(),
         )
         if isinstance(decision, GiveUp):
-            soon = self._bucket(task.task_id, now, now)
+            soon = self._bucket(task.shard_key, now, now)
             return lifecycle.fail_by_token(row, now=now, bucket=soon, error=error)
-        bucket = self._bucket(task.task_id, decision.at, now)
+        bucket = self._bucket(task.shard_key, decision.at, now)
         return lifecycle.by_token(row, lifecycle.retry(task, now=now, at=decision.at, bucket=bucket, error=error))
 
     def _prolonged(self, row: Row) -> ConditionalUpdate:
@@ -121,12 +121,12 @@ class Completions:
             raise Unchanged(row)
         now = self.clock()
         until = min(now + timedelta(seconds=seconds), parse_instant(row.get(attr.COMPLETE_BY), attr.COMPLETE_BY))
-        bucket = self._bucket(RowView(row).task_id, until + SKEW_MARGIN, now)
+        bucket = self._bucket(RowView(row).shard_key, until + SKEW_MARGIN, now)
         return lifecycle.heartbeat(row, until=until, bucket=bucket)
 
-    def _bucket(self, task_id: str, at: datetime, now: datetime) -> Bucket:
+    def _bucket(self, shard_key: str, at: datetime, now: datetime) -> Bucket:
         grid = self.settings_cache.grid()
-        return not_before_next_tick(grid.bucket_of(task_id, at), task_id, now=now, grid=grid)
+        return not_before_next_tick(grid.bucket_of(shard_key, at), shard_key, now=now, grid=grid)
 
 
 def _require_open(row: Row, operation: str) -> None:

@@ -16,6 +16,7 @@ from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, TaskTime, scheduled_values, task_time
 from dynatick.domain.recurrence import edited
 from dynatick.domain.retry import RetryPolicy
+from dynatick.domain.row import RowView
 from dynatick.domain.schedule import (
     Schedule,
     check_schedule_id,
@@ -123,7 +124,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     row |= scheduled_values(row, str(action), now=now, grid=grid, defaults=Defaults())
     bucket = Bucket.parse(row[attr.TASK_DATE_TIME])
     settings_cache.check_shard(bucket.shard)
-    row[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, task.task_id, now=now, grid=grid))
+    row[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, RowView(row).shard_key, now=now, grid=grid))
     return Composed(with_item(row), complete=True)
 
 
@@ -153,11 +154,11 @@ def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: G
     return task_time({attr.TASK_ID: task_id, **named}, now=now, grid=grid, defaults=Defaults())
 
 
-def not_before_next_tick(bucket: Bucket, task_id: str, *, now: datetime, grid: Grid) -> Bucket:
+def not_before_next_tick(bucket: Bucket, shard_key: str, *, now: datetime, grid: Grid) -> Bucket:
     """The bucket, if its tick is yet to come; else that of the next tick, in the task's own shard."""
     if bucket.minute > minute_of(now):
         return bucket
-    return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
+    return Bucket(grid.tick_after(minute_of(now)), grid.shard_of(shard_key))
 
 
 def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:

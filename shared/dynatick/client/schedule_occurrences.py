@@ -45,7 +45,7 @@ def row_at_next_tick(
 ) -> Row:
     """The row of an occurrence that runs at the next tick."""
     task_id = schedule.occurrence_id(nominal, extra=extra)
-    bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id))
+    bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(schedule.limit_key or task_id))
     with_action = row if row.get(attr.ACTION) is not None else {**row, attr.ACTION: default_action}
     return occurrence_row(with_action, schedule, nominal, bucket, now=now, extra=extra)
 

@@ -19,7 +19,7 @@ from dynatick.domain.buckets import Bucket, Grid, Time, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
 from dynatick.domain.normalise import Defaults, task_time
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.row import RowView, in_own_shard, is_terminal
 from dynatick.domain.task import Row, check_payload
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
@@ -43,10 +43,10 @@ class Rescheduling:
 
     def target(self, row: Row) -> tuple[Bucket, datetime]:
         """The bucket and the due instant of one task. Raises InvalidInput."""
-        task_id = RowView(row).task_id
+        shard_key = RowView(row).shard_key
         due_at = self.to or self._shifted(row)
-        target = self.grid.bucket_of(task_id, due_at)
-        bucket = not_before_next_tick(target, task_id, now=self.clock(), grid=self.grid)
+        target = self.grid.bucket_of(shard_key, due_at)
+        bucket = not_before_next_tick(target, shard_key, now=self.clock(), grid=self.grid)
         present = RowView(row).bucket
         if present is not None and present.minute == bucket.minute:
             bucket = present  # it keeps its shard, so that it is not listed again
@@ -131,8 +131,9 @@ class TaskDecisions:
 
         def decide(row: Row) -> ConditionalUpdate:
             present = self._clock()
-            bucket = not_before_next_tick(when.bucket, task_id, now=present, grid=grid)
-            return task_update.rescheduled(row, bucket=bucket, due_at=when.due_at if bucket == when.bucket else present)
+            bucket = in_own_shard(row, not_before_next_tick(when.bucket, task_id, now=present, grid=grid), grid)
+            is_then = bucket.minute == when.bucket.minute
+            return task_update.rescheduled(row, bucket=bucket, due_at=when.due_at if is_then else present)
 
         return decide
 
@@ -184,7 +185,7 @@ class TaskDecisions:
 
         def decide(row: Row) -> ConditionalUpdate:
             now = self._clock()
-            bucket = not_before_next_tick(when.bucket, task_id, now=now, grid=grid)
+            bucket = in_own_shard(row, not_before_next_tick(when.bucket, task_id, now=now, grid=grid), grid)
             return task_update.restarted(row, when, bucket=bucket, definition=definition, now=now)
 
         return decide
@@ -211,7 +212,7 @@ class TaskDecisions:
 
         def decide_now(row: Row) -> ConditionalUpdate:
             now = self._clock()
-            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).task_id))
+            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).shard_key))
             return decide(row, bucket=bucket, now=now)
 
         return decide_now

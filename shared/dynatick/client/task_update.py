@@ -39,7 +39,7 @@ from dynatick.domain.lifecycle import (
     states_before,
 )
 from dynatick.domain.normalise import Defaults, TaskTime, has_value, task_time
-from dynatick.domain.row import RowView, due_of, is_terminal
+from dynatick.domain.row import RowView, due_of, in_own_shard, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
 from dynatick.engine.conditional_write import write, write_many
@@ -255,7 +255,11 @@ def postponed(row: Row, when: TaskTime, *, until: timedelta | None, grid: Grid, 
     due_at = when.due_at if until is None or when.due_at - first <= until else first + until
     if due_at <= max(own, now):
         raise Unchanged(row)
-    bucket = when.bucket if due_at == when.due_at else grid.bucket_of(RowView(row).task_id, due_at)
+    bucket = (
+        in_own_shard(row, when.bucket, grid)
+        if due_at == when.due_at
+        else grid.bucket_of(RowView(row).shard_key, due_at)
+    )
     return postpone(row, bucket=bucket, due_at=due_at, first_due_at=first)
 
 

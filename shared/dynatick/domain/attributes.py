@@ -17,6 +17,7 @@ PAYLOAD: Final = "payload"  # map
 RETRY_POLICY: Final = "retryPolicy"  # map of the names below
 TIMEOUT_SECONDS: Final = "timeoutSeconds"  # whole number
 SUBJECT: Final = "subject"  # text: what the task is about; the key of an index
+LIMIT_KEY: Final = "limitKey"  # text, class and colon first: what limits it; its hash is its shard
 SCHEDULE_ID: Final = "scheduleId"  # of an occurrence; a schedule's own is its id
 STATUS: Final = "status"  # a task's Status, "recurring", or the kind of one of Dynatick's own rows
 OUTCOME: Final = "outcome"  # the status of an ended task; own rows have "none", so that scans for open tasks skip them
@@ -63,7 +64,7 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
-        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, BATCH_ID, PACK, REPLACED_AT,
+        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, LIMIT_KEY, BATCH_ID, PACK, REPLACED_AT,
         FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT, TRACEPARENT, COMPLETE_BY, HEARTBEAT_SECONDS,
         RETURNS_TO,
     }
@@ -124,7 +125,7 @@ DEFINITION: Final = (CRON_EXPRESSION, *TIMING, FLEXIBLE_TIME_WINDOW, SCHEDULE_ST
 
 DECLARED: Final = (
     *TIMING, FLEXIBLE_TIME_WINDOW, CATCH_UP, OVERLAP, EXPECTED_WITHIN_SECONDS, ACTION, PAYLOAD, RETRY_POLICY,
-    TIMEOUT_SECONDS, SUBJECT,
+    TIMEOUT_SECONDS, SUBJECT, LIMIT_KEY,
 )  # fmt: skip
 """What a deployment declares of a schedule. A pause is none of it: it is for people, and outlasts deployments."""
 
@@ -174,6 +175,8 @@ NOT_IDLE: Final = "notIdle"  # list of shards
 TICK_MINUTES: Final = "tickMinutes"  # whole number, like the next two
 SHARD_COUNT: Final = "shardCount"
 SHARDS_EVER: Final = "shardsEver"
+SHARD_COUNT_SINCE: Final = "shardCountSince"  # instant; absent: it has never changed
+KEY_LIMITS: Final = "keyLimits"  # map: limits as text, by class
 ACTIONS: Final = "actions"  # list of names
 DEFAULT_ACTION: Final = "defaultAction"
 RETENTION_DAYS: Final = "retentionDays"  # whole number
@@ -188,10 +191,15 @@ PAUSES: Final = "pauses"  # list of maps: the last ones that have ended, with un
 BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (
-    TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS, MAX_TIMEOUT_SECONDS,
-    PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
+    TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, SHARD_COUNT_SINCE, KEY_LIMITS, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS,
+    MAX_TIMEOUT_SECONDS, PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
 )  # fmt: skip
 """What the settings say."""
+
+# The limits record of a shard, which has lease, leaseUntil and version, too.
+HELD: Final = "held"  # list of maps: taskId, limitKey, lease; of tasks that wait for a completion
+STARTS: Final = "starts"  # map: when the next task of a key may begin, an instant, by key
+STARTS_FROM: Final = "startsFrom"  # instant: the same for each key that is not in it
 
 # A chain of the reconcile, which has writtenBy and expiresAt, too.
 READ_THROUGH: Final = "readThrough"  # id

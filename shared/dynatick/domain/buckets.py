@@ -127,13 +127,13 @@ class Grid:
         """The first tick after the given minute."""
         return (minute // self.tick_minutes + 1) * self.tick_minutes
 
-    def shard_of(self, task_id: str) -> int:
-        """The shard of a task: the same in every process and version."""
-        return zlib.crc32(task_id.encode("utf-8", "surrogatepass")) % self.shard_count
+    def shard_of(self, shard_key: str) -> int:
+        """The shard of a task, by its limit key, else its id: the same in every process and version."""
+        return zlib.crc32(shard_key.encode("utf-8", "surrogatepass")) % self.shard_count
 
-    def bucket_of(self, task_id: str, instant: datetime) -> Bucket:
+    def bucket_of(self, shard_key: str, instant: datetime) -> Bucket:
         """The bucket of a task that is due at an instant."""
-        return Bucket(self.tick_at_or_after(instant), self.shard_of(task_id))
+        return Bucket(self.tick_at_or_after(instant), self.shard_of(shard_key))
 
 
 Time = str | int | float | Decimal | datetime | Bucket

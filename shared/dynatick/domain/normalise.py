@@ -16,10 +16,11 @@ from dynatick.domain.buckets import Bucket, Grid, minute_of, parse_time
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant, in_range, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import terminal
+from dynatick.domain.limit_keys import KeyLimits, check_limit_key
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.numbers import is_count
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.row import RowView, in_own_shard, is_terminal
 from dynatick.domain.task import (
     MAX_TASK_ID_BYTES,
     Row,
@@ -65,6 +66,7 @@ class Defaults:
 
     action: str = "log"
     retention_days: int = 30
+    key_limits: KeyLimits | None = None  # None: not known
     assign: Assign = next_tick
 
 
@@ -83,12 +85,11 @@ def task_time(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Tas
     """
     task_id = check_task_id(row.get(attr.TASK_ID))
     if row.get(attr.TASK_DATE_TIME) is not None:
-        return _placed(task_id, parse_time(row[attr.TASK_DATE_TIME]), row, grid)
+        return _placed(parse_time(row[attr.TASK_DATE_TIME]), row, grid)
     if row.get(attr.DUE_AT) is not None:
-        return _placed(task_id, parse_time(row[attr.DUE_AT], attr.DUE_AT), row, grid)
+        return _placed(parse_time(row[attr.DUE_AT], attr.DUE_AT), row, grid)
     if row.get(attr.DELAY_SECONDS) is not None:
         return _placed(
-            task_id,
             in_range(now + _delay(row[attr.DELAY_SECONDS]), row[attr.DELAY_SECONDS], attr.DELAY_SECONDS),
             row,
             grid,
@@ -184,7 +185,7 @@ def reject(
     values = terminal(Status.FAILED, now, retention_days, str(reason))
     remove = _past_to_remove(row, values)
     if len(task_id.encode("utf-8", "replace")) <= MAX_TASK_ID_BYTES:
-        values[attr.TASK_DATE_TIME] = str(grid.bucket_of(task_id, now))
+        values[attr.TASK_DATE_TIME] = str(grid.bucket_of(RowView(row).shard_key, now))
     elif attr.TASK_DATE_TIME in row:
         remove = (*remove, attr.TASK_DATE_TIME)
     conditions = unchanged_inputs(row)
@@ -262,6 +263,8 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
         check_timeout(row[attr.TIMEOUT_SECONDS])
     if row.get(attr.SUBJECT) is not None:
         check_subject(row[attr.SUBJECT])
+    if row.get(attr.LIMIT_KEY) is not None:
+        check_limit_key(row[attr.LIMIT_KEY], defaults.key_limits)
     if row.get(attr.SCHEDULE_ID) is not None and not isinstance(row[attr.SCHEDULE_ID], str):
         raise InvalidInput(attr.SCHEDULE_ID, row[attr.SCHEDULE_ID], "expected text")
     return scheduled_values(row, action, now=now, grid=grid, defaults=defaults)
@@ -282,16 +285,17 @@ def scheduled_values(row: Row, action: str, *, now: datetime, grid: Grid, defaul
     }
 
 
-def _placed(task_id: str, time: Bucket | datetime, row: Row, grid: Grid) -> TaskTime:
+def _placed(time: Bucket | datetime, row: Row, grid: Grid) -> TaskTime:
     if isinstance(time, datetime):
-        return TaskTime(grid.bucket_of(task_id, time), up_to_millisecond(time))
-    # A bucket named without shard stays in shard 0, so that a query by that name finds the task.
+        return TaskTime(grid.bucket_of(RowView(row).shard_key, time), up_to_millisecond(time))
+    # A bucket named without shard stays in shard 0, so that a query by that name finds the task; unless it has a key.
     due = time.instant
     if row.get(attr.DUE_AT) is not None:
         asked = parse_time(row[attr.DUE_AT], attr.DUE_AT)
         asked = asked.instant if isinstance(asked, Bucket) else asked
         due = asked if grid.tick_at_or_after(asked) == grid.tick_at_or_after(due) else due
-    return TaskTime(Bucket(grid.tick_at_or_after(time.instant), time.shard), up_to_millisecond(due))
+    bucket = Bucket(grid.tick_at_or_after(time.instant), time.shard)
+    return TaskTime(in_own_shard(row, bucket, grid), up_to_millisecond(due))
 
 
 def _delay(value: object) -> timedelta:
@@ -315,9 +319,10 @@ def _assigned(task_id: str, row: Row, now: datetime, grid: Grid, defaults: Defau
             attr.TASK_DATE_TIME, None, f"the assignment policy raised {type(error).__name__}: {error}"
         ) from error
     if due is None:
-        return TaskTime(Bucket(grid.tick_after(minute_of(now)), grid.shard_of(task_id)), up_to_millisecond(now))
+        bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).shard_key))
+        return TaskTime(bucket, up_to_millisecond(now))
     due = parse_instant(due, "the assignment policy's answer")
-    return TaskTime(grid.bucket_of(task_id, due), up_to_millisecond(due))
+    return TaskTime(grid.bucket_of(RowView(row).shard_key, due), up_to_millisecond(due))
 
 
 def action_name(row: Row, defaults: Defaults) -> str:

@@ -232,7 +232,7 @@ class _Deciding:
 
 # -- writes ------------------------------------------------------------------------------------------------------------
 
-_HANDED_ON = (attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT)
+_HANDED_ON = (attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT, attr.LIMIT_KEY)
 """What occurrences get, with the user's own attributes."""
 
 
@@ -311,7 +311,7 @@ def _bucket_of_next_poll(
     That is the next run's; before that, the one at which an awaited occurrence must have completed; and while one is
     buffered, the next, in case the one before has ended by then.
     """
-    soon = Bucket(grid.tick_after(closed_through), grid.shard_of(schedule.schedule_id))
+    soon = Bucket(grid.tick_after(closed_through), grid.shard_of(schedule.shard_key))
     if plan.buffered is not None:
         return soon
     buckets = [max(soon, bucket_of_deadlines(schedule, awaited, grid))] if awaited else []

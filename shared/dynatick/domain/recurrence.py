@@ -16,6 +16,7 @@ from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
 from dynatick.domain.instants import format_instant
+from dynatick.domain.limit_keys import check_limit_key
 from dynatick.domain.normalise import Defaults, action_name, created_at, has_value, past_attributes, reject
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RECURRING, RowView
@@ -69,6 +70,8 @@ def edited(
         check_timeout(wanted[attr.TIMEOUT_SECONDS])
     if wanted.get(attr.SUBJECT) is not None:
         check_subject(wanted[attr.SUBJECT])
+    if wanted.get(attr.LIMIT_KEY) is not None:
+        check_limit_key(wanted[attr.LIMIT_KEY], defaults.key_limits)
     if RowView(row).is_recurring:
         values, remove = _repaired(wanted, schedule, now, grid)
         values[attr.ACTION] = action
@@ -157,7 +160,7 @@ def _repaired(row: Row, schedule: Schedule, now: datetime, grid: Grid) -> tuple[
         first = schedule.next_after(max(now, schedule.buffered_occurrence_at or now))
         values |= {} if first is None else {attr.NEXT_OCCURRENCE_AT: format_instant(first)}
         if schedule.bucket is None:
-            values[attr.TASK_DATE_TIME] = str(grid.bucket_of(schedule.schedule_id, now))
+            values[attr.TASK_DATE_TIME] = str(grid.bucket_of(schedule.shard_key, now))
     elif schedule.next_occurrence_at is None:
         values |= _position(schedule, now, grid, _first_occurrence(schedule, now))
     elif _is_misplaced(row, schedule, grid):
@@ -259,18 +262,18 @@ def _position(schedule: Schedule, now: datetime, grid: Grid, first: datetime) ->
 
 
 def bucket_of_occurrence(schedule: Schedule, nominal: datetime, grid: Grid) -> Bucket:
-    return grid.bucket_of(schedule.schedule_id, schedule.starts_at(nominal))
+    return grid.bucket_of(schedule.shard_key, schedule.starts_at(nominal))
 
 
 def bucket_of_deadlines(schedule: Schedule, awaited: Sequence[AwaitedOccurrence], grid: Grid) -> Bucket:
     """The bucket of the tick at which the first of the awaited occurrences must have completed."""
-    return grid.bucket_of(schedule.schedule_id, min(one.expected_by for one in awaited))
+    return grid.bucket_of(schedule.shard_key, min(one.expected_by for one in awaited))
 
 
 def _bucket_with_awaited(schedule: Schedule, values: Mapping[str, object], now: datetime, grid: Grid) -> Bucket:
     """The bucket of a schedule that is placed anew while occurrences are awaited: at the first deadline, unless its
     next run comes before."""
-    deadline = max(bucket_of_deadlines(schedule, schedule.awaited, grid), grid.bucket_of(schedule.schedule_id, now))
+    deadline = max(bucket_of_deadlines(schedule, schedule.awaited, grid), grid.bucket_of(schedule.shard_key, now))
     following = values.get(attr.TASK_DATE_TIME)
     return deadline if following is None else min(deadline, Bucket.parse(following))
 

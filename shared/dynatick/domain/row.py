@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Absent, Condition, Is
 from dynatick.domain.instants import EPOCH, format_instant, parse_instant
 from dynatick.domain.numbers import is_count, is_whole
@@ -42,6 +42,15 @@ class RowView:
     def task_id(self) -> str:
         """The key, which every row of the table has; empty if there is none."""
         return str(self.row.get(attr.TASK_ID, ""))
+
+    @property
+    def limit_key(self) -> str | None:
+        return self._text(attr.LIMIT_KEY) or None
+
+    @property
+    def shard_key(self) -> str:
+        """The text whose hash is its shard: its limit key, so that one shard has all tasks of a key; else its id."""
+        return self.limit_key or self.task_id
 
     @property
     def bucket(self) -> Bucket | None:
@@ -180,6 +189,12 @@ class RowView:
             return parse_instant(self.row.get(name), name)
         except InvalidInput:
             return None
+
+
+def in_own_shard(row: Row, bucket: Bucket, grid: Grid) -> Bucket:
+    """The bucket of the same time in the shard of the row's limit key; itself, if it has none."""
+    key = RowView(row).limit_key
+    return bucket if key is None else bucket._replace(shard=grid.shard_of(key))
 
 
 @dataclass(frozen=True, slots=True, order=True)

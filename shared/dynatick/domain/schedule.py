@@ -149,6 +149,7 @@ class Schedule:
 
     schedule_id: str
     expression: Expression
+    limit_key: str | None = None
     zone: str = "UTC"
     start: datetime | None = None
     end: datetime | None = None
@@ -177,6 +178,11 @@ class Schedule:
         if not self.window_minutes:
             return timedelta()
         return timedelta(seconds=zlib.crc32(self.schedule_id.encode("utf-8")) % (self.window_minutes * 60))
+
+    @property
+    def shard_key(self) -> str:
+        """As that of its row: its occurrences have its key, and lie in its shard."""
+        return self.limit_key or self.schedule_id
 
     def starts_at(self, nominal: datetime) -> datetime:
         """When an occurrence may start."""
@@ -224,6 +230,7 @@ class Schedule:
         schedule = cls(
             schedule_id=check_schedule_id(row.get(attr.TASK_ID)),
             expression=_expression(row),
+            limit_key=RowView(row).limit_key,
             zone="UTC" if row.get(attr.SCHEDULE_EXPRESSION_TIMEZONE) is None else check_zone(
                 row[attr.SCHEDULE_EXPRESSION_TIMEZONE]
             ),

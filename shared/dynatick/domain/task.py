@@ -135,9 +135,15 @@ class Task:
     turns_began_at: datetime | None = None  # firstStartedAt; None in the first turn
     schedule_id: str | None = None
     subject: str | None = None
+    limit_key: str | None = None
     batch_id: str | None = None  # of a member of a batch
     traceparent: str | None = None  # what its row says of the span that it comes from; it may be malformed
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes, the user's own
+
+    @property
+    def shard_key(self) -> str:
+        """As that of its row."""
+        return self.limit_key or self.task_id
 
     @property
     def idempotency_key(self) -> str:
@@ -188,6 +194,7 @@ class Task:
             turns_began_at=_instant_or_none(row.get(attr.FIRST_STARTED_AT), attr.FIRST_STARTED_AT),
             schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
             subject=subject if isinstance(subject := row.get(attr.SUBJECT), str) else None,  # an older row may have any
+            limit_key=key if isinstance(key := row.get(attr.LIMIT_KEY), str) and key else None,  # likewise
             batch_id=_text_or_none(row.get(attr.BATCH_ID), attr.BATCH_ID),
             traceparent=parent if isinstance(parent := row.get(attr.TRACEPARENT), str) else None,
             attributes=(

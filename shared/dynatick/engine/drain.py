@@ -56,7 +56,7 @@ def _defer(services: Services, bucket: Bucket, task_id: str, report: PassReport,
     if row is None or not is_stuck(row, bucket, placer, now):
         return
     at = max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)
-    later = services.settings.grid.bucket_of(task_id, at)
+    later = services.settings.grid.bucket_of(RowView(row).shard_key, at)
     result = write(services.store, defer(row, later))
     placer.check_moves({task_id: later})
     report.deferred += isinstance(result, Written)

@@ -235,7 +235,7 @@ class Placer:
         """The bucket for a row that can't stay in its own: that of its own tick, or if it is closed, of the first tick
         after now and after the closed watermark."""
         grid, now, view = self.settings.grid, self.clock(), RowView(row)
-        shard = grid.shard_of(view.task_id)
+        shard = grid.shard_of(view.shard_key)
         closed = read_cursor(self.store, shard, now).closed_through
         bucket = view.bucket
         wanted = None if bucket is None else grid.tick_at_or_after(bucket.instant)

@@ -43,6 +43,7 @@ class Entry:
     schedule_id: str | None = None
     next_attempt_at: str | None = None
     late_milliseconds: int | None = None
+    limit_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,7 +319,7 @@ class Recorder:
         if isinstance(attempt.outcome, Deferred):
             # Into the tick before the limit allows it: the task waits there, instead of until the tick after.
             at = now + timedelta(seconds=attempt.outcome.seconds)
-            bucket = self._open_bucket(task.task_id, at - timedelta(minutes=self.settings.grid.tick_minutes))
+            bucket = self._open_bucket(task.shard_key, at - timedelta(minutes=self.settings.grid.tick_minutes))
             return defer_claimed(task, at=at, bucket=bucket), RecordResult.RELEASED
         if isinstance(attempt.outcome, Rescheduled):
             return self._plan_turn(attempt, attempt.outcome.seconds, now)
@@ -327,7 +327,7 @@ class Recorder:
             how = attempt.outcome.how
             complete_by = now + how.within
             until = complete_by if how.heartbeat is None else now + how.heartbeat
-            bucket = self._open_bucket(task.task_id, until + SKEW_MARGIN)  # its tick finds the lease over
+            bucket = self._open_bucket(task.shard_key, until + SKEW_MARGIN)  # its tick finds the lease over
             change = wait(task, until=until, complete_by=complete_by, heartbeat=how.heartbeat, bucket=bucket)
             return replace(change, set={**change.set, **attempt.outcome.also}), RecordResult.WAITING
         error, trace = attempt.outcome.text, attempt.outcome.trace
@@ -342,7 +342,7 @@ class Recorder:
         )
         if isinstance(decision, GiveUp):
             return fail(task, now=now, retention_days=days, error=error, trace=trace), RecordResult.FAILED
-        bucket = self._open_bucket(task.task_id, decision.at)
+        bucket = self._open_bucket(task.shard_key, decision.at)
         return retry(task, now=now, at=decision.at, bucket=bucket, error=error, trace=trace), RecordResult.RETRIED
 
     def _with_lateness(self, change: ConditionalUpdate, attempt: Attempted) -> ConditionalUpdate:
@@ -366,7 +366,7 @@ class Recorder:
         if isinstance(decision, GiveUp):
             failure = fail(task, now=now, retention_days=self.rules.retention_days, error=decision.reason)
             return failure, RecordResult.FAILED
-        bucket = self._open_bucket(task.task_id, decision.at)
+        bucket = self._open_bucket(task.shard_key, decision.at)
         change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
         return change, RecordResult.RESCHEDULED
 
@@ -396,17 +396,17 @@ class Recorder:
                 tasks.append((bucket, due))
         self.send_wake_ups(list(wake_ups_of(tasks, threads=self.rules.threads)))
 
-    def _open_bucket(self, task_id: str, at: datetime) -> Bucket:
+    def _open_bucket(self, shard_key: str, at: datetime) -> Bucket:
         """The bucket of an instant, or the next tick's by this clock: those before it are closed. Whether that one
         is too is checked once it is written."""
         grid = self.settings.grid
-        bucket = grid.bucket_of(task_id, at)
+        bucket = grid.bucket_of(shard_key, at)
         return bucket._replace(minute=max(bucket.minute, grid.tick_after(minute_of(self.clock()))))
 
     def _deferral(self, failure: Failure, now: datetime) -> ConditionalUpdate:
         """Defers a failure whose message the queue did not take, each time longer: it may refuse for days."""
         view = RowView(failure.row)
-        bucket = self._open_bucket(view.task_id, now + deferral(view.deferrals))
+        bucket = self._open_bucket(view.shard_key, now + deferral(view.deferrals))
         change = defer_failure(failure.row, bucket, now=now, error=failure.error)
         late = {name: value for name, value in failure.change.set.items() if name == attr.LATE_MILLISECONDS}
         return replace(change, set={**change.set, **late})

@@ -213,7 +213,7 @@ class Recovery:
         services = self.execution.services
         view = RowView(row)
         at = services.clock() + deferral(view.deferrals)
-        later = services.settings.grid.bucket_of(view.task_id, at)
+        later = services.settings.grid.bucket_of(view.shard_key, at)
         self.execution.report.deferred += isinstance(write(services.store, defer(row, later)), Written)
         services.placer.check_moves({view.task_id: later})
 

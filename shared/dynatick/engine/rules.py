@@ -7,6 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from dynatick.domain.buckets import Grid
+from dynatick.domain.limit_keys import KeyLimits
 from dynatick.domain.normalise import Defaults
 
 SKEW_MARGIN = timedelta(seconds=4)
@@ -49,6 +50,10 @@ class Rules:
         """Whether the bucket of this minute has been planned, so that the writer of an instant in it must send the
         wake-up (19)."""
         return minute <= closed_through + TICKS_PLANNED * self.grid.tick_minutes
+
+    @property
+    def key_limits(self) -> KeyLimits:
+        return self.defaults.key_limits or {}
 
     @property
     def retention_days(self) -> int:

@@ -14,6 +14,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, as_read
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
+from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
@@ -43,6 +44,8 @@ class InstallationSettings:
 
     grid: Grid
     shards_ever: int
+    shard_count_since: datetime | None = None  # None: it has never changed
+    key_limits: KeyLimits | None = None  # None: not known yet
     actions: tuple[str, ...] = ()  # of the processor; empty: not known yet
     default_action: str | None = None  # of a task that names none; None: not known yet
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
@@ -62,6 +65,10 @@ class InstallationSettings:
             attr.ACTIONS: list(self.actions),
             attr.SCHEMA_VERSION: self.schema_version,
         }
+        if self.shard_count_since is not None:
+            values[attr.SHARD_COUNT_SINCE] = format_instant(self.shard_count_since)
+        if self.key_limits is not None:
+            values[attr.KEY_LIMITS] = {name: limit.text for name, limit in self.key_limits.items()}
         if self.default_action is not None:
             values[attr.DEFAULT_ACTION] = self.default_action
         if self.retention_days is not None:
@@ -118,6 +125,8 @@ def publish_settings(
             was,
             grid=configured,
             shards_ever=max(configured.shard_count, was.shards_ever),
+            shard_count_since=was.shard_count_since if was.grid.shard_count == configured.shard_count else now,
+            key_limits=defaults.key_limits if defaults else was.key_limits,
             actions=was.actions if actions is None else tuple(actions),
             default_action=defaults.action if defaults else was.default_action,
             retention_days=defaults.retention_days if defaults else was.retention_days,
@@ -209,6 +218,20 @@ def _pauses_of(row: Row) -> tuple[Pause, ...]:
     return tuple(one for one in known if one.until is not None)
 
 
+def _key_limits(value: object) -> KeyLimits | None:
+    """None: they are not known, or those of another version."""
+    if not isinstance(value, Mapping):
+        return None
+    try:
+        return parse_limits(f"{name}={text}" for name, text in value.items())
+    except ConfigurationError:
+        return None
+
+
+def _instant_or_none(value: object) -> datetime | None:
+    return None if value is None else parse_instant(value, attr.SHARD_COUNT_SINCE)
+
+
 def _understood(values: Mapping[str, object]) -> Pause:
     def instant(name: str) -> datetime | None:
         try:
@@ -253,6 +276,8 @@ def _from_row(row: Row) -> InstallationSettings:
             shard_count=check_count(row.get(attr.SHARD_COUNT), attr.SHARD_COUNT),
         ),
         shards_ever=check_count(row.get(attr.SHARDS_EVER), attr.SHARDS_EVER),
+        shard_count_since=_instant_or_none(row.get(attr.SHARD_COUNT_SINCE)),
+        key_limits=_key_limits(row.get(attr.KEY_LIMITS)),
         actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
         default_action=None if default_action is None else str(default_action),
         retention_days=None if days is None else check_count(days, attr.RETENTION_DAYS),

@@ -96,6 +96,7 @@ def entry_of(item: Mapping[str, Mapping[str, Any]]) -> Entry:
         _text(item.get(attr.SCHEDULE_ID)),
         _text(item.get(attr.NEXT_ATTEMPT_AT)),
         _count(item.get(attr.LATE_MILLISECONDS)),
+        _text(item.get(attr.LIMIT_KEY)),
     )
 
 
