@@ -199,7 +199,7 @@ PUBLISHED: Final = (
 # The limits record of a shard, which has lease, leaseUntil and version, too.
 HELD: Final = "held"  # list of maps: taskId, limitKey, lease; of tasks that wait for a completion
 STARTS: Final = "starts"  # map: when the next task of a key may begin, an instant, by key
-STARTS_FROM: Final = "startsFrom"  # instant: the same for each key that is not in it
+BEGAN_UNTIL: Final = "beganUntil"  # instant: since then no task has begun whose key is not in it
 
 # A chain of the reconcile, which has writtenBy and expiresAt, too.
 READ_THROUGH: Final = "readThrough"  # id

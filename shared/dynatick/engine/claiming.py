@@ -12,8 +12,10 @@ from functools import partial
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.limit_keys import class_of
 from dynatick.domain.packs import tasks_of
-from dynatick.domain.task import Task
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import (
     Claimed,
     Claimer,
@@ -27,10 +29,12 @@ from dynatick.engine.claims import (
 )
 from dynatick.engine.counts import PassReport, RecordResult
 from dynatick.engine.invocation import BATCH, MAX_FAILING, Budget, Execution, Place, Services
+from dynatick.engine.limits import LimitsLease
 from dynatick.engine.orders import Order, Resume, wake_ups_of
 from dynatick.engine.record import Failure, is_woken_late
 from dynatick.engine.recovery import ExpiredLeases
 from dynatick.engine.schedules import Made, Recurring
+from dynatick.engine.turns import KeyTurns
 from dynatick.engine.window import Window
 from dynatick.errors import DynatickError
 
@@ -69,10 +73,12 @@ class Claiming:
         permit: Permit,
         *,
         recoveries_until: datetime,
+        lease: LimitsLease | None = None,
         start: Callable[[Order], bool] = lambda order: False,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
-        """``recoveries_until``: when others may be started for actions with a rate limit."""
+        """``recoveries_until``: when others may be started for actions with a rate limit. ``lease``: with which it may
+        run tasks with limit keys; None: it leaves them."""
         self.window, self.report, self.budget, self.permit = window, report, budget, permit
         self.clock = services.clock
         self.claimer = Claimer(
@@ -86,18 +92,28 @@ class Claiming:
             services.new_token,
             services.report_overdue,
         )
+        self.turns = (
+            None
+            if lease is None
+            else KeyTurns(services.rules.key_limits, lease, services.clock, in_one_thread=services.rules.in_one_thread)
+        )
         self.execution = Execution(
             services,
             report,
             budget,
             start=start,
+            turns=self.turns,
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,
             after_events=after_events,
         )
         self.expired = ExpiredLeases(
-            report, self.execution.start_others, recoveries_until, services.rules.limited_actions
+            report,
+            self.execution.start_others,
+            recoveries_until,
+            services.rules.limited_actions,
+            is_limited=self.is_limited,
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.unmade: set[int] = set()  # of those where it has left occurrences of a schedule to a further round
@@ -115,7 +131,10 @@ class Claiming:
         """Starts a claim once there is room for it. False: there will be none, and nothing was started."""
         if not self._wait_for_room(_tasks_of(batch)):
             return False
-        entries = self._without_repetitions(batch)
+        self._claim(self._without_repetitions(batch), position)
+        return True
+
+    def _claim(self, entries: Entries, position: Resume) -> None:
         self.report.due += len(entries)
         self.execution.claim(
             _tasks_of(entries),
@@ -123,7 +142,6 @@ class Claiming:
             partial(self._claim_answered, entries, position),
             partial(self._claim_failed, entries),
         )
-        return True
 
     def make_occurrences(self, batch: Entries, position: Resume) -> bool:
         """Like ``claim``, for schedules."""
@@ -172,6 +190,10 @@ class Claiming:
         self.end_unclaimed(set(batch).difference(entries))  # a lagging index lists a task in two buckets
         return entries
 
+    def _room(self) -> int:
+        """How many entries a claim can have that there is room for; there is some for one."""
+        return next((number for number in (BATCH, BATCH // 2, 5) if self._has_room(number)), 1)
+
     def _has_room(self, more: int) -> bool:
         # A task that waits for its rate limit has no thread: a slow target must not keep others from being claimed.
         execution = self.execution
@@ -215,11 +237,67 @@ class Claiming:
             wake_ups = wake_ups_of(((bucket, None) for bucket in new), threads=services.rules.threads)
             self.execution.send_wake_ups(list(wake_ups))
 
+    # -- tasks with limit keys -------------------------------------------------------------------------------------
+
+    def is_limited(self, key: str | None) -> bool:
+        """Whether tasks with this limit key have a limit."""
+        return key is not None and class_of(key) in self.execution.services.rules.key_limits
+
+    def offer(self, bucket: Bucket, task_id: str, key: str) -> None:
+        """Lets an entry wait for the turn of its key; one that does not lie in the shard of its key is placed (24). A
+        worker leaves both to the holder."""
+        if self.turns is None or self.turns.knows(bucket, task_id):
+            return
+        if self.execution.services.settings.grid.shard_of(key) != bucket.shard:
+            self.window.add_in_flight(bucket.minute)
+            self.execution.in_io_thread(
+                partial(self.execution.services.placer.place, task_id),
+                partial(self._placed, bucket),
+                partial(self._claim_failed, [(bucket, task_id)]),
+            )
+        elif self.turns.offer(bucket, task_id, key):
+            self.window.add_in_flight(bucket.minute)
+        else:
+            self.window.add_contended(bucket.minute, in_turn=task_id if self.turns.is_held else None)
+
+    def _placed(self, bucket: Bucket, row: Row | None) -> None:
+        is_here = row is not None and RowView(row).is_open_in(bucket)
+        self.window.end_in_flight(bucket.minute, is_open=is_here)
+
+    def claim_in_turn(self) -> None:
+        """Claims what has its turn, as far as there is room."""
+        turns = self.turns
+        if turns is None:
+            return
+        if turns.fault is not None:
+            self.execution.keep_fault(turns.fault)
+        while turns.has_turn and self._has_room(1) and self.may_claim():
+            entries = turns.take(self._room())
+            if not entries:
+                return
+            self._claim(entries, Resume(min(bucket.minute for bucket, _ in entries)))
+
+    def leave_turns(self) -> None:
+        """Leaves what waits for its turn to the next tick; if time was up, to a continuation."""
+        if self.turns is None:
+            return
+        is_cut_short = not self.execution.may_begin()
+        left, skipped = self.turns.leave()
+        for bucket, task_id in left:
+            self.window.end_in_flight(bucket.minute, is_open=False)
+            self.window.add_contended(bucket.minute, in_turn=None if is_cut_short else task_id)
+            if is_cut_short:
+                self.report.leave(Resume(bucket.minute))
+        if is_cut_short and skipped is not None:
+            self.report.leave(skipped)
+
     # -- after the claim -------------------------------------------------------------------------------------------
 
     def _claim_answered(self, entries: Entries, position: Resume, verdicts: Sequence[Verdict]) -> None:
         may_begin = self.execution.may_begin()
         for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
+            if self.turns is not None and not isinstance(verdict, Claimed):
+                self.turns.not_claimed(task_id, is_overdue=isinstance(verdict, LeaseExpired))
             self._follow(bucket, task_id, verdict, position, may_begin)
             if isinstance(verdict, Contended | LeaseExpired):
                 self.left_behind[bucket, task_id] = None
@@ -239,6 +317,9 @@ class Claiming:
     def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
         if of_schedules:
             self.window.end_write()
+        if self.turns is not None:
+            for _, task_id in entries:
+                self.turns.not_claimed(task_id)
         self.end_unclaimed(entries)
         self.execution.keep_fault(error)
 
@@ -253,7 +334,8 @@ class Claiming:
                 self.report.woken_late += is_first and is_woken_late(
                     verdict.task, self.report.started_at, self.execution.services.rules
                 )
-                self.minutes_with_work.add(bucket.minute)
+                if not self.is_limited(verdict.task.limit_key):  # its turns are taken without another poll
+                    self.minutes_with_work.add(bucket.minute)
                 self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
             case LeaseExpired():
                 is_open = True
@@ -296,6 +378,9 @@ class Claiming:
             self.minutes_with_work.add(bucket.minute)
             self.unmade.add(bucket.minute)
         self.report.missed += made.missed
+        for in_bucket, task_id, key in made.waiting:
+            self.report.occurrences += 1
+            self.offer(in_bucket, task_id, key)
         for claimed in made.claimed:
             self.report.due += 1
             self.report.claimed += 1

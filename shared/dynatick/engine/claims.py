@@ -80,6 +80,7 @@ class LeaseExpired:
     task_id: str
     action: str = ""  # as it stands in the row
     is_last: bool = False  # its next attempt is the last
+    limit_key: str | None = None
 
 
 Verdict = Claimed | Malformed | Rejected | Ineligible | Contended | LeaseExpired
@@ -108,7 +109,7 @@ def judge(row: Row | None, bucket: Bucket, *, now: datetime) -> Verdict | _Again
         return _Again(released=True)
     if not lease_is_over(row, now):
         return Contended(stuck=not lease_is_over(row, now + LONGEST_LEASE))
-    return LeaseExpired(view.task_id, str(row.get(attr.ACTION)), view.is_last_attempt)
+    return LeaseExpired(view.task_id, str(row.get(attr.ACTION)), view.is_last_attempt, view.limit_key)
 
 
 def is_stuck(row: Row, bucket: Bucket, placer: Placer, now: datetime) -> bool:

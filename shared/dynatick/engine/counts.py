@@ -71,6 +71,9 @@ class Counts:
         "Tasks moved to a later tick, because the dead-letter queue refused their message, or because they could not "
         "be ended"
     )
+    put_off: int = _counter(
+        "Tasks with a limit key, moved to the tick at which their turn is expected", has_metric=False
+    )
     superseded: int = _counter("Outcomes not written, because the task was ended or deleted meanwhile")
     unrecorded: int = _counter("Tasks that ran and whose outcome could not be written: they run again")
     unfinished: int = _counter("Tasks that still ran when time ran out")

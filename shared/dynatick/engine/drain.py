@@ -5,7 +5,8 @@ One thread, the coordinator, decides everything. Rows that no tick can work on a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,21 +15,24 @@ from itertools import chain
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Plus, Written, as_read
-from dynatick.domain.lifecycle import defer
+from dynatick.domain.lifecycle import defer, move
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
+from dynatick.domain.task import Row
 from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import is_stuck
-from dynatick.engine.conditional_write import create, write
+from dynatick.engine.conditional_write import create, write, write_many
 from dynatick.engine.counts import PassReport, tick_record_id
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.invocation import Budget, Services
+from dynatick.engine.limits import LimitsLease
 from dynatick.engine.orders import MAX_ORDER_BYTES, Order, PassOrder, Resume
-from dynatick.engine.polling import LeaseSweep
+from dynatick.engine.polling import PAGE, LeaseSweep
 from dynatick.engine.ports import size_in_event
 from dynatick.engine.rules import SKEW_MARGIN, TICKS_PLANNED
 from dynatick.engine.sharing import HandOut, SharedPolling
+from dynatick.engine.turns import KeyTurns
 from dynatick.engine.wake_ups import send_planned
 from dynatick.engine.window import Segment, ShardLease, Window
 from dynatick.errors import DynatickError
@@ -62,11 +66,57 @@ def _defer(services: Services, bucket: Bucket, task_id: str, report: PassReport,
     report.deferred += isinstance(result, Written)
 
 
+MAX_WAIT_FOR_TURN = timedelta(hours=1)
+TO_DEFER = timedelta(seconds=5)  # no longer in one pass
+_ROWS = 100  # that are read at once
+
+
+def defer_waiting(services: Services, window: Window, report: PassReport, turns: KeyTurns) -> None:
+    """Moves what waits for the turn of its limit key out of buckets that had their final poll, each to the tick at
+    which its turn is expected: else every tick would poll those buckets again."""
+    end = services.clock() + TO_DEFER
+    before = Counter[str]()
+    for minute, ids in list(window.take_in_turn()):
+        for start in range(0, len(ids), _ROWS):
+            if services.clock() >= end:
+                return
+            rows = services.store.get_many(ids[start : start + _ROWS])
+            _defer_waiting(services, [*rows.values()], Bucket(minute, report.shard), report, turns, before)
+
+
+def _defer_waiting(
+    services: Services,
+    rows: Sequence[Row],
+    bucket: Bucket,
+    report: PassReport,
+    turns: KeyTurns,
+    before: Counter[str],
+) -> None:
+    now, grid = services.clock(), services.settings.grid
+    moves: list[ConditionalUpdate] = []
+    placed: dict[str, Bucket] = {}
+    for row in rows:
+        view = RowView(row)
+        key = view.limit_key
+        if key is None or not view.is_open_in(bucket) or not (view.is_scheduled or view.is_released):
+            continue
+        wait = min(turns.expected(key, before[key]), MAX_WAIT_FOR_TURN)
+        before[key] += 1
+        later = grid.bucket_of(key, now + wait)
+        later = later._replace(minute=max(later.minute, grid.tick_after(minute_of(now))))
+        moves.append(move(row, later))
+        placed[view.task_id] = later
+    report.put_off += sum(isinstance(result, Written) for result in write_many(services.store, moves))
+    services.placer.check_moves(placed)
+
+
 # -- drain -------------------------------------------------------------------------------------------------------------
 
 MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it polls from the oldest bucket on
 ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is polled again
-LEASE_CHECK = timedelta(seconds=2)  # while a pass waits for workers: another tick may have closed more buckets
+LEASE_CHECK = timedelta(seconds=2)  # while a pass waits: another tick may have closed more buckets
+_READ_ON = 4  # pages, to find more of one limit key
+_FOUND = 80  # entries of it, with which that is enough
 TICK_RECORD_DAYS = 7
 
 
@@ -146,18 +196,28 @@ class _Pass:
             budget,
             shard,
             recoveries_until=min(next_tick, budget.stop_claiming),
+            lease=LimitsLease(
+                services.store,
+                services.clock,
+                services.settings,
+                report.shard,
+                token=shard.token,
+                until=budget.hard_end,
+            ),
             start=start,
             after_events=self._after_events,
         )
         self.execution, self.expired = self.claiming.execution, self.claiming.expired
         self.sweep = LeaseSweep(self.execution, self.window, self.expired, order.swept)
-        self.is_polling = False
+        self.is_polling = self.is_reading_on = False
         self.hand_out = HandOut(self.execution, self.window, shard)
         self.polling = SharedPolling(self.claiming, self.hand_out)
 
     def work(self) -> None:
         execution = self.execution
         self.polling.claim_left_behind(self.order.left)
+        if not execution.in_flight and not execution.recording:
+            self.expired.reclaim_rest(execution)
         polled_through = self._poll_until_nothing_is_due(self.order.resume)
         for minute in self.claiming.unmade:  # time was up before another round
             self.report.leave(Resume(minute))
@@ -176,6 +236,7 @@ class _Pass:
         execution.wait(until=lambda: not execution.starts.under_way)  # it runs what can't be started elsewhere
         self.expired.reclaim_rest(execution)
         execution.finish()
+        self._give_back()
         self._continue()
         execution.await_starts()
         execution.conclude()
@@ -204,6 +265,8 @@ class _Pass:
                 execution.wait(until=execution.nothing_runs, end=round_end)
             elif resume is None and self._waits_for_workers:
                 self._wait_for_workers(polled_through)
+            elif resume is None and self._stays_for_turns:
+                worked |= self._take_turns(polled_through)
             if not execution.may_begin():
                 return polled_through
             left = self.hand_out.take_back()
@@ -212,7 +275,8 @@ class _Pass:
                 again = [*sorted(worked), *range(polled_through + 1, closed + 1)]  # another tick may have closed more
                 left = [order for order in left if order.bucket.minute not in worked]
                 worked, polled_through = set(), closed
-                if not again and not left and not self._waits_for_workers and self._end():
+                stays = self._waits_for_workers or self._stays_for_turns
+                if not again and not left and not stays and self._end():
                     return polled_through
 
     @property
@@ -233,7 +297,86 @@ class _Pass:
             end=min(self.hand_out.next_change(), self.clock() + LEASE_CHECK, self.budget.stop_claiming),
         )
 
+    @property
+    def _stays_for_turns(self) -> bool:
+        """Whether this pass stays for tasks with limit keys, which no other can begin while some of them run here."""
+        turns = self.claiming.turns
+        next_tick = instant_of(self.services.rules.grid.tick_after(minute_of(self.clock())))
+        return turns is not None and self.claiming.may_claim() and turns.goes_on_until(next_tick)
+
+    def _take_turns(self, polled_through: int) -> set[int]:
+        """Waits while tasks with limit keys take turns, until another tick may have closed more buckets. Returns the
+        minutes of the buckets to be polled again: another process had the limits lease before."""
+        turns = self.claiming.turns
+        assert turns is not None
+        end = min(self.clock() + LEASE_CHECK, self.budget.stop_claiming)
+        self.execution.wait(
+            until=lambda: not self._stays_for_turns or self.window.cursor.closed_through > polled_through,
+            end=end,
+        )
+        try:
+            self.shard.look()
+            turns.look_at_held()
+        except DynatickError as error:
+            self.execution.keep_fault(error)
+        if not turns.begins_anew():
+            return set()
+        again, turns.passed_over = turns.passed_over, set()
+        return again
+
+    def _read_on(self) -> None:
+        """Reads on in the index for a limit key of which few entries wait here."""
+        turns = self.claiming.turns
+        if turns is None or self.is_reading_on or not self.execution.may_begin():
+            return
+        if (found := turns.to_read_on()) is not None:
+            self.is_reading_on = True
+            key, position = found
+            through = self.window.cursor.closed_through
+            self.execution.in_io_thread(
+                partial(self._entries_of, key, position, through),
+                partial(self._has_read_on, key),
+                self._could_not_read_on,
+            )
+
+    def _entries_of(self, key: str, position: Resume, through: int) -> tuple[list[tuple[Bucket, str]], Resume | None]:
+        """Entries of a limit key from a position on, and from where on there may be more. In an I/O thread."""
+        found: list[tuple[Bucket, str]] = []
+        minute, after = position.minute, position.after
+        for _ in range(_READ_ON):
+            bucket = Bucket(minute, self.report.shard)
+            page = self.services.store.query_bucket(bucket, after=after, limit=PAGE)
+            found += [(bucket, entry.task_id) for entry in page.entries if entry.limit_key == key]
+            minute, after = (minute, page.after) if page.after is not None else (minute + 1, None)
+            if minute > through:
+                return found, None
+            if len(found) >= _FOUND:
+                break
+        return found, Resume(minute, after)
+
+    def _has_read_on(self, key: str, answer: tuple[list[tuple[Bucket, str]], Resume | None]) -> None:
+        self.is_reading_on = False
+        assert self.claiming.turns is not None
+        entries, position = answer
+        self.claiming.turns.read_through(key, position)
+        for bucket, task_id in entries:
+            self.claiming.offer(bucket, task_id, key)
+
+    def _could_not_read_on(self, error: Exception) -> None:
+        self.is_reading_on = False
+        self.execution.keep_fault(error)
+
+    def _give_back(self) -> None:
+        """Gives the limits lease back, unless a task still runs that it is for."""
+        if self.claiming.turns is not None:
+            try:
+                self.claiming.turns.end()
+            except DynatickError as error:
+                self.execution.keep_fault(error)
+
     def _after_events(self) -> None:
+        self.claiming.claim_in_turn()
+        self._read_on()
         if self.shard.must_renew:
             self.expired.start_recoveries()
         if self.is_polling:
@@ -265,9 +408,12 @@ class _Pass:
 
     def _end(self) -> bool:
         """The end write. False: another tick has closed more buckets, so there is more to do."""
+        self.claiming.leave_turns()
         if self.report.resume is None:  # a row of which the queue doesn't take the letter may have to be deferred
             self.execution.wait(until=lambda: not self.execution.failing)
         try:
+            if self.claiming.turns is not None:
+                defer_waiting(self.services, self.window, self.report, self.claiming.turns)
             defer_stuck(self.services, self.window, self.report, hard_end=self.budget.hard_end)
             ended = self.shard.release(self._with_idle_ticks)
         except DynatickError as error:

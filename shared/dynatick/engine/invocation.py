@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -49,6 +49,7 @@ from dynatick.engine.record import (
     Deferred,
     Error,
     Failure,
+    Handed,
     Overrun,
     Recorder,
     lateness_of,
@@ -56,6 +57,7 @@ from dynatick.engine.record import (
 )
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings, read_pause
+from dynatick.engine.turns import NoTurns, Turns
 from dynatick.errors import DynatickError, InvalidInput
 
 # -- budget ------------------------------------------------------------------------------------------------------------
@@ -211,12 +213,14 @@ class Execution:
         budget: Budget,
         *,
         start: Callable[[Order], bool] = lambda order: False,
+        turns: Turns | None = None,
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
         self.services, self.report, self.budget, self.start_other = services, report, budget, start
+        self.turns = turns or NoTurns(services.rules.key_limits)
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
         self.recorder = Recorder(
             services.store,
@@ -248,6 +252,7 @@ class Execution:
             ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
             unbegun=lambda claimed: self.events.put(partial(self._unbegun, [claimed])),
             is_paused=self.is_paused,
+            seconds_to_wait=self.turns.seconds_to_wait,
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
         )
@@ -323,13 +328,14 @@ class Execution:
         return sum(self.large.values()) < MAX_LARGE_IN_FLIGHT
 
     def start(self, claimed: Claimed, place: Place, *, may_begin: bool) -> None:
-        """Queues a claimed task; ``may_begin`` False: there is no time left for it."""
+        """Queues a claimed task; ``may_begin`` False: there is no time left for it, as for one without a place of its
+        limit key."""
         self.in_flight[str(claimed.task.lease)] = place
         self.ids.add((claimed.task.task_id, place.minute))
         if claimed.size:
             self.large[str(claimed.task.lease)] = claimed.size
         self.started(place)
-        if not may_begin:
+        if not (may_begin and self.turns.admits(claimed.task)):
             self.too_late.append(claimed)
         elif RowView(claimed.row).is_pack:
             self._start_pack(claimed)
@@ -463,6 +469,7 @@ class Execution:
         self.report.released += number if isinstance(result, Written) else 0
         if isinstance(result, Unknown):
             self.add_unreleased(task.task_id, str(task.lease))
+        self.turns.freed(task)
         self.released(self._remove(task))
 
     def add_unreleased(self, task_id: str, token: str) -> None:
@@ -551,6 +558,8 @@ class Execution:
     def _ended(self, attempted: Attempted) -> None:
         self._count_start(attempted)
         self.ran += 1
+        if not isinstance(attempted.outcome, Handed):
+            self.turns.freed(attempted.task)  # before its record: it no longer runs
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
         if isinstance(attempted.row, MemberRow) and self.packs.ended(attempted):
@@ -594,12 +603,19 @@ class Execution:
         while len(self.ended) >= BATCH or (everything and self.ended):
             attempts, self.ended = self.ended[:BATCH], self.ended[BATCH:]
             self.recording += len(attempts)
-            self._write(
-                partial(self.recorder.record, attempts), partial(self._attempts_recorded, attempts), len(attempts)
-            )
+            self._write(partial(self._record, attempts), partial(self._attempts_recorded, attempts), len(attempts))
         while len(self.unsent) >= BATCH or (everything and self.unsent):
             batch, self.unsent = self.unsent[:BATCH], self.unsent[BATCH:]
             self._send(batch)
+
+    def _record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult | Failure]:
+        """Records attempts, in an I/O thread. Tasks that are handed over keep the places of their limit keys: that is
+        written first, so that the next process knows it."""
+        handed = [n for n, one in enumerate(attempts) if isinstance(one.outcome, Handed)]
+        if handed and not self.turns.hold([attempts[n].task for n in handed]):
+            error = Error("too many tasks of its shard wait for a completion and keep the places of their limit keys")
+            attempts = [replace(one, outcome=error) if n in handed else one for n, one in enumerate(attempts)]
+        return self.recorder.record(attempts)
 
     def _write(
         self,
@@ -620,6 +636,10 @@ class Execution:
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
             row, token = attempted.row, str(attempted.task.lease)
+            if isinstance(attempted.outcome, Handed) and result in (RecordResult.WAITING, RecordResult.UNRECORDED):
+                self.turns.is_handed_over(attempted.task)
+            else:
+                self.turns.freed(attempted.task)
             if isinstance(row, MemberRow):
                 place = self.in_flight[row.pack_token]
                 then = partial(self._member_recorded, attempted, place)

@@ -217,12 +217,16 @@ class Placer:
         return placed, closed
 
     def is_ahead(self, row: Row, closed: dict[int, int] | None = None) -> bool:
-        """Whether the row's bucket is canonical, in a shard in use, and not yet closed.
+        """Whether the row's bucket is canonical, in a shard in use, that of its limit key if it has one (24), and not
+        yet closed.
 
         ``closed``: closed watermarks by shard, read after ``row``; those that are missing are read and added.
         """
-        bucket = RowView(row).bucket
-        return bucket is not None and self._is_open(bucket, {} if closed is None else closed)
+        view = RowView(row)
+        bucket, key = view.bucket, view.limit_key
+        if bucket is None or (key is not None and bucket.shard != self.settings.grid.shard_of(key)):
+            return False
+        return self._is_open(bucket, {} if closed is None else closed)
 
     def _is_open(self, bucket: Bucket, closed: dict[int, int]) -> bool:
         if bucket.shard >= self.settings.shards_ever:

@@ -321,6 +321,8 @@ class Polling:
             # A task can't have the id of our own rows; and one that is in flight holds its bucket back already.
             elif is_own_row(task_id) or (task_id, bucket.minute) in self.execution.ids:
                 continue
+            elif self.claiming.is_limited(entry.limit_key):
+                self.claiming.offer(bucket, task_id, str(entry.limit_key))
             elif not of_packs and may_be_pack(task_id):
                 found.packs.append(task_id)
             elif entry.action not in self.limited:
@@ -357,7 +359,7 @@ MAX_SWEPT = 1000
 
 _MIN_OF_A_PAGE = 50  # that a page counts for: it costs too if nothing in it is open
 _READ = (attr.STATUS, attr.OUTCOME, attr.TASK_DATE_TIME, attr.LEASE_UNTIL, attr.ATTEMPT, attr.ACTION,
-         attr.RETRY_POLICY)  # fmt: skip
+         attr.RETRY_POLICY, attr.LIMIT_KEY)  # fmt: skip
 
 
 @dataclass(slots=True)

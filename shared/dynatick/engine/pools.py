@@ -382,11 +382,13 @@ class TaskPool:
         ended: Callable[[Attempted], None],
         unbegun: Callable[[Claimed], None],
         is_paused: Callable[[], bool] = lambda: False,
+        seconds_to_wait: Callable[[Task], float] = lambda task: 0.0,
         max_timeout_seconds: int | None = None,
         in_one_thread: bool = False,
     ) -> None:
         """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
-        too little time until then, and with each while ``is_paused``. ``max_timeout_seconds``: a task with a longer
+        too little time until then, and with each while ``is_paused``. ``seconds_to_wait``: for the rate of its limit
+        key. ``max_timeout_seconds``: a task with a longer
         timeout fails; None: no limit. ``in_one_thread``: ``submit`` runs the task before it returns."""
         self._actions = actions
         self._threads = threads
@@ -396,6 +398,7 @@ class TaskPool:
         self._ended = ended
         self._unbegun = unbegun
         self._is_paused = is_paused
+        self._seconds_to_wait = seconds_to_wait
         self._max_timeout_seconds = max_timeout_seconds
         self._in_one_thread = in_one_thread
         self._reserved: dict[int, _Reserved] = {}  # by their own ids
@@ -566,6 +569,9 @@ class TaskPool:
     def _outcome(self, claimed: Claimed) -> Done | Error | Deferred | Rescheduled | Handed | None:
         """Runs the action. None: the task waits for its rate limit."""
         task = claimed.task
+        if (seconds := self._seconds_to_wait(task)) > 0:
+            self._wait_for_limit(claimed, seconds)
+            return None
         context = ActionContext(
             attempt=task.attempt,
             run=task.run,

@@ -69,8 +69,8 @@ def lateness_of(task: Task, started_at: datetime, rules: Rules, grid: Grid) -> i
 
 def is_woken_late(task: Task, began: datetime, rules: Rules) -> bool:
     """Whether a claimed task was due long before the invocation that claimed it began: an earlier wake-up should have
-    run it. Tasks of a limited action, and occurrences, are begun by ticks alone."""
-    if rules.precision is Precision.TICK or task.action in rules.limited_actions:
+    run it. Tasks of a limited action or with a limit key, and occurrences, are begun by ticks alone."""
+    if rules.precision is Precision.TICK or task.action in rules.limited_actions or task.limit_key is not None:
         return False
     is_occurrence = task.schedule_id is not None and task.next_attempt_at is None
     return not is_occurrence and began - due_since(task) > WOKEN_LATE_AFTER
@@ -236,7 +236,8 @@ class Recorder:
         placed, closed = self._check_moves(planned)
         self._wake(
             [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
-             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions],
+             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions
+             and attempt.task.limit_key is None],
             placed,
             closed,
         )  # fmt: skip

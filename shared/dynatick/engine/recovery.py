@@ -157,7 +157,7 @@ class Recovery:
 
     def reclaim(self, task_ids: Sequence[str], *, last_too: bool) -> list[str]:
         """Reclaims tasks and starts them. Returns the ids that it left: of tasks that take longer than there is time,
-        and unless ``last_too``, of those whose next attempt is the last one.
+        or whose limit keys have no place, and unless ``last_too``, of those whose next attempt is the last one.
 
         If the table doesn't answer, the coordinator raises that once everything in flight is recorded.
         """
@@ -177,7 +177,7 @@ class Recovery:
             plan = plan_recovery(row, self.bucket, token=services.new_token(), lease_until=lease_until, now=now)
             if isinstance(plan, Exhausted):
                 self._fail(row, plan.error, attempt=plan.attempt)
-            elif plan is not None and ((RowView(row).is_last_attempt and not last_too) or not self._has_time_for(row)):
+            elif plan is not None and not self._may_begin(row, last_too):
                 left.append(plan.task_id)
             elif plan is not None:
                 changes.append((row, plan))
@@ -193,7 +193,9 @@ class Recovery:
                 self._defer(row)  # it has a value that no condition can compare
         return left
 
-    def _has_time_for(self, row: Row) -> bool:
+    def _may_begin(self, row: Row, last_too: bool) -> bool:
+        if (RowView(row).is_last_attempt and not last_too) or not self.execution.turns.may_admit(row):
+            return False
         known = understand(row)
         return isinstance(known, Malformed) or self.execution.task_pool.has_time_for(known.task)
 
@@ -237,9 +239,11 @@ class ExpiredLeases:
     start: Callable[[Sequence[RecoveryOrder], Callable[[int], None]], None]
     until: datetime
     limited: Collection[str] = ()
+    is_limited: Callable[[str | None], bool] = lambda key: False  # by its limit key
     _seen: set[tuple[Bucket, str]] = field(default_factory=set)
     _waiting: list[tuple[Bucket, LeaseExpired]] = field(default_factory=list)  # for a recovery to be started
     _not_started: list[tuple[Bucket, str]] = field(default_factory=list)  # no recovery could be started for them
+    _limited: list[tuple[Bucket, str]] = field(default_factory=list)  # with limit keys: only this pass may run them
     _started: int = 0
     _begun: set[str] = field(default_factory=set)  # limited actions whose recoveries were started
 
@@ -248,6 +252,9 @@ class ExpiredLeases:
         if (bucket, task.task_id) not in self._seen:
             self._seen.add((bucket, task.task_id))
             self.report.expired += 1
+            if self.is_limited(task.limit_key):
+                self._limited.append((bucket, task.task_id))
+                return
             self._waiting.append((bucket, task))
 
     def start_full_recovery(self) -> None:
@@ -283,13 +290,14 @@ class ExpiredLeases:
         ]
 
     def reclaim_rest(self, execution: Execution) -> None:
-        """Runs the tasks for which no recovery could be started, each with nothing else in flight (10). If a slow task
-        leaves no time for one, an invocation with nothing in flight gets it."""
-        for bucket, task_id in self._not_started:
+        """Runs the tasks for which no recovery could be started, and those with limit keys (23), each with nothing else
+        in flight (10). If a slow task leaves no time for one, an invocation with nothing in flight gets it."""
+        limited, self._limited = self._limited, []
+        for bucket, task_id in (*limited, *self._not_started):
             if execution.in_flight or execution.recording or execution.fault or not execution.may_begin():
                 self.report.leave(Resume(bucket.minute))
                 return
             left = Recovery(execution, bucket).reclaim([task_id], last_too=True)
-            if left and (self.report.claimed or self.report.recovered):
+            if left and (bucket, task_id) not in limited and (self.report.claimed or self.report.recovered):
                 self.report.leave(Resume(bucket.minute))  # otherwise a new invocation has no more time for it either
             execution.wait(until=execution.nothing_runs)

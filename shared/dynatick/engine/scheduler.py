@@ -147,7 +147,9 @@ def _is_in_flight(old: Row | None, new: Row) -> bool:
     schedule of which it makes more. Moved to the next tick, the rest would be made then, with ticks an hour apart an
     hour later each time."""
     if old is None:
-        return RowView(new).is_running and RowView(new).schedule_id is not None
+        view = RowView(new)
+        waits_for_turn = view.is_scheduled and view.is_moved and view.limit_key is not None
+        return view.schedule_id is not None and (view.is_running or waits_for_turn)
     return (
         is_schedule(new)
         and old.get(attr.NEXT_OCCURRENCE_AT) != new.get(attr.NEXT_OCCURRENCE_AT)
@@ -182,6 +184,7 @@ def _wake_up(row: Row | None, placer: Placer, closed: dict[int, int]) -> tuple[B
     view, due = RowView(row), None if is_schedule(row) else _due(row)
     bucket = view.bucket
     has_wake_up = view.is_scheduled and due is not None and row.get(attr.ACTION) not in rules.limited_actions
+    due = None if view.limit_key is not None else due  # the pass begins it, which is to come on time
     if bucket is None or not (has_wake_up or is_schedule(row)):
         return None
     if not placer.is_ahead(row, closed) or not rules.is_planned(bucket.minute, closed[bucket.shard]):

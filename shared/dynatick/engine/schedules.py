@@ -1,8 +1,9 @@
 """Schedules that a tick finds due: first their occurrences are created, then each schedule is moved to its next run.
 
-An occurrence is created as claimed by this pass: one write instead of two. Its id follows from the schedule and the
-nominal instant, so a second pass finds that it exists. All writes are conditional. What is overdue is reported before
-the schedule's row forgets it: a pass that dies in between, or that another has overtaken, reports it again.
+An occurrence is created as claimed by this pass: one write instead of two; one with a limit key as a task that waits.
+Its id follows from the schedule and the nominal instant, so a second pass finds that it exists. All writes are
+conditional. What is overdue is reported before the schedule's row forgets it: a pass that dies in between, or that
+another has overtaken, reports it again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
 from dynatick.domain.lifecycle import started
+from dynatick.domain.limit_keys import class_of
 from dynatick.domain.occurrences import (
     MAX_DECIDED,
     Overdue,
@@ -29,7 +31,7 @@ from dynatick.domain.occurrences import (
 )
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
-from dynatick.domain.task import Row
+from dynatick.domain.task import LargeRow, Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Rejected, Verdict, understand
 from dynatick.engine.conditional_write import create_many, write_many
 from dynatick.engine.placement import Placer, Undelivered
@@ -50,6 +52,7 @@ class Made:
 
     verdict: Verdict
     claimed: Sequence[Claimed] = ()  # occurrences for this pass to run
+    waiting: Sequence[tuple[Bucket, str, str]] = ()  # occurrences that wait for turns: bucket, id, limit key
     elsewhere: Sequence[int] = ()  # buckets of open occurrences that other processes made
     written: Sequence[int] = ()  # buckets of the occurrences that this pass made
     missed: int = 0
@@ -67,6 +70,7 @@ class _Case:
     plan: Plan
     rows: list[Row] = field(default_factory=list)  # its occurrences, to be created
     claimed: list[Claimed] = field(default_factory=list)
+    waiting: list[tuple[Bucket, str, str]] = field(default_factory=list)  # for their turns: bucket, id, limit key
     elsewhere: list[int] = field(default_factory=list)
     tasks: dict[datetime, Row] = field(default_factory=dict)  # of occurrences that existed before, by nominal instant
     made: list[datetime] = field(default_factory=list)  # by this pass
@@ -204,7 +208,11 @@ class Recurring:
             for run in case.plan.make:
                 bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
                 row = occurrence_row(case.row, case.schedule, run, bucket, now=now)
-                case.rows.append(started(row, token=self.new_token(), lease_until=lease_until, now=now))
+                if self._is_limited(row):  # it waits for its turn, and the stream leaves it where it is
+                    stays = {attr.MOVED_TO: str(bucket)}
+                    case.rows.append(row.changed(stays) if isinstance(row, LargeRow) else {**row, **stays})
+                else:
+                    case.rows.append(started(row, token=self.new_token(), lease_until=lease_until, now=now))
         rows = [row for case in cases for row in case.rows]
         if not rows:
             return
@@ -234,13 +242,22 @@ class Recurring:
                     missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.TOO_LARGE))
                 elif unreadable or (isinstance(answer, StoreFailure) and task_id not in there):
                     case.failed = True
-                    self.claimer.add_unclear(task_id, str(row[attr.LEASE]))
+                    if attr.LEASE in row:
+                        self.claimer.add_unclear(task_id, str(row[attr.LEASE]))
                 else:
                     self._add_existing(case, row, there.get(task_id), run, missed)
             if missed:
                 case.plan = replace(case.plan, missed=[*case.plan.missed, *missed])
 
+    def _is_limited(self, row: Row) -> bool:
+        key = RowView(row).limit_key
+        return key is not None and class_of(key) in self.placer.rules.key_limits
+
     def _add_claimed(self, case: _Case, row: Row) -> None:
+        view = RowView(row)
+        if attr.LEASE not in row and view.limit_key is not None and view.bucket is not None:
+            case.waiting.append((view.bucket, view.task_id, view.limit_key))
+            return
         claimed = understand(row)
         if isinstance(claimed, Malformed):  # can't be: the schedule was checked
             case.failed = True
@@ -253,7 +270,7 @@ class Recurring:
             return
         view = RowView(present)
         case.add_task(run, present)
-        if view.lease == row[attr.LEASE]:
+        if attr.LEASE in row and view.lease == row[attr.LEASE]:
             self._add_claimed(case, present)  # this pass made it: only the answer was lost
         elif view.schedule_id != case.schedule.schedule_id:
             missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.ID_TAKEN))
@@ -314,8 +331,12 @@ def _made(case: _Case, write: tuple[ConditionalUpdate, Result] | None) -> Made:
     return Made(
         verdict=Ineligible() if moved and not case.plan.more else Contended(),
         claimed=case.claimed,
+        waiting=case.waiting,
         elsewhere=case.elsewhere,
-        written=[claimed.task.bucket.minute for claimed in case.claimed],
+        written=[
+            *(claimed.task.bucket.minute for claimed in case.claimed),
+            *(one.minute for one, _, _ in case.waiting),
+        ],
         missed=sum(entry.occurrences for entry in case.plan.missed) if moved else 0,
         more=case.plan.more if moved else isinstance(result, Lost),
         next=Bucket.canonical(bucket),

@@ -72,10 +72,13 @@ def send_planned(services: Services, report: PassReport, minutes: Iterable[int])
 
 
 def _due_in(entry: Entry, bucket: Bucket) -> Due | bool | None:
-    """The instant of a task that a wake-up can run; True: it is due on the tick, or is a schedule; None: neither."""
+    """The instant of a task that a wake-up can run; True: it is due on the tick, or is a schedule, or has a limit key,
+    so that only a pass runs it; None: neither."""
     if is_own_row(entry.task_id):
         return None
-    if entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id):
+    if entry.limit_key is not None or (
+        entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id)
+    ):
         return True
     due = due_of(entry.task_id, entry.due_at, entry.next_attempt_at)
     if due is None or due.at > bucket.instant:

@@ -4,7 +4,7 @@ shard lease, by which it notices that another tick has closed more buckets (prot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import ClassVar
@@ -15,6 +15,9 @@ from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.rules import SHARD_LEASE, Rules
 from dynatick.errors import DynatickError
+
+MAX_IN_TURN = 10_000
+"""Ids of entries that wait for the turns of their limit keys, which a pass keeps to defer them."""
 
 # -- poll window -------------------------------------------------------------------------------------------------------
 
@@ -57,6 +60,7 @@ class Poll:
     in_flight: int = 0  # entries that this pass is claiming, and tasks that it has claimed and not yet recorded
     contended: int = 0  # entries of this poll that other processes work on, or that can't be worked on now
     stuck: list[str] = field(default_factory=list)  # ids of contended entries that may have to be deferred
+    in_turn: list[str] = field(default_factory=list)  # ids of those that wait for the turns of their limit keys
 
     @property
     def is_open(self) -> bool:
@@ -73,6 +77,7 @@ class Window:
     closed_at: datetime  # read after the closing write was acknowledged: all closed buckets were closed before
     polls: dict[int, Poll] = field(default_factory=dict)  # by the minute of the bucket
     opened: bool = False  # the cursor says that this pass may write occurrences into closed buckets
+    in_turn: int = 0  # entries whose ids are kept, since they wait for the turns of their limit keys
     writing: int = 0  # batches of occurrences that are being written
     written_from: int | None = None  # the first bucket that this pass has written an occurrence into
     written_at: datetime | None = None  # this pass has written no occurrence after this time
@@ -139,7 +144,7 @@ class Window:
     def begin_poll(self, minute: int, began: datetime) -> None:
         """Begins a new poll of a bucket. What is in flight stays so."""
         poll = self._poll(minute)
-        poll.began, poll.complete, poll.contended, poll.stuck = began, False, 0, []
+        poll.began, poll.complete, poll.contended, poll.stuck, poll.in_turn = began, False, 0, [], []
 
     def complete_poll(self, minute: int) -> None:
         """All pages of the bucket were read."""
@@ -158,9 +163,14 @@ class Window:
         if stuck_id is not None:
             poll.stuck.append(stuck_id)
 
-    def add_contended(self, minute: int) -> None:
-        """Holds the bucket back for a task that another process works on."""
-        self._poll(minute).contended += 1
+    def add_contended(self, minute: int, *, in_turn: str | None = None) -> None:
+        """Holds the bucket back for a task that another process works on, or that waits for the turn of its limit key:
+        ``in_turn``, its id."""
+        poll = self._poll(minute)
+        poll.contended += 1
+        if in_turn is not None and self.in_turn < MAX_IN_TURN:
+            self.in_turn += 1
+            poll.in_turn.append(in_turn)
 
     def stuck_polls(self) -> Iterator[tuple[int, Poll]]:
         """The buckets whose final poll left only rows that may be deferred (3)."""
@@ -170,6 +180,14 @@ class Window:
                 return
             if poll.stuck and not poll.in_flight and len(poll.stuck) == poll.contended:
                 yield minute, poll
+
+    def take_in_turn(self) -> Iterator[tuple[int, Sequence[str]]]:
+        """What waits for its turn in buckets that had their final poll, to be deferred (3)."""
+        for minute, poll in sorted(self.polls.items()):
+            if minute <= self.cursor.checkpoint and poll.complete and poll.in_turn and self._is_final(poll):
+                waiting, poll.in_turn = poll.in_turn, []
+                self.in_turn -= len(waiting)
+                yield minute, waiting
 
     def begin_to_write(self) -> None:
         """A batch of occurrences is about to be written."""
@@ -287,6 +305,10 @@ class ShardLease:
             if self._save(lambda _: replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)):
                 self.window.drop_saved()
 
+    def look(self) -> None:
+        """Reads what other ticks have closed meanwhile."""
+        self._take(read_cursor(self.store, self.window.cursor.shard, self.clock()))
+
     def keep_open(self, until: datetime) -> bool:
         """Writes to the cursor that this process may write occurrences into closed buckets until then. If it is killed,
         those buckets don't count as drained before its occurrences show up in the index. False: the lease is lost."""
@@ -316,8 +338,11 @@ class ShardLease:
         except DynatickError:
             self.is_held = False
             raise
+        self._take(present)
+        return False
+
+    def _take(self, present: Cursor) -> None:
         if present.lease == self.token:
             self.window.cursor, self.window.closed_at = present, self.clock()
         else:
             self.is_held, self.is_lost = False, True
-        return False

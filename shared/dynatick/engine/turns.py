@@ -1,0 +1,383 @@
+"""Turns: which tasks with a limit key may begin (protocol 23).
+
+A task begins if its key has a *place* for it; else it waits its turn in the index, and a few of each key in memory, by
+their ids alone. Keys take turns: one that is saturated delays no other.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Protocol
+
+from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import EPOCH
+from dynatick.domain.limit_keys import KeyLimit, KeyLimits, class_of
+from dynatick.domain.row import RowView
+from dynatick.domain.task import Row, Task
+from dynatick.engine.limits import HeldElsewhere, LimitsLease
+from dynatick.engine.orders import Resume
+from dynatick.engine.ports import Clock
+from dynatick.errors import DynatickError
+
+MAX_WAITING_OF_KEY = 100
+MAX_WAITING = 10_000
+FEW = 20
+"""A key of which fewer wait in memory is read on, if the index has more."""
+
+MEASURED = 10  # tasks, after which it is known how long those of a key take
+
+AHEAD = timedelta(seconds=2)
+"""What may begin within this time by its rate is claimed: it waits without a thread."""
+
+MAX_HANDOVER = timedelta(seconds=30)
+"""How long a pass waits for the lease of a process that is about to end."""
+
+_TRY_AGAIN = timedelta(seconds=1)
+_NONE = timedelta()
+
+
+class Turns(Protocol):
+    """Who may begin, for an invocation that runs tasks."""
+
+    def admits(self, task: Task) -> bool:
+        """Whether a claimed task may begin. It then has a place of its key until it is ``freed``."""
+
+    def may_admit(self, row: Row) -> bool:
+        """Whether that can be, before it is claimed."""
+
+    def seconds_to_wait(self, task: Task) -> float:
+        """Called when it is about to begin, by any thread: 0, or how long its rate lets it wait."""
+
+    def freed(self, task: Task) -> None:
+        """It has ended, or won't begin."""
+
+    def is_handed_over(self, task: Task) -> None:
+        """It waits for a completion, and keeps its place."""
+
+    def hold(self, tasks: Sequence[Task]) -> bool:
+        """These are about to be handed over, and keep their places. False: there is no room to note that."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoTurns:
+    """Of an invocation that doesn't hold a shard: it runs nothing that has a limit."""
+
+    limits: KeyLimits
+
+    def admits(self, task: Task) -> bool:
+        return task.limit_key is None or class_of(task.limit_key) not in self.limits
+
+    def may_admit(self, row: Row) -> bool:
+        key = RowView(row).limit_key
+        return key is None or class_of(key) not in self.limits
+
+    def seconds_to_wait(self, task: Task) -> float:
+        return 0.0
+
+    def freed(self, task: Task) -> None:
+        pass
+
+    def is_handed_over(self, task: Task) -> None:
+        pass
+
+    def hold(self, tasks: Sequence[Task]) -> bool:
+        return True
+
+
+@dataclass(slots=True)
+class _Key:
+    """What is known of one key."""
+
+    name: str
+    limit: KeyLimit
+    free_at: datetime  # from when on its next task may begin, by its rate
+    taken: int = 0  # places
+    unbegun: int = 0  # of them, for tasks that have not begun
+    waiting: deque[tuple[Bucket, str]] = field(default_factory=deque)
+    skipped_from: Resume | None = None  # from here on, entries were passed over for want of room
+    since: datetime | None = None  # when the first task got a place here
+    ended: int = 0  # tasks, since then
+    is_ready: bool = False  # it is in the list of those that may have a turn
+
+    def has_place(self) -> bool:
+        return self.limit.at_once is None or self.taken < self.limit.at_once
+
+    def next_at(self, now: datetime) -> datetime:
+        """When a further task may begin."""
+        return max(self.free_at, now) + self.unbegun * self.limit.interval
+
+
+class KeyTurns:
+    """The turns of a shard, for the pass that holds it. The coordinator calls everything but ``seconds_to_wait`` and
+    ``hold``."""
+
+    def __init__(self, limits: KeyLimits, lease: LimitsLease, clock: Clock, *, in_one_thread: bool = False) -> None:
+        self._limits, self._lease, self._clock = limits, lease, clock
+        self._ahead = _NONE if in_one_thread else AHEAD
+        self._in_one_thread = in_one_thread
+        self._keys: dict[str, _Key] = {}
+        self._ready: deque[_Key] = deque()
+        self._timed: list[tuple[datetime, int, _Key]] = []  # a heap: keys whose rate lets them wait
+        self._order = count()
+        self._places: dict[str, _Key] = {}  # by the ids of the tasks that have one
+        self._begun: set[str] = set()  # ids of those that have begun
+        self._waiting: set[tuple[Bucket, str]] = set()
+        self._own: list[tuple[Bucket, str]] = []  # entries of tasks that have places, since they wait for completions
+        self._held: set[str] = set()  # ids of those that wait for a completion
+        self._rates = threading.Lock()
+        self._try_at = EPOCH  # not before, for the lease
+        self._elsewhere: HeldElsewhere | None = None
+        self.fault: DynatickError | None = None
+        self.passed_over: set[int] = set()  # minutes of the buckets with entries that another process may begin
+
+    # -- what waits ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has the limits lease."""
+        return self._lease.is_held
+
+    def is_limited(self, key: str | None) -> bool:
+        return key is not None and class_of(key) in self._limits
+
+    def knows(self, bucket: Bucket, task_id: str) -> bool:
+        """Whether an entry waits here, or its task has a place."""
+        return (
+            (bucket, task_id) in self._waiting
+            or (task_id in self._places and task_id not in self._held)
+            or (bucket, task_id) in self._own
+        )
+
+    def offer(self, bucket: Bucket, task_id: str, key: str) -> bool:
+        """Lets an entry wait for its turn here. False: it stays in the index, for a later poll."""
+        if not self._has_lease():
+            self.passed_over.add(bucket.minute)
+            return False
+        known = self._key(key)
+        if task_id in self._held:  # is it overdue? A claim shows it
+            self._own.append((bucket, task_id))
+            return True
+        if len(known.waiting) >= MAX_WAITING_OF_KEY or len(self._waiting) >= MAX_WAITING:
+            position = Resume(bucket.minute, task_id[:-1] or None)
+            known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
+            return False
+        known.waiting.append((bucket, task_id))
+        self._waiting.add((bucket, task_id))
+        self._may_have_turn(known)
+        return True
+
+    def take(self, number: int) -> list[tuple[Bucket, str]]:
+        """Up to this many entries whose turn it is. Each has a place from now on, until it is freed."""
+        now, taken = self._clock(), self._own[:number]
+        del self._own[:number]
+        while self._timed and self._timed[0][0] <= now + self._ahead:
+            self._ready.append(heapq.heappop(self._timed)[2])
+        while self._ready and len(taken) < number:
+            key = self._ready.popleft()
+            key.is_ready = False
+            if not key.waiting or not key.has_place():
+                continue
+            if (at := key.next_at(now)) > now + self._ahead:
+                key.is_ready = True
+                heapq.heappush(self._timed, (at, next(self._order), key))
+                continue
+            entry = key.waiting.popleft()
+            self._waiting.discard(entry)
+            self._give_place(key, entry[1])
+            taken.append(entry)
+            self._may_have_turn(key)
+        return taken
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether ``take`` may return something."""
+        return bool(self._own or self._ready) or bool(self._timed and self._timed[0][0] <= self._clock() + self._ahead)
+
+    def leave(self) -> tuple[list[tuple[Bucket, str]], Resume | None]:
+        """Lets nothing wait any more. Returns the entries that did, and from where on others were passed over."""
+        left = [*self._own, *(entry for key in self._keys.values() for entry in key.waiting)]
+        skipped = min((key.skipped_from for key in self._keys.values() if key.skipped_from is not None), default=None)
+        for key in self._keys.values():
+            key.waiting.clear()
+            key.skipped_from = None
+        self._own.clear()
+        self._waiting.clear()
+        return left, skipped
+
+    def goes_on_until(self, latest: datetime) -> bool:
+        """Whether its pass should stay: a task runs, or can begin by then."""
+        if self._elsewhere is not None and not self._lease.is_held:
+            return not self._in_one_thread and self._elsewhere.until - self._clock() < MAX_HANDOVER
+        runs = len(self._places) > len(self._held) or bool(self._own)
+        if self._in_one_thread:
+            return runs or self.has_turn
+        return runs or bool(self._ready) or any(at <= latest for at, _, _ in self._timed)
+
+    def begins_anew(self) -> bool:
+        """Whether the lease that another process had is held now. Tries it again, if that is due."""
+        if self._elsewhere is None or self._lease.is_held:
+            return False
+        return self._has_lease()
+
+    # -- reading on ------------------------------------------------------------------------------------------------
+
+    def to_read_on(self) -> tuple[str, Resume] | None:
+        """A key of which few wait here, and from where on the index may have more of it; None: there is none."""
+        short = [key for key in self._keys.values() if key.skipped_from is not None and len(key.waiting) < FEW]
+        if not short or len(self._waiting) > MAX_WAITING - MAX_WAITING_OF_KEY:
+            return None
+        key = min(short, key=lambda one: len(one.waiting))
+        assert key.skipped_from is not None
+        position, key.skipped_from = key.skipped_from, None
+        return key.name, position
+
+    def read_through(self, key: str, position: Resume | None) -> None:
+        """The index was read for a key up to a position; None: to its end."""
+        known = self._key(key)
+        if position is not None:
+            known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
+
+    # -- places ----------------------------------------------------------------------------------------------------
+
+    def admits(self, task: Task) -> bool:
+        if not self.is_limited(task.limit_key):
+            return True
+        known = self._places.get(task.task_id)
+        if known is not None and known.name == task.limit_key:
+            self._held.discard(task.task_id)
+            return True
+        if known is not None:
+            self.unclaimed(task.task_id)
+        if not self._has_lease():
+            return False
+        key = self._key(str(task.limit_key))
+        if not self._may_begin(key):
+            return False
+        self._give_place(key, task.task_id)
+        return True
+
+    def may_admit(self, row: Row) -> bool:
+        view = RowView(row)
+        if not self.is_limited(view.limit_key) or view.task_id in self._places:
+            return True
+        if not self._has_lease():
+            return False
+        return self._may_begin(self._key(str(view.limit_key)))
+
+    def _may_begin(self, key: _Key) -> bool:
+        now = self._clock()
+        return key.has_place() and key.next_at(now) <= now + self._ahead
+
+    def seconds_to_wait(self, task: Task) -> float:
+        key = self._places.get(task.task_id)
+        if key is None:
+            return 0.0
+        with self._rates:
+            now = self._clock()
+            if key.limit.interval and now < key.free_at:
+                return (key.free_at - now).total_seconds()
+            if task.task_id not in self._begun:
+                self._begun.add(task.task_id)
+                key.unbegun -= 1
+            key.free_at = now + key.limit.interval
+            return 0.0
+
+    def freed(self, task: Task) -> None:
+        if task.task_id not in self._held:
+            self.unclaimed(task.task_id)
+
+    def not_claimed(self, task_id: str, *, is_overdue: bool = False) -> None:
+        """It was not claimed. One that waits for a completion keeps its place until it is overdue."""
+        if is_overdue or task_id not in self._held:
+            self.unclaimed(task_id)
+
+    def unclaimed(self, task_id: str) -> None:
+        """Takes a place back."""
+        key = self._places.pop(task_id, None)
+        if key is None:
+            return
+        self._held.discard(task_id)
+        with self._rates:
+            if task_id in self._begun:
+                self._begun.discard(task_id)
+            else:
+                key.unbegun -= 1
+        key.taken -= 1
+        key.ended += 1
+        self._may_have_turn(key)
+
+    def hold(self, tasks: Sequence[Task]) -> bool:
+        mine = [task for task in tasks if task.task_id in self._places]
+        return not mine or self._lease.hold(mine)
+
+    def is_handed_over(self, task: Task) -> None:
+        if task.task_id in self._places:
+            self._held.add(task.task_id)
+
+    def look_at_held(self) -> None:
+        """Takes back the places of tasks that no longer wait for a completion."""
+        if self._held and self._lease.is_held:
+            for task_id in self._lease.look_at_held():
+                if task_id in self._held:
+                    self.unclaimed(task_id)
+
+    def end(self) -> None:
+        """Gives the lease back, unless a task still runs that it is for."""
+        if self._lease.is_held and len(self._places) == len(self._held):
+            self._lease.give_back({key.name: key.free_at for key in self._keys.values() if key.limit.interval})
+
+    def expected(self, key: str, before: int) -> timedelta:
+        """After what time an entry may begin that has so many of its key before it, as fast as they ended here; a
+        second for each that runs, if only a few have ended."""
+        known = self._key(key)
+        each = timedelta(seconds=1) / (known.limit.at_once or 1)
+        if known.ended >= MEASURED and known.since is not None:
+            each = (self._clock() - known.since) / known.ended
+        return before * max(each, known.limit.interval)
+
+    def _give_place(self, key: _Key, task_id: str) -> None:
+        key.taken += 1
+        key.since = key.since or self._clock()
+        with self._rates:
+            key.unbegun += 1
+        self._places[task_id] = key
+
+    def _may_have_turn(self, key: _Key) -> None:
+        if not key.is_ready and key.waiting and key.has_place():
+            key.is_ready = True
+            self._ready.append(key)
+
+    def _key(self, name: str) -> _Key:
+        known = self._keys.get(name)
+        if known is None:
+            limit = self._limits[class_of(name)]
+            left, lease = self._lease.starts.get(name), self._lease
+            if left is None:
+                left = lease.began_until + limit.interval if lease.began_until > EPOCH else EPOCH
+            known = self._keys[name] = _Key(name, limit, left)
+        return known
+
+    def _has_lease(self) -> bool:
+        """Whether the limits lease is held. It is acquired when it is needed first."""
+        now = self._clock()
+        if self._lease.is_held or now < self._try_at or self.fault is not None:
+            return self._lease.is_held
+        self._try_at = now + _TRY_AGAIN
+        try:
+            self._elsewhere = self._lease.acquire()
+        except DynatickError as error:  # the coordinator raises it once everything in flight is recorded
+            self.fault = error
+            return False
+        for held in self._lease.held.values():
+            if self.is_limited(held.key) and held.task_id not in self._places:
+                self._give_place(self._key(held.key), held.task_id)
+                self._begun.add(held.task_id)
+                self._key(held.key).unbegun -= 1
+                self._held.add(held.task_id)
+        return self._elsewhere is None

@@ -1,0 +1,369 @@
+"""Limits by key: how many tasks of a key run at once, which is next, and what a process leaves to the next one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, FakeActions, InProcess, scheduled_row
+
+from dynatick import CompleteLater, Reschedule, TaskClient
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.completion import completion_token
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import Task
+from dynatick.engine.limits import HeldElsewhere, LimitsLease, limits_id
+from dynatick.engine.orders import Resume
+from dynatick.engine.ports import ActionContext
+from dynatick.engine.rules import Rules
+from dynatick.engine.settings import publish_settings
+from dynatick.engine.turns import KeyTurns, NoTurns
+from dynatick.store.memory import MemoryStore
+
+
+@dataclass
+class Watched(FakeActions):
+    """Actions that note how many tasks of each key run at once."""
+
+    def __init__(self, takes: float = 0.0) -> None:
+        super().__init__()
+        self.takes = takes
+        self.running: Counter[str] = Counter()
+        self.most: Counter[str] = Counter()
+        self._watch = threading.Lock()
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        key = task.limit_key or ""
+        with self._watch:
+            self.running[key] += 1
+            self.most[key] = max(self.most[key], self.running[key])
+        try:
+            time.sleep(self.takes)  # wait: so that others could begin meanwhile
+            return super().run(task, context)
+        finally:
+            with self._watch:
+                self.running[key] -= 1
+
+
+BUCKET = Bucket(minute_of(NOON))
+
+
+def rules_of(*limits: str, **more: object) -> Rules:
+    return Rules(defaults=Defaults(key_limits=parse_limits(limits)), **more)
+
+
+def system_of(*limits: str, takes: float = 0.0, **more: object) -> InProcess:
+    return InProcess(rules=rules_of(*limits, **more), actions=Watched(takes))
+
+
+def due(system: InProcess, task_id: str, key: str | None, bucket: Bucket | None = None, **more: object) -> None:
+    shard = system.rules.grid.shard_of(key or task_id)
+    keyed = {} if key is None else {"limitKey": key}
+    assert isinstance(system.store, MemoryStore)
+    system.store.put(scheduled_row(task_id, bucket or Bucket(minute_of(NOON), shard), **keyed, **more))
+
+
+@pytest.mark.parametrize("in_one_thread", [False, True])
+def test_no_more_tasks_of_a_key_run_at_once_than_its_limit_says(in_one_thread: bool) -> None:
+    system = system_of("customer=1", "host=3", takes=0.002, in_one_thread=in_one_thread)
+    for n in range(40):
+        due(system, f"one-{n:02}", "customer:1")
+        due(system, f"host-{n:02}", "host:a")
+        due(system, f"free-{n:02}", None)
+    system.tick()
+    assert all(system.outcome(f"{name}-{n:02}") == "completed" for name in ("one", "host", "free") for n in range(40))
+    assert system.actions.most["customer:1"] == 1
+    assert system.actions.most["host:a"] <= 3
+    if not in_one_thread:
+        assert system.actions.most["host:a"] > 1
+    record = system.row(limits_id(0))
+    assert record["lease"] is None and record["version"] == 2
+
+
+def test_a_key_that_has_thousands_of_tasks_delays_no_other() -> None:
+    system = system_of("tenant=1", in_one_thread=True)
+    for n in range(2_000):
+        due(system, f"a-flood-{n:04}", "tenant:flood")
+    for n in range(30):
+        due(system, f"b-other-{n:02}", f"tenant:{n}")
+    system.tick()
+    ran = [task_id for task_id, _, _ in system.actions.ran]
+    assert len(ran) == len(set(ran)) == 2_030
+    others = [position for position, task_id in enumerate(ran) if task_id.startswith("b-")]
+    assert max(others) < 200  # the index lists them after the two thousand
+    assert system.actions.most["tenant:flood"] == 1
+
+
+def test_only_a_few_of_a_key_wait_in_memory_and_the_index_is_read_on() -> None:
+    system = system_of("tenant=2", takes=0.0005)
+    for n in range(450):
+        due(system, f"a-{n:03}", "tenant:flood")
+    system.tick()
+    assert sum(system.outcome(f"a-{n:03}") == "completed" for n in range(450)) == 450
+    assert system.actions.most["tenant:flood"] == 2
+
+
+def test_while_another_process_has_the_lease_nothing_with_a_key_begins() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    due(system, "keyed", "customer:1")
+    due(system, "free", None)
+    lease = lease_of(system, "another")
+    assert lease.acquire() is None
+    system.tick()
+    assert (system.outcome("keyed"), system.outcome("free")) == (None, "completed")
+    assert system.row("keyed")["status"] == "scheduled"
+    lease.give_back({})
+    system.next_tick()
+    assert system.outcome("keyed") == "completed"
+
+
+def test_a_process_that_died_has_the_lease_until_its_end() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    due(system, "keyed", "customer:1")
+    lease_of(system, "another", minutes=15).acquire()
+    system.ticks(14)
+    assert system.outcome("keyed") is None
+    system.ticks(2)
+    assert system.outcome("keyed") == "completed"
+
+
+def test_what_its_process_left_running_is_attempted_again_within_the_limit() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    lost = {"status": "running", "attempt": 1, "lease": "gone", "startedAt": "2026-12-31T11:40:00Z"}
+    due(system, "lost", "customer:1", leaseUntil="2026-12-31T11:50:00Z", **lost)
+    due(system, "next", "customer:1")
+    done = system.tick()
+    assert (system.outcome("lost"), system.outcome("next")) == ("completed", "completed")
+    assert ("lost", 1, 2) in system.actions.ran
+    assert len(done) == 1  # no invocation was started for it: it could not have kept the limit
+
+
+def test_a_task_in_the_shard_of_another_key_is_placed_and_not_run_there() -> None:
+    system = system_of("customer=1", grid=Grid(shard_count=8), in_one_thread=True)
+    own = system.rules.grid.shard_of("customer:1")
+    due(system, "stray", "customer:1", Bucket(minute_of(NOON), (own + 1) % 8))
+    system.tick()
+    assert (system.outcome("stray"), system.row("stray")["status"]) == (None, "scheduled")
+    assert Bucket.parse(system.row("stray")["taskDateTime"]).shard == own
+    system.next_tick()
+    assert system.outcome("stray") == "completed"
+
+
+def test_the_stream_places_a_raw_row_in_the_shard_of_its_key() -> None:
+    system = system_of("customer=1", grid=Grid(shard_count=8))
+    row = system.put(taskId="raw", taskDateTime="2026-12-31#13:00", limitKey="customer:1")
+    assert row["taskDateTime"] == str(Bucket(minute_of(NOON) + 60, system.rules.grid.shard_of("customer:1")))
+
+
+def test_a_raw_row_of_an_unknown_class_fails_with_the_reason() -> None:
+    row = system_of("customer=1").put(taskId="raw", limitKey="custmer:1")
+    assert row["outcome"] == "failed"
+    assert row["error"] == (
+        "limitKey: 'custmer:1' is not accepted; expected a class of the parameter KeyLimits: the classes are customer"
+    )
+
+
+def test_a_class_that_is_removed_no_longer_limits() -> None:
+    system = system_of(takes=0.02)
+    for n in range(8):
+        due(system, f"a-{n}", "customer:1")
+    system.tick()
+    assert all(system.outcome(f"a-{n}") == "completed" for n in range(8))
+    assert system.actions.most["customer:1"] > 1
+    assert system.store.get(limits_id(0)) is None
+
+
+def test_a_task_that_waits_for_a_completion_keeps_its_place() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    system.actions.behaviour["first"] = lambda *_: CompleteLater(timedelta(hours=8))
+    due(system, "first", "customer:1")
+    system.tick()
+    due(system, "second", "customer:1", Bucket(minute_of(NOON) + 1))
+    system.ticks(3)
+    assert system.row("first")["status"] == "waiting"
+    assert system.row("second")["status"] == "scheduled"
+    client = TaskClient(system.store, clock=system.clock)
+    client.complete(completion_token(str(system.row("first")["lease"]), "first"))
+    system.next_tick()
+    assert system.outcome("second") == "completed"
+
+
+def test_a_completion_that_does_not_come_frees_the_place_when_it_is_overdue() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    system.actions.behaviour["first"] = lambda _, context: (
+        CompleteLater(timedelta(minutes=5)) if context.attempt == 1 else None
+    )
+    due(system, "first", "customer:1")
+    system.tick()
+    due(system, "second", "customer:1", Bucket(minute_of(NOON) + 1))
+    system.ticks(4)
+    assert system.outcome("second") is None
+    system.ticks(4)
+    assert (system.outcome("first"), system.outcome("second")) == ("completed", "completed")
+    assert system.actions.most["customer:1"] == 1
+
+
+def test_occurrences_have_the_limit_key_of_their_schedule() -> None:
+    system = system_of("report=1", takes=0.002)
+    system.put(
+        taskId="hourly", scheduleExpression="rate(1 minute)", limitKey="report:a", catchUp="all", overlap="allow"
+    )
+    system.clock.forward(minutes=30)
+    system.next_tick()
+    ran = [task_id for task_id, _, _ in system.actions.ran if task_id.startswith("hourly#")]
+    assert len(ran) == len(set(ran)) >= 29
+    assert system.actions.most == {"report:a": 1}
+    assert all(system.row(task_id)["limitKey"] == "report:a" for task_id in ran)
+
+
+def test_retries_and_further_turns_stay_within_the_limit_and_the_shard() -> None:
+    system = system_of("customer=1", grid=Grid(shard_count=8), in_one_thread=True)
+    failures = iter((ValueError("no"), Reschedule(after=60)))
+
+    def behaves(*_: object) -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    system.actions.behaviour["a"] = behaves
+    due(system, "a", "customer:1", retryPolicy={"minBackoffSeconds": 60, "maximumRetryAttempts": 2})
+    shard = system.rules.grid.shard_of("customer:1")
+    system.tick()
+    assert Bucket.parse(system.row("a")["taskDateTime"]).shard == shard
+    system.ticks(3)
+    assert Bucket.parse(system.row("a")["taskDateTime"]).shard == shard
+    system.ticks(4)
+    assert system.outcome("a") == "completed"
+    assert system.actions.times("a") == 3
+
+
+def test_when_the_number_of_shards_changes_no_two_processes_run_tasks_of_one_key() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    old = lease_of(system, "old")  # it knows one shard
+    assert old.acquire() is None
+    system.rules = rules_of("customer=1", grid=Grid(shard_count=8), in_one_thread=True)
+    publish_settings(system.store, system.rules.grid, now=system.clock())
+    due(system, "a", "customer:1", Bucket(minute_of(NOON) + 1, system.rules.grid.shard_of("customer:1")))
+    system.ticks(2)
+    assert system.outcome("a") is None
+    old.give_back({})
+    system.ticks(2)
+    assert system.outcome("a") == "completed"
+    assert isinstance(old.acquire(), HeldElsewhere)  # its settings are no longer those of the installation
+
+
+def test_a_place_that_is_kept_is_known_when_the_number_of_shards_has_changed() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    system.actions.behaviour["first"] = lambda *_: CompleteLater(timedelta(hours=8))
+    due(system, "first", "customer:1")
+    system.tick()
+    system.rules = rules_of("customer=1", grid=Grid(shard_count=8), in_one_thread=True)
+    system.next_tick()
+    due(system, "second", "customer:1", Bucket(minute_of(system.clock()) + 1, system.rules.grid.shard_of("customer:1")))
+    system.ticks(3)
+    assert system.row("second")["status"] == "scheduled"
+
+
+def lease_of(system: InProcess, token: str, minutes: float = 2) -> LimitsLease:
+    """That of shard 0, for a process that ends after these minutes."""
+    settings = publish_settings(system.store, system.rules.grid, now=system.clock())
+    until = system.clock() + timedelta(minutes=minutes)
+    return LimitsLease(system.store, system.clock, settings, 0, token=token, until=until)
+
+
+def turns_of(system: InProcess, lease: LimitsLease | None = None) -> KeyTurns:
+    return KeyTurns(system.rules.key_limits, lease or lease_of(system, "mine"), system.clock)
+
+
+def task_of(task_id: str, key: str) -> Task:
+    return Task.from_row(scheduled_row(task_id, BUCKET, limitKey=key))
+
+
+def test_the_tasks_of_a_rate_begin_evenly_spaced() -> None:
+    system = system_of("mail=30/m")
+    turns = turns_of(system)
+    for n in range(5):
+        assert turns.offer(BUCKET, f"a-{n}", "mail:x")
+    assert [task_id for _, task_id in turns.take(25)] == ["a-0", "a-1"]  # what may begin within two seconds
+    first, second = task_of("a-0", "mail:x"), task_of("a-1", "mail:x")
+    assert (turns.seconds_to_wait(first), turns.seconds_to_wait(second)) == (0, 2)
+    assert (turns.take(25), turns.goes_on_until(NOON)) == ([], True)
+    system.clock.forward(seconds=1.5)
+    assert turns.seconds_to_wait(second) == 0.5
+    system.clock.forward(seconds=0.6)  # it begins late, and those after it are as much later
+    assert turns.seconds_to_wait(second) == 0
+    turns.freed(first)
+    turns.freed(second)
+    assert [task_id for _, task_id in turns.take(25)] == ["a-2"]
+    assert turns.seconds_to_wait(task_of("a-2", "mail:x")) == 2
+
+
+def test_the_next_process_keeps_to_the_rate_of_the_last_one() -> None:
+    system = system_of("mail=1/h")
+    lease = lease_of(system, "mine")
+    turns = turns_of(system, lease)
+    turns.offer(BUCKET, "a-0", "mail:x")
+    turns.take(25)
+    assert turns.seconds_to_wait(task_of("a-0", "mail:x")) == 0
+    turns.freed(task_of("a-0", "mail:x"))
+    turns.end()
+    system.clock.forward(minutes=59)
+    following = turns_of(system, lease_of(system, "next"))
+    following.offer(BUCKET, "a-1", "mail:x")
+    following.offer(BUCKET, "b-0", "mail:y")
+    assert [task_id for _, task_id in following.take(25)] == ["b-0"]
+    system.clock.forward(minutes=1)
+    assert [task_id for _, task_id in following.take(25)] == ["a-1"]
+
+
+def test_after_a_process_that_died_each_key_waits_an_interval_from_its_end() -> None:
+    system = system_of("mail=1/h")
+    lease_of(system, "dead", minutes=15).acquire()
+    system.clock.forward(minutes=16)
+    turns = turns_of(system)
+    turns.offer(BUCKET, "a", "mail:x")
+    assert turns.take(25) == []
+    system.clock.to(NOON + timedelta(hours=1, minutes=15))
+    assert [task_id for _, task_id in turns.take(25)] == ["a"]
+
+
+def test_keys_take_turns() -> None:
+    system = system_of("tenant=2")
+    turns = turns_of(system)
+    for key in ("tenant:a", "tenant:b", "tenant:c"):
+        for n in range(4):
+            turns.offer(BUCKET, f"{key[-1]}-{n}", key)
+    assert [task_id for _, task_id in turns.take(25)] == ["a-0", "b-0", "c-0", "a-1", "b-1", "c-1"]
+    assert turns.take(25) == []
+    turns.freed(task_of("b-0", "tenant:b"))
+    turns.freed(task_of("a-1", "tenant:a"))
+    assert [task_id for _, task_id in turns.take(25)] == ["b-2", "a-2"]
+
+
+def test_a_key_has_no_more_than_a_hundred_entries_in_memory() -> None:
+    turns = turns_of(system_of("tenant=1"))
+    taken = [turns.offer(BUCKET, f"a-{n:03}", "tenant:a") for n in range(150)]
+    assert taken == [True] * 100 + [False] * 50
+    assert turns.to_read_on() is None  # there are enough of it
+    for _ in range(90):
+        ((_, task_id),) = turns.take(25)
+        turns.freed(task_of(task_id, "tenant:a"))
+    key, position = turns.to_read_on() or ("", Resume(0))
+    assert key == "tenant:a"
+    assert position < Resume(BUCKET.minute, "a-100")
+    assert Resume(BUCKET.minute, "a-099") < Resume(BUCKET.minute, "a-100")
+
+
+def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
+    system = system_of("tenant=1")
+    turns = turns_of(system)
+    assert turns.admits(task_of("a", "tenant:a"))
+    assert not turns.admits(task_of("b", "tenant:a"))
+    assert turns.admits(task_of("a", "tenant:b"))  # it was given another key: the place of the first is free again
+    assert turns.admits(task_of("b", "tenant:a"))
+    assert NoTurns(system.rules.key_limits).admits(task_of("c", "other:a"))
+    assert not NoTurns(system.rules.key_limits).admits(task_of("c", "tenant:a"))
