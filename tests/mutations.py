@@ -148,10 +148,10 @@ MUTATIONS = (
              "lease_until + SKEW_MARGIN", "lease_until", CLAIMS,
              unreachable="none was found since recoveries reclaim"),
     Mutation(10, "a first attempt is left to its lease when it has ended", "Execution._flush",
-             "partial(self.recorder.record, attempts)",
-             "partial(self.recorder.record, attempts) if attempts[0].task.attempt > 1 else "
+             "partial(self._record, attempts)",
+             "partial(self._record, attempts) if attempts[0].task.attempt > 1 else "
              "partial(tuple, [RecordResult.UNRECORDED] * len(attempts))", RULES),
-    Mutation(11, "a lease ends before its process does", "Claiming.claim",
+    Mutation(11, "a lease ends before its process does", "Claiming._claim",
              "self.budget.hard_end", "self.budget.stop_claiming", RULES),
     Mutation(11, "a process with a task in flight is kept", "processor:handler",
              "processor.running", "False", APP),

@@ -237,7 +237,7 @@ class Oracle:
         if operation == "completion":
             self._observe_completion(request, task, old, new)
             return
-        if operation == "replace" and old["expected"] != new["expected"]:
+        if operation in ("replace", "postpone") and old["expected"] != new["expected"]:
             self._observe_replacement(request, task, new)
             return
         task.edited_to = None
