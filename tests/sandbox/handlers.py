@@ -51,7 +51,8 @@ def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | CompleteL
         "attempt": context.attempt,
         "key": context.idempotency_key,
     }
-    folder.journal.add(Began(**attempt, due_at=context.due_at.timestamp(), at=folder.now()))
+    times = {"due_at": context.due_at.timestamp(), "until": context.deadline.timestamp()}
+    folder.journal.add(Began(**attempt, **times, at=folder.now()))
     if plan.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()  # the signal may end this thread a moment later

@@ -69,6 +69,7 @@ class Began(Executed):
     """An attempt has reached the action."""
 
     due_at: float
+    until: float = 0.0  # the hard end of its process
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

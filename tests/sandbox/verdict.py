@@ -9,10 +9,12 @@ from itertools import pairwise
 
 from tests.sandbox.history import INSERTS, Attempt, History, Operation
 from tests.sandbox.journal import BATCH, CANCEL, DELETE, OK, REFUSED, REPLACE, RESCHEDULE, RUN, UNKNOWN
+from tests.sandbox.limits import Stay, broken
 
 from dynatick.domain.batches import Batch, then_id
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
+from dynatick.domain.limit_keys import KeyLimits
 from dynatick.domain.packs import member_id
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import is_or_was_schedule
@@ -41,6 +43,8 @@ class Evidence:
     elsewhere: Collection[str] = ()  # tasks whose execution their target has seen, and not the journal
     restored: Collection[str] = ()  # tasks whose rows were put back to what they were before they ran
     schedules_end: bool = True  # False: a schedule may go on, and miss runs
+    limits: KeyLimits = field(default_factory=dict)
+    noted_late: float = 0.0  # seconds from the start of an attempt to its line in the journal, at most
 
 
 @dataclass(kw_only=True)
@@ -74,6 +78,7 @@ def judge(evidence: Evidence) -> Verdict:
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
     verdict.problems += _batches_wrong(evidence)
+    verdict.problems += broken(_stays(evidence), evidence.limits, skew=evidence.skew + evidence.noted_late)
     verdict.problems += _schedules_wrong(evidence) if evidence.schedules_end else ()
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
@@ -292,6 +297,17 @@ def _same_keys(history: History) -> Iterator[str]:
         for key in {attempt.began.key for attempt in history.attempts(*owner)}:
             if (other := owners.setdefault(key, owner)) != owner:
                 yield f"{owner[0]}, run {owner[1]} has the idempotency key {key} of {other[0]}, run {other[1]}"
+
+
+def _stays(evidence: Evidence) -> Iterator[Stay]:
+    """Of attempts of tasks with limit keys, which their rows have."""
+    keys = {task_id: str(key) for task_id, row in evidence.rows.items() if (key := row.get("limitKey")) is not None}
+    for runs in evidence.history.runs.values():
+        for attempt in (one for attempts in runs.values() for one in attempts):
+            began = attempt.began
+            if (key := keys.get(began.task_id)) is not None:
+                end = began.until if attempt.ended is None else attempt.ended.at
+                yield Stay(task_id=began.task_id, key=key, begin=began.at, end=end)
 
 
 # -- what must not happen after an end ---------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from tests.sandbox.worker import SEED
 from dynatick import TaskClient
 from dynatick.domain.batches import Batch, then_id
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.packs import Pack, member_id
 from dynatick.domain.schedule import is_schedule
 from dynatick.domain.task import Row, is_own_row
@@ -489,6 +490,7 @@ class World:
                 drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
                 dead_letters={(task_id, str(one.get("createdAt")), one.get("run", 1))
                               for one in self.dead_letters() for task_id in self._named_by(one)},
+                limits=parse_limits(filter(None, self.environ.get("DYNATICK_KEY_LIMITS", "").split(","))),
                 findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.operations.doctor().findings],
                 timeout=timeout,
                 **given,
