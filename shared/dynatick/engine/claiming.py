@@ -297,7 +297,7 @@ class Claiming:
         may_begin = self.execution.may_begin()
         for (bucket, task_id), verdict in zip(entries, verdicts, strict=True):
             if self.turns is not None and not isinstance(verdict, Claimed):
-                self.turns.not_claimed(task_id, is_overdue=isinstance(verdict, LeaseExpired))
+                self.turns.not_claimed(bucket, task_id, is_overdue=isinstance(verdict, LeaseExpired))
             self._follow(bucket, task_id, verdict, position, may_begin)
             if isinstance(verdict, Contended | LeaseExpired):
                 self.left_behind[bucket, task_id] = None
@@ -318,8 +318,8 @@ class Claiming:
         if of_schedules:
             self.window.end_write()
         if self.turns is not None:
-            for _, task_id in entries:
-                self.turns.not_claimed(task_id)
+            for bucket, task_id in entries:
+                self.turns.not_claimed(bucket, task_id)
         self.end_unclaimed(entries)
         self.execution.keep_fault(error)
 

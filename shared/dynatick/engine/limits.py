@@ -19,6 +19,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
 from dynatick.domain.instants import EPOCH, format_instant, parse_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row, Status, Task, check_count
+from dynatick.engine.claims import LONGEST_LEASE
 from dynatick.engine.conditional_write import change_row, write
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.rules import SKEW_MARGIN
@@ -51,11 +52,11 @@ class Held:
         return {attr.TASK_ID: self.task_id, attr.LIMIT_KEY: self.key, attr.LEASE: self.lease}
 
     def is_held(self, row: Row | None) -> bool:
-        """Whether it still waits, as its row says."""
+        """Whether it still waits, as its row says, or is about to: the record of that may be under way."""
         return (
             row is not None
             and row.get(attr.OUTCOME) is None
-            and row.get(attr.STATUS) == Status.WAITING
+            and row.get(attr.STATUS) in (Status.WAITING, Status.RUNNING)
             and row.get(attr.LEASE) == self.lease
         )
 
@@ -186,13 +187,17 @@ class LimitsLease:
         if isinstance(others, HeldElsewhere):
             self.give_back({})
             return others
-        self.starts, self.began_until = found.starts, found.began_until
-        self.held |= {one.task_id: one for one in others}
+        starts = dict(found.starts)
+        for record in others:
+            self.held |= {one.task_id: one for one in record.held}
+            starts |= {key: max(at, starts.get(key, at)) for key, at in record.starts.items()}
+        self.starts, self.began_until = starts, max(record.began_until for record in (found, *others))
         self.look_at_held()
         return None
 
-    def _others(self) -> Sequence[Held] | HeldElsewhere:
-        """What other shards' records hold of this shard's keys: after the number of shards has changed."""
+    def _others(self) -> Sequence[LimitsRecord] | HeldElsewhere:
+        """The other shards' records, with what they know of this shard's keys: after the number of shards has
+        changed."""
         present = read_settings(self._store)
         if present is None or present.grid.shard_count != self._settings.grid.shard_count:
             return HeldElsewhere(self._clock() + _SETTINGS_DIFFER)
@@ -205,9 +210,19 @@ class LimitsLease:
         until = [one.lease_until for one in records if one.is_leased(now) and one.shard_count != count]
         if until:
             return HeldElsewhere(max(at for at in until if at is not None))
-        return [
-            one for record in records for one in record.held if self._settings.grid.shard_of(one.key) == self._shard
-        ]
+        return [self._of_my_keys(record, present.shard_count_since) for record in records]
+
+    def _of_my_keys(self, record: LimitsRecord, since: datetime) -> LimitsRecord:
+        """``since``: when the number of shards changed. A process that knew another one has ended soon after."""
+        grid = self._settings.grid
+        is_other = record.lease is not None and record.shard_count != grid.shard_count
+        until = (record.lease_until if is_other else None) or record.began_until
+        return replace(
+            record,
+            held=tuple(one for one in record.held if grid.shard_of(one.key) == self._shard),
+            starts={key: at for key, at in record.starts.items() if grid.shard_of(key) == self._shard},
+            began_until=until if until <= since + LONGEST_LEASE else EPOCH,
+        )
 
     def look_at_held(self) -> Collection[str]:
         """Reads the tasks that wait for a completion. Returns the ids of those that don't any more, which are

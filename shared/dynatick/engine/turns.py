@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import count
+from itertools import count, islice
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
@@ -128,8 +128,10 @@ class KeyTurns:
         self._places: dict[str, _Key] = {}  # by the ids of the tasks that have one
         self._begun: set[str] = set()  # ids of those that have begun
         self._waiting: set[tuple[Bucket, str]] = set()
-        self._own: list[tuple[Bucket, str]] = []  # entries of tasks that have places, since they wait for completions
+        self._taken: dict[str, Bucket] = {}  # entries whose turn it was, until their claims are answered, by id
+        self._own: dict[str, Bucket] = {}  # entries of tasks that have places, since they wait for completions
         self._held: set[str] = set()  # ids of those that wait for a completion
+        self._is_over = False
         self._rates = threading.Lock()
         self._try_at = EPOCH  # not before, for the lease
         self._elsewhere: HeldElsewhere | None = None
@@ -147,11 +149,9 @@ class KeyTurns:
         return key is not None and class_of(key) in self._limits
 
     def knows(self, bucket: Bucket, task_id: str) -> bool:
-        """Whether an entry waits here, or its task has a place."""
+        """Whether an entry waits here, or is being claimed."""
         return (
-            (bucket, task_id) in self._waiting
-            or (task_id in self._places and task_id not in self._held)
-            or (bucket, task_id) in self._own
+            (bucket, task_id) in self._waiting or self._taken.get(task_id) == bucket or self._own.get(task_id) == bucket
         )
 
     def offer(self, bucket: Bucket, task_id: str, key: str) -> bool:
@@ -160,8 +160,10 @@ class KeyTurns:
             self.passed_over.add(bucket.minute)
             return False
         known = self._key(key)
-        if task_id in self._held:  # is it overdue? A claim shows it
-            self._own.append((bucket, task_id))
+        if task_id in self._places:
+            if task_id not in self._held or task_id in self._own or task_id in self._taken:
+                return False  # a lagging index lists it in two buckets: the task itself may lie in this one
+            self._own[task_id] = bucket  # is it overdue? A claim shows it
             return True
         if len(known.waiting) >= MAX_WAITING_OF_KEY or len(self._waiting) >= MAX_WAITING:
             position = Resume(bucket.minute, task_id[:-1] or None)
@@ -174,24 +176,28 @@ class KeyTurns:
 
     def take(self, number: int) -> list[tuple[Bucket, str]]:
         """Up to this many entries whose turn it is. Each has a place from now on, until it is freed."""
-        now, taken = self._clock(), self._own[:number]
-        del self._own[:number]
+        now = self._clock()
+        taken = [(bucket, task_id) for task_id, bucket in islice(self._own.items(), number)]
+        for _, task_id in taken:
+            del self._own[task_id]
         while self._timed and self._timed[0][0] <= now + self._ahead:
             self._ready.append(heapq.heappop(self._timed)[2])
         while self._ready and len(taken) < number:
             key = self._ready.popleft()
             key.is_ready = False
-            if not key.waiting or not key.has_place():
+            entry = next((one for one in key.waiting if one[1] not in self._places), None)
+            if entry is None or not key.has_place():
                 continue
             if (at := key.next_at(now)) > now + self._ahead:
                 key.is_ready = True
                 heapq.heappush(self._timed, (at, next(self._order), key))
                 continue
-            entry = key.waiting.popleft()
+            key.waiting.remove(entry)
             self._waiting.discard(entry)
             self._give_place(key, entry[1])
             taken.append(entry)
             self._may_have_turn(key)
+        self._taken |= {task_id: bucket for bucket, task_id in taken}
         return taken
 
     @property
@@ -201,7 +207,8 @@ class KeyTurns:
 
     def leave(self) -> tuple[list[tuple[Bucket, str]], Resume | None]:
         """Lets nothing wait any more. Returns the entries that did, and from where on others were passed over."""
-        left = [*self._own, *(entry for key in self._keys.values() for entry in key.waiting)]
+        own = [(bucket, task_id) for task_id, bucket in self._own.items()]
+        left = [*own, *(entry for key in self._keys.values() for entry in key.waiting)]
         skipped = min((key.skipped_from for key in self._keys.values() if key.skipped_from is not None), default=None)
         for key in self._keys.values():
             key.waiting.clear()
@@ -248,6 +255,7 @@ class KeyTurns:
     def admits(self, task: Task) -> bool:
         if not self.is_limited(task.limit_key):
             return True
+        self._taken.pop(task.task_id, None)
         known = self._places.get(task.task_id)
         if known is not None and known.name == task.limit_key:
             self._held.discard(task.task_id)
@@ -289,13 +297,16 @@ class KeyTurns:
             return 0.0
 
     def freed(self, task: Task) -> None:
+        self._taken.pop(task.task_id, None)
         if task.task_id not in self._held:
             self.unclaimed(task.task_id)
 
-    def not_claimed(self, task_id: str, *, is_overdue: bool = False) -> None:
-        """It was not claimed. One that waits for a completion keeps its place until it is overdue."""
-        if is_overdue or task_id not in self._held:
-            self.unclaimed(task_id)
+    def not_claimed(self, bucket: Bucket, task_id: str, *, is_overdue: bool = False) -> None:
+        """An entry was not claimed. A task that waits for a completion keeps its place until it is overdue."""
+        if self._taken.get(task_id) == bucket:
+            del self._taken[task_id]
+            if is_overdue or task_id not in self._held:
+                self.unclaimed(task_id)
 
     def unclaimed(self, task_id: str) -> None:
         """Takes a place back."""
@@ -317,7 +328,7 @@ class KeyTurns:
         return not mine or self._lease.hold(mine)
 
     def is_handed_over(self, task: Task) -> None:
-        if task.task_id in self._places:
+        if task.task_id in self._places and task.task_id in self._lease.held:  # else the lease is not given back
             self._held.add(task.task_id)
 
     def look_at_held(self) -> None:
@@ -328,7 +339,8 @@ class KeyTurns:
                     self.unclaimed(task_id)
 
     def end(self) -> None:
-        """Gives the lease back, unless a task still runs that it is for."""
+        """Gives the lease back, unless a task still runs that it is for. Nothing begins any more."""
+        self._is_over = True
         if self._lease.is_held and len(self._places) == len(self._held):
             self._lease.give_back({key.name: key.free_at for key in self._keys.values() if key.limit.interval})
 
@@ -366,7 +378,9 @@ class KeyTurns:
     def _has_lease(self) -> bool:
         """Whether the limits lease is held. It is acquired when it is needed first."""
         now = self._clock()
-        if self._lease.is_held or now < self._try_at or self.fault is not None:
+        if self.fault is not None or self._is_over:
+            return False
+        if self._lease.is_held or now < self._try_at:
             return self._lease.is_held
         self._try_at = now + _TRY_AGAIN
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
@@ -14,15 +14,17 @@ from tests.builders import NOON, FakeActions, InProcess, scheduled_row
 from dynatick import CompleteLater, Reschedule, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.completion import completion_token
+from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.task import Task
+from dynatick.domain.task import Row, Task
 from dynatick.engine.limits import HeldElsewhere, LimitsLease, limits_id
 from dynatick.engine.orders import Resume
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.rules import Rules
 from dynatick.engine.settings import publish_settings
 from dynatick.engine.turns import KeyTurns, NoTurns
+from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
 
@@ -367,3 +369,134 @@ def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
     assert turns.admits(task_of("b", "tenant:a"))
     assert NoTurns(system.rules.key_limits).admits(task_of("c", "other:a"))
     assert not NoTurns(system.rules.key_limits).admits(task_of("c", "tenant:a"))
+
+
+def test_a_rate_holds_when_the_number_of_shards_has_changed() -> None:
+    system = system_of("mail=1/h")
+    few = publish_settings(system.store, system.rules.grid, now=system.clock())
+    until = system.clock() + timedelta(minutes=2)
+    lease = LimitsLease(system.store, system.clock, few, 0, token="few", until=until)
+    turns = turns_of(system, lease)
+    turns.offer(BUCKET, "a-0", "mail:other")
+    turns.take(25)
+    assert turns.seconds_to_wait(task_of("a-0", "mail:other")) == 0
+    turns.freed(task_of("a-0", "mail:other"))
+    turns.end()
+    system.rules = rules_of("mail=1/h", grid=Grid(shard_count=8))
+    many = publish_settings(system.store, system.rules.grid, now=system.clock())
+    shard = many.grid.shard_of("mail:other")
+    assert shard != 0
+    bucket = Bucket(minute_of(NOON), shard)
+    lease = LimitsLease(system.store, system.clock, many, shard, token="many", until=until)
+    following = turns_of(system, lease)
+    following.offer(bucket, "a-1", "mail:other")
+    assert following.take(25) == []
+    system.clock.forward(hours=1)
+    assert following.take(25) == [(bucket, "a-1")]
+
+
+def test_a_rate_holds_when_the_number_of_shards_has_changed_and_a_process_died() -> None:
+    system = system_of("mail=1/h")
+    assert lease_of(system, "dead", minutes=15).acquire() is None
+    many = publish_settings(system.store, Grid(shard_count=8), now=system.clock())
+    shard = many.grid.shard_of("mail:other")
+    assert shard != 0
+    system.clock.forward(minutes=16)
+    until = system.clock() + timedelta(hours=2)
+    turns = turns_of(system, LimitsLease(system.store, system.clock, many, shard, token="many", until=until))
+    bucket = Bucket(minute_of(NOON), shard)
+    assert turns.offer(bucket, "a", "mail:other")
+    assert turns.take(25) == []
+    system.clock.to(NOON + timedelta(hours=1, minutes=15))
+    assert turns.take(25) == [(bucket, "a")]
+
+
+class CutOff(MemoryStore):
+    """A table that answers nothing about these rows any more."""
+
+    cut_off: frozenset[str] = frozenset()
+
+    def get(self, task_id: str) -> Row | None:
+        if task_id in self.cut_off:
+            raise StoreError("no answer")
+        return super().get(task_id)
+
+
+def test_a_lease_whose_process_can_not_see_the_others_is_worth_nothing() -> None:
+    system = system_of("tenant=1")
+    system.store = store = CutOff()
+    turns = turns_of(system)
+    store.cut_off = frozenset({"_dynatick#settings"})
+    assert not turns.offer(BUCKET, "a", "tenant:a")
+    assert isinstance(turns.fault, StoreError)
+    assert not turns.offer(BUCKET, "b", "tenant:a")
+    assert not turns.admits(task_of("c", "tenant:a"))
+
+
+def waits_for_a_completion(system: InProcess, task_id: str, status: str) -> None:
+    """A task that was claimed with the token of ``task_of``."""
+    due(system, task_id, "tenant:a", status=status, lease="mine", leaseUntil="2026-12-31T20:00:00Z")
+
+
+def test_a_task_that_is_being_handed_over_keeps_its_place() -> None:
+    system = system_of("tenant=1")
+    lease = lease_of(system, "mine")
+    turns = turns_of(system, lease)
+    task = replace(task_of("a", "tenant:a"), lease="mine")
+    assert turns.admits(task)
+    waits_for_a_completion(system, "a", "running")
+    assert turns.hold([task])
+    assert lease.look_at_held() == []  # by the coordinator, before the record is written
+    turns.is_handed_over(task)
+    turns.end()
+    waits_for_a_completion(system, "a", "waiting")
+    following = turns_of(system, lease_of(system, "next"))
+    assert not following.admits(task_of("b", "tenant:a"))
+
+
+def test_what_could_not_be_held_keeps_the_lease_until_the_end_of_its_process() -> None:
+    system = system_of("tenant=1")
+    lease = lease_of(system, "mine")
+    turns = turns_of(system, lease)
+    task = replace(task_of("a", "tenant:a"), lease="mine")
+    assert turns.admits(task)
+    store, lease._store = lease._store, Unanswering()
+    with pytest.raises(StoreError):
+        turns.hold([task])
+    lease._store = store
+    turns.is_handed_over(task)  # nobody knows whether it was
+    turns.end()
+    assert isinstance(lease_of(system, "next").acquire(), HeldElsewhere)
+
+
+class Unanswering(MemoryStore):
+    def write(self, change: ConditionalUpdate) -> Result:
+        return Unknown("no answer")
+
+
+@pytest.mark.parametrize("limit", ["tenant=1", "tenant=2"])
+def test_a_task_that_a_lagging_index_lists_in_two_buckets_has_one_place(limit: str) -> None:
+    turns = turns_of(system_of(limit))
+    other = BUCKET._replace(minute=BUCKET.minute + 1)
+    assert turns.offer(BUCKET, "a", "tenant:a")
+    assert turns.offer(other, "a", "tenant:a")
+    assert turns.take(25) == [(BUCKET, "a")]
+    assert turns.knows(other, "a")  # it still waits
+    turns.not_claimed(other, "a")  # in another claim, which did not ask for a place
+    assert turns.take(25) == []
+    turns.not_claimed(BUCKET, "a")
+    assert turns.take(25) == [(other, "a")]
+    assert turns.admits(task_of("a", "tenant:a"))
+    assert not turns.knows(BUCKET, "a")
+    assert not turns.offer(BUCKET, "a", "tenant:a")  # it stays in the index: if it lies there, that is not drained
+
+
+def test_nothing_is_begun_after_the_lease_was_given_back() -> None:
+    system = system_of("tenant=1")
+    turns = turns_of(system)
+    assert turns.offer(BUCKET, "a", "tenant:a")
+    turns.leave()
+    turns.end()
+    system.clock.forward(seconds=5)
+    assert not turns.offer(BUCKET, "b", "tenant:a")  # what was read on comes late
+    assert lease_of(system, "next").acquire() is None
