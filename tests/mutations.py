@@ -94,7 +94,7 @@ MUTATIONS = (
              "Window(acquired.cursor, services.rules, closed_at=started)", RULES),
     Mutation(4, "every pass sets a new checkpoint", "Window.progress",
              "drained >= c.checkpoint", "True", RULES),
-    Mutation(4, "the checkpoint stays though another tick has closed more", "ShardLease._save",
+    Mutation(4, "the checkpoint stays though another tick has closed more", "ShardLease._take",
              "self.window.cursor, self.window.closed_at = present, self.clock()", "self.window.cursor = present",
              WATERMARK),
     Mutation(4, "occurrences of a pass leave the checkpoint", "Window.progress",
@@ -129,7 +129,7 @@ MUTATIONS = (
     # -- claims and their records --------------------------------------------------------------------------------------
     Mutation(9, "a claim does not ask for the bucket", "domain:claim",
              "Is(attr.TASK_DATE_TIME, str(bucket))", "*()", LIFECYCLE),
-    Mutation(10, "a last attempt is made beside others", "Recovery._reclaim",
+    Mutation(10, "a last attempt is made beside others", "Recovery._may_begin",
              "RowView(row).is_last_attempt and not last_too", "False", RECOVERY),
     Mutation(10, "last attempts are made at the same time", "Recovery.work",
              "deferred += self.reclaim(...)\nexecution.wait(until=execution.nothing_runs)",
