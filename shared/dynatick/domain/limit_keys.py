@@ -1,4 +1,4 @@
-"""Limits by key: at most so many tasks of a key at once, and at most so many a second.
+"""Limits by key: how many tasks of a key run at once, and how many begin in a second.
 
 A *limit key* is a text such as ``customer:4711``. What stands before the colon names its class, and ``KeyLimits`` says
 what holds for each key of a class: ``customer=1,host=4:10/s,mail=100/m``. A task with a key lies in the shard of its

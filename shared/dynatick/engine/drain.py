@@ -236,7 +236,7 @@ class _Pass:
         execution.wait(until=lambda: not execution.starts.under_way)  # it runs what can't be started elsewhere
         self.expired.reclaim_rest(execution)
         execution.finish()
-        self._give_back()
+        self._release_limits()
         self._continue()
         execution.await_starts()
         execution.conclude()
@@ -315,7 +315,7 @@ class _Pass:
             end=end,
         )
         try:
-            self.shard.look()
+            self.shard.read_closed()
             turns.look_at_held()
         except DynatickError as error:
             self.execution.keep_fault(error)
@@ -366,8 +366,8 @@ class _Pass:
         self.is_reading_on = False
         self.execution.keep_fault(error)
 
-    def _give_back(self) -> None:
-        """Gives the limits lease back, unless a task still runs that it is for."""
+    def _release_limits(self) -> None:
+        """Releases the limits lease, unless a task still runs that it is for."""
         if self.claiming.turns is not None:
             try:
                 self.claiming.turns.end()

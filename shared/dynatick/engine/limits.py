@@ -1,7 +1,7 @@
 """The limits lease: only the process that has it runs the shard's tasks with a limit key (protocol 23, 24).
 
 So that process alone counts them, in memory. The lease lasts to the hard end of the process, where Lambda ends it, and
-is given back when none of these tasks runs any more: two writes for a pass, whatever it runs. If the process is killed,
+is released when none of these tasks runs any more: two writes for a pass, whatever it runs. If the process is killed,
 the next holder waits for that end.
 
 It is in a row of its own, the *limits record*, with what the next holder must know: the tasks that wait for a
@@ -185,7 +185,7 @@ class LimitsLease:
         self._record, self.held = found, {one.task_id: one for one in found.held}
         others = self._others()
         if isinstance(others, HeldElsewhere):
-            self.give_back({})
+            self.release({})
             return others
         starts = dict(found.starts)
         for record in others:
@@ -248,7 +248,7 @@ class LimitsLease:
             self.held = held
             return True
 
-    def give_back(self, starts: Mapping[str, datetime]) -> None:
+    def release(self, starts: Mapping[str, datetime]) -> None:
         """Releases it: none of its tasks runs any more. ``starts``: by key, from when on the next task may begin."""
         with self._lock:
             record, self._record = self._record, None

@@ -328,7 +328,7 @@ class KeyTurns:
         return not mine or self._lease.hold(mine)
 
     def is_handed_over(self, task: Task) -> None:
-        if task.task_id in self._places and task.task_id in self._lease.held:  # else the lease is not given back
+        if task.task_id in self._places and task.task_id in self._lease.held:  # else the lease is not released
             self._held.add(task.task_id)
 
     def look_at_held(self) -> None:
@@ -339,14 +339,14 @@ class KeyTurns:
                     self.unclaimed(task_id)
 
     def end(self) -> None:
-        """Gives the lease back, unless a task still runs that it is for. Nothing begins any more."""
+        """Releases the lease, unless a task still runs that it is for. Nothing begins any more."""
         self._is_over = True
         if self._lease.is_held and len(self._places) == len(self._held):
-            self._lease.give_back({key.name: key.free_at for key in self._keys.values() if key.limit.interval})
+            self._lease.release({key.name: key.free_at for key in self._keys.values() if key.limit.interval})
 
     def expected(self, key: str, before: int) -> timedelta:
-        """After what time an entry may begin that has so many of its key before it, as fast as they ended here; a
-        second for each that runs, if only a few have ended."""
+        """After what time an entry may begin, if this many of its key come before it and end as fast as they did here;
+        a second for each that runs, if only a few have ended."""
         known = self._key(key)
         each = timedelta(seconds=1) / (known.limit.at_once or 1)
         if known.ended >= MEASURED and known.since is not None:

@@ -305,7 +305,7 @@ class ShardLease:
             if self._save(lambda _: replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)):
                 self.window.drop_saved()
 
-    def look(self) -> None:
+    def read_closed(self) -> None:
         """Reads what other ticks have closed meanwhile."""
         self._take(read_cursor(self.store, self.window.cursor.shard, self.clock()))
 

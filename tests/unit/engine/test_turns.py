@@ -36,14 +36,14 @@ class Watched(FakeActions):
         super().__init__()
         self.takes = takes
         self.running: Counter[str] = Counter()
-        self.most: Counter[str] = Counter()
+        self.maximum: Counter[str] = Counter()
         self._watch = threading.Lock()
 
     def run(self, task: Task, context: ActionContext) -> object:
         key = task.limit_key or ""
         with self._watch:
             self.running[key] += 1
-            self.most[key] = max(self.most[key], self.running[key])
+            self.maximum[key] = max(self.maximum[key], self.running[key])
         try:
             time.sleep(self.takes)  # wait: so that others could begin meanwhile
             return super().run(task, context)
@@ -79,10 +79,10 @@ def test_no_more_tasks_of_a_key_run_at_once_than_its_limit_says(in_one_thread: b
         due(system, f"free-{n:02}", None)
     system.tick()
     assert all(system.outcome(f"{name}-{n:02}") == "completed" for name in ("one", "host", "free") for n in range(40))
-    assert system.actions.most["customer:1"] == 1
-    assert system.actions.most["host:a"] <= 3
+    assert system.actions.maximum["customer:1"] == 1
+    assert system.actions.maximum["host:a"] <= 3
     if not in_one_thread:
-        assert system.actions.most["host:a"] > 1
+        assert system.actions.maximum["host:a"] > 1
     record = system.row(limits_id(0))
     assert record["lease"] is None and record["version"] == 2
 
@@ -98,7 +98,7 @@ def test_a_key_that_has_thousands_of_tasks_delays_no_other() -> None:
     assert len(ran) == len(set(ran)) == 2_030
     others = [position for position, task_id in enumerate(ran) if task_id.startswith("b-")]
     assert max(others) < 200  # the index lists them after the two thousand
-    assert system.actions.most["tenant:flood"] == 1
+    assert system.actions.maximum["tenant:flood"] == 1
 
 
 def test_only_a_few_of_a_key_wait_in_memory_and_the_index_is_read_on() -> None:
@@ -107,7 +107,7 @@ def test_only_a_few_of_a_key_wait_in_memory_and_the_index_is_read_on() -> None:
         due(system, f"a-{n:03}", "tenant:flood")
     system.tick()
     assert sum(system.outcome(f"a-{n:03}") == "completed" for n in range(450)) == 450
-    assert system.actions.most["tenant:flood"] == 2
+    assert system.actions.maximum["tenant:flood"] == 2
 
 
 def test_while_another_process_has_the_lease_nothing_with_a_key_begins() -> None:
@@ -119,7 +119,7 @@ def test_while_another_process_has_the_lease_nothing_with_a_key_begins() -> None
     system.tick()
     assert (system.outcome("keyed"), system.outcome("free")) == (None, "completed")
     assert system.row("keyed")["status"] == "scheduled"
-    lease.give_back({})
+    lease.release({})
     system.next_tick()
     assert system.outcome("keyed") == "completed"
 
@@ -176,7 +176,7 @@ def test_a_class_that_is_removed_no_longer_limits() -> None:
         due(system, f"a-{n}", "customer:1")
     system.tick()
     assert all(system.outcome(f"a-{n}") == "completed" for n in range(8))
-    assert system.actions.most["customer:1"] > 1
+    assert system.actions.maximum["customer:1"] > 1
     assert system.store.get(limits_id(0)) is None
 
 
@@ -207,7 +207,7 @@ def test_a_completion_that_does_not_come_frees_the_place_when_it_is_overdue() ->
     assert system.outcome("second") is None
     system.ticks(4)
     assert (system.outcome("first"), system.outcome("second")) == ("completed", "completed")
-    assert system.actions.most["customer:1"] == 1
+    assert system.actions.maximum["customer:1"] == 1
 
 
 def test_occurrences_have_the_limit_key_of_their_schedule() -> None:
@@ -219,7 +219,7 @@ def test_occurrences_have_the_limit_key_of_their_schedule() -> None:
     system.next_tick()
     ran = [task_id for task_id, _, _ in system.actions.ran if task_id.startswith("hourly#")]
     assert len(ran) == len(set(ran)) >= 29
-    assert system.actions.most == {"report:a": 1}
+    assert system.actions.maximum == {"report:a": 1}
     assert all(system.row(task_id)["limitKey"] == "report:a" for task_id in ran)
 
 
@@ -252,7 +252,7 @@ def test_when_the_number_of_shards_changes_no_two_processes_run_tasks_of_one_key
     due(system, "a", "customer:1", Bucket(minute_of(NOON) + 1, system.rules.grid.shard_of("customer:1")))
     system.ticks(2)
     assert system.outcome("a") is None
-    old.give_back({})
+    old.release({})
     system.ticks(2)
     assert system.outcome("a") == "completed"
     assert isinstance(old.acquire(), HeldElsewhere)  # its settings are no longer those of the installation
