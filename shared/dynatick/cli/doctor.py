@@ -173,6 +173,8 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
         say(f"… and {found.found - shown} more; --output jsonl lists all")
     for shard, number in sorted(found.retired.items()):
         say(f"Shard {shard} gets no new tasks, and still holds {number} that have not ended; ticks serve it")
+    for name, number in found.unlimited.items():
+        say(f"{number} tasks have a limit key of the class {name}, which KeyLimits doesn't have: they have no limit")
     if found.missed_ticks:
         say(f"{found.missed_ticks} ticks of the last hour are missing; tasks that were due run later")
     if found.woken_late:

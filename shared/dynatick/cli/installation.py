@@ -56,6 +56,9 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
     oldest = "" if found.oldest_due is None else f", since {ago(found.oldest_due, now)} at the longest"
     running = "" if found.running is None else f"; {found.running} running"
     yield "due now", f"{found.due_now - (found.running or 0)} waiting{oldest}{running}"
+    for key in found.keys:
+        of = f"limit {key.limit}" if key.limit is not None else "no limit"
+        yield "key", f"{one_line(key.key)}: {key.waiting} waiting, {key.running} running, {of}"
     late = ", ".join(f"{name} {milliseconds_text(value)}" for name, value in found.lateness.items())
     cancelled = f", {found.cancelled} cancelled" if found.cancelled else ""
     yield f"last {_hours(now - found.since)}", f"{found.completed} completed, {found.failed} failed{cancelled}"

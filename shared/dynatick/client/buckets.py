@@ -23,7 +23,7 @@ from dynatick.store.codec import encode, entry_of
 _MAX_AT_A_TIME = 8
 _OF_ENTRIES = (
     attr.TASK_DATE_TIME, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR, attr.SCHEDULE_ID,
-    attr.NEXT_ATTEMPT_AT, attr.LATE_MILLISECONDS, attr.SUBJECT,
+    attr.NEXT_ATTEMPT_AT, attr.LATE_MILLISECONDS, attr.SUBJECT, attr.LIMIT_KEY,
 )  # fmt: skip
 
 

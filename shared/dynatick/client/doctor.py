@@ -6,11 +6,12 @@ It is the scan of the daily reconcile (``dynatick.engine.reconcile``), run by a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated
 
+from dynatick.client.key_queues import KeyedRows
 from dynatick.client.payload_check import PayloadCheck, PayloadChecker
 from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
@@ -19,7 +20,7 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import Pause
 from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
-from dynatick.engine.diagnosis import Finding
+from dynatick.engine.diagnosis import Finding, Kind
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.reconcile import Reconciled, reconcile
@@ -43,6 +44,11 @@ class Diagnosis(View):
     kinds: Annotated[Mapping[str, int], "How many of each kind were found."] = field(default_factory=dict)
     retired: Annotated[
         Mapping[int, int], Json(name="retiredShards"), "Tasks in shards that get no new ones; ticks serve them."
+    ] = field(default_factory=dict)
+    unlimited: Annotated[
+        Mapping[str, int],
+        Json(name="unlimitedKeys", optional=True),
+        "Tasks with a limit key whose class KeyLimits doesn't have, by class: they run without a limit.",
     ] = field(default_factory=dict)
     missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
     woken_late: int = 0  # tasks that ticks of the last hour began although a wake-up should have begun them
@@ -71,6 +77,11 @@ def examine(
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
     checker = PayloadChecker(known.payload_schemas, store, known.default_action)
+    keyed = KeyedRows(known.key_limits, clock())
+
+    def rows_read(rows: Sequence[Row]) -> None:
+        checker.add(rows)
+        keyed.add(rows)
 
     def take(finding: Finding) -> None:
         if len(findings) < MAX_FINDINGS:
@@ -85,16 +96,20 @@ def examine(
         pause=pause,
         report_finding=take,
         page_read=page_read or (lambda report: None),
-        rows_read=checker.add,
+        rows_read=rows_read,
     )
+    stuck = () if known.pause else tuple(keyed.stuck(store))
+    for finding in stuck:
+        take(replace(finding, left="it needs a person") if repair else finding)
     return Diagnosis(
         pages=reconciled.pages,
         scanned=reconciled.scanned,
-        found=reconciled.found,
+        found=reconciled.found + len(stuck),
         repaired=reconciled.repaired,
-        kinds=dict(reconciled.kinds),
+        kinds={**reconciled.kinds, **({Kind.LIMITS_STUCK: len(stuck)} if stuck else {})},
         findings=tuple(findings),
         retired=dict(sorted(reconciled.retired.items())),
+        unlimited=dict(sorted(keyed.unlimited.items())),
         missed_ticks=missed,
         woken_late=woken_late,
         pause=known.pause,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
+from dynatick.client.key_queues import KeyQueue
 from dynatick.client.payload_check import problem_of
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
@@ -14,8 +15,10 @@ from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of
 from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import overdue
+from dynatick.domain.limit_keys import PARAMETER as KEY_LIMITS
+from dynatick.domain.limit_keys import class_of
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.row import RELEASED
+from dynatick.domain.row import RELEASED, RowView
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import UNSCHEDULED, Row, Status
 from dynatick.domain.view import Json, View
@@ -53,14 +56,19 @@ def explain_missing(task_id: str, settings: InstallationSettings | None) -> Expl
 
 
 def explain(
-    row: Row, settings: InstallationSettings | None, cursors: Mapping[int, Cursor], now: datetime
+    row: Row,
+    settings: InstallationSettings | None,
+    cursors: Mapping[int, Cursor],
+    now: datetime,
+    queue: KeyQueue | None = None,
 ) -> Explanation:
-    """What happened to the task of a row, and what it waits for. ``cursors``: by shard, those that can be read."""
+    """What happened to the task of a row, and what it waits for. ``cursors``: by shard, those that can be read.
+    ``queue``: what it may wait for by its limit key."""
     view = TaskView.from_row(row)
     if is_or_was_schedule(row):
         sentence = f"{view.task_id} is a schedule: `dynatick schedule get` and `schedule history` tell of its runs"
         return Explanation(task_id=view.task_id, status=str(view.status), sentence=sentence)
-    story = _Story(view, settings or InstallationSettings(grid=Grid(), shards_ever=1), cursors, now)
+    story = _Story(view, settings or InstallationSettings(grid=Grid(), shards_ever=1), cursors, now, queue)
     return Explanation(
         task_id=view.task_id,
         status=str(view.status),
@@ -75,6 +83,7 @@ class _Story:
     settings: InstallationSettings
     cursors: Mapping[int, Cursor]
     now: datetime
+    queue: KeyQueue | None
 
     # -- the sentence ------------------------------------------------------------------------------------------------
 
@@ -93,7 +102,7 @@ class _Story:
             case Status.WAITING:
                 return self._awaiting()
             case Status.SCHEDULED:
-                return self._scheduled()
+                return self._scheduled() + self._unlimited()
         if str(view.status) == UNSCHEDULED:
             if (reason := view.row.get(attr.MALFORMED_REASON)) is not None:
                 return f"can't be understood ({reason}), and fails once the dead-letter queue takes its message"
@@ -150,8 +159,9 @@ class _Story:
 
     def _why_not_yet(self, bucket: Bucket) -> str:
         """Why a task that is due doesn't run."""
-        if bucket.instant > self.now:
-            return f": the tick of {bucket} runs it"
+        by_tick = f": the tick of {bucket} runs it" if bucket.instant > self.now else ""
+        if by_tick and self.queue is None:
+            return by_tick
         if bucket.shard >= self.settings.shards_ever:
             return f", in shard {bucket.shard}, which no tick serves: `dynatick doctor --repair`"
         cursor = self.cursors.get(bucket.shard)
@@ -162,9 +172,47 @@ class _Story:
         served = instant_of(cursor.served_through)
         if served + self._tick + TICK_GRACE < self.now:
             return f", and waits because no tick has come since {_shown(served)}"
+        if self.queue is not None and (why := self._why_in_queue(self.queue, cursor)):
+            expected = f"; its turn is expected at {_shown(bucket.instant)}" if by_tick else ""
+            return f" and waits for its key: {why}{expected}"
+        if by_tick:
+            return by_tick
         if cursor.is_leased(self.now):
             return ", and waits for the pass that is at work on its shard"
         return f": the next tick runs it, at {_shown(instant_of(self.settings.grid.tick_at_or_after(self.now)))}"
+
+    def _why_in_queue(self, queue: KeyQueue, cursor: Cursor) -> str:
+        """Why its limit key lets it wait; empty: it doesn't."""
+        key, limit, record = queue.key, queue.limit, queue.record
+        parts: list[str] = []
+        if limit.at_once is not None and len(queue.running) >= limit.at_once:
+            (first, since), *others = queue.running
+            more = f" and {len(others)} more" if others else ""
+            running = f"{len(queue.running)} of {limit.at_once} running"
+            parts.append(f"{key} has {running} ({first}, since {_shown(since)}{more})")
+        elif record.is_leased(self.now) and not (cursor.is_leased(self.now) and cursor.lease == record.lease):
+            until = _shown(record.lease_until)
+            parts.append(f"until {until} the limits of its shard are held by a process that may have died")
+        at = record.starts.get(key)
+        if limit.interval and (parts or queue.before or (at is not None and at > self.now)):
+            following = f", the next at {_shown(at)}" if at is not None and at > self.now else ""
+            parts.append(f"at most {limit.text.rpartition(':')[2]} of {key} begin{following}")
+        of = "" if parts else f" of {key}"
+        if queue.before:
+            bound, wait = "" if queue.is_exact else "at least ", "waits" if queue.before == 1 else "wait"
+            parts.append(f"{bound}{queue.before}{of} {wait} before it")
+        elif not queue.is_exact:
+            parts.append(f"not all{of} that come before it were read")
+        elif parts:
+            parts.append("it is the next")
+        return "; ".join(parts)
+
+    def _unlimited(self) -> str:
+        """That its limit key has no limit any more; empty: it has one, or none is known."""
+        key, limits = RowView(self.view.row).limit_key, self.settings.key_limits
+        if key is None or limits is None or class_of(key) in limits:
+            return ""
+        return f"; its key {key} has no limit, for {KEY_LIMITS} has no class {class_of(key)}"
 
     def _waits(self, at: datetime) -> str:
         view, ahead = self.view, f"{_shown(at)}, in {rounded_text(at - self.now)}"

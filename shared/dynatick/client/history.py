@@ -168,8 +168,10 @@ def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime
                     finished_at=instant_or_none(entry.finished_at),
                     error=entry.error,
                     schedule_id=entry.schedule_id,
+                    limit_key=entry.limit_key,
                     late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
                     members=standing_of_pack(page.rows.get(entry.task_id, {})),
+                    may_begin_at=instant_or_none(entry.next_attempt_at or entry.due_at),
                 )
 
 
@@ -223,6 +225,7 @@ def _entry(entry: Entry, page: BucketPage) -> TaskEntry | None:
         error=_now(live, attr.ERROR, entry.error),
         attempt=number_or(live.get(attr.ATTEMPT), 0) if row is not None else None,
         schedule_id=_now(live, attr.SCHEDULE_ID, entry.schedule_id),
+        limit_key=_now(live, attr.LIMIT_KEY, entry.limit_key),
         late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
         members=members,
     )

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
 from dynatick.client.history import listed_entries
+from dynatick.client.key_queues import KeyLoad, KeyTally
 from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
@@ -153,6 +154,7 @@ class InstallationStatus(View):
         "p50, p99 and max of the tasks that have ended.",
     ] = field(default_factory=dict)
     failures: Annotated[tuple[FailureGroup, ...], "The most frequent first."] = ()
+    keys: Annotated[tuple[KeyLoad, ...], "The five limit keys with the most tasks that wait.", Json(optional=True)] = ()
     payloads: Annotated[
         PayloadCheck | None, "Of the tasks that are due next, 100 at most. Left out: no type of a handler is known."
     ] = None
@@ -188,6 +190,7 @@ def status_of_installation(
             entries += 1
             if one.status == OPEN:
                 waiting += one.waiting
+                past.keys.add(one)  # it may be due already, and lie where its turn is expected
                 if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
                     next_due.append(one.task_id)
             elif one.status == Status.WAITING:
@@ -213,6 +216,7 @@ def status_of_installation(
         cancelled=past.tally.counts[Status.CANCELLED],
         lateness=past.tally.lateness_ms(),
         failures=past.failures.most_frequent(),
+        keys=past.keys.busiest(store, known.key_limits, now),
         payloads=_checked(store, known, next_due) if known.payload_schemas else None,
     )
 
@@ -259,6 +263,7 @@ class _Past:
     tally: Tally = field(default_factory=Tally)
     due: list[TaskEntry] = field(default_factory=list)
     failures: FailureGroups = field(default_factory=FailureGroups)
+    keys: KeyTally = field(default_factory=KeyTally)
     entries: int = 0
 
     def add(self, entries: Iterable[TaskEntry]) -> None:
@@ -268,6 +273,7 @@ class _Past:
             if entry.status == OPEN and _due_of(entry) <= self.now:
                 self.due.append(entry)
             self.failures.add(entry)
+            self.keys.add(entry)
 
 
 def _due_of(entry: TaskEntry) -> datetime:

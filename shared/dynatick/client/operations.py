@@ -14,6 +14,7 @@ from dynatick.client.batch_members import row_of
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing
 from dynatick.client.installation import FailureGroup, Health, InstallationStatus, health_of, status_of_installation
+from dynatick.client.key_queues import KeyLoad, KeyQueue, read_key_queue
 from dynatick.client.payload_check import MAX_READS, PayloadCheck, PayloadChecker, UnfitPayloads, check_table
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
@@ -37,6 +38,7 @@ __all__ = [
     "Health",
     "IdleTicks",
     "InstallationStatus",
+    "KeyLoad",
     "Kind",
     "MissedTicks",
     "Operations",
@@ -140,11 +142,14 @@ class Operations:
         if row is None:
             return explain_missing(task_id, settings)
         bucket, cursors = RowView(row).bucket, dict[int, Cursor]()
+        queue: KeyQueue | None = None
         if bucket is not None and not is_terminal(row):
             found = read_cursors(self.store, range(bucket.shard, bucket.shard + 1))[bucket.shard]
             if isinstance(found, Cursor):  # the doctor reports a malformed one
                 cursors[bucket.shard] = found
-        return explain(row, settings, cursors, self._clock())
+                if settings is not None:
+                    queue = read_key_queue(self.store, row, settings, found, self._clock())
+        return explain(row, settings, cursors, self._clock(), queue)
 
     def pause(self, *, reason: str | None = None, by: str | None = None) -> Pause:
         """Pauses everything: from the next tick on nothing is run, until ``resume``; then ticks run what is due.

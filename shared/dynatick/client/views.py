@@ -158,10 +158,13 @@ class TaskEntry(View):
     error: str | None = None
     attempt: Annotated[int | None, "Of tasks that have not ended; of all, on request."] = None
     schedule_id: str | None = None
+    limit_key: Annotated[str | None, "What limits it."] = None
     late_milliseconds: Annotated[int | None, "How late its first attempt began. Of ended tasks that were begun."] = None
     members: Annotated[
         Mapping[str, int] | None, "Of the pack of a batch: how many of its members have which status."
     ] = None
+    # As the index lists it.
+    may_begin_at: Annotated[datetime | None, Json(hidden=True)] = field(default=None, compare=False)
 
     @property
     def waiting(self) -> int:

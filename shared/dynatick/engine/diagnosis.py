@@ -50,6 +50,7 @@ class Kind(StrEnum):
     CURSOR_STUCK = "cursor-stuck"  # ticks come, but a bucket is not drained
     CURSOR_AHEAD = "cursor-ahead"  # future buckets are closed
     CURSOR_UNREADABLE = "cursor-unreadable"  # the shard cannot be served
+    LIMITS_STUCK = "limits-stuck"  # tasks wait for limit keys, and no tick acquires the limits lease for them
 
 
 REMEDIES: Mapping[Kind, str] = {
@@ -68,6 +69,7 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
     Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
     Kind.CURSOR_AHEAD: "find the clock that is wrong; what is due runs once the time has come",
+    Kind.LIMITS_STUCK: "see that ticks come and are not cut short; the next that has such a task acquires the lease",
     Kind.CURSOR_UNREADABLE: "it was changed by hand: delete it, then repair by the doctor; the next tick makes it anew",
 }
 """What repairs each kind. A cursor needs a person."""

@@ -14,13 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dynatick.client import TaskEntry
+from dynatick.client.key_queues import KeyLoad, KeyTally
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.packs import parse_pack_id
 from dynatick.domain.task import Status
 from dynatick.ui import links
 from dynatick.ui.changes import Form, change
-from dynatick.ui.chart import Bar
 from dynatick.ui.display import many
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Reading, hour_of
 from dynatick.ui.site import Notice, Site, site_of
@@ -47,8 +47,9 @@ def _page(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
     return site.page(
-        request, "now.html", "now", now=now, strip=strip(now), minute=_minute_of(now), bars=(), **_figures(site, now)
-    )
+        request, "now.html", "now", now=now, strip=strip(now), minute=_minute_of(now), bars=(), keys=(),
+        **_figures(site, now),
+    )  # fmt: skip
 
 
 def _figures_part(request: Request) -> Response:
@@ -58,10 +59,15 @@ def _figures_part(request: Request) -> Response:
 
 
 def _minutes(request: Request) -> Response:
-    """The minutes around now."""
+    """The minutes around now, and the limit keys for which tasks wait there."""
     site = site_of(request)
     now = site.clock()
-    return site.fragment("minutes.html", now, minute=_minute_of(now), bars=_bars(site, now))
+    minute = _minute_of(now)
+    past, coming = _last_hour(site, now), site.readings.read(minute + MINUTE, minute + HOUR)
+    return site.fragment(
+        "minutes.html", now, minute=minute, keys=_busiest_keys(site, now, past, coming),
+        bars=site.readings.bars(minute - HOUR, minute + HOUR, 1, now, readings=[past, coming]),
+    )  # fmt: skip
 
 
 def _day(request: Request) -> Response:
@@ -72,10 +78,13 @@ def _day(request: Request) -> Response:
     return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(end - HOUR - DAY, end))
 
 
-def _bars(site: Site, now: datetime) -> list[Bar]:
-    minute = _minute_of(now)
-    coming = site.readings.read(minute + MINUTE, minute + HOUR)
-    return site.readings.bars(minute - HOUR, minute + HOUR, 1, now, readings=[_last_hour(site, now), coming])
+def _busiest_keys(site: Site, now: datetime, *readings: Reading) -> Sequence[KeyLoad]:
+    """The limit keys for which the most tasks wait. They may lie where their turn is expected."""
+    tally = KeyTally()
+    for reading in readings:
+        tally.update(reading.keys)
+    settings = site.client.settings()
+    return tally.busiest(site.client.operations.store, None if settings is None else settings.key_limits, now)
 
 
 def _minute_of(now: datetime) -> datetime:

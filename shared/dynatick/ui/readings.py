@@ -11,6 +11,7 @@ from threading import BoundedSemaphore
 
 from dynatick.client import TaskClient, TaskEntry
 from dynatick.client.installation import FailureGroup, FailureGroups
+from dynatick.client.key_queues import KeyTally
 from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
 from dynatick.client.views import Tally
@@ -40,6 +41,7 @@ class Reading:
 
     minutes: Mapping[int, Tally]  # by outcome, or OPEN
     failures: Sequence[FailureGroup]  # by the pattern of their error
+    keys: KeyTally
 
     def total(self) -> Tally:
         total = Tally()
@@ -220,6 +222,7 @@ def error_pattern(error: str) -> str:
 def _reading(entries: Iterable[TaskEntry]) -> Reading:
     minutes: dict[int, Tally] = {}
     failures = FailureGroups(lambda error: error_pattern(error or ""))
+    keys = KeyTally()
     name, tally = "", Tally()
     for entry in entries:
         if entry.bucket != name:
@@ -227,7 +230,8 @@ def _reading(entries: Iterable[TaskEntry]) -> Reading:
             tally = minutes.setdefault(Bucket.parse(name).minute, Tally())
         tally.add(entry)
         failures.add(entry)
-    return Reading(minutes, failures.latest())
+        keys.add(entry)
+    return Reading(minutes, failures.latest(), keys)
 
 
 def _kinds(found: Counter[str], minute: int, present: int) -> Counter[str]:

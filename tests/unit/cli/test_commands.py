@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.builders import InProcess
+from tests.builders import InProcess, scheduled_row
 from tests.unit.cli.conftest import Shell, documented, fail
 from tests.unit.client.support import started
 
@@ -21,6 +21,7 @@ from dynatick import CompleteLater, TaskClient
 from dynatick.cli import bucket, task_display, tick
 from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.output import Column, Output, show_one, show_table
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.completion import completion_token
 
 
@@ -260,6 +261,9 @@ def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: py
     assert {"state running", "last 24h 1 completed, 1 failed"} <= set(table)
     (failed,) = (line for line in table if line.startswith("failed "))
     assert re.fullmatch(r"failed 1 log since .*: SMTP: refused \[2J \(dynatick task explain bad\)", failed)
+    world.store.create(scheduled_row("keyed", Bucket(minute_of(world.clock())), limitKey="customer:1"))
+    table = [" ".join(line.split()) for line in shell("status").lines]
+    assert "key customer:1: 1 waiting, 0 running, no limit" in table
     assert shell("status", "-o", "json").json["failed"] == 1
     shell("pause", "--reason", "a release", "--by", "ada")
     assert re.match(r"state +paused since \S+ by ada: a release", shell("status").lines[0])

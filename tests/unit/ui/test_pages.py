@@ -8,10 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import httpx2
 import pytest
-from tests.builders import NOON
+from tests.builders import NOON, scheduled_row
 from tests.unit.ui.support import Browser, elements, text_of
 
 from dynatick import CompleteLater, RetryableError
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.settings import publish_settings
 from dynatick.testing.virtual_installation import VirtualInstallation
 
 PAGES = [
@@ -254,3 +258,18 @@ def test_a_task_that_waits_for_a_completion_is_counted_as_such_until_its_deadlin
     busy.answer("webhook", lambda payload: None)
     busy.advance(minutes=int(at[-2:]) + 60)
     assert bar().startswith(f"{at}: ") and "waiting" not in bar()
+
+
+def test_now_shows_the_busiest_limit_keys_and_a_task_what_it_waits_for(browser: Browser) -> None:
+    assert not elements(browser.get("/now/minutes"), "keys")
+    store = browser.site.client.operations.store
+    publish_settings(store, Grid(), now=NOON, defaults=Defaults(key_limits=parse_limits(["customer=1"])))
+    bucket = Bucket(minute_of(NOON))
+    leased = {"status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:14:00.000Z", "attempt": 1}
+    store.create(scheduled_row("a", bucket, limitKey="customer:1", startedAt="2026-12-31T12:00:01.000Z", **leased))
+    for name, key in (("b", "customer:1"), ("c", "customer:1"), ("d", "host:x"), ("e", None)):
+        store.create(scheduled_row(name, bucket, **({"limitKey": key} if key else {})))
+    rows = [one.text for one in elements(browser.get("/now/minutes"), "key-row")]
+    assert rows == ["customer:1 2 waiting 1 running limit 1", "host:x 1 waiting 0 running no limit"]
+    explained = text_of(browser.get("/tasks/c"), "explanation")
+    assert explained.endswith("customer:1 has 1 of 1 running (a, since 2026-12-31T12:00:01Z); 1 waits before it.")
