@@ -12,6 +12,7 @@ from dynatick.actions.allow_list import ActionSettings
 from dynatick.actions.secret import SecretReference
 from dynatick.domain.buckets import Grid
 from dynatick.domain.ends import OutcomeEvents
+from dynatick.domain.limit_keys import parse_limits
 from dynatick.engine.rules import Precision
 from dynatick.errors import ConfigurationError
 from dynatick.settings import Settings
@@ -23,6 +24,7 @@ EVERY = [
     ("TICK_MINUTES", "5", "grid.tick_minutes", 5),
     ("SHARD_COUNT", "4", "grid.shard_count", 4),
     ("RETENTION_DAYS", "7", "retention_days", 7),
+    ("KEY_LIMITS", "customer=1, mail=100/m", "key_limits", parse_limits(["customer=1", "mail=100/m"])),
     ("DEFAULT_ACTION", "mail.send", "default_action", "mail.send"),
     ("DEAD_LETTER_QUEUE_URL", URL, "dead_letter_queue_url", URL),
     ("PRECISION", "second", "precision", Precision.SECOND),
@@ -89,6 +91,7 @@ def test_every_setting_has_a_variable_of_its_own() -> None:
         ("DYNATICK_TASK_THREADS", "0", "expected a whole number from 1 to 256, found '0'"),
         ("DYNATICK_MAX_WORKERS", "101", "expected a whole number from 0 to 100, found '101'"),
         ("DYNATICK_OUTCOME_EVENTS", "some", "expected off, failed or all, found 'some'"),
+        ("DYNATICK_KEY_LIMITS", "customer=1,host", "'host' is not a limit; expected one such as customer=1"),
         ("DYNATICK_PRECISION", "minute", "expected tick or second, found 'minute'"),
         ("DYNATICK_HANDLERS_ENVIRONMENT", "{SENDER", "expected a JSON object: "),
         ("DYNATICK_HANDLERS_ENVIRONMENT", '["a"]', "expected a JSON object whose values are texts"),

@@ -116,7 +116,8 @@ def test_no_index_projects_what_changes_during_a_run() -> None:
     found = index("taskDateTime-index")
     assert [key["AttributeName"] for key in found["KeySchema"]] == ["taskDateTime", "taskId"]
     assert set(found["Projection"]["NonKeyAttributes"]) == {
-        "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId", "nextAttemptAt", "lateMilliseconds"
+        "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId", "nextAttemptAt", "lateMilliseconds",
+        "limitKey",
     }  # fmt: skip
     changing = {"status", "attempt", "attempts", "lease", "leaseUntil", "run", "startedAt", "result", "payload"}
     assert not changing & set(index("schedules-index")["Projection"]["NonKeyAttributes"])
@@ -317,7 +318,7 @@ def test_the_environment_leaves_room_for_lists() -> None:
     }
     # The table's name, the queue's URL; a stack's name; the names of three functions and three queues.
     longest = {"Ref": 64, "Fn::Sub": 128 + len("-processor"), "Fn::Join": 3 * 64 + 3 * 80 + 5, "Fn::If": 1}
-    own = ("WEBHOOK_PRIVATE_HOSTS", "ACTION_RATE_LIMITS", "HANDLERS_ENVIRONMENT", "HANDLERS_SECRETS")
+    own = ("WEBHOOK_PRIVATE_HOSTS", "ACTION_RATE_LIMITS", "KEY_LIMITS", "HANDLERS_ENVIRONMENT", "HANDLERS_SECRETS")
     lists = {f"DYNATICK_{name}" for name in own}
     size = sum(map(len, variables))
     for name, value in variables.items():
