@@ -25,6 +25,7 @@ from dynatick.actions.handlers import Handler, declare
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, parse_time
 from dynatick.domain.instants import format_instant
+from dynatick.domain.limit_keys import check_limit_key
 from dynatick.domain.retry import RetryPolicy
 from dynatick.errors import ConfigurationError, InvalidInput, ScheduleDiffers, ScheduleNotFound, TaskExists
 from dynatick.tracing import insert_span
@@ -81,6 +82,7 @@ def task(
     retry_policy: RetryPolicy | Mapping[str, object] | None = None,
     upgrade: Callable[[Any], object] | None = None,
     subject: Callable[[Any], str] | None = None,
+    limit_key: str | Callable[[Any], str | None] | None = None,
 ) -> Callable[[Callable[Concatenate[Payload, More], Result]], TaskFunction[Payload, More, Result]]:
     """Declares a function as the handler of the action ``name``, and makes it a ``TaskFunction``.
 
@@ -90,8 +92,9 @@ def task(
     the tasks and schedules that are made by this function's methods. ``upgrade``: a function that turns a payload of
     the type that its parameter is annotated with, an older one, into one of the present type, when a task with such a
     payload runs; what it raises counts as raised by the function. ``subject``: what a payload is about, such as
-    ``lambda mail: f"customer:{mail.customer}"``, to find tasks by. Raises ConfigurationError for a function that can't
-    be a handler.
+    ``lambda mail: f"customer:{mail.customer}"``, to find tasks by. ``limit_key``: a text such as ``customer:4711``, or
+    a function of the payload as for ``subject``; ``KeyLimits`` says of its class how many tasks of a key run at once,
+    or begin in a second. Raises ConfigurationError for a function that can't be a handler.
     """
     declared = declare(name, permanent=permanent, timeout_seconds=timeout_seconds, upgrade=upgrade)
     try:
@@ -100,11 +103,13 @@ def task(
             if retry_policy is None or isinstance(retry_policy, RetryPolicy)
             else RetryPolicy.from_row(retry_policy)
         )
+        if limit_key is not None and not callable(limit_key):
+            check_limit_key(limit_key)
     except InvalidInput as error:
         raise ConfigurationError(f"handler {name}", str(error)) from None
 
     def make(function: Callable[Concatenate[Payload, More], Result]) -> TaskFunction[Payload, More, Result]:
-        return TaskFunction(name, declared(function), policy, subject)
+        return TaskFunction(name, declared(function), policy, subject, limit_key)
 
     return make
 
@@ -122,12 +127,14 @@ class TaskFunction(Generic[Payload, More, Result]):
         function: Callable[Concatenate[Payload, More], Result],
         retry_policy: RetryPolicy | None,
         subject: Callable[[Payload], str] | None,
+        limit_key: str | Callable[[Payload], str | None] | None = None,
     ) -> None:
         functools.update_wrapper(self, function)
         self.action = action
         self._function = function
         self._retry_policy = retry_policy
         self._subject = subject
+        self._limit_key = limit_key
         self._declared: list[tuple[str, Payload, Mapping[str, object]]] = []  # schedules
 
     def __call__(self, payload: Payload, /, *more: More.args, **named: More.kwargs) -> Result:
@@ -143,6 +150,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         due_at: Time | None = None,
         delay: timedelta | None = None,
         task_id: str | None = None,
+        limit_key: str | None = None,
         if_exists: str = "refuse",
         until: timedelta | None = None,
     ) -> TaskView:
@@ -150,20 +158,28 @@ class TaskFunction(Generic[Payload, More, Result]):
 
         ``due_at``: an aware datetime, RFC 3339 text with its offset, epoch seconds, or a bucket. Without ``task_id``
         the id is derived from action, payload and ``due_at``, so that the same call again makes no second task; if
-        there is no ``due_at``, each call makes a task of its own. ``if_exists``, ``until``, errors: as of
-        ``TaskClient.insert``, which refuses another task of this id (TaskExists), keeps it, replaces it if it waits, or
-        postpones it; a task that is to be replaced or postponed needs a ``task_id``.
+        there is no ``due_at``, each call makes a task of its own. ``limit_key``: instead of that of ``@task``.
+        ``if_exists``, ``until``, errors: as of ``TaskClient.insert``, which refuses another task of this id
+        (TaskExists), keeps it, replaces it if it waits, or postpones it; a task that is to be replaced or postponed
+        needs a ``task_id``.
         """
         if task_id is None and (if_exists in ("replace", "postpone") or (if_exists == "keep" and due_at is None)):
             raise InvalidInput("task_id", None, f"expected an id: if_exists={if_exists!r} is about a task that has it")
-        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id)
+        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id, limit_key=limit_key)
         return _client().insert_task(task, if_exists=if_exists, until=until)
 
     def insert_follow_up(
-        self, payload: Payload, *, task_id: str, of: str, due_at: Time | None = None, delay: timedelta | None = None
+        self,
+        payload: Payload,
+        *,
+        task_id: str,
+        of: str,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        limit_key: str | None = None,
     ) -> TaskView:
         """For ``HandlerContext.schedule``. ``of``: the id of the task whose handler inserts it."""
-        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id)
+        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id, limit_key=limit_key)
         return _client().insert_task(task, if_exists="keep", follow_up_of=of)
 
     def transact_put(
@@ -173,11 +189,13 @@ class TaskFunction(Generic[Payload, More, Result]):
         due_at: Time | None = None,
         delay: timedelta | None = None,
         task_id: str | None = None,
+        limit_key: str | None = None,
         form: str = "resource",
     ) -> dict[str, dict[str, Any]]:
         """An entry of ``TransactWriteItems`` that inserts the task that ``schedule`` would insert, together with your
         own data: both, or neither. ``form`` and what happens if the id exists: as of ``TaskClient.transact_put``."""
-        return _client().transact_put(self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id), form=form)
+        task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id, limit_key=limit_key)
+        return _client().transact_put(task, form=form)
 
     def schedule_many(
         self, payloads: Iterable[Payload], *, due_at: Time | None = None, delay: timedelta | None = None
@@ -213,9 +231,14 @@ class TaskFunction(Generic[Payload, More, Result]):
 
         The arguments are those of ``TaskClient.batches.insert``, which says what the same call does again. ``then``: a
         task for when all have ended, such as ``write_report.after(Report(…))``. Raises InvalidInput with the number of
-        the first payload that the function refuses. ``subject`` of ``@task`` doesn't apply: members have none.
+        the first payload that the function refuses, and for a function with a ``limit_key``. ``subject`` of ``@task``
+        doesn't apply: members have none.
         """
+        from dynatick.client.batch_definition import NO_LIMIT_KEY
         from dynatick.client.batch_loading import invalid_payload
+
+        if self._limit_key is not None:
+            raise InvalidInput(attr.LIMIT_KEY, f"that of {self.action}", NO_LIMIT_KEY)
 
         def encoded() -> Iterator[Mapping[str, object]]:
             for number, payload in enumerate(payloads):
@@ -246,6 +269,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             attr.DELAY_SECONDS: task.delay_seconds,
             attr.RETRY_POLICY: None if policy is None else policy.to_row(),
             attr.SUBJECT: task.subject,
+            attr.LIMIT_KEY: task.limit_key,
         }
         return {name: value for name, value in row.items() if value is not None}
 
@@ -261,15 +285,16 @@ class TaskFunction(Generic[Payload, More, Result]):
         catch_up: str | None = None,
         overlap: str | None = None,
         expected_within_seconds: int | None = None,
+        limit_key: str | None = None,
         if_exists: str = "refuse",
     ) -> ScheduleView:
         """Inserts a schedule, and returns it; if it is there already, nothing changes.
 
         ``expression`` and the other arguments: as of ``TaskClient.schedules.insert``. Without ``schedule_id`` the id is
-        derived from action, expression, timezone and payload. ``if_exists``: what is done with a schedule of this
-        function that has this id and is defined otherwise. ``refuse`` raises ScheduleDiffers, which names what differs;
-        ``keep`` returns it as it is; ``replace`` changes it, as ``TaskClient.schedules.update`` does. Raises TaskExists
-        if anything else has this id.
+        derived from action, expression, timezone and payload. ``limit_key``: instead of that of ``@task``.
+        ``if_exists``: what is done with a schedule of this function that has this id and is defined otherwise.
+        ``refuse`` raises ScheduleDiffers, which names what differs; ``keep`` returns it as it is; ``replace`` changes
+        it, as ``TaskClient.schedules.update`` does. Raises TaskExists if anything else has this id.
         """
         from dynatick.client.insertion import InsertUnknown, Refused
         from dynatick.client.schedules import UPDATABLE
@@ -288,7 +313,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             attr.OVERLAP: overlap,
             attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
         }
-        row = self._schedule(schedule_id, payload, encoded, recurrence)
+        row = self._schedule(schedule_id, payload, encoded, recurrence | {attr.LIMIT_KEY: limit_key})
         (result,) = client.insert_rows([row])
         if isinstance(result, Refused | InsertUnknown):
             raise result.error
@@ -321,6 +346,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         catch_up: str | None = None,
         overlap: str | None = None,
         expected_within_seconds: int | None = None,
+        limit_key: str | None = None,
     ) -> None:
         """Declares a schedule of the deployment that has this function, when its module is imported. Writes nothing.
 
@@ -335,6 +361,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             attr.CATCH_UP: catch_up,
             attr.OVERLAP: overlap,
             attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
+            attr.LIMIT_KEY: limit_key,
         }
         self._declared.append((schedule_id, payload, recurrence))
 
@@ -357,6 +384,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         given = {
             attr.TASK_ID: schedule_id,
             **recurrence,
+            attr.LIMIT_KEY: self._limit_key_of(payload, recurrence.get(attr.LIMIT_KEY)),
             attr.ACTION: self.action,
             attr.PAYLOAD: encoded,
             attr.RETRY_POLICY: None if self._retry_policy is None else self._retry_policy.to_row(),
@@ -371,6 +399,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         due_at: Time | None = None,
         delay: timedelta | None = None,
         task_id: str | None = None,
+        limit_key: str | None = None,
     ) -> NewTask:
         """The task that ``schedule`` would insert, for ``TaskClient.insert_many``."""
         from dynatick.client import NewTask
@@ -391,7 +420,14 @@ class TaskFunction(Generic[Payload, More, Result]):
             payload=encoded,
             retry_policy=self._retry_policy,
             subject=None if self._subject is None else self._subject(payload),
+            limit_key=self._limit_key_of(payload, limit_key),
         )
+
+    def _limit_key_of(self, payload: Payload, given: Any = None) -> Any:
+        """``given``: that of the call, which wins."""
+        if given is not None:
+            return given
+        return self._limit_key(payload) if callable(self._limit_key) else self._limit_key
 
     def encode(self, payload: Payload) -> Mapping[str, object]:
         """The payload as a row holds it. Raises InvalidInput, without the values, for one that the function refuses."""

@@ -35,6 +35,7 @@ RUN_BY = {
     "docs/how-to/handlers.md": ["tests/unit/actions/test_docs.py"],
     "docs/how-to/http-api.md": [HOW_TOS],
     "docs/how-to/import.md": [HOW_TOS],
+    "docs/how-to/limits-by-key.md": ["tests/unit/client/test_limit_keys.py"],
     "docs/how-to/nightly-report.md": [HOW_TOS],
     "docs/how-to/outcome-events.md": ["tests/unit/test_outcome_events_page.py"],
     "docs/how-to/operate.md": ["tests/unit/test_operate.py"],

@@ -51,7 +51,14 @@ class Followed(Protocol[Given, Inserted]):
     """A function that is declared by ``@task``, as far as it is asked for a follow-up."""
 
     def insert_follow_up(
-        self, payload: Given, *, task_id: str, of: str, due_at: Time | None = None, delay: timedelta | None = None
+        self,
+        payload: Given,
+        *,
+        task_id: str,
+        of: str,
+        due_at: Time | None = None,
+        delay: timedelta | None = None,
+        limit_key: str | None = None,
     ) -> Inserted: ...
 
 
@@ -69,6 +76,7 @@ class HandlerContext:
     deadline: datetime  # when this process ends; don't start work that can't end before
     schedule_id: str | None = None  # of an occurrence: its schedule
     subject: str | None = None  # what the task is about, such as customer:4711
+    limit_key: str | None = None  # what limits it
     traceparent: str | None = None  # the span that the task comes from, in the form of W3C Trace Context
     attributes: Mapping[str, object] = field(default_factory=dict)  # the row's other attributes
     follow_ups: list[str] = field(default_factory=list)  # ids of those that this attempt has scheduled
@@ -82,12 +90,13 @@ class HandlerContext:
         name: str,
         due_at: Time | None = None,
         delay: timedelta | None = None,
+        limit_key: str | None = None,
     ) -> Inserted:
         """Inserts a follow-up: a task that comes from this one. Without a time, it runs as soon as it can.
 
         Its id is made of the idempotency key and ``name``, so that a repeated attempt inserts no second: the first
-        stays as it is. Returns it, as a TaskView. Raises InvalidInput for a name that this attempt has used; what
-        ``handler.schedule`` raises; and TaskExists if another task has the id.
+        stays as it is. ``limit_key``: instead of that of ``@task``. Returns it, as a TaskView. Raises InvalidInput for
+        a name that this attempt has used; what ``handler.schedule`` raises; and TaskExists if another task has the id.
         """
         task_id = follow_up_id(self.idempotency_key, name)
         if task_id in self.follow_ups:
@@ -97,7 +106,9 @@ class HandlerContext:
             raise InvalidInput("name", name, expected)
         if not hasattr(handler, "insert_follow_up"):
             raise InvalidInput("handler", handler, "expected a function that is declared by @task")
-        view = handler.insert_follow_up(payload, task_id=task_id, of=self.task_id, due_at=due_at, delay=delay)
+        view = handler.insert_follow_up(
+            payload, task_id=task_id, of=self.task_id, due_at=due_at, delay=delay, limit_key=limit_key
+        )
         self.follow_ups.append(task_id)
         return view
 
@@ -452,6 +463,7 @@ def _context(action: str, task: Task, context: ActionContext) -> HandlerContext:
         deadline=context.deadline,
         schedule_id=context.schedule_id,
         subject=task.subject,
+        limit_key=task.limit_key,
         traceparent=task.traceparent,
         attributes=attributes,  # type: ignore[arg-type]
         follow_ups=context.follow_ups,

@@ -166,7 +166,7 @@ class Tasks:
                 call=self.put,
                 summary="Insert a task, or replace or postpone the one that is there",
                 description="`ifExists` says what happens to a task of this id, and `effect` in the answer which it "
-                "was. *replace*: a waiting task becomes the one given; action and subject must be the same. "
+                "was. *replace*: a waiting task becomes the one given; action, subject and limit key must be the same. "
                 "*postpone*: it is moved to the time given, if that is later, and keeps all else. *keep*: it stays. "
                 "A task that runs is never changed; one that has ended begins another run.",
                 tag="Task",

@@ -11,7 +11,7 @@ from dynatick.domain.schedule import ScheduleState
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import dumps
 
-_WHAT = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT)
+_WHAT = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT, attr.LIMIT_KEY)
 DEFINITION = (attr.TASK_ID, *attr.TIME_INPUTS, *_WHAT)
 STATE = tuple(sorted(attr.OWN_ATTRIBUTES - set(DEFINITION)))
 """Set by Dynatick. No interface accepts these."""

@@ -40,6 +40,10 @@ Timeout = Annotated[
 Subject = Annotated[
     str | None, typer.Option(help="What it is about, such as customer:4711, to find it by. It can't be changed.")
 ]
+LimitKey = Annotated[
+    str | None,
+    typer.Option(metavar="CLASS:TEXT", help="What limits it, such as customer:4711, of a class of KeyLimits."),
+]
 WaitTimeout = Annotated[
     str | None, typer.Option("--timeout", metavar="DURATION", help="Such as 90s or 10m. Default: as long as it takes.")
 ]

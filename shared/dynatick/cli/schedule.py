@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dynatick.bulk.record import FileFormat
-from dynatick.cli.arguments import Ids, Payload, Subject, Timeout, map_of, minutes_of, seconds_of
+from dynatick.cli.arguments import Ids, LimitKey, Payload, Subject, Timeout, map_of, minutes_of, seconds_of
 from dynatick.cli.bulk_change import change_each
 from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import Column, Output, say, show_many, show_one, show_page, show_table
@@ -46,9 +46,9 @@ Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as 
 _SHOWN = (
     attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
     attr.END_DATE, attr.FLEXIBLE_TIME_WINDOW, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.ACTION,
-    attr.SUBJECT, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_OWNER, attr.SCHEDULE_STATE,
-    attr.STATE_REASON, attr.ERROR, attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME, attr.BUFFERED_OCCURRENCE_AT,
-    attr.LAST_OCCURRENCE_AT, attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
+    attr.SUBJECT, attr.LIMIT_KEY, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SCHEDULE_OWNER,
+    attr.SCHEDULE_STATE, attr.STATE_REASON, attr.ERROR, attr.NEXT_OCCURRENCE_AT, attr.TASK_DATE_TIME,
+    attr.BUFFERED_OCCURRENCE_AT, attr.LAST_OCCURRENCE_AT, attr.LAST_TASK_ID, attr.MISSED_OCCURRENCES, attr.CREATED_AT,
 )  # fmt: skip
 """The attributes that the table shows, in this order, before the user's own. JSON has all of them."""
 
@@ -107,6 +107,7 @@ class DefinitionOptions:
     payload: Payload = None
     retry_policy: Policy = None
     timeout_seconds: Timeout = None
+    limit_key: LimitKey = None
     catch_up: CatchUp = None
     overlap: Overlap = None
     expected_within_seconds: ExpectedWithin = None
@@ -122,6 +123,7 @@ class DefinitionOptions:
             "payload": map_of(self.payload, attr.PAYLOAD),
             "retry_policy": map_of(self.retry_policy, attr.RETRY_POLICY),
             "timeout_seconds": seconds_of(self.timeout_seconds, attr.TIMEOUT_SECONDS),
+            "limit_key": self.limit_key,
             "catch_up": self.catch_up,
             "overlap": self.overlap,
             "expected_within_seconds": seconds_of(self.expected_within_seconds, attr.EXPECTED_WITHIN_SECONDS),

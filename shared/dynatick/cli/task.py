@@ -15,6 +15,7 @@ from dynatick.cli.arguments import (
     Ids,
     IdsOrNone,
     Limit,
+    LimitKey,
     PageToken,
     Payload,
     SelectionOptions,
@@ -61,6 +62,7 @@ def add(
     ] = None,
     timeout_seconds: Timeout = None,
     subject: Subject = None,
+    limit_key: LimitKey = None,
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of the row, for your own use.")
     ] = None,
@@ -85,6 +87,7 @@ def add(
         retry_policy=map_of(retry_policy, attr.RETRY_POLICY),
         timeout_seconds=seconds_of(timeout_seconds, attr.TIMEOUT_SECONDS),
         subject=subject,
+        limit_key=limit_key,
         attributes=map_of(attributes, "attributes"),
         if_exists="refuse" if if_exists is None else if_exists,
         until=None if until is None else duration_of(until, "until"),

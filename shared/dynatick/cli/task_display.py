@@ -81,6 +81,7 @@ def _block(view: TaskView, now: datetime) -> Mapping[str, object]:
         "attempts": None if attr.ATTEMPT not in row else f"{view.attempt}{run}",
         "action": view.action,
         "subject": row.get(attr.SUBJECT),
+        "limit key": row.get(attr.LIMIT_KEY),
         "trace": view.traceparent,
         "follow-up of": view.follow_up_of,
         "follow-ups": ", ".join(view.follow_ups) or None,

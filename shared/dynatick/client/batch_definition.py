@@ -23,6 +23,7 @@ from dynatick.json_reader import dumps
 from dynatick.tracing import current_traceparent
 
 _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
+NO_LIMIT_KEY: Final = "leave it out: members of a batch have none; insert the tasks one by one"
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 
@@ -36,6 +37,9 @@ class Definitions:
 
     def of(self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object) -> tuple[Batch, Row]:
         """The batch that is asked for, and its row. Raises InvalidInput."""
+        for limit_key in (task.limit_key, dict(task.attributes).get(attr.LIMIT_KEY)):
+            if limit_key is not None:
+                raise InvalidInput(attr.LIMIT_KEY, limit_key, NO_LIMIT_KEY)
         wrong = InvalidInputs()
         now = self.clock()
         with wrong:
@@ -105,6 +109,8 @@ class Definitions:
         for name in (attr.TASK_DATE_TIME, attr.DUE_AT):
             if name in row:
                 raise InvalidInput(f"then.{name}", row[name], "leave it out: it runs when all members have ended")
+        if attr.LIMIT_KEY in row:
+            self.settings_cache.check_limit_key(row[attr.LIMIT_KEY])
         action = row.get(attr.ACTION)
         if isinstance(action, str):
             if self.check_actions:

@@ -24,7 +24,9 @@ KEPT: Final = "kept"
 RESTARTED: Final = "restarted"
 _EFFECTS: Final = {"replace": "replaced", "postpone": "postponed"}
 MAX_UNTIL: Final = timedelta(days=366)
-_OF_DEFINITION: Final = (attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT)
+_OF_DEFINITION: Final = (
+    attr.ACTION, attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.SUBJECT, attr.LIMIT_KEY,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

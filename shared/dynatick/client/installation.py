@@ -81,6 +81,7 @@ class SettingsView(View):
     schema_version: Annotated[int, "The version of the table's rows."]
     default_action: Annotated[str | None, "The action of a task that names none."] = None
     retention_days: Annotated[int | None, "Days after which an ended task expires."] = None
+    key_limits: Annotated[Mapping[str, str] | None, "The limits by key, by class."] = None
     max_timeout_seconds: Annotated[int | None, "The highest timeoutSeconds that is accepted."] = None
     processor_problem: Annotated[str | None, "Why the processor can't start."] = None
     paused: Annotated[Pause | None, "Nothing is run since then."] = None
@@ -89,6 +90,7 @@ class SettingsView(View):
 
 def settings_view(settings: InstallationSettings) -> SettingsView:
     schemas = {name: _read(text) for name, text in settings.payload_schemas.items()}
+    limits = settings.key_limits
     return SettingsView(
         tick_minutes=settings.grid.tick_minutes,
         shard_count=settings.grid.shard_count,
@@ -97,6 +99,7 @@ def settings_view(settings: InstallationSettings) -> SettingsView:
         schema_version=settings.schema_version,
         default_action=settings.default_action,
         retention_days=settings.retention_days,
+        key_limits=None if limits is None else {name: limit.text for name, limit in limits.items()},
         max_timeout_seconds=settings.max_timeout_seconds,
         processor_problem=settings.processor_problem,
         paused=settings.pause,

@@ -12,6 +12,7 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of, parse_time
 from dynatick.domain.instants import format_instant, parse_instant, require_aware
+from dynatick.domain.limit_keys import check_limit_key
 from dynatick.domain.misspelt import check_names
 from dynatick.domain.normalise import Defaults, TaskTime, scheduled_values, task_time
 from dynatick.domain.recurrence import edited
@@ -39,6 +40,7 @@ _TIMES = {attr.TASK_DATE_TIME: "task_date_time", attr.DUE_AT: "due_at", attr.DEL
 _ARGUMENTS = {
     attr.TASK_ID: "task_id", **_TIMES, attr.ACTION: "action", attr.PAYLOAD: "payload",
     attr.RETRY_POLICY: "retry_policy", attr.TIMEOUT_SECONDS: "timeout_seconds", attr.SUBJECT: "subject",
+    attr.LIMIT_KEY: "limit_key",
 }  # fmt: skip
 _OF_SCHEDULES = frozenset({*attr.RECURRENCE, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.SCHEDULE_STATE})
 _NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
@@ -62,6 +64,7 @@ class NewTask:
     retry_policy: RetryPolicy | Mapping[str, object] | None = None
     timeout_seconds: int | Decimal | None = None  # None: as the handler declares, if it does
     subject: str | None = None  # what it is about, such as customer:4711, to find it by
+    limit_key: str | None = None  # what limits how many of its kind run at once, such as customer:4711
     attributes: Mapping[str, object] = field(default_factory=dict)  # more attributes of the row, the caller's own
 
     @classmethod
@@ -98,6 +101,9 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     if attr.TIMEOUT_SECONDS in row:
         with wrong:
             settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
+    if attr.LIMIT_KEY in row:
+        with wrong:
+            settings_cache.check_limit_key(row[attr.LIMIT_KEY])
     settings = settings_cache.current()
     action = row.get(attr.ACTION) or (settings.default_action if settings and task.action is None else None)
     if isinstance(action, str) and (task.payload is None or attr.PAYLOAD in row):
@@ -190,6 +196,9 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
     if task.subject is not None:
         with wrong:
             row[attr.SUBJECT] = check_subject(task.subject)
+    if task.limit_key is not None:
+        with wrong:
+            row[attr.LIMIT_KEY] = check_limit_key(task.limit_key)
     with wrong:
         if not isinstance(task.attributes, Mapping):
             raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
@@ -303,6 +312,9 @@ class ScheduleChecks:
         if row.get(attr.TIMEOUT_SECONDS) is not None:
             with wrong:
                 self.settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
+        if attr.LIMIT_KEY in row:
+            with wrong:
+                self.settings_cache.check_limit_key(row[attr.LIMIT_KEY])
         with wrong:
             check_recurrence(row)
         wrong.raise_all()
@@ -355,6 +367,8 @@ def stored_value(argument: str, name: str, value: object) -> object:
             return value
         case "timeout_seconds":
             return check_timeout(value)
+        case "limit_key":
+            return check_limit_key(value)
         case "action":
             return check_users_action(text_of(value, attr.ACTION))
         case "catch_up" | "overlap":

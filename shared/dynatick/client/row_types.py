@@ -29,3 +29,4 @@ class TaskRow(TypedDict):
     retryPolicy: NotRequired[RetryPolicyRow]
     timeoutSeconds: NotRequired[int | Decimal]
     subject: NotRequired[str]
+    limitKey: NotRequired[str]

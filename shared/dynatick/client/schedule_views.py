@@ -28,7 +28,10 @@ from dynatick.errors import InvalidInput, StoreError
 _COMPARED = 50  # occurrences that are compared with the ticks
 _DEFINITION = ("expression", "timezone", "start_date", "end_date", "flexible_time_window", "catch_up", "overlap",
                "expected_within_seconds", "action", "payload")  # fmt: skip
-_IN_ROW = {"retry_policy": attr.RETRY_POLICY, "timeout_seconds": attr.TIMEOUT_SECONDS, "subject": attr.SUBJECT}
+_IN_ROW = {
+    "retry_policy": attr.RETRY_POLICY, "timeout_seconds": attr.TIMEOUT_SECONDS, "subject": attr.SUBJECT,
+    "limit_key": attr.LIMIT_KEY,
+}  # fmt: skip
 
 _TRIES = 20
 _TOGETHER = 25  # rows to a read: they may be large
@@ -72,6 +75,10 @@ class ScheduleView(WholeRow):
     def attributes(self) -> Mapping[str, object]:
         """The row's other attributes, the user's own, which its occurrences get."""
         return handed_on(self.row)
+
+    @property
+    def limit_key(self) -> Annotated[object, "What limits its tasks, such as customer:4711."]:
+        return self.row.get(attr.LIMIT_KEY)
 
     @property
     def has_ended(self) -> bool:

@@ -78,6 +78,7 @@ UPDATABLE = {
     "payload": attr.PAYLOAD,
     "retry_policy": attr.RETRY_POLICY,
     "timeout_seconds": attr.TIMEOUT_SECONDS,
+    "limit_key": attr.LIMIT_KEY,
     "catch_up": attr.CATCH_UP,
     "overlap": attr.OVERLAP,
     "expected_within_seconds": attr.EXPECTED_WITHIN_SECONDS,
@@ -109,6 +110,7 @@ class Schedules:
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
         timeout_seconds: int | Decimal | None = None,
         subject: str | None = None,
+        limit_key: str | None = None,
         catch_up: str | None = None,
         overlap: str | None = None,
         expected_within_seconds: int | Decimal | None = None,
@@ -122,9 +124,9 @@ class Schedules:
         ``flexible_time_window``: minutes over which starts are spread. ``catch_up``: latest (default), all, none.
         ``overlap``: skip (default), allow, bufferOne. ``expected_within_seconds``: when an occurrence must have
         completed, from the time at which it may start; else it is reported as overdue. ``subject``: what it and its
-        tasks are about, to find them by; it can't be changed. ``enabled`` False: it is paused
-        from the start, and the ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule has
-        this id.
+        tasks are about, to find them by; it can't be changed. ``limit_key``: of its tasks. ``enabled`` False: it is
+        paused from the start, and the ``reason`` is stored as ``stateReason``. Raises TaskExists if a task or schedule
+        has this id.
         """
         if isinstance(attributes, Mapping):
             for name in attributes:
@@ -137,6 +139,7 @@ class Schedules:
             retry_policy=retry_policy,
             timeout_seconds=timeout_seconds,
             subject=subject,
+            limit_key=limit_key,
             attributes={} if attributes is None else attributes,
         )
         recurrence: dict[str, object] = {
@@ -212,6 +215,9 @@ class Schedules:
         if changed.get(attr.TIMEOUT_SECONDS) is not None:
             with wrong:
                 self._settings_cache.check_timeout(changed[attr.TIMEOUT_SECONDS])
+        if changed.get(attr.LIMIT_KEY) is not None:
+            with wrong:
+                self._settings_cache.check_limit_key(changed[attr.LIMIT_KEY])
         with wrong:
             check_recurrence(changed)
         if wrong and changed.keys() & {attr.ACTION, attr.PAYLOAD}:

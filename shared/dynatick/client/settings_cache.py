@@ -9,6 +9,7 @@ from dynatick.actions.payload import check_payload
 from dynatick.actions.payload_schema import check_schema
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.limit_keys import KeyLimits, check_limit_key
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.selection import Selected, Selection
 from dynatick.domain.task import check_timeout
@@ -112,6 +113,13 @@ class SettingsCache:
         except InvalidInput:
             check_timeout(seconds, _max_timeout(self._reread()))
 
+    def check_limit_key(self, key: object) -> None:
+        """Raises InvalidInput for a limit key of a class that is not in ``KeyLimits``, with those that are."""
+        try:
+            check_limit_key(key, _key_limits(self.current()))
+        except InvalidInput:
+            check_limit_key(key, _key_limits(self._reread()))
+
     def _reread(self) -> InstallationSettings | None:
         """The settings, read again since they may have changed; once a second at most."""
         now = self._clock()
@@ -131,6 +139,10 @@ class SettingsCache:
         if shard >= served:
             expected = f"a shard from 1 to {served - 1}, or none" if served > 1 else "a bucket without a shard"
             raise InvalidInput(attr.TASK_DATE_TIME, f"#{shard}", f"there is no such shard; expected {expected}")
+
+
+def _key_limits(known: InstallationSettings | None) -> KeyLimits | None:
+    return None if known is None else known.key_limits
 
 
 def _max_timeout(known: InstallationSettings | None) -> int | None:

@@ -207,8 +207,8 @@ def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpd
 def replaced(
     row: Row, moved: ConditionalUpdate, *, definition: Mapping[str, object], now: datetime
 ) -> ConditionalUpdate:
-    """Given another definition, too, when it is ``moved``. Raises InvalidInput for another action or subject, and
-    Unchanged for a task that has all that."""
+    """Given another definition, too, when it is ``moved``. Raises InvalidInput for another action, subject or
+    limit key, and Unchanged for a task that has all that."""
     _check_same(row, definition)
     change = replace_definition(row, moved, definition=definition, now=now, run=next_run(row))
     differs = {name for name, value in change.set.items() if not has_value(row, name, value)}
@@ -221,7 +221,8 @@ def restarted(
     row: Row, when: TaskTime, *, bucket: Bucket, definition: Mapping[str, object], now: datetime
 ) -> ConditionalUpdate:
     """Begun anew after its end, as another run with this definition, in this bucket. Raises InvalidInput for another
-    action or subject, and Unchanged for a task that had all that and was due no earlier: the insert was repeated."""
+    action, subject or limit key, and Unchanged for a task that had all that and was due no earlier: the insert was
+    repeated."""
     _check_same(row, definition)
     due_at = when.due_at if bucket == when.bucket else now
     moved = redrive(row, bucket=bucket, due_at=due_at, run=next_run(row))
@@ -237,7 +238,7 @@ def restarted(
 
 
 def _check_same(row: Row, definition: Mapping[str, object]) -> None:
-    for name in (attr.ACTION, attr.SUBJECT):
+    for name in (attr.ACTION, attr.SUBJECT, attr.LIMIT_KEY):
         own, given = row.get(name), definition.get(name)
         if own != given and not (name == attr.ACTION and None in (own, given)):  # one is left to the installation
             expected = "none" if own is None else shown(own)

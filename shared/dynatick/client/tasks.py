@@ -183,6 +183,7 @@ class TaskClient(BulkTasks):
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
         timeout_seconds: int | Decimal | None = None,
         subject: str | None = None,
+        limit_key: str | None = None,
         attributes: Mapping[str, object] | None = None,
         if_exists: str = "refuse",
         until: timedelta | None = None,
@@ -193,14 +194,16 @@ class TaskClient(BulkTasks):
         without a time the installation's policy decides (status ``unscheduled`` until it has). ``payload``: the
         action's arguments. ``timeout_seconds``: the longest that an attempt may take; it does not start with less time
         left. ``subject``: what it is about, such as ``customer:4711``, to find it by; up to 256 bytes, and it can't be
-        changed. ``attributes``: more attributes of the row, for your own use.
+        changed. ``limit_key``: what limits it, such as ``customer:4711``; ``KeyLimits`` says of the class
+        ``customer`` how many tasks of a key run at once or begin in a second; up to 256 bytes, and it can't be changed.
+        ``attributes``: more attributes of the row, for your own use.
         ``if_exists``: what is done if a task has this id. ``refuse`` raises TaskExists. ``keep`` returns it as it is.
         ``replace``: a waiting task becomes the one given, with its payload, time, retry policy, timeout and
-        attributes; action and subject must be the same. ``postpone``: it is moved to the time given, if that is later,
-        at most ``until`` after its first time, and keeps all else. With both, one that has ended begins another run as
-        the one given. The ``effect`` of what is returned is created, kept (it had all that already), replaced,
-        postponed or restarted. Nothing is written if this raises: TransitionRefused for a task that runs, InvalidInput
-        for the id of a schedule or of a batch, TaskExists.
+        attributes; action, subject and limit key must be the same. ``postpone``: it is moved to the time given, if that
+        is later, at most ``until`` after its first time, and keeps all else. With both, one that has ended begins
+        another run as the one given. The ``effect`` of what is returned is created, kept (it had all that already),
+        replaced, postponed or restarted. Nothing is written if this raises: TransitionRefused for a task that runs,
+        InvalidInput for the id of a schedule or of a batch, TaskExists.
         """
         return self.insert_task(
             NewTask(
@@ -213,6 +216,7 @@ class TaskClient(BulkTasks):
                 retry_policy=retry_policy,
                 timeout_seconds=timeout_seconds,
                 subject=subject,
+                limit_key=limit_key,
                 attributes={} if attributes is None else attributes,
             ),
             if_exists=if_exists,

@@ -72,6 +72,10 @@ class TaskView(WholeRow):
         return self.row.get(attr.SUBJECT)
 
     @property
+    def limit_key(self) -> Annotated[object, "What limits it, such as customer:4711."]:
+        return self.row.get(attr.LIMIT_KEY)
+
+    @property
     def traceparent(self) -> str | None:
         """The span that it comes from, in the form of W3C Trace Context."""
         return text_or_none(self.row.get(attr.TRACEPARENT))

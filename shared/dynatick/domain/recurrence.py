@@ -19,7 +19,7 @@ from dynatick.domain.instants import format_instant
 from dynatick.domain.limit_keys import check_limit_key
 from dynatick.domain.normalise import Defaults, action_name, created_at, has_value, past_attributes, reject
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.row import RECURRING, RowView
+from dynatick.domain.row import RECURRING, RowView, in_own_shard
 from dynatick.domain.schedule import (
     FormerDefinition,
     Missed,
@@ -71,9 +71,14 @@ def edited(
     if wanted.get(attr.SUBJECT) is not None:
         check_subject(wanted[attr.SUBJECT])
     if wanted.get(attr.LIMIT_KEY) is not None:
-        check_limit_key(wanted[attr.LIMIT_KEY], defaults.key_limits)
+        # One whose class is removed goes on, without limit.
+        is_given = attr.LIMIT_KEY in edits or not RowView(row).is_recurring
+        check_limit_key(wanted[attr.LIMIT_KEY], defaults.key_limits if is_given else None)
     if RowView(row).is_recurring:
         values, remove = _repaired(wanted, schedule, now, grid)
+        bucket = None if is_pending(schedule, now) or attr.TASK_DATE_TIME in remove else schedule.bucket
+        if bucket is not None:  # with another limit key, that of another shard
+            values.setdefault(attr.TASK_DATE_TIME, str(in_own_shard(wanted, bucket, grid)))
         values[attr.ACTION] = action
     else:
         values, remove = _begun(wanted, schedule, now, grid, action, revision)
@@ -288,5 +293,5 @@ def _is_misplaced(row: Row, schedule: Schedule, grid: Grid) -> bool:
 
 
 def _as_polled(row: Row) -> tuple[Any, ...]:
-    names = dict.fromkeys((attr.OUTCOME, attr.STATUS, attr.ACTION, *attr.TIME_INPUTS, *attr.DEFINITION, *attr.POSITION))
-    return as_read(row, *names)
+    names = (attr.OUTCOME, attr.STATUS, attr.ACTION, attr.LIMIT_KEY, *attr.TIME_INPUTS, *attr.DEFINITION)
+    return as_read(row, *dict.fromkeys((*names, *attr.POSITION)))

@@ -25,6 +25,8 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import state_of
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.occurrences import Overdue
 from dynatick.domain.packs import Pack
@@ -57,7 +59,7 @@ class VirtualInstallation:
     Built-in actions that would call something (webhook, sns …) call nothing: they check their payload, are recorded and
     complete; ``answer`` gives them another end.
 
-    Nothing expires, however much time passes. Raises ConfigurationError for a module that can't be used, and
+    Nothing expires, however much time passes. Raises ConfigurationError for a module or limits that can't be used, and
     InvalidInput.
     """
 
@@ -69,6 +71,7 @@ class VirtualInstallation:
         tick_minutes: int = 1,
         precision: str = "tick",
         shard_count: int = 1,
+        key_limits: str = "",
     ) -> None:
         self._grid = Grid(tick_minutes=tick_minutes, shard_count=shard_count)
         begin = datetime.now(UTC) if start is None else _instant(start, "start")
@@ -84,6 +87,7 @@ class VirtualInstallation:
         self._actions = Actions(handlers, self._journal)
         rules = Rules(
             grid=self._grid,
+            defaults=Defaults(key_limits=parse_limits(one for one in key_limits.split(",") if one)),
             precision=_precision(precision, tick_minutes),
             index_lag=timedelta(),
             in_one_thread=True,

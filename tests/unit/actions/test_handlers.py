@@ -106,7 +106,14 @@ def test_a_second_parameter_gets_the_context():
     def show(payload, context: HandlerContext):
         return context
 
-    values = {"task_id": "t-9", "attempt": 2, "run": 3, "schedule_id": "daily", "subject": "customer:7"}
+    values = {
+        "task_id": "t-9",
+        "attempt": 2,
+        "run": 3,
+        "schedule_id": "daily",
+        "subject": "customer:7",
+        "limit_key": "customer:7",
+    }
     expected = HandlerContext(
         action="x", **values, idempotency_key="t-9#3", due_at=datetime(2026, 12, 31, 11, 59, 30, tzinfo=UTC),
         deadline=NOW + timedelta(seconds=60), attributes={"team": "x", "n": 1},

@@ -11,6 +11,7 @@ from tests.builders import NOON, InProcess
 from tests.unit.api.support import Caller, read
 
 from dynatick.domain.buckets import Grid
+from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.engine import settings
 from dynatick.engine.rules import Rules
@@ -51,13 +52,14 @@ def test_settings_are_those_in_force(caller: Caller) -> None:
     schema = {"type": "object", "properties": {"to": {"type": "string"}}, "required": ["to"]}
     publish_settings(
         caller.store, Grid(tick_minutes=5, shard_count=2), now=caller.clock(), max_timeout_seconds=112,
-        actions=["log", "mail", "raw", "webhook"], defaults=Defaults(action="mail", retention_days=7),
+        actions=["log", "mail", "raw", "webhook"],
+        defaults=Defaults(action="mail", retention_days=7, key_limits=parse_limits(["customer=1", "mail=100/m"])),
         payload_schemas={"mail": json.dumps(schema), "gone": "{}"},
     )  # fmt: skip
     assert caller.ask("GET", "/v1/settings") == {
         "tickMinutes": 5, "shardCount": 2, "shardsEver": 2, "actions": ["log", "mail", "raw", "webhook"],
         "handlers": {"mail": schema, "raw": None}, "defaultAction": "mail", "retentionDays": 7,
-        "maxTimeoutSeconds": 112, "schemaVersion": 1,
+        "maxTimeoutSeconds": 112, "schemaVersion": 1, "keyLimits": {"customer": "1", "mail": "100/m"},
     }  # fmt: skip
 
 

@@ -22,16 +22,16 @@ NIGHTLY = {"taskId": "nightly", "scheduleExpression": "rate(1 day)", "action": "
 TASK: dict[str, Any] = {
     "taskId": "", "dueAt": "noon", "action": "nope", "payload": {"text": "\udfff"},
     "retryPolicy": {"maximumRetryAttempts": -1}, "timeoutSeconds": 0, "subject": "ä" * 129, "status": "completed",
-    "scheduleExpression": "rate(1 day)",
+    "scheduleExpression": "rate(1 day)", "limitKey": "customer",
 }  # fmt: skip
 OF_TASK = {
     "#/taskId", "#/dueAt", "#/action", "#/payload/text", "#/retryPolicy/maximumRetryAttempts", "#/timeoutSeconds",
-    "#/subject", "#/status", "#/scheduleExpression",
+    "#/subject", "#/status", "#/scheduleExpression", "#/limitKey",
 }  # fmt: skip
 SCHEDULE: dict[str, Any] = {
     "scheduleExpression": "cron(0 3 * *)", "scheduleExpressionTimezone": "Europe/Nowhere", "startDate": "soon",
     "flexibleTimeWindow": -1, "action": "nope", "timeoutSeconds": 0, "expectedWithinSeconds": 0, "catchUp": "some",
-    "overlap": "never",
+    "overlap": "never", "limitKey": "customer:",
 }  # fmt: skip
 OF_SCHEDULE = {f"#/{name}" for name in SCHEDULE}
 

@@ -30,6 +30,7 @@ def test_a_task_is_inserted_under_the_tables_names(caller: Caller) -> None:
         "taskId": "welcome-42", "dueAt": LATER, "action": "webhook",
         "payload": {"url": "https://example.com/hook", "data": {"price": 0.1, "many": 10**30}},
         "retryPolicy": {"maximumRetryAttempts": 5}, "timeoutSeconds": 60, "subject": "customer:7", "team": "blue",
+        "limitKey": "host:example.com",
     }  # fmt: skip
     answer = caller.send("POST", "/v1/tasks", row)
     assert answer.status == 201

@@ -35,6 +35,7 @@ rows_of_users = st.fixed_dictionaries(
         "payload": st.dictionaries(texts, values, max_size=3),
         "retryPolicy": st.fixed_dictionaries({"maximumRetryAttempts": st.integers(0, 9)}),
         "timeoutSeconds": st.integers(1, 900),
+        "limitKey": st.sampled_from(["customer:4711", "host:größe ß"]),
         "tenant": texts.filter(bool),
         'odd, "name"\r\n': values.filter(lambda value: value is not None),
     },

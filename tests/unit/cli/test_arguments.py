@@ -75,6 +75,10 @@ def test_they_are_taken_wherever_a_time_is(shell: Shell, world: InProcess) -> No
     assert shell("task", "add", "e", "--timeout-seconds", "2m", "-o", "json").json["timeoutSeconds"] == 120
     assert shell("task", "add", "f", "--subject", "customer:7", "-o", "json").json["subject"] == "customer:7"
     assert ["subject", "customer:7"] in [line.split() for line in shell("task", "get", "f").lines]
+    assert shell("task", "add", "g", "--limit-key", "customer:7", "-o", "json").json["limitKey"] == "customer:7"
+    assert [["limit", "key"], ["customer:7"]] in [
+        [line.split()[:2], line.split()[2:]] for line in shell("task", "get", "g").lines
+    ]
     world.store.create({"taskId": "x", "taskDateTime": "2026-12-31#12:04", "outcome": "completed"})
     world.ticks(3)
     world.clock.forward(minutes=1)  # the present minute is part of the last hour

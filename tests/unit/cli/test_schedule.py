@@ -17,7 +17,7 @@ def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess) -> Non
         "--attributes", '{"team": "blue"}', "--overlap", "allow", "--catch-up", "none", "--end-date", "1830297600",
         "--start-date", "2027-01-01T00:30:00+01:00", "--flexible-time-window", "15", "--timeout-seconds", "60",
         "--retry-policy", '{"maximumRetryAttempts": 1}', "--expected-within-seconds", "1h30m", "--action", "log",
-        "--paused", "--reason", "not yet",
+        "--paused", "--reason", "not yet", "--limit-key", "host:a",
     )  # fmt: skip
     assert (ended.code, ended.err) == (0, "")  # clocks jump on Sundays
     shown = dict(line.split(maxsplit=1) for line in ended.lines)
@@ -28,6 +28,7 @@ def test_add_with_all_that_a_schedule_has(shell: Shell, world: InProcess) -> Non
         "payload": '{"n":1.5}', "scheduleState": "DISABLED", "stateReason": "not yet", "team": "blue",
         "startDate": "2026-12-31T23:30:00Z", "endDate": "2028-01-01T00:00:00Z", "flexibleTimeWindow": "15",
         "retryPolicy": '{"maximumRetryAttempts":1}', "timeoutSeconds": "60", "expectedWithinSeconds": "5400",
+        "limitKey": "host:a",
     }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ FIRST: dict[str, Any] = {
     "retry_policy": {"maximumRetryAttempts": 2},
     "timeout_seconds": 30,
     "subject": "customer:4711",
+    "limit_key": "customer:4711",
     "attributes": {"mine": 1},
 }
 OTHER: dict[str, Any] = {
@@ -31,6 +32,7 @@ OTHER: dict[str, Any] = {
     "payload": {"n": 0.1},
     "action": "log",
     "subject": "customer:4711",
+    "limit_key": "customer:4711",
     "attributes": {"yours": 2},
 }
 
@@ -111,7 +113,7 @@ def test_postponed_to_a_later_time_and_no_further_than_until(present: World, cli
 def test_a_row_that_the_scheduler_has_not_seen_yet(world: World, client: TaskClient) -> None:
     for task_id in ("a", "b"):
         world.store.put({"taskId": task_id, "taskDateTime": "2026-12-31#13:00", "payload": {"n": 1}})
-    client.insert("a", **{**OTHER, "subject": None}, if_exists="replace")
+    client.insert("a", **{**OTHER, "subject": None, "limit_key": None}, if_exists="replace")
     client.insert("b", due_at="2026-12-31T14:00:00Z", if_exists="postpone")
     for task_id, payload in (("a", {"n": OTHER["payload"]["n"]}), ("b", {"n": 1})):
         row = client.get(task_id)
@@ -183,6 +185,7 @@ def test_the_ids_of_others_are_refused(world: World, client: TaskClient, mode: s
         ({"if_exists": "postpone", "due_at": "soon"}, "dueAt: 'soon' is not accepted"),
         ({"if_exists": "replace", "action": "webhook"}, "action: 'webhook' is not accepted; expected 'log', as"),
         ({"if_exists": "replace", "subject": "x"}, "subject: 'x' is not accepted; expected 'customer:4711', as"),
+        ({"if_exists": "replace", "limit_key": "x:1"}, "limitKey: 'x:1' is not accepted; expected 'customer:4711', as"),
         ({"if_exists": "replace", "subject": None}, "subject: None is not accepted; expected 'customer:4711'"),
     ],
 )  # fmt: skip

@@ -31,6 +31,7 @@ TASK: dict[str, Any] = {
     "retry_policy": {"maximumRetryAttempts": 2},
     "timeout_seconds": 30,
     "subject": "customer:4711",
+    "limit_key": "customer:4711",
     "attributes": {"mine": [1, None, True]},
 }
 

@@ -131,6 +131,7 @@ def test_one_that_waits_to_be_marked_failed_can_be_corrected() -> None:
         ({"retryPolicy": {"maximumRetryAttempts": -1}}, "retryPolicy.maximumRetryAttempts: -1 is not accepted"),
         ({"timeoutSeconds": 0}, "timeoutSeconds: 0 is not accepted"),
         ({"subject": ""}, "subject: '' is not accepted"),
+        ({"limitKey": "customer"}, "limitKey: 'customer' is not accepted"),
         ({"taskId": "x" * 1000}, "expected at most 984 bytes for a schedule"),
     ],
 )
@@ -460,7 +461,12 @@ def test_a_window_spreads_starts_and_keeps_them() -> None:
 
 def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
     row = begun(
-        payload={"a": 1}, retryPolicy={"maximumRetryAttempts": 1}, timeoutSeconds=60, subject="customer:7", colour="red"
+        payload={"a": 1},
+        retryPolicy={"maximumRetryAttempts": 1},
+        timeoutSeconds=60,
+        subject="customer:7",
+        colour="red",
+        limitKey="host:example.com",
     )
     schedule = Schedule.from_row(row)
     bucket = bucket_at(schedule, at(1), found_in=Bucket(C + 1), closed_through=C + 5, grid=EVERY_MINUTE)
@@ -468,6 +474,7 @@ def test_an_occurrence_is_a_task_with_the_schedules_own_data() -> None:
     assert (task.task_id, task.schedule_id, task.due_at) == ("s#1#2026-12-31T12:01:00Z", "s", at(1))
     assert (str(task.bucket), dict(task.payload), task.attributes) == ("2026-12-31#12:01", {"a": 1}, {"colour": "red"})
     assert (task.retry_policy.maximum_retry_attempts, task.timeout_seconds, task.subject) == (1, 60, "customer:7")
+    assert task.limit_key == "host:example.com"
     another = applied(EVERY, made_ready(EVERY, revision=2))  # which takes its place
     assert Schedule.from_row(another).occurrence_id(at(1)) == "s#2#2026-12-31T12:01:00Z"
 

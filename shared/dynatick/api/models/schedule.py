@@ -10,6 +10,7 @@ from dynatick.api.models.forms import ClosedForm, Form
 from dynatick.api.models.values import (
     TEXT_OR_NUMBER,
     Action,
+    LimitKey,
     Payload,
     RetryPolicy,
     Subject,
@@ -92,6 +93,7 @@ class NewSchedule(Form):
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
     subject: Subject = None
+    limitKey: LimitKey = None
     catchUp: CatchUp = None
     overlap: Overlap = None
     expectedWithinSeconds: ExpectedWithin = None
@@ -115,6 +117,7 @@ class SchedulePatch(ClosedForm):
     payload: Payload = None
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
+    limitKey: LimitKey = None
     catchUp: CatchUp = None
     overlap: Overlap = None
     expectedWithinSeconds: ExpectedWithin = None

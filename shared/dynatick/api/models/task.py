@@ -13,6 +13,7 @@ from dynatick.api.models.values import (
     Action,
     DelaySeconds,
     DueAt,
+    LimitKey,
     Payload,
     RetryPolicy,
     Subject,
@@ -46,6 +47,7 @@ class NewTask(Form):
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
     subject: Subject = None
+    limitKey: LimitKey = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

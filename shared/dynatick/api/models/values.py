@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
+from dynatick.domain.limit_keys import MAX_BYTES
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, MAX_SUBJECT_BYTES, MAX_TASK_ID_BYTES, MAX_TIMEOUT_SECONDS
 
 EXAMPLE_TASK: dict[str, Any] = {
@@ -88,5 +89,14 @@ Subject = Annotated[
         f"What it is about, to find it by; it can't be changed. At most {MAX_SUBJECT_BYTES} bytes in UTF-8.",
         "customer:4711",
         {"type": "string", "minLength": 1, "maxLength": MAX_SUBJECT_BYTES},
+    ),
+]
+LimitKey = Annotated[
+    Any,
+    value(
+        "What limits it: a class of the parameter KeyLimits, a colon, and one of that class. At most "
+        f"{MAX_BYTES} bytes in UTF-8.",
+        "customer:4711",
+        {"type": "string", "minLength": 3, "maxLength": MAX_BYTES},
     ),
 ]
