@@ -250,7 +250,8 @@ class Claiming:
             return
         if self.execution.services.settings.grid.shard_of(key) != bucket.shard:
             self.window.add_in_flight(bucket.minute)
-            self.execution.in_io_thread(
+            self.execution.claim(
+                1,
                 partial(self.execution.services.placer.place, task_id),
                 partial(self._placed, bucket),
                 partial(self._claim_failed, [(bucket, task_id)]),

@@ -327,13 +327,14 @@ class _Pass:
     def _read_on(self) -> None:
         """Reads on in the index for a limit key of which few entries wait here."""
         turns = self.claiming.turns
-        if turns is None or self.is_reading_on or not self.execution.may_begin():
+        if turns is None or self.is_reading_on or not self.claiming.may_claim():
             return
         if (found := turns.to_read_on()) is not None:
             self.is_reading_on = True
             key, position = found
             through = self.window.cursor.closed_through
-            self.execution.in_io_thread(
+            self.execution.claim(
+                1,
                 partial(self._entries_of, key, position, through),
                 partial(self._has_read_on, key),
                 self._could_not_read_on,
@@ -358,6 +359,8 @@ class _Pass:
         self.is_reading_on = False
         assert self.claiming.turns is not None
         entries, position = answer
+        if not self.claiming.may_claim():
+            return  # they hold their buckets back, since they were passed over there
         self.claiming.turns.read_through(key, position)
         for bucket, task_id in entries:
             self.claiming.offer(bucket, task_id, key)
