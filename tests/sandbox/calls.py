@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynatick.engine.cursor import cursor_id
+from dynatick.engine.limits import limits_id
 from dynatick.engine.settings import SETTINGS_ID
 
 _CURSOR = cursor_id(0).removesuffix("0")
+_LIMITS = limits_id(0).removesuffix("0")
 _SET = re.compile(r'"((?:[^"]|"")+)"=(\?)?')
 _ASSIGNED = re.compile(r"(#\w+) = (?:(:\w+)|#\w+ \+ :\w+)")
 
@@ -41,6 +43,8 @@ class Call:
             case "GetItem" | "BatchGetItem" | "Scan":
                 return "read"
             case "PutItem":
+                if self.writes[0].task_id.startswith(_LIMITS):
+                    return _kind_of(self.writes[0])
                 return "own row" if self.writes[0].task_id.startswith("_dynatick#") else "put"
             case "DeleteItem":
                 return "delete"
@@ -94,6 +98,10 @@ def _kind_of(write: Write) -> str:
     names = set(write.sets)
     if write.task_id.startswith(_CURSOR):
         return "release shard" if "NULL" in write.sets["lease"] else "acquire shard"  # a renewal is one of these too
+    if write.task_id.startswith(_LIMITS):
+        if "NULL" in write.sets["lease"]:
+            return "release limits"
+        return "hold limits" if write.sets["held"]["L"] else "acquire limits"
     if write.task_id == SETTINGS_ID:
         return "own row"
     if {"taskId", "batchId"} <= names:
