@@ -57,6 +57,7 @@ def complete_all(model: Installation) -> None:
     for task in oracle.tasks:
         if task.began and task.schedule is None:
             _check_task(model, task, rows.get(task.number))
+    oracle.check_limits(model.rules.key_limits)
     for key, times in _effects(model).items():
         if times > 1:
             oracle.report(f"the effect {key} was committed {times} times")

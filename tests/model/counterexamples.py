@@ -47,6 +47,10 @@ def put_schedule(*script: str, policy: object = None, **fields: object) -> Step:
     return put(ScheduleRow(**fields), *script, policy=policy)  # type: ignore[arg-type]
 
 
+def put_keyed(row: RawRow, *script: str, key: str = "one:a", task_id: str = "k00", policy: object = None) -> Step:
+    return Step("put", task_id=task_id, row=row, script=script or ("ok",), policy=policy, key=key)
+
+
 def due(seconds: float) -> When:
     return When(DUE, seconds)
 
@@ -142,6 +146,19 @@ REGRESSIONS: Mapping[str, Counterexample] = {
     ),
 }
 """With tasks: each shows a fault of the product, which has been repaired since."""
+
+KEY_REGRESSIONS: Mapping[str, Counterexample] = {
+    "a task is placed in the shard of its key as its pass ends": Counterexample(
+        "a process ends 120 s before its time, with 1 in flight",
+        [
+            begin(lag=400.0, seed=9998, grid=(5, 2), precise=True, workers=3),
+            put_keyed(RawRow(), "hang", key="two:a", policy=MINUTES_LATER),
+            tick(),
+            reconfigure(1, 1),
+        ],
+    ),
+}
+"""With limit keys, likewise."""
 
 SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {
     "an edit while several runs are due": Counterexample(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from tests.sandbox.limits import Stay
+
 if TYPE_CHECKING:
     from tests.model.faulty_store import Actor
     from tests.model.schedule_oracle import ScheduleOracle
@@ -78,7 +80,20 @@ class Execution:
     result: str | None = None
     commits: bool = False  # it has returned an effect, which is named by its key
     ended_at: float = math.inf
+    limit_key: str | None = None
+    began_at: float = 0.0
+    waited: bool = False  # for a completion, as its row said
+    overdue_at: float = math.inf  # when that has to have come
+    waits_until: float = math.inf  # when its row said no more that it does
 
     @property
     def is_running(self) -> bool:
         return self.result is None and not self.process.dead and not self.process.frozen
+
+    @property
+    def stay(self) -> Stay:
+        """With a limit key: of what was handed over, until it waits no more; of what was killed, to the hard end."""
+        end = self.process.ends if self.result is None else self.ended_at
+        if self.result == "later" or self.waited:
+            end = min(self.waits_until, self.overdue_at if self.waited else self.process.ends)
+        return Stay(task_id=self.task.task_id, key=str(self.limit_key), begin=self.began_at, end=end)

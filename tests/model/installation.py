@@ -29,6 +29,8 @@ from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.commit import Commit
 from dynatick.domain.completion import CompleteLater, completion_token
 from dynatick.domain.lifecycle import is_terminal
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
 from dynatick.engine.processor import Invoked, Processor
@@ -62,7 +64,15 @@ class Tick(ShortRepr):
 class Installation:
     """``put_row`` does what put-item does to ``store``."""
 
-    def __init__(self, store: Store, put_row: Callable[[Row], None], oracle: type[Oracle] = Oracle) -> None:
+    def __init__(
+        self,
+        store: Store,
+        put_row: Callable[[Row], None],
+        oracle: type[Oracle] = Oracle,
+        *,
+        key_limits: Sequence[str] = (),
+    ) -> None:
+        self.defaults = Defaults(key_limits=parse_limits(key_limits))
         self.simulation = Simulation()
         self.table = Table(store, put_row, self.simulation)
         self.oracle = oracle(self.simulation, read_row=self.table.get)
@@ -96,6 +106,7 @@ class Installation:
         precise = self.precise and grid.tick_minutes <= LONGEST_PRECISE
         return Rules(
             grid=grid,
+            defaults=self.defaults,
             precision=Precision.SECOND if precise else Precision.TICK,
             index_lag=timedelta(seconds=INDEX_LAG),
             threads=THREADS,

@@ -16,11 +16,13 @@ from tests.model.faulty_store import QUIET, Actor, Request
 from tests.model.schedule_oracle import ScheduleOracle
 from tests.model.simulation import Simulation
 from tests.model.table import Effect
+from tests.sandbox.limits import broken
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.completion import completion_token
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
+from dynatick.domain.limit_keys import KeyLimits
 from dynatick.domain.occurrences import Overdue
 from dynatick.domain.row import RowView, due_of
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
@@ -112,6 +114,7 @@ class Oracle:
                 self._observe_engine(by, old, new)
             self._check_time(old, new)
         self._observe_state(old, new)
+        self._observe_waits(old, new)
         if effect.shown_late and new is not None and not is_own_row(effect.task_id):
             self.task_of(new).unseen = True
 
@@ -148,6 +151,24 @@ class Oracle:
             task.ended_at = self.simulation.now
         elif not ended and task.ended_at < math.inf:
             task.ended_at, task.open_since = math.inf, self.simulation.now
+
+    def _observe_waits(self, old: Row | None, new: Row | None) -> None:
+        """Notes how long a task that was handed over waits: until it is overdue, it keeps its place."""
+        execution = self.executions.get(str((old or {}).get("lease")))
+        if execution is None or execution.limit_key is None or execution.waits_until < math.inf:
+            return
+        state = None if new is None or new.get("lease") != execution.token else state_of(new)
+        if state == "waiting":
+            execution.waited = True
+            execution.overdue_at = self.seconds(parse_instant((new or {}).get("leaseUntil"), "leaseUntil"))
+        elif state != "running":
+            execution.waits_until = self.simulation.now
+
+    def check_limits(self, limits: KeyLimits) -> None:
+        """No limit by key was exceeded."""
+        stays = [execution.stay for execution in self.executions.values() if execution.limit_key is not None]
+        for text in broken(stays, limits, skew=MARGIN):
+            self.report(text)
 
     def _schedule_of(self, row: Row) -> ScheduleOracle | None:
         """The oracle of the schedule whose row this is."""
@@ -447,7 +468,10 @@ class Oracle:
         """An action begins. ``row``: the task's, as it is in the table now."""
         task = self._task(claimed.attributes["expected"], claimed.task_id, claimed.schedule_id)
         token, name = str(claimed.lease), claimed.task_id
-        execution = Execution(task, context.run, context.attempt, token, context.idempotency_key, process)
+        execution = Execution(
+            task, context.run, context.attempt, token, context.idempotency_key, process,
+            limit_key=claimed.limit_key, began_at=self.simulation.now,
+        )  # fmt: skip
         claim = self.claims.get(token)
         if claim is None or claim.task is not task or claim.process is not process or claim.released:
             self.report(f"{name}: executed without a claim")

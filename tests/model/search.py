@@ -3,7 +3,8 @@
     python -m tests.model.search                      the product as it is
     python -m tests.model.search 3 "however late"     without rule 3, by the mutation with these words
     python -m tests.model.search --schedules          the same with schedules; their mutations are those of "rule" 0
-    python -m tests.model.search --batches            the same with batches; their rules are those from 20 on
+    python -m tests.model.search --batches            the same with batches; their rules are 20 to 22
+    python -m tests.model.search --keys               the same with limit keys; their rules are 23 and 24
 
 The counterexample is to be kept in ``counterexamples.py``.
 """
@@ -26,6 +27,7 @@ from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.stateful import run_state_machine_as_test
 from tests.model.base_machine import BaseMachine
 from tests.model.batch_machine import BatchMachine
+from tests.model.key_machine import KeyMachine
 from tests.model.mutated import mutated
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.steps import Counterexample, Step, kind_of, replay, shrink, violations_of
@@ -99,6 +101,7 @@ def main() -> int:
     parser.add_argument("words", nargs="?", default="")
     parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--batches", action="store_true")
+    parser.add_argument("--keys", action="store_true")
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for shrinking a counterexample")
@@ -106,8 +109,10 @@ def main() -> int:
     given = parser.parse_args()
     print(f"# seed {given.seed}", flush=True)
     machine: type[BaseMachine] = ScheduleMachine if given.schedules or given.rule == 0 else TaskMachine
-    if given.batches or (given.rule or 0) >= 20:
+    if given.batches or 20 <= (given.rule or 0) < 23:
         machine = BatchMachine
+    if given.keys or (given.rule or 0) >= 23:
+        machine = KeyMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]

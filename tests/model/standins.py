@@ -156,11 +156,36 @@ class SimCondition:
         _simulation().wake_first(self._waiting)
 
 
+class SimLock:
+    """``threading.Lock``, as far as it is used."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._waiting: deque[tuple[GreenThread, int]] = deque()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        while self._is_held:
+            if not blocking:
+                return False
+            _simulation().wait(self._waiting, None)
+        self._is_held = True
+        return True
+
+    def release(self) -> None:
+        self._is_held = False
+        _simulation().wake_first(self._waiting)
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.release()
+
+
 _REPLACED: dict[object, object] = {
     queue.SimpleQueue: SimQueue,
     ThreadPoolExecutor: SimPool,
-    # A lock is never waited for: no thread waits in the simulation while it holds one.
-    threading: SimpleNamespace(Thread=SimThread, Lock=threading.Lock, Condition=SimCondition),
+    threading: SimpleNamespace(Thread=SimThread, Lock=SimLock, Condition=SimCondition),
     time: SimpleNamespace(monotonic=lambda: _simulation().now, sleep=lambda seconds: _simulation().sleep(seconds)),
 }
 _WHERE = ("dynatick.engine.", "dynatick.client.")

@@ -1,14 +1,27 @@
 """Whatever happens, in whatever order: no task is lost, early, resurrected, executed after a cancel, or stuck; each run
-of a schedule is made once, or recorded as missed; each member of a batch ends, and what follows is inserted once.
+of a schedule is made once, or recorded as missed; each member of a batch ends, and what follows is inserted once; and
+no limit key has more tasks at once, or more often, than it may.
 
 The same sequences each time. Others: ``make search``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from tests.model.base_machine import BaseMachine
-from tests.model.counterexamples import REGRESSIONS, SCHEDULE_REGRESSIONS, backfill, put_schedule, tick, wait
+from tests.model.counterexamples import (
+    KEY_REGRESSIONS,
+    REGRESSIONS,
+    SCHEDULE_REGRESSIONS,
+    Counterexample,
+    backfill,
+    put_schedule,
+    tick,
+    wait,
+)
+from tests.model.key_machine import KeyMachine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search, shrunk
 from tests.model.steps import Step, replay
@@ -25,10 +38,17 @@ def test_no_sequence_of_operations_and_faults_harms_a_task(
         pytest.fail(f"{found.violation}\nTo be kept in tests/model/counterexamples.py:\n{fewer}")
 
 
-@pytest.mark.parametrize("name", [*REGRESSIONS, *SCHEDULE_REGRESSIONS])
+REPAIRED: Mapping[str, tuple[type[BaseMachine], Counterexample]] = {
+    **{name: (TaskMachine, kept) for name, kept in REGRESSIONS.items()},
+    **{name: (ScheduleMachine, kept) for name, kept in SCHEDULE_REGRESSIONS.items()},
+    **{name: (KeyMachine, kept) for name, kept in KEY_REGRESSIONS.items()},
+}
+
+
+@pytest.mark.parametrize("name", REPAIRED)
 def test_a_fault_that_was_repaired_has_not_come_back(name: str) -> None:
-    machine, kept = (TaskMachine, REGRESSIONS) if name in REGRESSIONS else (ScheduleMachine, SCHEDULE_REGRESSIONS)
-    assert replay(machine_on(in_memory, machine), kept[name].steps) == ""
+    machine, kept = REPAIRED[name]
+    assert replay(machine_on(in_memory, machine), kept.steps) == ""
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip"])

@@ -23,8 +23,10 @@ from tests.model.counterexamples import (
     change_schedule,
     due,
     insert,
+    known,
     postpone,
     put,
+    put_keyed,
     replace_by,
     reschedule,
     settle,
@@ -34,6 +36,7 @@ from tests.model.counterexamples import (
 )
 from tests.model.faulty_store import LOSE, REPEAT, Plan
 from tests.model.installation import Tick
+from tests.model.key_machine import KeyMachine
 from tests.model.rows import RawRow, When
 from tests.model.schedule_machine import ScheduleMachine, ScheduleRow
 from tests.model.steps import Step, replayed
@@ -151,6 +154,28 @@ COMPLETIONS: Sequence[Step] = [
 ]
 """Effects with an outcome; and what is handed over is completed, failed, prolonged, retried, cancelled, forgotten."""
 
+KEYS: Sequence[Step] = [
+    begin(grid=TWO_SHARDS),
+    tick(),
+    wait(2.0),
+    *(put_keyed(RawRow(SOON), task_id=f"one {n}", policy=ONCE) for n in range(4)),
+    put_keyed(RawRow(SOON), "later", task_id="handed over", policy=TWICE),
+    put_keyed(RawRow(SOON), "later", "ok", key="two:a", task_id="never", policy=TWICE),
+    put_keyed(RawRow(SOON), "error", "ok", key="rate:a", task_id="again", policy=TWICE),
+    put_keyed(RawRow(SOON), key="rate:a", task_id="in time", policy=TWICE),
+    put_keyed(known(1.0, 1), key="both:a", task_id="stray", policy=TWICE),
+    put_keyed(known(121.0, 0), key="both:a", task_id="second", policy=TWICE),
+    tick(),
+    wait(40.0),
+    settle("complete", "handed over"),
+    tick(),
+    tick(),
+    tick(),
+    tick(),
+    wait(5.0),
+]
+"""Limit keys: the lease is acquired, places are kept, and it is released; a rate, a retry, a task in another shard."""
+
 SCENARIOS: dict[str, tuple[type[BaseMachine], Sequence[Step], set[str]]] = {
     "tasks": (
         TaskMachine,
@@ -168,6 +193,14 @@ SCENARIOS: dict[str, tuple[type[BaseMachine], Sequence[Step], set[str]]] = {
         {
             "hand over", "completed", "failed by its token", "failed", "retry", "cancelled", "heartbeat", "reclaim",
             "completed with effects",
+        },
+    ),
+    "limit keys": (
+        KeyMachine,
+        KEYS,
+        {
+            "new limits", "limits, held", "limits, held with places", "limits, not held",
+            "limits, not held with places", "hand over", "move", "retry",
         },
     ),
     "schedules": (

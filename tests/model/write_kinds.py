@@ -18,7 +18,10 @@ def kind_of(change: ConditionalUpdate) -> str:
     values = change.set
     if is_own_row(change.task_id):
         name = _name(change.task_id)
-        return f"{name}, {'held' if values['lease'] is not None else 'not held'}" if name == "cursor" else name
+        if name not in ("cursor", "limits"):
+            return name
+        places = " with places" if values.get("held") else ""
+        return f"{name}, {'not held' if values['lease'] is None else 'held'}{places}"
     if "lease" in values:
         return "reclaim" if "attempts" in values else "claim"
     if values.get("status") == "waiting":
