@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from dynatick.domain import limit_keys
+from dynatick.errors import ConfigurationError
 from dynatick_stack import folders
 from dynatick_stack.errors import RefusedError
 
@@ -129,8 +131,19 @@ def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> 
             )
         if name not in known:
             raise RefusedError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
-        if problem := _problem(value, known[name]):
+        if problem := _problem(value, known[name]) or _problem_of_limits(name, value):
             raise RefusedError(f"{name} can't be {value}. {problem}")
+
+
+def _problem_of_limits(name: str, value: str) -> str | None:
+    """What no pattern can say of ``KeyLimits``, with which no function would start."""
+    if name != limit_keys.PARAMETER:
+        return None
+    try:
+        limit_keys.parse_limits(value.split(",") if value else [])
+    except ConfigurationError as error:
+        return str(error)
+    return None
 
 
 def _problem(value: str, spec: Mapping[str, Any]) -> str | None:

@@ -27,6 +27,12 @@ def run(*arguments: str) -> Result:
         (["up", "--tick-minutes", "7"], 3, "TickMinutes can't be 7. Allowed: 1, 2, 3"),
         (["up", "--shard-count", "257"], 3, "ShardCount can't be 257. Allowed: 1 to 256"),
         (["up", "--parameter", "TaskThreads=many"], 3, "TaskThreads can't be many. Allowed: 1 to 256"),
+        (["up", "--parameter", "KeyLimits=customer"], 3, "KeyLimits can't be customer. Limits by key: "),
+        (
+            ["up", "--parameter", "KeyLimits=a=1,a=2"],
+            3,
+            "KeyLimits can't be a=1,a=2. KeyLimits: the class a is there t",
+        ),
         (["up", "--parameter", "HandlersModule=a b"], 3, "HandlersModule can't be a b."),
         (["up", "--parameter", "TickMinutes"], 2, "isn't NAME=VALUE"),
         (["up", "--port", "99999"], 2, "less than or equal to 65535"),
