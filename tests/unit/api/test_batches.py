@@ -113,6 +113,7 @@ def test_what_is_refused_names_the_field(caller: Caller) -> None:
         ({"batchId": ""}, ["#/batchId"]),
         ({"action": "nope"}, ["#/action"]),
         ({"then": {"taskId": "x"}}, ["#/then/taskId"]),
+        ({"limitKey": "customer:1"}, ["#/limitKey"]),
         ({"payloads": None}, ["#/total"]),
         ({"total": 1}, ["#/total"]),
     ):

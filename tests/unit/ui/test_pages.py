@@ -260,6 +260,17 @@ def test_a_task_that_waits_for_a_completion_is_counted_as_such_until_its_deadlin
     assert bar().startswith(f"{at}: ") and "waiting" not in bar()
 
 
+def test_a_task_and_a_schedule_show_their_limit_key() -> None:
+    installation = VirtualInstallation(None, start=NOON, key_limits="customer=1")
+    installation.client.insert("sync", delay_seconds=3600, limit_key="customer:4711")
+    installation.client.insert("free", delay_seconds=3600)
+    installation.client.schedules.insert("daily", "rate(1 day)", limit_key="customer:4712")
+    browser = Browser(installation)
+    shown = [[one.text for one in elements(browser.get(path), "limit-key")] for path in (
+        "/tasks/sync", "/tasks/free", "/schedules/daily")]  # fmt: skip
+    assert shown == [["customer:4711"], [], ["customer:4712"]]
+
+
 def test_now_shows_the_busiest_limit_keys_and_a_task_what_it_waits_for(browser: Browser) -> None:
     assert not elements(browser.get("/now/minutes"), "keys")
     store = browser.site.client.operations.store
