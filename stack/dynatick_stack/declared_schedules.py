@@ -13,7 +13,7 @@ from dynatick.cli.schedule_sync import Declared
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.instants import EPOCH
-from dynatick.errors import DynatickError, InvalidInput
+from dynatick.errors import ConfigurationError, DynatickError, InvalidInput
 from dynatick_stack.cloudformation import Stack
 from dynatick_stack.errors import RefusedError
 from dynatick_stack.project import Project, find
@@ -55,6 +55,8 @@ def declared(project: Project, found: Checked) -> Rows:
     right."""
     from dynatick.actions.payload import BUILT_IN
     from dynatick.client import TaskClient
+    from dynatick.domain.limit_keys import PARAMETER, parse_limits
+    from dynatick.domain.normalise import Defaults
     from dynatick.engine.settings import publish_settings
     from dynatick.store.memory import MemoryStore
 
@@ -62,7 +64,13 @@ def declared(project: Project, found: Checked) -> Rows:
     store = MemoryStore()  # with the settings that the installation will have
     schemas = {action: schema for action, schema in found.actions.items() if schema is not None}
     actions = sorted({*found.actions, *BUILT_IN})
-    publish_settings(store, Grid(), now=EPOCH, actions=actions, payload_schemas=schemas)
+    limits = project.parameters.get(PARAMETER)  # None: those that are deployed stay
+    try:
+        known = None if limits is None else parse_limits(limits.split(",") if limits else [])
+    except ConfigurationError as error:
+        raise RefusedError(str(error)) from None
+    defaults = Defaults(key_limits=known)
+    publish_settings(store, Grid(), now=EPOCH, actions=actions, payload_schemas=schemas, defaults=defaults)
     try:  # of long ago, when even what has passed by now was still to come
         TaskClient(store, clock=lambda: EPOCH).schedules.sync(rows, owner=project.name, dry_run=True)
     except InvalidInput as error:

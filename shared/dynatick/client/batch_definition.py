@@ -109,7 +109,7 @@ class Definitions:
         for name in (attr.TASK_DATE_TIME, attr.DUE_AT):
             if name in row:
                 raise InvalidInput(f"then.{name}", row[name], "leave it out: it runs when all members have ended")
-        if attr.LIMIT_KEY in row:
+        if self.check_actions and attr.LIMIT_KEY in row:
             self.settings_cache.check_limit_key(row[attr.LIMIT_KEY])
         action = row.get(attr.ACTION)
         if isinstance(action, str):

@@ -101,7 +101,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     if attr.TIMEOUT_SECONDS in row:
         with wrong:
             settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
-    if attr.LIMIT_KEY in row:
+    if check_actions and attr.LIMIT_KEY in row:
         with wrong:
             settings_cache.check_limit_key(row[attr.LIMIT_KEY])
     settings = settings_cache.current()
@@ -312,7 +312,7 @@ class ScheduleChecks:
         if row.get(attr.TIMEOUT_SECONDS) is not None:
             with wrong:
                 self.settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
-        if attr.LIMIT_KEY in row:
+        if self.check_actions and attr.LIMIT_KEY in row:
             with wrong:
                 self.settings_cache.check_limit_key(row[attr.LIMIT_KEY])
         with wrong:

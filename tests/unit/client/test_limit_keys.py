@@ -410,6 +410,13 @@ def test_a_declared_key_is_changed_by_a_sync(world: World) -> None:
         client.schedules.sync([{**row, "limitKey": "tenant:1"}], owner="mine")
 
 
+def test_a_deployment_declares_a_key_whose_class_it_brings(world: World) -> None:
+    """Its processor publishes the class a moment later."""
+    daily = {"taskId": "daily", "scheduleExpression": "rate(1 day)", "action": "log", "limitKey": "tenant:1"}
+    (change,) = client_of(world, check_actions=False).schedules.sync([daily], owner="mine")
+    assert (str(change.result), world.row("daily")["limitKey"]) == ("create", "tenant:1")
+
+
 def test_another_key_makes_a_schedule_of_a_function_differ(world: World) -> None:
     with use_client(client_of(world)):
         fixed.every("rate(1 day)", Account(1), schedule_id="daily")

@@ -146,3 +146,26 @@ def test_a_deployment_shows_what_it_would_do_and_does_it(monkeypatch: pytest.Mon
 
 def fails() -> None:
     raise StoreError("not allowed")
+
+
+def test_a_limit_key_needs_a_class_that_is_deployed_with_it(tmp_path: Path) -> None:
+    text = """[stack]
+name = "mine"
+{limits}
+[schedules.nightly]
+scheduleExpression = "rate(1 day)"
+action = "log"
+limitKey = "tenant:1"
+"""
+    for limits, expected in (
+        ("", None),  # those of the stack stay
+        ('[parameters]\nKeyLimits = "tenant=1"', None),
+        ('[parameters]\nKeyLimits = "host=1"', r"^schedules\.nightly\.limitKey: 'tenant:1' .*: the classes are host$"),
+        ('[parameters]\nKeyLimits = "tenant"', "^KeyLimits: 'tenant' is not a limit"),
+    ):
+        project = read(tmp_path, text.format(limits=limits))
+        if expected is None:
+            assert len(declared_schedules.declared(project, KNOWN)) == 1
+        else:
+            with pytest.raises(RefusedError, match=expected):
+                declared_schedules.declared(project, KNOWN)
