@@ -29,6 +29,8 @@ OUR_OWN = {
     "_counts",
     "_begin",
     "_cancelling",
+    "_due",
+    "_ids",
 }  # of another object of the class, of the client that is made asynchronous, or of a class of the same module
 
 
