@@ -145,7 +145,7 @@ simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's l
 		--precision $(PRECISION) $(if $(WRITE),--write)
 
 # Refuses what it doesn't know, and names what it does.
-bench: $(VENV)/$(if $(filter ui,$(OF)),.ui-test,.ready) ## Measure OF: costs, quick, burst, memory, lateness, gap, traces or ui; WRITE=1: costs into docs/ too
+bench: $(VENV)/$(if $(filter ui,$(OF)),.ui-test,.ready) ## Measure OF: costs, quick, burst, memory, lateness, gap, keys, traces or ui; WRITE=1: costs into docs/ too
 	@$(BIN)/python -m dynatick_stack.bench $(or $(OF),costs) $(if $(WRITE),--write) $(ARGS)
 
 lock: $(VENV)/.ready ## Write requirements/*.txt afresh from pyproject.toml

@@ -94,6 +94,20 @@ def test_a_subject_costs_one_write_unit_at_the_insert_and_none_later(engine: Eng
     assert (statements, write_units) == (2 * TASKS, TASKS * (CLAIM_UNITS + RECORD_UNITS))
 
 
+def test_a_limit_key_costs_no_unit_for_a_task_and_two_for_a_pass(engine: Engine) -> None:
+    installation = Installation.fresh(engine.url, key_limits=("customer=4",))
+    bucket = installation.bucket()
+    installation.fill(100, bucket, limit_key=lambda n: "customer:4711")
+    meter = units.Meter(engine)
+    (report,) = installation.next_tick()
+    assert report.completed == 100
+    spent = meter.read()
+    _, statements, _, write_units = of(spent, "BatchExecuteStatement")
+    assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
+    own = spent.total.write_units - write_units
+    assert own == 3 + 2  # the cursor twice and the tick's record; and the limits lease, acquired and released
+
+
 def test_a_raw_row_without_a_time(engine: Engine) -> None:
     life = units.untimed(engine, TASKS)
 

@@ -9,7 +9,7 @@ import sys
 
 from dynatick_stack.template import ROOT
 
-BENCHMARKS = ("costs", "quick", "burst", "memory", "lateness", "gap", "traces", "ui")
+BENCHMARKS = ("costs", "quick", "burst", "memory", "lateness", "gap", "keys", "traces", "ui")
 WITH_TASKS = ("burst", "memory", "lateness")
 
 
@@ -27,6 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
         return benchmark() if given.tasks is None else benchmark(given.tasks)
     if given.benchmark == "gap":
         return gap.gap()
+    if given.benchmark == "keys":
+        from dynatick_stack.bench.keys import keys
+
+        return keys()
     if given.benchmark == "traces":
         from dynatick_stack.bench.traces import traces
 

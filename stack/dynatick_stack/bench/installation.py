@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -24,6 +24,8 @@ from dynatick.actions.registry import Action
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
 from dynatick.engine.ports import ActionContext, Invoker, WakeUps
@@ -97,6 +99,7 @@ class Installation:
     shard_count: int = 1
     threads: int = Rules().threads
     max_workers: int = 0
+    key_limits: tuple[str, ...] = ()  # as in KeyLimits
     clock: Clock = field(default_factory=Clock)
     wake_ups: WakeUps | None = None  # given: Precision second
     action: Action = field(default_factory=Nothing)  # of the tasks
@@ -108,6 +111,7 @@ class Installation:
             precision=Precision.TICK if self.wake_ups is None else Precision.SECOND,
             threads=self.threads,
             max_workers=self.max_workers,
+            defaults=Defaults(key_limits=parse_limits(self.key_limits)),
         )
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
@@ -166,10 +170,14 @@ class Installation:
 
     def tick(self, *, seconds: float = 120) -> list[PassReport]:
         """The present minute's tick, with all that it starts; each invocation may take so long."""
-        reports = self._handle(self.event(), seconds)
+        reports = self.first_passes(seconds=seconds)
         while self.asked:
             reports += self._handle(self.asked.pop(0), seconds)
         return reports
+
+    def first_passes(self, *, seconds: float) -> list[PassReport]:
+        """The present minute's tick without what it starts."""
+        return self._handle(self.event(), seconds)
 
     def next_tick(self) -> list[PassReport]:
         """Time goes on to the next minute, and its tick."""
@@ -216,14 +224,19 @@ class Installation:
         """Inserts a batch whose members do nothing, by the client."""
         self.client.batches.insert(map(letter, range(number)), batch_id="batch", action=ACTION, due_at=bucket.instant)
 
-    def fill(self, number: int, bucket: Bucket) -> None:
-        """Writes tasks as the client does, quicker."""
+    def fill(
+        self, number: int, bucket: Bucket, *, prefix: str = "t", limit_key: Callable[[int], str] | None = None
+    ) -> None:
+        """Writes tasks as the client does, quicker. ``limit_key``: that of the n-th."""
         self.insert(1, bucket, prefix="example-")
         example = self.store.get("example-0")
         assert example is not None
         self.store.delete("example-0")
         for first in range(0, number, 1000):
-            rows = [{**example, "taskId": f"t{n:07}"} for n in range(first, min(first + 1000, number))]
+            rows = [
+                {**example, "taskId": f"{prefix}{n:07}", **({} if limit_key is None else {"limitKey": limit_key(n)})}
+                for n in range(first, min(first + 1000, number))
+            ]
             assert all(created is True for created in self.store.create_many(rows))
 
 
