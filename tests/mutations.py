@@ -52,6 +52,7 @@ COMPLETIONS = "tests/unit/engine/test_completions.py"
 FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
+TURNS = "tests/unit/engine/test_turns.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
 _WITHOUT = ("-p", "no:cacheprovider", "-p", "no:schemathesis")  # plugins: to start one takes a second each time
@@ -342,6 +343,77 @@ MUTATIONS = (
              "merge_updates(...)", "update", DECLARED),
     Mutation(OF_SCHEDULES, "a deployment removes a schedule that became another's", "Schedules._remove",
              "task_update.in_version(row, version_of(row))", "()", DECLARED),
+    # -- limits by key -------------------------------------------------------------------------------------------------
+    Mutation(23, "a process acquires the lease that another has", "LimitsRecord.is_leased",
+             "self.lease is not None", "False", TURNS),
+    Mutation(23, "a limits lease is over at once, by whichever clock", "LimitsRecord.is_leased",
+             "self.lease_until + SKEW_MARGIN", "self.lease_until", TURNS),
+    Mutation(23, "the lease counts for a process that could not see the others", "KeyTurns._has_lease",
+             "self.fault is not None or self._is_over", "self._is_over", TURNS),
+    Mutation(23, "a pass begins tasks when it has released the lease", "KeyTurns._has_lease",
+             "self.fault is not None or self._is_over", "self.fault is not None", TURNS),
+    Mutation(23, "the lease is released while a task runs", "KeyTurns.end",
+             "len(self._places) == len(self._held)", "True", TURNS),
+    Mutation(23, "the places that are kept are not read", "LimitsLease.acquire",
+             "{one.task_id: one for one in found.held}", "{}", TURNS),
+    Mutation(23, "the places that are kept are forgotten at the release", "LimitsLease.release",
+             "tuple(self.held.values())", "()", TURNS),
+    Mutation(23, "a place ends while its task is being handed over", "Held.is_held",
+             "(Status.WAITING, Status.RUNNING)", "(Status.WAITING,)", TURNS),
+    Mutation(23, "a task is handed over, and its place is not written", "KeyTurns.hold",
+             "not mine or self._lease.hold(mine)", "True", TURNS),
+    Mutation(23, "what could not be written counts as a place that is kept", "KeyTurns.is_handed_over",
+             "task.task_id in self._lease.held", "True", TURNS),
+    Mutation(23, "a place is free once its task has begun", "_Key.has_place",
+             "self.taken < self.limit.at_once", "self.unbegun < self.limit.at_once", TURNS),
+    Mutation(23, "a place is free when its task was handed over", "Execution._ended",
+             "not isinstance(attempted.outcome, Handed)", "True", TURNS),
+    Mutation(23, "whatever was claimed begins", "Execution.start",
+             "may_begin and self.turns.admits(claimed.task)", "may_begin", TURNS),
+    Mutation(23, "what was claimed without a place begins beyond the limit", "KeyTurns.admits",
+             "not self._may_begin(key)", "False", TURNS),
+    Mutation(23, "an invocation without the shard begins tasks with limits", "NoTurns.admits",
+             "", "return True", TURNS),
+    Mutation(23, "two entries of a task take two places", "KeyTurns.take",
+             "one[1] not in self._places", "True", TURNS),
+    Mutation(23, "an entry that was not claimed frees another's place", "KeyTurns.not_claimed",
+             "self._taken.get(task_id) == bucket", "task_id in self._taken", TURNS),
+    Mutation(23, "an entry of a task that runs does not hold its bucket back", "KeyTurns.offer",
+             "task_id in self._places", "task_id in self._held", TURNS),
+    Mutation(23, "a task whose process died is attempted again beside others of its key", "Recovery._may_begin",
+             "not self.execution.turns.may_admit(row)", "False", TURNS),
+    Mutation(23, "another invocation attempts it again", "ExpiredLeases.add",
+             "self.is_limited(task.limit_key)", "False", TURNS),
+    Mutation(23, "a rate is not waited for", "KeyTurns.seconds_to_wait",
+             "key.limit.interval and now < key.free_at", "False", TURNS),
+    Mutation(23, "tasks are claimed long before their rate lets them begin", "KeyTurns.take",
+             "(at := key.next_at(now)) > now + self._ahead", "(at := key.next_at(now)) > now + timedelta(days=1)",
+             TURNS),
+    Mutation(23, "the next process knows no starts of the last one", "LimitsLease.release",
+             "{**record.starts, **starts}", "{}", TURNS),
+    Mutation(23, "a process that died has begun nothing", "LimitsLease.acquire",
+             "record.began_until if record.lease_until is None else record.lease_until", "record.began_until", TURNS),
+    Mutation(23, "what was known before a process died still counts", "LimitsLease.acquire",
+             "record.starts if record.lease is None else {}", "record.starts", TURNS),
+    Mutation(24, "a process that knows another number of shards has the lease", "LimitsLease._others",
+             "present is None or present.grid.shard_count != self._settings.grid.shard_count", "present is None",
+             TURNS),
+    Mutation(24, "it keeps the lease all the same", "LimitsLease.acquire", "self.release({})", "", TURNS),
+    Mutation(24, "leases by another number of shards don't count", "LimitsLease._others",
+             "one.is_leased(now) and one.shard_count != count", "False", TURNS),
+    Mutation(24, "the leases of all other shards count", "LimitsLease._others",
+             "one.shard_count != count", "True", TURNS),
+    Mutation(24, "places that another shard keeps are not known", "LimitsLease._of_my_keys",
+             "grid.shard_of(one.key) == self._shard", "False", TURNS),
+    Mutation(24, "starts that another shard knows of are not known", "LimitsLease._of_my_keys",
+             "grid.shard_of(key) == self._shard", "False", TURNS),
+    Mutation(24, "a process of another number of shards that died has begun nothing", "LimitsLease._of_my_keys",
+             "until if until <= since + LONGEST_LEASE else EPOCH", "EPOCH", TURNS),
+    Mutation(24, "a task begins in the shard of another key", "Claiming.offer",
+             "self.execution.services.settings.grid.shard_of(key) != bucket.shard", "False", TURNS),
+    Mutation(24, "a task in the shard of another key is left there", "Placer.is_ahead",
+             "bucket is None or (key is not None and bucket.shard != self.settings.grid.shard_of(key))",
+             "bucket is None", TURNS),
 )  # fmt: skip
 
 
@@ -363,10 +435,11 @@ def main() -> int:
             return 1
         found = pool.map(partial(_failing_with, copies), changes)
         unnoticed = [one for (one, *_), failing in zip(changes, found, strict=True) if not _report(one, failing)]
-    missing = set(range(1, 20)) - {mutation.rule for mutation in MUTATIONS}
+    rules = {*range(1, 25)}
+    missing = rules - {mutation.rule for mutation in MUTATIONS}
     noticed, seconds = len(changes) - len(unnoticed), time.monotonic() - began
     print(
-        f"{noticed} of {len(MUTATIONS)} mutations noticed, of {19 - len(missing)} rules and of schedules, "
+        f"{noticed} of {len(MUTATIONS)} mutations noticed, of {len(rules) - len(missing)} rules and of schedules, "
         f"in {seconds / 60:.1f} minutes"
     )
     return 1 if unnoticed or missing or gone else 0

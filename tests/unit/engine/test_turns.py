@@ -19,9 +19,9 @@ from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
 from dynatick.engine.limits import HeldElsewhere, LimitsLease, limits_id
-from dynatick.engine.orders import Resume
-from dynatick.engine.ports import ActionContext
-from dynatick.engine.rules import Rules
+from dynatick.engine.orders import PassOrder, Resume
+from dynatick.engine.ports import ActionContext, Page
+from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settings import publish_settings
 from dynatick.engine.turns import KeyTurns, NoTurns
 from dynatick.errors import StoreError
@@ -500,3 +500,88 @@ def test_nothing_is_begun_after_the_lease_was_given_back() -> None:
     system.clock.forward(seconds=5)
     assert not turns.offer(BUCKET, "b", "tenant:a")  # what was read on comes late
     assert lease_of(system, "next").acquire() is None
+
+
+def test_clocks_may_differ_at_the_end_of_a_lease() -> None:
+    system = system_of("tenant=1")
+    assert lease_of(system, "dead", minutes=2).acquire() is None
+    system.clock.forward(minutes=2)
+    assert isinstance(lease_of(system, "next").acquire(), HeldElsewhere)
+    system.clock.forward(seconds=SKEW_MARGIN.total_seconds() + 1)
+    assert lease_of(system, "next").acquire() is None
+
+
+def test_a_process_that_knows_another_number_of_shards_keeps_no_lease() -> None:
+    system = system_of("tenant=1")
+    old = lease_of(system, "old")
+    system.rules = rules_of("tenant=1", grid=Grid(shard_count=8))
+    new = lease_of(system, "new")
+    assert isinstance(old.acquire(), HeldElsewhere)
+    assert new.acquire() is None  # that one has released it again
+
+
+def test_processes_that_know_the_same_number_of_shards_each_have_the_lease_of_one() -> None:
+    system = system_of("tenant=1")
+    lease_of(system, "old")
+    system.rules = rules_of("tenant=1", grid=Grid(shard_count=8))
+    settings = publish_settings(system.store, system.rules.grid, now=system.clock())
+    until = system.clock() + timedelta(minutes=2)
+    for shard in range(8):
+        lease = LimitsLease(system.store, system.clock, settings, shard, token=f"of {shard}", until=until)
+        assert lease.acquire() is None
+
+
+def test_what_the_last_but_one_process_left_says_nothing_of_one_that_died() -> None:
+    system = system_of("mail=1/h")
+    lease = lease_of(system, "first")
+    assert lease.acquire() is None
+    lease.release({"mail:x": NOON + timedelta(minutes=30)})
+    assert lease_of(system, "dead", minutes=15).acquire() is None  # it may have begun one at 12:14
+    system.clock.to(NOON + timedelta(minutes=31))
+    turns = turns_of(system)
+    turns.offer(BUCKET, "a", "mail:x")
+    assert turns.take(25) == []
+
+
+class Lagging(MemoryStore):
+    """An index that shows no limit keys yet."""
+
+    def query_bucket(self, bucket: Bucket, **given: object) -> Page:
+        page = super().query_bucket(bucket, **given)
+        return Page([replace(entry, limit_key=None) for entry in page.entries], page.after)
+
+
+def test_what_the_index_shows_without_its_key_is_not_begun_beyond_the_limit() -> None:
+    system = system_of("tenant=1", takes=0.01)
+    system.store = Lagging()
+    for n in range(8):
+        due(system, f"a-{n}", "tenant:a")
+    system.tick()
+    assert system.actions.maximum == {"tenant:a": 1}
+
+
+def test_a_row_that_names_the_shard_of_another_key_is_placed_before_it_is_due() -> None:
+    system = system_of("customer=1", grid=Grid(shard_count=8))
+    own = system.rules.grid.shard_of("customer:1")
+    wrong = Bucket(minute_of(NOON) + 60, (own + 1) % 8)
+    row = system.put(**scheduled_row("raw", wrong, limitKey="customer:1"))
+    assert row["taskDateTime"] == str(wrong._replace(shard=own))
+
+
+def test_what_its_process_left_running_is_not_claimed_while_its_key_has_no_place() -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    system.actions.behaviour["first"] = lambda *_: CompleteLater(timedelta(hours=8))
+    due(system, "first", "customer:1")
+    system.tick()
+    lost = {"status": "running", "attempt": 1, "lease": "gone", "startedAt": "2026-12-31T11:40:00Z"}
+    bucket = Bucket(minute_of(NOON) + 1)
+    due(system, "lost", "customer:1", bucket, leaseUntil="2026-12-31T11:50:00Z", **lost)
+    system.next_tick()
+    order = PassOrder(
+        tick=bucket.minute, shard=0, continuation=1, resume=Resume(bucket.minute), left=((bucket, "lost"),)
+    )
+    system.handle(order.to_event())  # a continuation claims it first, without its turn
+    assert (system.row("lost")["lease"], system.row("lost")["attempt"]) == ("gone", 1)
+    TaskClient(system.store, clock=system.clock).cancel("first")
+    system.next_tick()
+    assert (system.outcome("lost"), system.row("lost")["attempt"]) == ("completed", 2)
