@@ -69,7 +69,7 @@ REMEDIES: Mapping[Kind, str] = {
     Kind.CURSOR_BEHIND: "see that the rule is enabled and the processor runs; the next tick catches up",
     Kind.CURSOR_STUCK: "find what holds it back: a task that keeps running, or a processor that keeps failing",
     Kind.CURSOR_AHEAD: "find the clock that is wrong; what is due runs once the time has come",
-    Kind.LIMITS_STUCK: "see that ticks come and are not cut short; the next that has such a task acquires the lease",
+    Kind.LIMITS_STUCK: "see that ticks come and are not cut short; a record that was changed by hand: delete it",
     Kind.CURSOR_UNREADABLE: "it was changed by hand: delete it, then repair by the doctor; the next tick makes it anew",
 }
 """What repairs each kind. A cursor needs a person."""

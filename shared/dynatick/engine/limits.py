@@ -32,7 +32,7 @@ MAX_HELD_BYTES = 200_000
 MAX_STARTS = 1000
 """Keys of which the record says from when on their next task may begin; if there are more, all wait an interval."""
 
-_SETTINGS_DIFFER = timedelta(hours=1)  # this process never gets it
+_NEVER = timedelta(hours=1)  # from now: this process does not get it
 _HELD = (attr.STATUS, attr.OUTCOME, attr.LEASE)
 
 
@@ -160,7 +160,10 @@ class LimitsLease:
         now = self._clock()
 
         def decide(row: Row | None) -> tuple[LimitsRecord | HeldElsewhere, ConditionalUpdate | None]:
-            record = LimitsRecord.from_row(self._shard, row)
+            try:
+                record = LimitsRecord.from_row(self._shard, row)
+            except InvalidInput:  # changed by hand: only tasks with keys wait, and the doctor says so
+                return HeldElsewhere(now + _NEVER), None
             if record.lease == self._token:
                 return record, None  # only the answer was lost
             if record.is_leased(now):
@@ -200,12 +203,15 @@ class LimitsLease:
         changed."""
         present = read_settings(self._store)
         if present is None or present.grid.shard_count != self._settings.grid.shard_count:
-            return HeldElsewhere(self._clock() + _SETTINGS_DIFFER)
+            return HeldElsewhere(self._clock() + _NEVER)
         if present.shard_count_since is None:
             return ()
         ids = {limits_id(shard): shard for shard in range(present.shards_ever) if shard != self._shard}
         rows = self._store.get_many(ids)
-        records = [LimitsRecord.from_row(ids[task_id], row) for task_id, row in rows.items()]
+        try:
+            records = [LimitsRecord.from_row(ids[task_id], row) for task_id, row in rows.items()]
+        except InvalidInput:
+            return HeldElsewhere(self._clock() + _NEVER)
         now, count = self._clock(), self._settings.grid.shard_count
         until = [one.lease_until for one in records if one.is_leased(now) and one.shard_count != count]
         if until:

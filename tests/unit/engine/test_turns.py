@@ -124,6 +124,33 @@ def test_while_another_process_has_the_lease_nothing_with_a_key_begins() -> None
     assert system.outcome("keyed") == "completed"
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"version": "x"},
+        {"leaseUntil": "soon"},
+        {"held": ["a"]},
+        {"starts": {"customer:1": "x"}},
+        {"shardCount": None},
+    ],
+    ids=str,
+)
+def test_a_limits_record_that_was_changed_by_hand_holds_up_no_task_without_a_key(changed: dict[str, object]) -> None:
+    system = system_of("customer=1", in_one_thread=True)
+    due(system, "first", "customer:1")
+    system.tick()
+    record = {**system.row(limits_id(0)), **changed} if changed else {"taskId": limits_id(0), "outcome": "none"}
+    system.store.put(record)
+    due(system, "keyed", "customer:1", Bucket(minute_of(NOON) + 1))
+    due(system, "free", None, Bucket(minute_of(NOON) + 1))
+    system.next_tick()
+    assert (system.outcome("keyed"), system.outcome("free")) == (None, "completed")
+    assert system.store.delete(limits_id(0))
+    system.next_tick()
+    assert system.outcome("keyed") == "completed"
+
+
 def test_a_process_that_died_has_the_lease_until_its_end() -> None:
     system = system_of("customer=1", in_one_thread=True)
     due(system, "keyed", "customer:1")
