@@ -51,7 +51,7 @@ FAULTS = {
     34: "Loading a batch is cut off and repeated, or a payload far in is malformed",
     35: "A member of a batch is changed while its pack is claimed, released, extracted",
     36: "The payloads of a pack are missing",
-    37: "Thousands of tasks of one limit key; the limits lease's holder dies, freezes, loses the shard or an answer",
+    37: "Hundreds of tasks of one limit key; the limits lease's holder dies, freezes, loses the shard or an answer",
     38: "Shards are changed with tasks of limit keys waiting and running; raw rows name another shard",
     39: "A task is replaced or postponed while it is claimed, cancelled or postponed; an answer is lost",
     40: "Effects that a handler commits: their transaction is cancelled, throttled, lost, or its process dies",
