@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 
 import pytest
-from tests.sandbox.journal import Began, Ended
+from tests.sandbox.journal import Began, Ended, Executed
 from tests.sandbox.seam import Fault, Seam
 from tests.sandbox.world import AFTER_LEASE, World
 
@@ -30,7 +30,7 @@ def complete(world: World, task_id: str, token: str | None = None) -> None:
     done = world.client.complete(token or token_of(world, task_id), {"by": "token"})
     assert (done.status, done.result) == ("completed", {"by": "token"})
     began = [one for one in world.journal.of(Began) if one.task_id == task_id][-1]
-    known = {name: value for name, value in asdict(began).items() if name not in ("due_at", "until", "at")}
+    known = {one.name: getattr(began, one.name) for one in fields(Executed) if one.name != "at"}
     world.journal.add(Ended(**known, done=True, at=world.folder.now()))
 
 

@@ -52,7 +52,7 @@ def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | CompleteL
         "key": context.idempotency_key,
     }
     times = {"due_at": context.due_at.timestamp(), "until": context.deadline.timestamp()}
-    folder.journal.add(Began(**attempt, **times, at=folder.now()))
+    folder.journal.add(Began(**attempt, **times, limit_key=context.limit_key, at=folder.now()))
     if plan.get("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
         threading.Event().wait()  # the signal may end this thread a moment later

@@ -70,6 +70,7 @@ class Began(Executed):
 
     due_at: float
     until: float = 0.0  # the hard end of its process
+    limit_key: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

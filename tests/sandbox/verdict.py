@@ -14,7 +14,7 @@ from tests.sandbox.limits import Stay, broken
 from dynatick.domain.batches import Batch, then_id
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
-from dynatick.domain.limit_keys import KeyLimits
+from dynatick.domain.limit_keys import KeyLimits, class_of
 from dynatick.domain.packs import member_id
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.schedule import is_or_was_schedule
@@ -56,6 +56,7 @@ class Verdict:
     results: Counter[str] = field(default_factory=Counter)
     repeated: Counter[str] = field(default_factory=Counter)  # runs executed more than once, by why
     reclaimed: int = 0  # attempts that followed one which did not come to its end
+    limited: Counter[str] = field(default_factory=Counter)  # attempts of tasks with limit keys, by class
     problems: list[str] = field(default_factory=list)
 
 
@@ -78,7 +79,9 @@ def judge(evidence: Evidence) -> Verdict:
     verdict.problems += _after_the_end(evidence)
     verdict.problems += _same_keys(history)
     verdict.problems += _batches_wrong(evidence)
-    verdict.problems += broken(_stays(evidence), evidence.limits, skew=evidence.skew + evidence.noted_late)
+    stays = list(_stays(evidence))
+    verdict.limited.update(class_of(stay.key) for stay in stays)
+    verdict.problems += broken(stays, evidence.limits, skew=evidence.skew + evidence.noted_late)
     verdict.problems += _schedules_wrong(evidence) if evidence.schedules_end else ()
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
@@ -300,14 +303,13 @@ def _same_keys(history: History) -> Iterator[str]:
 
 
 def _stays(evidence: Evidence) -> Iterator[Stay]:
-    """Of attempts of tasks with limit keys, which their rows have."""
-    keys = {task_id: str(key) for task_id, row in evidence.rows.items() if (key := row.get("limitKey")) is not None}
+    """Of attempts of tasks with limit keys."""
     for runs in evidence.history.runs.values():
         for attempt in (one for attempts in runs.values() for one in attempts):
             began = attempt.began
-            if (key := keys.get(began.task_id)) is not None:
+            if began.limit_key is not None:
                 end = began.until if attempt.ended is None else attempt.ended.at
-                yield Stay(task_id=began.task_id, key=key, begin=began.at, end=end)
+                yield Stay(task_id=began.task_id, key=began.limit_key, begin=began.at, end=end)
 
 
 # -- what must not happen after an end ---------------------------------------------------------------------------------

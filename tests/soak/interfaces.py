@@ -47,7 +47,7 @@ class Interfaces:
 
     def insert(self, task: RandomTask) -> list[RandomTask]:
         new = NewTask.from_row(task.timed)
-        names = ("task_date_time", "due_at", "delay_seconds", "payload", "retry_policy")
+        names = ("task_date_time", "due_at", "delay_seconds", "payload", "retry_policy", "limit_key")
         arguments: dict[str, Any] = {name: getattr(new, name) for name in names}
         return self._request(INSERT, SINGLE, task, lambda: self._client.insert(new.task_id, **arguments))
 

@@ -21,7 +21,7 @@ from tests.sandbox.world import SECOND, World
 from tests.soak.batches import end_unsealed
 from tests.soak.chaos import Chaos
 from tests.soak.plan import SKEW, TIMEOUT, Plan
-from tests.soak.tasks import insert_schedules
+from tests.soak.tasks import KEY_LIMITS, insert_schedules
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick_stack import emulator
@@ -29,6 +29,7 @@ from dynatick_stack.venv import Say
 
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0
+NOTED_LATE = 2 * SKEW  # seconds: two clocks may differ by twice the skew, and a thread waits for its turn to note it
 SETTLING_TICKS = 12  # after that many without an attempt, what is still open waits for ever
 
 
@@ -52,6 +53,7 @@ def new_world(plan: Plan, folder: Path, say: Say) -> Iterator[World]:
         "DYNATICK_TASK_THREADS": "4",
         "DYNATICK_PRECISION": plan.precisions[0],
         "DYNATICK_SHARD_COUNT": str(plan.shards),
+        "DYNATICK_KEY_LIMITS": KEY_LIMITS,
         FENCED: "1",
     }
     endpoint = emulator.start(0, state_dir=state, say=say).endpoint
@@ -96,7 +98,7 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
         return Soaked(
             plan=plan,
             history=history,
-            verdict=world.judge(history=history, timeout=TIMEOUT, skew=SKEW),
+            verdict=world.judge(history=history, timeout=TIMEOUT, skew=SKEW, noted_late=NOTED_LATE),
             buckets=int((world.clock() - start).total_seconds() // 60),
             settled_in=time.monotonic() - stopped,
         )

@@ -24,6 +24,7 @@ def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
         yield result, verdict.results[result], _NOTES.get(result, "")
     yield "executed more than once", sum(verdict.repeated.values()), _parts(verdict.repeated, "before its record")
     yield "reclaimed after a lease", verdict.reclaimed, ""
+    yield "attempts with a limit key", sum(verdict.limited.values()), _parts(verdict.limited)
     yield "inserts with an unknown outcome", verdict.unknown, ""
     changes = {what: history.responses[what, OK] for what in (CANCEL, RESCHEDULE, RUN, REDRIVE, REPLACE, DELETE)}
     refused = sum(number for (_, status), number in history.responses.items() if status == REFUSED)

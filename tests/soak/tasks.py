@@ -20,6 +20,9 @@ LENIENT = {"maximumRetryAttempts": 180, "minBackoffSeconds": 1, "maxBackoffSecon
 """Being killed uses attempts up: a task that shall not fail has more of them than a soak has kills for one."""
 SHORT = {"maximumRetryAttempts": 1, "minBackoffSeconds": 1, "maxBackoffSeconds": 30}
 FURTHEST = 200  # seconds ahead
+KEY_LIMITS = "one=1,pair=2,rate=6/m"
+_KEYS = {"one:a": 4, "one:b": 4, "pair:a": 4, "pair:b": 4, "rate:a": 1, "rate:b": 1}  # how often each is drawn
+KEYED = 0.25  # of the tasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +53,15 @@ def draw(dice: random.Random, task_id: str, incarnation: str, now: datetime) -> 
             "taskId": task_id,
             "payload": {"incarnation": incarnation, **plan},
             "retryPolicy": SHORT if must_fail(plan) else LENIENT,
+            **draw_key(dice),
         },
         times=draw_time(dice, now),
     )
+
+
+def draw_key(dice: random.Random) -> Mapping[str, object]:
+    """Draws the limit key of a task, which few have."""
+    return {"limitKey": dice.choices([*_KEYS], [*_KEYS.values()])[0]} if dice.random() < KEYED else {}
 
 
 def draw_time(dice: random.Random, now: datetime) -> Mapping[str, object]:
@@ -101,6 +110,7 @@ def insert_schedules(world: World, plan: Plan) -> None:
             "catchUp": "all",
             "overlap": "allow",
             "retryPolicy": LENIENT,
+            **({"limitKey": "one:a"} if number % 2 else {}),
         }
         world.note(INSERT, *_occurrences(str(row["taskId"]), first, last, every), interface="schedule")
         world.dynamodb.put_item(TableName=world.table, Item=encode(row))

@@ -67,7 +67,7 @@ def test_clocks_may_differ() -> None:
 
 def attempt(task_id: str, pid: int, at: float, until: float, ended: float | None = None) -> list[Line]:
     who = {"pid": pid, "task_id": task_id, "incarnation": task_id, "run": 1, "attempt": 1, "key": task_id}
-    begun: list[Line] = [Began(**who, at=at, due_at=0.0, until=until)]
+    begun: list[Line] = [Began(**who, at=at, due_at=0.0, until=until, limit_key="one:a")]
     return begun if ended is None else [*begun, Ended(**who, at=ended, done=True)]
 
 
@@ -78,13 +78,15 @@ def over_limits(*lines: Line) -> list[str]:
              for one in sorted(ids)]  # fmt: skip
     evidence = Evidence(
         history=History().take([*asked, *(Responded(request_id=one, status=OK, at=0.0) for one in ids), *lines]),
-        rows={one: {"taskId": one, "limitKey": "one:a", "outcome": "completed"} for one in ids},
+        rows={one: {"taskId": one, "outcome": "completed"} for one in ids},
         drained={},
         dead_letters=(),
         timeout=120.0,
         limits=LIMITS,
     )
-    return [problem for problem in judge(evidence).problems if "at once" in problem]
+    verdict = judge(evidence)
+    assert sum(verdict.limited.values()) == verdict.limited["one"] == len(ids)
+    return [problem for problem in verdict.problems if "at once" in problem]
 
 
 def test_a_verdict_judges_the_limits() -> None:
