@@ -6,7 +6,8 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 import boto3
@@ -15,8 +16,10 @@ from tests.builders import key_of
 from tests.faults.conftest import NewWorld
 from tests.ports import reserved_port
 from tests.sandbox.seam import Fault
+from tests.sandbox.stream import Record
 from tests.unit.actions.support import a_rude_server
 
+from dynatick.domain.task import is_own_row
 from dynatick_stack.demo.receiver import Call, Receiver
 
 REGION, ACCOUNT = "us-east-1", "000000000000"
@@ -39,17 +42,28 @@ class Targets:
             "eventbridge": {"eventBusArn": bus},
         }
         self.environ = {"DYNATICK_ALLOWED_TARGET_ARNS": f"{arns['sqs']},{bus}"}
+        self.of_ends = {
+            "DYNATICK_OUTCOME_EVENTS": "all",
+            "DYNATICK_OUTCOME_EVENTS_BUS": name,
+            "DYNATICK_LOST_EVENTS_QUEUE_URL": self._urls["sqs"],
+        }
 
     def received(self, kind: str) -> Counter[tuple[str, str]]:
         """How often each task was sent, with its idempotency key. The messages are taken out."""
-        found: Counter[tuple[str, str]] = Counter()
+        return Counter(_task_of(kind, message) for message in self._messages(kind))
+
+    def ends(self) -> list[dict[str, Any]]:
+        """What the events of ends say, on the bus and set aside. The messages are taken out."""
+        on_bus = [json.loads(message["Body"])["detail"] for message in self._messages("eventbridge")]
+        return on_bus + [json.loads(json.loads(message["Body"])["Detail"]) for message in self._messages("sqs")]
+
+    def _messages(self, kind: str) -> Iterator[dict[str, Any]]:
         while messages := self._sqs.receive_message(
             QueueUrl=self._urls[kind], MaxNumberOfMessages=10, MessageAttributeNames=["All"]
         ).get("Messages"):
             for message in messages:
-                found[_task_of(kind, message)] += 1
+                yield message
                 self._sqs.delete_message(QueueUrl=self._urls[kind], ReceiptHandle=message["ReceiptHandle"])
-        return found
 
 
 def _task_of(kind: str, message: Mapping[str, Any]) -> tuple[str, str]:
@@ -82,6 +96,57 @@ def test_fault_05_a_target_takes_part_of_a_batch(engine: str, new_world: NewWorl
     received += targets.received(kind)
     assert received == {(task_id, key_of(row)): 1 for task_id, row in world.rows().items()}
     world.assert_survived(executed=len(ids), elsewhere=set(ids))
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], now: datetime) -> list[Record]:
+    """What the stream says of tasks that have changed. (The emulator's has no record of a write by PartiQL.)"""
+    return [
+        {
+            "eventID": task_id,
+            "dynamodb": {
+                "Keys": {"taskId": {"S": task_id}},
+                "OldImage": before[task_id],
+                "NewImage": after[task_id],
+                "SequenceNumber": f"{number}",
+                "ApproximateCreationDateTime": now.timestamp(),
+            },
+        }
+        for number, task_id in enumerate(sorted(before))
+        if before[task_id] != after[task_id] and not is_own_row(task_id)
+    ]
+
+
+def test_fault_16_each_end_becomes_an_event(engine: str, new_world: NewWorld) -> None:
+    """The scheduler dies before and after it has put events, the bus takes a part of them, or nothing for minutes."""
+    targets = Targets(engine)
+    world = new_world(**targets.of_ends)
+    completed, failed = world.insert_soon(40), {f"bad-{n}" for n in range(5)}
+    for task_id in failed:
+        world.put(taskId=task_id, delaySeconds=30, payload={"permanent": True})
+    cancelled = completed[:5]
+    for task_id in cancelled:
+        world.cancel(task_id)
+    world.deliver_stream()
+    seen = Counter(end["taskId"] for end in targets.ends())
+    assert seen == dict.fromkeys(cancelled, 1), "nothing else has ended yet"
+
+    before = world.items()
+    world.finish()
+    records = _changes(before, world.items(), world.clock())
+    for fault in (Fault(at="events", do="kill before"), Fault(at="events", do="kill after")):
+        assert world.invoke({"Records": records[:30]}, function="scheduler", faults=[fault]).what == "killed"
+    world.deliver(records[:20], faults=[Fault(at="events", do="refuse parts", amount=0.5, times=None)])
+    world.deliver(records[20:30], faults=[Fault(at="events", do="lose response")])
+    world.clock.to(world.clock() + timedelta(minutes=2))  # by now they are old: they don't hold up the stream
+    world.deliver(records[30:], faults=[Fault(at="events", do="fail before", times=None)])
+
+    ends = targets.ends()
+    outcome_of = {task_id: row["outcome"] for task_id, row in world.rows().items()}
+    said = {(end["taskId"], end["outcome"]) for end in ends}
+    assert said == {(task_id, outcome_of[task_id]) for task_id in {*completed, *failed} - set(cancelled)}
+    assert len(ends) > len(said), "the events that a process had put before it died came again"
+    assert len({end["id"] for end in ends}) == len(said), "an event that comes again has the same id"
+    world.assert_survived(failed=len(failed), cancelled=len(cancelled))
 
 
 EACH = 5

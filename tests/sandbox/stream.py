@@ -15,7 +15,7 @@ Record = dict[str, Any]
 class Stream:
     """The records since it was opened, once each. (The emulator's PartiQL writes leave none.)"""
 
-    def __init__(self, table: str, client: Callable[[str], Any]) -> None:
+    def __init__(self, table: str, client: Callable[[str], Any], *, outcome_events: str = "off") -> None:
         """``client``: makes a client of a service."""
         arn = client("dynamodb").describe_table(TableName=table)["Table"]["LatestStreamArn"]
         self._client = client("dynamodbstreams")
@@ -23,7 +23,7 @@ class Stream:
         self._at = self._client.get_shard_iterator(
             StreamArn=arn, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
         )["ShardIterator"]
-        self._patterns = patterns()
+        self._patterns = patterns(outcome_events=outcome_events)
 
     def new(self) -> list[Record]:
         """Returns the records since the last call that pass the template's filter."""

@@ -85,7 +85,8 @@ class World:
         self._sqs = boto3.client("sqs", endpoint_url=endpoint)
         self._queue = self._sqs.create_queue(QueueName=self.table)["QueueUrl"]
         self.journal = self.folder.journal
-        self.stream = Stream(self.table, partial(boto3.client, endpoint_url=tables))
+        outcome_events = environ.get("DYNATICK_OUTCOME_EVENTS", "off")
+        self.stream = Stream(self.table, partial(boto3.client, endpoint_url=tables), outcome_events=outcome_events)
         self.store = DynamoStore(self.table, endpoint_url=tables)
         self.client = TaskClient(self.store, clock=self.clock)
         self.delivers_wake_ups = delivers_wake_ups
