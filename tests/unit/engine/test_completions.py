@@ -339,6 +339,9 @@ def test_the_examples_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
         page.test_a_video_is_transcoded(installation)
         (container,) = started[0]["overrides"]["containerOverrides"]
         token = next(one["value"] for one in container["environment"] if one["name"] == "DYNATICK_COMPLETION_TOKEN")
+        asked_with = started[0]["clientToken"]
+        assert len(asked_with) <= 64, "ECS takes no more"
+        assert asked_with not in token
         assert page.approved(installation.client, token, "ada") == "Thank you.", "the same again"
         installation.client.run_now("a")
         assert page.approved(installation.client, token, "ada").startswith("It is too late: no task waits with it")
