@@ -52,10 +52,12 @@ class SettingsCache:
         self._read_at = self._clock()
         return self._known
 
-    def select(self, bucket: str | Bucket | None = None, **selected: Unpack[Selected]) -> Selection:
-        """The tasks of a bucket, a range or a subject, over the shards of the settings, read now. Raises
+    def select(
+        self, bucket: str | Bucket | None = None, *, reads_settings: bool = True, **selected: Unpack[Selected]
+    ) -> Selection:
+        """The tasks of a bucket, a range or a subject, over the shards of the settings, read now or known. Raises
         InvalidInput."""
-        settings, now = self.refresh(), self._clock()
+        settings, now = self.refresh() if reads_settings else self.current(), self._clock()
         if settings is None:
             return Selection.of(bucket, now=now, shards_ever=1, **selected)
         return Selection.of(bucket, now=now, shards_ever=settings.shards_ever, grid=settings.grid, **selected)

@@ -136,9 +136,9 @@ class TaskLists:
 
         Reads no rows but those of packs, so it costs a fraction of ``iter_history``; but the status of a task that has
         not ended is ``open``, or ``waiting`` if it waits for a completion until a tick to come, and a task that changes
-        at this moment may be missing, or appear twice.
+        at this moment, or that lies in a shard of the last minute's, may be missing, or appear twice.
         """
-        selection = self.select(bucket, start=start, end=end)
+        selection = self._settings_cache.select(bucket, start=start, end=end, reads_settings=False)
         return histories.listed_entries(self.store, selection, self._settings_cache.grid(), self._clock())
 
     def settings(self) -> InstallationSettings | None:
