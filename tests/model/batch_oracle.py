@@ -24,6 +24,7 @@ class BatchOracle(Oracle):
 
     members: dict[str, list[ExpectedTask]] = field(default_factory=dict)
     followed: dict[str, int] = field(default_factory=dict)  # how often what follows a batch was inserted
+    cancelled: set[str] = field(default_factory=set)  # batches that were cancelled at some time
     known: dict[str, ExpectedTask] = field(default_factory=dict)  # packs, batches, and what follows them, by id
 
     def begin_batch(self, batch_id: str, number: int, **known: object) -> None:
@@ -64,6 +65,8 @@ class BatchOracle(Oracle):
             self._observe_following(by, effect.task_id.removesuffix("/then"))
         if new.get("outcome") == "failed":
             self._check_dead_letter(self.task_of(new))
+        if new.get("outcome") == "cancelled":
+            self.cancelled.add(effect.task_id)
         self.task_of(new).began = True
         if effect.shown_late:
             self.task_of(new).unseen = True
@@ -83,7 +86,9 @@ class BatchOracle(Oracle):
                 self.report(f"{task.task_id}: done, and it has not completed")
             if (pack.extracted & ~before.extracted) >> n & 1 and self.read_row(task.task_id) is None:
                 self.report(f"{task.task_id}: extracted, and it has no row")
-            if (pack.excluded & ~before.excluded) >> n & 1 and (by.kind, state_of(old)) != ("client", "scheduled"):
+            is_cancelled = by.kind == "processor" and pack.batch_id in self.cancelled
+            by_client = (by.kind, state_of(old)) == ("client", "scheduled")
+            if (pack.excluded & ~before.excluded) >> n & 1 and not (is_cancelled or by_client):
                 self.report(f"{task.task_id}: excluded by {by.kind} while its pack is {state_of(old)}")
         if state_of(new) == "completed" and any(pack.open()):
             self.report(f"{name}: completed, with open members")

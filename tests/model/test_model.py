@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 import pytest
 from tests.model.base_machine import BaseMachine
+from tests.model.batch_machine import BatchMachine
 from tests.model.counterexamples import (
+    BATCH_REGRESSIONS,
     KEY_REGRESSIONS,
     REGRESSIONS,
     SCHEDULE_REGRESSIONS,
@@ -41,6 +43,7 @@ def test_no_sequence_of_operations_and_faults_harms_a_task(
 REPAIRED: Mapping[str, tuple[type[BaseMachine], Counterexample]] = {
     **{name: (TaskMachine, kept) for name, kept in REGRESSIONS.items()},
     **{name: (ScheduleMachine, kept) for name, kept in SCHEDULE_REGRESSIONS.items()},
+    **{name: (BatchMachine, kept) for name, kept in BATCH_REGRESSIONS.items()},
     **{name: (KeyMachine, kept) for name, kept in KEY_REGRESSIONS.items()},
 }
 
