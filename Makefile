@@ -13,6 +13,8 @@ MINUTES ?=
 SEED ?=
 # What faults, simulations and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
 PRECISION ?= tick
+# How many traces are replayed, of the model: make traces TRACES=100000
+TRACES ?=
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
 # What is simulated (bursts, inserting, schedules or batch) or measured (make help): make simulate OF=inserting
@@ -59,7 +61,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
 .PHONY: help demo test test-long night check sam up down api e2e faults search soak simulate bench lock mutations words site
-.PHONY: conformance
+.PHONY: conformance traces
 .PHONY: docs clean lines setup wheel newcomer test-ui screenshots
 
 help: ## Show this list
@@ -94,6 +96,9 @@ test-long: $(VENV)/.ready ## Run those that wait for minutes or have much to com
 night: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
 	$(call run_marked,night)
 
+traces: $(VENV)/.ready ## Have TRACES (1000) of the model replayed by the rules alone, in two processes; SEED repeats them
+	@$(BIN)/python -m tests.model.traces $(if $(TRACES),--traces $(TRACES)) $(if $(SEED),--seed $(SEED))
+
 faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) --precision $(PRECISION) $(ARGS) -p tests.faults.table $(if $(WRITE),--write-table)
 
@@ -119,7 +124,7 @@ e2e: $(VENV)/.ready ## Run the tests against the locally deployed template only
 check: $(VENV)/.ready $(SAM_VENV)/.ready words ## Lint, format, types, import contract, words, template
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy shared stack
+	$(BIN)/mypy shared stack proof
 	@# Each function folder is a program of its own, with modules of the same names.
 	@for f in $(FUNCTIONS); do echo "mypy $$f"; MYPYPATH=$$f $(BIN)/mypy $$f || exit 1; done
 	$(BIN)/lint-imports

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
+from proof.replay import refusal_of
 from tests.model.completion import complete_all
 from tests.model.expected_task import ExpectedTask
 from tests.model.faulty_store import FAULTS, QUIET, Fault, Plan, Request
@@ -268,10 +269,18 @@ class BaseMachine(RuleBasedStateMachine):
     def _complete(self) -> None:
         complete_all(self.model)
 
+    def replay_trace(self) -> None:
+        """What has happened is accepted by the rules alone, too."""
+        if (refused := refusal_of(self.model.trace.events)) is not None:
+            self.model.oracle.report(f"the replay of its trace: {refused}")
+
     def teardown(self) -> None:
         try:
             if not self.model.oracle.violations:
                 self._complete()
+                self.model.trace.add("rest", None)
+            if not self.model.oracle.violations:
+                self.replay_trace()
             assert not self.model.oracle.violations, "\n".join(self.model.oracle.violations)
         finally:
             self._inside.__exit__(None, None, None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from moto import mock_aws
@@ -62,14 +63,21 @@ def start(part: int) -> int:
     return (search_seed() or 0) * SEEDS + part
 
 
-@pytest.fixture(autouse=True)
-def divide_small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def small_buckets() -> Iterator[None]:
     """The buckets of the model hold few tasks: they are worth sharing with workers all the same."""
-    for name in ("_MIN_MEASURED", "_MAX_MEASURED"):
-        monkeypatch.setattr(invocation, name, timedelta(milliseconds=1))
-    monkeypatch.setattr(sharing, "SOON", timedelta())
-    monkeypatch.setattr(sharing, "MIN_WORK", timedelta())
-    monkeypatch.setattr(sharing, "GRAIN", 4)
+    with ExitStack() as stack:
+        for name in ("_MIN_MEASURED", "_MAX_MEASURED"):
+            stack.enter_context(patch.object(invocation, name, timedelta(milliseconds=1)))
+        for name, value in (("SOON", timedelta()), ("MIN_WORK", timedelta()), ("GRAIN", 4)):
+            stack.enter_context(patch.object(sharing, name, value))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def divide_small_buckets() -> Iterator[None]:
+    with small_buckets():
+        yield
 
 
 @pytest.fixture(params=VARIATIONS)

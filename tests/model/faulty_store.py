@@ -167,13 +167,18 @@ class FaultyStore:
         prefix: str | None = None,
     ) -> Page:
         assert prefix is None, "the index of the model knows no prefixes"
-        limit = min(limit or self.page, self.page)
-        if self.actor.kind == "processor":
+        limit, actor = min(limit or self.page, self.page), self.actor
+        if actor.kind == "processor":
             self.simulation.sleep(self.poll_seconds)
-            self.polls.append((self.actor, bucket, self.simulation.now))
-        return self._read(
-            lambda: self.table.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
-        )
+            self.polls.append((actor, bucket, self.simulation.now))
+
+        def poll() -> Page:
+            page = self.table.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
+            if outcome is None:
+                self.table.trace.poll(actor, bucket, after, page, open_only)
+            return page
+
+        return self._read(poll)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         return self._read(lambda: self.table.inner.scan(after=after, open_only=open_only))

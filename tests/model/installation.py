@@ -14,13 +14,14 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from tests.model.environment import Environment
-from tests.model.expected_task import MARGIN, ExpectedTask
+from tests.model.expected_task import MARGIN, Execution, ExpectedTask
 from tests.model.faulty_store import QUIET, Actor, FaultyStore, Plan, Request
 from tests.model.oracle import Oracle
 from tests.model.simulation import Simulation
 from tests.model.steps import ShortRepr
 from tests.model.stream import Stream
 from tests.model.table import Effect, Table
+from tests.model.tracing import Trace
 from tests.model.wake_up_queue import WakeUpQueue
 
 from dynatick.client import TaskClient
@@ -74,7 +75,9 @@ class Installation:
     ) -> None:
         self.defaults = Defaults(key_limits=parse_limits(key_limits))
         self.simulation = Simulation()
-        self.table = Table(store, put_row, self.simulation)
+        self.trace = Trace(self.simulation, INDEX_LAG, key_limits)
+        self.simulation.on_death = self.trace.died
+        self.table = Table(store, put_row, self.simulation, self.trace)
         self.oracle = oracle(self.simulation, read_row=self.table.get)
         self.stream = Stream(self.simulation, self._schedule)
         self.table.observers += [self.oracle.observe, self.stream.observe, self._observe_entry]
@@ -198,6 +201,7 @@ class Installation:
         for actor in self.actors:
             actor.kill()
         self._retire()
+        self.trace.add("restore", self.restorer)
         self.pass_time(2.0)  # requests that are on their way arrive
         for row in self.table.everything():
             task_id = str(row["taskId"])
@@ -242,6 +246,7 @@ class Installation:
             environment = self._idle.pop() if self._idle and not plan.cold else self._environment()
             continuation = self._retired
             end = actor.ends = self.simulation.now + plan.timeout
+            self.trace.begin(actor, event)
             self.simulation.at(end, lambda: None if actor.finished else actor.kill())
             for execution in self.oracle.executions.values():
                 if execution.process in environment.actors:
@@ -254,6 +259,7 @@ class Installation:
                 if tries < len(RETRY_DELAYS):
                     self._process(event, delay=RETRY_DELAYS[tries], tries=tries + 1)
             actor.finished = True
+            self.trace.add("ended", actor, raised=actor.raised, left=len(actor.threads) - 1)
             if continuation == self._retired:
                 self._idle.append(environment)
             else:
@@ -309,11 +315,13 @@ class Installation:
 
         def work() -> None:
             try:
+                self.trace.begin(actor, {"stream": [str(arrival.new["taskId"]) for arrival in batch]})
                 failed = self._scheduler.handle({"Records": [_record(arrival) for arrival in batch]}).failed
             except DynatickError:
                 answer(None)
                 return
             actor.finished = True
+            self.trace.add("ended", actor, raised=bool(failed), left=0)
             answer(frozenset(key for key, _ in failed))
 
         def end() -> None:
@@ -348,7 +356,9 @@ class Installation:
         raise DynatickError("the invocation could not be started")
 
     def send(self, letters: Sequence[DeadLetter]) -> Sequence[bool]:
-        def take(by: object) -> Sequence[bool]:
+        def take(by: Actor) -> Sequence[bool]:
+            if not self.dead_letters_refused:
+                self.trace.letters(by, letters)
             self.oracle.take_dead_letters(letters, refused=self.dead_letters_refused)
             return [not self.dead_letters_refused] * len(letters)
 
@@ -368,6 +378,8 @@ class Installation:
         """An action does what its task's script says."""
         actor = self.store.actor
         execution = self.oracle.begin(task, context, actor, self.table.get(task.task_id))
+        token = str(task.lease)
+        self.trace.add("begin", actor, id=task.task_id, token=token, attempt=context.attempt, run=context.run)
         script = execution.task.script
         does = script[min(context.attempt, len(script)) - 1]
         if self.is_faultless and does != "slow":
@@ -384,21 +396,25 @@ class Installation:
             case "later":
                 self.oracle.tokens.setdefault(task.task_id, []).append(completion_token(task.lease, task.task_id))
                 self.simulation.sleep(5.0)  # it may be used before its handler returns
-                self.oracle.end(execution, execution.result or "later")
+                self._end(execution, execution.result or "later")
                 return LATER
             case "commit":
-                self.oracle.end(execution, "ok")
+                self._end(execution, "ok")
                 execution.commits = True
                 return Commit([{"Put": {"TableName": "effects", "Item": {"id": context.idempotency_key}}}])
             case "error":
-                self.oracle.end(execution, "error")
+                self._end(execution, "error")
                 raise RetryableError("not this time")
             case "permanent":
-                self.oracle.end(execution, "permanent")
+                self._end(execution, "permanent")
                 raise PermanentError("never")
         self.simulation.sleep(0.01)
-        self.oracle.end(execution, "ok")
+        self._end(execution, "ok")
         return {"attempt": context.attempt}
+
+    def _end(self, execution: Execution, result: str) -> None:
+        self.oracle.end(execution, result)
+        self.trace.add("end", self.store.actor, id=execution.task.task_id, token=execution.token, result=result)
 
     # -- at rest -------------------------------------------------------------------------------------------------------
 

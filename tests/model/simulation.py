@@ -52,6 +52,7 @@ class Process:
         if self.dead:
             return
         self.dead = True
+        self.simulation.on_death(self)
         for thread in self.threads:
             self.simulation.wake(thread)
 
@@ -75,6 +76,7 @@ class Simulation:
         self.start = start
         self.now = 0.0  # seconds since then
         self.errors: list[BaseException] = []  # what ended a thread, and should not have
+        self.on_death: Callable[[Process], None] = lambda process: None
         self.running: GreenThread | None = None
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()

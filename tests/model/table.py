@@ -10,15 +10,19 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tests.model.simulation import Simulation
+from tests.model.tracing import Trace
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Page, Store, StoreFailure
 from dynatick.store.codec import encode, entry_of
+
+if TYPE_CHECKING:
+    from tests.model.faulty_store import Actor
 
 REPLICAS = 2
 
@@ -50,6 +54,7 @@ class Table:
     inner: Store
     put_row: Callable[[Row], None]
     simulation: Simulation
+    trace: Trace
     observers: list[Callable[[object, Effect], None]] = field(default_factory=list)
     lag: float = 0.0  # the index's, at most; at random
     allowed_lag: float = math.inf
@@ -59,25 +64,54 @@ class Table:
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
-    def put(self, by: object, row: Row) -> None:
-        self._apply(by, [str(row["taskId"])], lambda: self.put_row(row))
+    def put(self, by: Actor, row: Row) -> None:
+        def put() -> None:
+            self.put_row(row)
+            self.trace.put(by, row)
 
-    def delete(self, by: object, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
-        return self._apply(by, [task_id], lambda: self.inner.delete(task_id, conditions))
+        self._apply(by, [str(row["taskId"])], put)
 
-    def create(self, by: object, row: Row) -> bool:
-        return self._apply(by, [str(row["taskId"])], lambda: self.inner.create(row))
+    def delete(self, by: Actor, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
+        def delete() -> bool:
+            ok = self.inner.delete(task_id, conditions)
+            self.trace.delete(by, task_id, conditions, ok)
+            return ok
 
-    def create_many(self, by: object, rows: Sequence[Row]) -> list[bool | StoreFailure]:
-        return self._apply(by, [str(row["taskId"]) for row in rows], lambda: list(self.inner.create_many(rows)))
+        return self._apply(by, [task_id], delete)
 
-    def write(self, by: object, change: ConditionalUpdate) -> Result:
-        return self._apply(by, [change.task_id], lambda: self.inner.write(change))
+    def create(self, by: Actor, row: Row) -> bool:
+        def create() -> bool:
+            ok = self.inner.create(row)
+            self.trace.create(by, row, ok)
+            return ok
 
-    def write_many(self, by: object, changes: Sequence[ConditionalUpdate]) -> list[Result]:
-        return self._apply(by, [c.task_id for c in changes], lambda: list(self.inner.write_many(changes)))
+        return self._apply(by, [str(row["taskId"])], create)
 
-    def _apply(self, by: object, ids: Sequence[str], do: Callable[[], T]) -> T:
+    def create_many(self, by: Actor, rows: Sequence[Row]) -> list[bool | StoreFailure]:
+        def create() -> list[bool | StoreFailure]:
+            answers = list(self.inner.create_many(rows))
+            for row, ok in zip(rows, answers, strict=True):
+                self.trace.create(by, row, ok is True)
+            return answers
+
+        return self._apply(by, [str(row["taskId"]) for row in rows], create)
+
+    def write(self, by: Actor, change: ConditionalUpdate) -> Result:
+        return self._write(by, [change], lambda: [self.inner.write(change)])[0]
+
+    def write_many(self, by: Actor, changes: Sequence[ConditionalUpdate]) -> list[Result]:
+        return self._write(by, changes, lambda: list(self.inner.write_many(changes)))
+
+    def _write(self, by: Actor, changes: Sequence[ConditionalUpdate], do: Callable[[], list[Result]]) -> list[Result]:
+        def write() -> list[Result]:
+            results = do()
+            for change, result in zip(changes, results, strict=True):
+                self.trace.write(by, change, result)
+            return results
+
+        return self._apply(by, [change.task_id for change in changes], write)
+
+    def _apply(self, by: Actor, ids: Sequence[str], do: Callable[[], T]) -> T:
         before = self.inner.get_many(ids)
         answer = do()
         after = self.inner.get_many(ids)
@@ -86,6 +120,8 @@ class Table:
             if old != new:
                 self.history.append((self.simulation.now, task_id, new))
                 effect = Effect(task_id, old, new, self._show(task_id, new))
+                if effect.shown_late:
+                    self.trace.shown_late(effect)
                 for observe in self.observers:
                     try:
                         observe(by, effect)

@@ -55,6 +55,7 @@ class WakeUpQueue:
             self._deliver(self.sent[-1 - nth])
 
     def _take(self, by: Actor, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        self._store.table.trace.add("sent", by, orders=[event for event, _ in wake_ups])
         for event, at in wake_ups:
             body = json.dumps(event)
             delay = min((at - WAKE_UP_LEAD - by.clock()).total_seconds(), MAX_DELAY_SECONDS)
