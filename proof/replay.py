@@ -437,17 +437,15 @@ class Replay:
         self.require("9", is_open(old), f"{task_id}: claimed, and it has ended")
         is_named = task_id in by.named or task_id in by.seen.get(str(bucket), ())
         self.require("9", is_named, f"{task_id}: claimed in {bucket}, which this process did not poll")
-        if by.is_wake_up:
+        place = parse_bucket(bucket)
+        self.require("9", place is not None, f"{task_id}: claimed, and {bucket} is no bucket")
+        if by.is_wake_up or (place is not None and place[0] * 60 > at + self.skew):  # also a pass before the tick
             of = "nextAttemptAt" if "nextAttemptAt" in old else "dueAt"
             instants = [one[2] for one in event["if"] if one[:2] == [of, "is"]]
             has_come = any(_instant(one) <= at + by.skew + ROUNDING for one in instants)
-            self.require("18", has_come, f"{task_id}: woken, without the condition that the instant is the one it was "
-                         f"sent for, or before it")  # fmt: skip
-            self.require("18", before == "scheduled", f"{task_id}: woken, and it is {before}")
-        else:
-            place = parse_bucket(bucket)
-            self.require("9", place is not None and place[0] * 60 <= at + self.skew, f"{task_id}: claimed in {bucket}, "
-                         f"before its time")  # fmt: skip
+            self.require("18", has_come, f"{task_id}: claimed before its tick, without the condition that its instant "
+                         f"is one that has come")  # fmt: skip
+            self.require("18", before == "scheduled", f"{task_id}: claimed before its tick, and it is {before}")
         was_released = before == "running" and _instant(old.get("leaseUntil")) == RELEASED
         reclaimed = before in CLAIMED and not was_released
         if reclaimed:

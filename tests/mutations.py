@@ -53,6 +53,7 @@ FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 TURNS = "tests/unit/engine/test_turns.py"
+TO_THE_SECOND = "tests/unit/engine/test_keys_to_the_second.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
 _WITHOUT = ("-p", "no:cacheprovider", "-p", "no:schemathesis")  # plugins: to start one takes a second each time
@@ -273,17 +274,17 @@ MUTATIONS = (
     Mutation(17, "a worker claims when its order is over", "_Order.is_held", "", "return True", WORKERS),
     Mutation(17, "the cursor doesn't list what is handed out", "Window.progress",
              "tuple(self.handed_out)", "c.handed_out", WORKERS),
-    Mutation(18, "a wake-up claims a task whose instant is another by now", "Claimer.claim_due",
-             "one.conditions", "()", WAKE_UPS),
+    Mutation(18, "a wake-up claims a task whose instant is another by now", "Claimer.claim",
+             "due[task_id].conditions if task_id in due else ()", "()", WAKE_UPS),
     Mutation(18, "the due time counts while a retry waits", "Due.conditions",
              "Absent(attr.NEXT_ATTEMPT_AT)", "*()", WAKE_UPS),
     Mutation(18, "a retry keeps the instant that it had", "domain:retry",
              "_due(at)", "_due(task.due_at)", LIFECYCLE),
     Mutation(18, "a wake-up waits for its first task only", "_Waking.work",
              "waiting[0].at <= now", "True", WAKE_UPS),
-    Mutation(18, "a tick on time doesn't wait for its minute", "Processor._tick_on_time",
-             "(wait := (order.at - self.clock()).total_seconds()) > 0",
-             "(wait := (order.at - self.clock()).total_seconds()) > 60", WAKE_UPS),
+    Mutation(18, "a tick on time doesn't wait for its minute", "Processor._wait_until",
+             "(wait := (instant - self.clock()).total_seconds()) > 0",
+             "(wait := (instant - self.clock()).total_seconds()) > 60", WAKE_UPS),
     Mutation(19, "each pass plans what others have planned", "engine:close",
              "max(tick, planned)", "tick", WAKE_UPS),
     Mutation(19, "a cursor's writer is not named", "engine:update",
@@ -395,6 +396,25 @@ MUTATIONS = (
              "record.began_until if record.lease_until is None else record.lease_until", "record.began_until", TURNS),
     Mutation(23, "what was known before a process died still counts", "LimitsLease.acquire",
              "record.starts if record.lease is None else {}", "record.starts", TURNS),
+    Mutation(18, "a pass begins what is not yet due", "engine:due_by_key",
+             "due is not None and due.at <= now and _is_in_own_shard(entry, bucket, services)",
+             "due is not None and _is_in_own_shard(entry, bucket, services)", TO_THE_SECOND),
+    Mutation(18, "a pass claims before the tick whatever the index lists", "Claiming._take_due",
+             "self._is_open(bucket)", "False", TO_THE_SECOND),
+    Mutation(18, "what could not be claimed before its tick is judged as at the tick", "Claimer.claim",
+             "not isinstance(result, Written) and task_id in due", "False", TO_THE_SECOND),
+    Mutation(18, "a continuation begins what an earlier pass could not claim before its tick", "Claiming._leave_behind",
+             "not self._is_open(bucket)", "True", TO_THE_SECOND),
+    Mutation(18, "a key reads on in a bucket that is not closed", "KeyTurns.offer",
+             "if is_closed:\n"
+             "    known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)",
+             "known.skipped_from = position", TO_THE_SECOND),
+    Mutation(19, "a pass that is woken while another holds its shard says nothing", "engine:acquire_shard",
+             "closed = replace(closed, woken_at=max(woken_at, cursor.woken_at or woken_at))", "", TO_THE_SECOND),
+    Mutation(19, "a pass that was woken ends without a look", "_Pass._is_to_poll_open",
+             "self.is_polling_open or (self._wanted > self.woken_through and has_come)", "False", TO_THE_SECOND),
+    Mutation(16, "a lease is not renewed if others have written the cursor", "ShardLease.renew",
+             "self.is_held", "self.renew_at and not self.window.cursor.woken_at", TO_THE_SECOND),
     Mutation(24, "a process that knows another number of shards has the lease", "LimitsLease._others",
              "present is None or present.grid.shard_count != self._settings.grid.shard_count", "present is None",
              TURNS),

@@ -7,8 +7,10 @@ way of working can pass. Times are not asserted anywhere: they are what `make be
 
 from __future__ import annotations
 
+import json
 import math
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 import pytest
 from opentelemetry import trace
@@ -17,10 +19,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from dynatick import Commit, CompleteLater, NewTask, TaskClient
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.completion import completion_token
+from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick_stack.bench import units
-from dynatick_stack.bench.installation import Installation
+from dynatick_stack.bench.installation import ACTION, Clock, Installation
 from dynatick_stack.counting.counts import Counts, Engine
 
 TASKS = 500
@@ -106,6 +109,40 @@ def test_a_limit_key_costs_no_unit_for_a_task_and_two_for_a_pass(engine: Engine)
     assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
     own = spent.total.write_units - write_units
     assert own == 3 + 2  # the cursor twice and the tick's record; and the limits lease, acquired and released
+
+
+class Sent(list[tuple[Mapping[str, object], datetime]]):
+    """A queue of wake-ups that keeps them."""
+
+    def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
+        self.extend(wake_ups)
+        return 0
+
+
+def test_a_limit_key_costs_no_unit_for_a_task_before_its_tick_and_a_pass_for_the_second(engine: Engine) -> None:
+    sent = Sent()
+    installation = Installation.fresh(
+        engine.url, key_limits=("customer=4",), wake_ups=sent, clock=Clock(still=True), threads=1
+    )
+    at = installation.bucket(2).instant + timedelta(seconds=30)
+    rows = [
+        {"taskId": f"t{n}", "dueAt": format_instant(at), "action": ACTION, "limitKey": "customer:4711"}
+        for n in range(100)
+    ]
+    assert installation.client.insert_many(rows).inserted == 100
+    installation.next_tick()
+    ((event, instant),) = sent
+    assert instant == at
+    installation.next_tick()
+    installation.clock.to(at)
+    meter = units.Meter(engine)
+    installation.processor.handle({"Records": [{"body": json.dumps(event)}]}, hard_end=at + timedelta(minutes=2))
+    report = installation.run_asked()[0]
+    assert report.completed == 100
+    spent = meter.read()
+    _, statements, _, write_units = of(spent, "BatchExecuteStatement")
+    assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
+    assert spent.total.write_units - write_units == 3 + 2  # as at the tick: cursor, record of the tick, limits lease
 
 
 def test_a_raw_row_without_a_time(engine: Engine) -> None:

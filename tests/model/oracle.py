@@ -361,13 +361,14 @@ class Oracle:
     def _observe_claim(self, by: Actor, old: Row, new: Row) -> None:
         task, now = self.task_of(old), self.simulation.now
         bucket, earlier = Bucket.canonical(old.get("taskDateTime")), self.executions.get(str(old.get("lease")))
-        if by.woken:
+        is_early = bucket is not None and self.seconds(bucket.instant) > now + MARGIN
+        if by.woken or (is_early and old.get("limitKey") is not None):  # a pass that was woken for the key
             due = _due(old)
             if due is None or due > by.clock():
                 self.report(f"{task.task_id}: woken before {due}, when it is due")
             if state_of(old) != "scheduled":
                 self.report(f"{task.task_id}: woken, and it is {state_of(old)}")
-        elif bucket is None or self.seconds(bucket.instant) > now + MARGIN:
+        elif bucket is None or is_early:
             self.report(f"{task.task_id}: claimed in {bucket}, before its bucket")
         if task.not_before > now + MARGIN:
             self.report(f"{task.task_id}: claimed {task.not_before - now:.1f} s before its time")

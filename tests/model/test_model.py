@@ -7,6 +7,7 @@ The same sequences each time. Others: ``make search``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import pytest
@@ -19,14 +20,18 @@ from tests.model.counterexamples import (
     SCHEDULE_REGRESSIONS,
     Counterexample,
     backfill,
+    begin,
+    due,
+    put_keyed,
     put_schedule,
     tick,
     wait,
 )
 from tests.model.key_machine import KeyMachine
+from tests.model.rows import RawRow
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search, shrunk
-from tests.model.steps import Step, replay
+from tests.model.steps import Step, replay, replayed
 from tests.model.tables import TableOf, in_memory, machine_on
 from tests.model.task_machine import TaskMachine
 
@@ -58,3 +63,18 @@ def test_a_fault_that_was_repaired_has_not_come_back(name: str) -> None:
 def test_an_occurrence_that_was_deleted_is_made_up_with_the_same_key(overlap: str) -> None:
     deleted = [put_schedule(overlap=overlap), tick(), tick(), wait(50.0), Step("delete_occurrence", nth=0)]
     assert replay(machine_on(in_memory, ScheduleMachine), [*deleted, backfill(3), wait(2.0), tick()]) == ""
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_task_with_a_limit_key_begins_at_its_second_if_its_key_has_a_place(shards: int) -> None:
+    """In calm, by the clock of the simulation: those that a tick plans, those that are put later, and a retry."""
+    due_in = {"a": ("one:a", 70.0), "b": ("one:b", 71.2), "c": ("two:a", 71.6), "d": ("one:a", 100.0)}
+    keyed = [put_keyed(RawRow(due(at)), "slow", "ok", key=key, task_id=name) for name, (key, at) in due_in.items()]
+    late = put_keyed(RawRow(due(5.0)), "error", "ok", key="two:a", task_id="k00")
+    steps = [begin(precise=True, grid=(1, shards)), tick(), *keyed, tick(), tick(), wait(2.0), late, tick(), tick()]
+    found = replayed(machine_on(in_memory, KeyMachine), steps)
+    assert found.violations == ""
+    executions = [one for one in found.model.oracle.executions.values() if one.limit_key is not None]
+    assert Counter(one.task.task_id for one in executions) == {"a": 1, "b": 1, "c": 1, "d": 1, "k00": 2}
+    lateness = [one.began_at - one.task.not_before for one in executions if one.attempt == 1]
+    assert max(lateness) < 2, "the second, rounded up, and what starts the pass"

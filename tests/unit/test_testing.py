@@ -122,6 +122,15 @@ def test_with_precision_tick_tasks_run_at_the_next_tick_with_precision_second_ea
             assert [one.at for one in virtual.executed] == times
 
 
+def test_with_precision_second_tasks_with_limit_keys_run_at_the_second_after_their_instant() -> None:
+    instants = [after(seconds=seconds) for seconds in (90.25, 100, 100, 179.5)]
+    with VirtualInstallation(HERE, start=START, precision="second", key_limits="customer=1") as virtual:
+        for n, at in enumerate(instants):
+            send_mail.schedule(Mail(str(n)), due_at=at, limit_key=f"customer:{n % 2}")
+        virtual.advance(hours=1)
+        assert [one.at for one in virtual.executed] == [after(seconds=seconds) for seconds in (91, 100, 100, 180)]
+
+
 def test_what_is_due_now_runs_without_moving_the_clock_further_than_to_the_tick(virtual: VirtualInstallation) -> None:
     virtual.run_due()
     assert virtual.now == START

@@ -166,6 +166,7 @@ HANDED_OUT: Final = "handedOut"  # list of maps: bucket, after, through, until; 
 IDLE_SINCE: Final = "idleSince"
 IDLE_TICKS: Final = "idleTicks"  # whole number
 LAST_TICK: Final = "lastTick"
+WOKEN_AT: Final = "wokenAt"  # instant; NULL: its holder was not woken
 
 # The idle record of a group of shards.
 SERVED: Final = "served"  # list of maps: tick, notIdle

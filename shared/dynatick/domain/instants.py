@@ -105,6 +105,11 @@ def up_to_millisecond(instant: datetime) -> datetime:
     return instant + timedelta(microseconds=-instant.microsecond % 1000)
 
 
+def up_to_second(instant: datetime) -> datetime:
+    """The same whole second, or the next one."""
+    return instant if not instant.microsecond else instant.replace(microsecond=0) + timedelta(seconds=1)
+
+
 def format_instant(instant: datetime) -> str:
     """RFC 3339 in UTC with ``Z``; with milliseconds if there are any; microseconds are cut off."""
     return _as_text(require_aware(instant, "instant"))

@@ -6,15 +6,14 @@ claimed task until its attempt is recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.limit_keys import class_of
 from dynatick.domain.packs import tasks_of
-from dynatick.domain.row import RowView
+from dynatick.domain.row import Due, RowView
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import (
     Claimed,
@@ -113,11 +112,12 @@ class Claiming:
             self.execution.start_others,
             recoveries_until,
             services.rules.limited_actions,
-            is_limited=self.is_limited,
+            is_limited=services.rules.is_limited,
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.unmade: set[int] = set()  # of those where it has left occurrences of a schedule to a further round
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
+        self.due: dict[tuple[Bucket, str], Due] = {}  # of entries that wait for turns before their tick
         self.on_time: set[Bucket] = set()  # for whose ticks this pass has sent a wake-up
 
     def _add_unreleased(self, task_id: str, token: str) -> None:
@@ -138,10 +138,18 @@ class Claiming:
         self.report.due += len(entries)
         self.execution.claim(
             _tasks_of(entries),
-            partial(self.claimer.claim, entries, lease_until=self.budget.hard_end),
+            partial(self.claimer.claim, entries, lease_until=self.budget.hard_end, due=self._take_due(entries)),
             partial(self._claim_answered, entries, position),
             partial(self._claim_failed, entries),
         )
+
+    def _take_due(self, entries: Entries) -> Mapping[str, Due]:
+        """Those of them whose buckets no tick has closed yet, by id."""
+        due = {entry: self.due.pop(entry) for entry in entries if entry in self.due}
+        return {task_id: one for (bucket, task_id), one in due.items() if self._is_open(bucket)}
+
+    def _is_open(self, bucket: Bucket) -> bool:
+        return bucket.minute > self.window.cursor.closed_through
 
     def make_occurrences(self, batch: Entries, position: Resume) -> bool:
         """Like ``claim``, for schedules."""
@@ -234,14 +242,10 @@ class Claiming:
         } - self.on_time
         if new:
             self.on_time |= new
-            wake_ups = wake_ups_of(((bucket, None) for bucket in new), threads=services.rules.threads)
+            wake_ups = wake_ups_of(((bucket, bucket.instant) for bucket in new), threads=services.rules.threads)
             self.execution.send_wake_ups(list(wake_ups))
 
     # -- tasks with limit keys -------------------------------------------------------------------------------------
-
-    def is_limited(self, key: str | None) -> bool:
-        """Whether tasks with this limit key have a limit."""
-        return key is not None and class_of(key) in self.execution.services.rules.key_limits
 
     def offer(self, bucket: Bucket, task_id: str, key: str) -> None:
         """Lets an entry wait for the turn of its key; one that does not lie in the shard of its key is placed (24). A
@@ -260,6 +264,17 @@ class Claiming:
             self.window.add_in_flight(bucket.minute)
         else:
             self.window.add_contended(bucket.minute, in_turn=task_id if self.turns.is_held else None)
+
+    def offer_due(self, bucket: Bucket, due: Due, key: str) -> bool:
+        """Like ``offer``, for a task of a bucket that no tick has closed yet. False: too many of its key wait."""
+        turns, task_id = self.turns, due.task_id
+        if turns is None or turns.knows(bucket, task_id) or turns.has_place(task_id):
+            return True
+        if turns.offer(bucket, task_id, key, is_closed=False):
+            self.due[bucket, task_id] = due
+            self.window.add_in_flight(bucket.minute)
+            return True
+        return not turns.is_held or turns.has_place(task_id)
 
     def _placed(self, bucket: Bucket, row: Row | None) -> None:
         is_here = row is not None and RowView(row).is_open_in(bucket)
@@ -284,6 +299,7 @@ class Claiming:
             return
         is_cut_short = not self.execution.may_begin()
         left, skipped = self.turns.leave()
+        self.due.clear()
         for bucket, task_id in left:
             self.window.end_in_flight(bucket.minute, is_open=False)
             self.window.add_contended(bucket.minute, in_turn=None if is_cut_short else task_id)
@@ -301,7 +317,7 @@ class Claiming:
                 self.turns.not_claimed(bucket, task_id, is_overdue=isinstance(verdict, LeaseExpired))
             self._follow(bucket, task_id, verdict, position, may_begin)
             if isinstance(verdict, Contended | LeaseExpired):
-                self.left_behind[bucket, task_id] = None
+                self._leave_behind(bucket, task_id)
         self.expired.start_full_recovery()
 
     def _occurrences_made(self, entries: Entries, position: Resume, closed_through: int, answer: _Occurrences) -> None:
@@ -335,7 +351,9 @@ class Claiming:
                 self.report.woken_late += is_first and is_woken_late(
                     verdict.task, self.report.started_at, self.execution.services.rules
                 )
-                if not self.is_limited(verdict.task.limit_key):  # its turns are taken without another poll
+                if not self.execution.services.rules.is_limited(
+                    verdict.task.limit_key
+                ):  # its turns are taken without another poll
                     self.minutes_with_work.add(bucket.minute)
                 self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
             case LeaseExpired():
@@ -363,7 +381,7 @@ class Claiming:
 
     def _end_unexecuted(self, bucket: Bucket, task_id: str, *, is_open: bool, is_stuck: bool = False) -> None:
         if is_open:
-            self.left_behind[bucket, task_id] = None
+            self._leave_behind(bucket, task_id)
         stuck_id = task_id if is_open and is_stuck else None
         self.window.end_in_flight(bucket.minute, is_open=is_open, stuck_id=stuck_id)
 
@@ -394,8 +412,13 @@ class Claiming:
         # A superseded task may have been replaced by one with its id, which no poll has listed while it was in flight.
         is_open = result in (RecordResult.UNRECORDED, RecordResult.SUPERSEDED)
         if is_open:
-            self.left_behind[Bucket(place.minute, self.report.shard), task.task_id] = None
+            self._leave_behind(Bucket(place.minute, self.report.shard), task.task_id)
         self.window.end_in_flight(place.minute, is_open=is_open)
+
+    def _leave_behind(self, bucket: Bucket, task_id: str) -> None:
+        """Leaves an entry to a continuation; one that may not be due yet, to its tick."""
+        if not self._is_open(bucket):
+            self.left_behind[bucket, task_id] = None
 
     def _released(self, place: Place) -> None:
         self.window.end_in_flight(place.minute, is_open=True)

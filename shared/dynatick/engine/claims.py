@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
@@ -149,20 +150,26 @@ class Claimer:
     """Gets the task and the token of a claim that may have taken effect, and will not be begun: the table has answered
     neither the claim nor the read after it."""
 
-    def claim(self, entries: Sequence[tuple[Bucket, str]], *, lease_until: datetime) -> Sequence[Verdict]:
-        """One verdict for each entry, in order; ids must differ.
+    def claim(
+        self, entries: Entries, *, lease_until: datetime, due: Mapping[str, Due] = MappingProxyType({})
+    ) -> Sequence[Verdict]:
+        """One verdict for each entry, in order; ids must differ. ``due``: by id, those that are claimed before their
+        tick, each on condition that it is still due (18); why one is not claimed, its tick finds out.
 
         Raises StoreError if the table doesn't answer and nothing was claimed; otherwise an entry without an answer is
         Contended, for a later poll.
         """
-        tokens, results = self._write([(task_id, bucket, ()) for bucket, task_id in entries], lease_until)
+        wanted = [(task_id, bucket, due[task_id].conditions if task_id in due else ()) for bucket, task_id in entries]
+        tokens, results = self._write(wanted, lease_until)
         verdicts: list[Verdict] = [
             understand(result.row) if isinstance(result, Written) and result.row is not None else Contended()
             for result in results
         ]
         try:
             for n, ((bucket, task_id), token, result) in enumerate(zip(entries, tokens, results, strict=True)):
-                if not isinstance(result, Written):
+                if not isinstance(result, Written) and task_id in due:
+                    _require_read(result)
+                elif not isinstance(result, Written):
                     verdicts[n] = self._classify(task_id, bucket, token, result, lease_until)
         except DynatickError:
             if not any(isinstance(verdict, Claimed) for verdict in verdicts):
@@ -175,14 +182,9 @@ class Claimer:
 
         Raises StoreError if the table doesn't answer.
         """
-        _, results = self._write([(one.task_id, bucket, one.conditions) for one in due], lease_until)
-        claimed = [
-            understand(result.row) for result in results if isinstance(result, Written) and result.row is not None
-        ]
-        if not claimed:
-            for result in results:
-                _require_read(result)
-        return claimed
+        entries = [(bucket, one.task_id) for one in due]
+        verdicts = self.claim(entries, lease_until=lease_until, due={one.task_id: one for one in due})
+        return [one for one in verdicts if isinstance(one, Claimed | Malformed)]
 
     def _write(
         self, wanted: Sequence[tuple[str, Bucket, tuple[Condition, ...]]], lease_until: datetime

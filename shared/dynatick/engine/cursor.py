@@ -47,6 +47,7 @@ class Cursor:
     last_tick: str | None = None  # the latest one that had a pass
     planned_through: int | None = None  # wake-ups were sent for every bucket through here; None: never for any
     handed_out: tuple[WorkOrder, ...] = ()  # ranges that are left to workers
+    woken_at: datetime | None = None  # its holder is to begin tasks with limit keys that are due by then
 
     def is_leased(self, now: datetime) -> bool:
         """Whether a process has the shard lease, and it may still run."""
@@ -76,6 +77,7 @@ class Cursor:
             attr.LAST_TICK: self.last_tick,
             **({} if self.planned_through is None else {attr.PLANNED_THROUGH: str(Bucket(self.planned_through))}),
             attr.HANDED_OUT: [order.to_map() for order in self.handed_out] or None,
+            attr.WOKEN_AT: None if self.woken_at is None else format_instant(self.woken_at),
         }
 
     @classmethod
@@ -83,7 +85,7 @@ class Cursor:
         until, lease, since, last = (
             row.get(n) for n in (attr.LEASE_UNTIL, attr.LEASE, attr.IDLE_SINCE, attr.LAST_TICK)
         )
-        open_until, planned = row.get(attr.OPEN_UNTIL), row.get(attr.PLANNED_THROUGH)
+        open_until, planned, woken_at = (row.get(n) for n in (attr.OPEN_UNTIL, attr.PLANNED_THROUGH, attr.WOKEN_AT))
         return cls(
             shard=shard,
             closed_through=Bucket.parse(row.get(attr.CLOSED_THROUGH), attr.CLOSED_THROUGH).minute,
@@ -100,6 +102,7 @@ class Cursor:
             last_tick=None if last is None else str(last),
             planned_through=None if planned is None else Bucket.parse(planned, attr.PLANNED_THROUGH).minute,
             handed_out=_orders(row.get(attr.HANDED_OUT)),
+            woken_at=None if woken_at is None else parse_instant(woken_at, attr.WOKEN_AT),
         )
 
 
@@ -187,11 +190,21 @@ class Acquired:
     to_plan: range = range(0)
 
 
-def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datetime, plan_ahead: int = 0) -> Acquired:
+def acquire_shard(
+    store: Store,
+    shard: int,
+    tick: int,
+    *,
+    token: str,
+    now: datetime,
+    plan_ahead: int = 0,
+    woken_at: datetime | None = None,
+) -> Acquired:
     """Closes every bucket through ``tick`` and acquires the shard lease, in one write (1).
 
     If another process has the lease, the buckets are closed all the same, and its end write finds that they are (4).
-    ``plan_ahead``: minutes after the tick whose wake-ups are to be planned, by this process alone (19).
+    ``plan_ahead``: minutes after the tick whose wake-ups are to be planned, by this process alone (19). ``woken_at``:
+    for which instant this process was woken, which it tells the one that has the lease.
     """
     to_plan = range(0)
 
@@ -202,6 +215,8 @@ def acquire_shard(store: Store, shard: int, tick: int, *, token: str, now: datet
             return Acquired(cursor, to_plan), None  # others have closed more since: only the answer was lost
         closed, to_plan = close(cursor, tick, plan_ahead)
         if cursor.is_leased(now):
+            if woken_at is not None:
+                closed = replace(closed, woken_at=max(woken_at, cursor.woken_at or woken_at))
             return Acquired(None, to_plan), None if closed == cursor else update(cursor, closed, writer=token)[1]
         acquired, change = update(cursor, replace(closed, lease=token, lease_until=now + SHARD_LEASE), writer=token)
         return Acquired(acquired, to_plan), change

@@ -15,9 +15,10 @@ from itertools import chain
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Plus, Written, as_read
+from dynatick.domain.instants import EPOCH
 from dynatick.domain.lifecycle import defer, move
 from dynatick.domain.retry import deferral
-from dynatick.domain.row import RowView
+from dynatick.domain.row import Due, RowView
 from dynatick.domain.task import Row
 from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import is_stuck
@@ -33,7 +34,7 @@ from dynatick.engine.ports import size_in_event
 from dynatick.engine.rules import SKEW_MARGIN, TICKS_PLANNED
 from dynatick.engine.sharing import HandOut, SharedPolling
 from dynatick.engine.turns import KeyTurns
-from dynatick.engine.wake_ups import send_planned
+from dynatick.engine.wake_ups import due_by_key, send_planned
 from dynatick.engine.window import Segment, ShardLease, Window
 from dynatick.errors import DynatickError
 
@@ -115,6 +116,7 @@ def _defer_waiting(
 MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it polls from the oldest bucket on
 ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is polled again
 LEASE_CHECK = timedelta(seconds=2)  # while a pass waits: another tick may have closed more buckets
+POLL_OPEN_AGAIN = timedelta(seconds=1)  # a pass reads so often whether it was woken meanwhile
 _READ_ON = 4  # pages, to find more of one limit key
 _FOUND = 80  # entries of it, with which that is enough
 TICK_RECORD_DAYS = 7
@@ -135,7 +137,15 @@ def drain(
     token = services.new_token()
     is_to_plan = services.wake_ups is not None
     ahead = TICKS_PLANNED * services.rules.grid.tick_minutes if is_to_plan else 0
-    acquired = acquire_shard(services.store, report.shard, order.tick, token=token, now=started, plan_ahead=ahead)
+    acquired = acquire_shard(
+        services.store,
+        report.shard,
+        order.tick,
+        token=token,
+        now=started,
+        plan_ahead=ahead,
+        woken_at=order.woken_at,
+    )
     plan = partial(send_planned, services, report, acquired.to_plan)
     if acquired.cursor is None:
         plan()
@@ -209,12 +219,17 @@ class _Pass:
         )
         self.execution, self.expired = self.claiming.execution, self.claiming.expired
         self.sweep = LeaseSweep(self.execution, self.window, self.expired, order.swept)
-        self.is_polling = self.is_reading_on = False
+        self.is_polling = self.is_reading_on = self.is_polling_open = False
+        self.begins_early = services.wake_ups is not None and bool(services.rules.key_limits)
+        self.woken_through = EPOCH  # for which instants open buckets were searched
+        self.polls_open_again = False  # not everything there had room
+        self.poll_open_at = services.clock() + POLL_OPEN_AGAIN
         self.hand_out = HandOut(self.execution, self.window, shard)
         self.polling = SharedPolling(self.claiming, self.hand_out)
 
     def work(self) -> None:
         execution = self.execution
+        self._poll_open()
         self.polling.claim_left_behind(self.order.left)
         if not execution.in_flight and not execution.recording:
             self.expired.reclaim_rest(execution)
@@ -263,6 +278,8 @@ class _Pass:
             if resume is None and worked:
                 round_end = min(self.clock() + ROUND_TIMEOUT, self.budget.stop_waiting)
                 execution.wait(until=execution.nothing_runs, end=round_end)
+            elif resume is None and self._is_to_poll_open:
+                execution.wait(until=lambda: not self._is_to_poll_open, end=self.budget.stop_claiming)
             elif resume is None and self._waits_for_workers:
                 self._wait_for_workers(polled_through)
             elif resume is None and self._stays_for_turns:
@@ -275,7 +292,7 @@ class _Pass:
                 again = [*sorted(worked), *range(polled_through + 1, closed + 1)]  # another tick may have closed more
                 left = [order for order in left if order.bucket.minute not in worked]
                 worked, polled_through = set(), closed
-                stays = self._waits_for_workers or self._stays_for_turns
+                stays = self._is_to_poll_open or self._waits_for_workers or self._stays_for_turns
                 if not again and not left and not stays and self._end():
                     return polled_through
 
@@ -322,7 +339,62 @@ class _Pass:
         if not turns.begins_anew():
             return set()
         again, turns.passed_over = turns.passed_over, set()
-        return again
+        self.woken_through = EPOCH
+        return {minute for minute in again if minute <= self.window.cursor.closed_through}
+
+    # -- before their tick -----------------------------------------------------------------------------------------
+
+    @property
+    def _wanted(self) -> datetime:
+        """The latest instant for which this pass was woken, by its order or since."""
+        return max(self.order.woken_at or EPOCH, self.window.cursor.woken_at or EPOCH)
+
+    @property
+    def _is_to_poll_open(self) -> bool:
+        """Whether this pass stays to begin tasks with limit keys before their tick. In one thread, no time passes while
+        it waits."""
+        if not self.begins_early or not self.claiming.may_claim():
+            return False
+        has_come = self._wanted <= self.clock() or not self.services.rules.in_one_thread
+        return self.is_polling_open or (self._wanted > self.woken_through and has_come)
+
+    def _poll_open(self) -> None:
+        """Searches the buckets that are not closed yet for tasks with limit keys that are due, if a wake-up has come
+        for them. C and S know nothing of that: their ticks poll these buckets as all others."""
+        if not self.begins_early or self.is_polling_open or not self.claiming.may_claim():
+            return
+        now, grid = self.clock(), self.services.rules.grid
+        again = False
+        if now >= self.poll_open_at:
+            self.poll_open_at, again = now + POLL_OPEN_AGAIN, self.polls_open_again
+            try:
+                self.shard.read_closed()
+            except DynatickError as error:
+                self.execution.keep_fault(error)
+                return
+        if not (again or self._wanted > self.woken_through) or self._wanted > now:
+            return
+        self.is_polling_open, self.woken_through = True, self._wanted
+        first = grid.tick_after(self.window.cursor.closed_through)
+        minutes = range(first, max(first, grid.tick_at_or_after(now)) + 1, grid.tick_minutes)
+        self.execution.claim(
+            1,
+            partial(due_by_key, self.services, self.report.shard, minutes, now),
+            self._open_polled,
+            self._could_not_poll_open,
+        )
+
+    def _open_polled(self, found: Sequence[tuple[Bucket, Due, str]]) -> None:
+        self.is_polling_open = False
+        if self.claiming.may_claim():
+            refused = [one for one in found if not self.claiming.offer_due(*one)]
+            self.polls_open_again = bool(refused)
+
+    def _could_not_poll_open(self, error: Exception) -> None:
+        self.is_polling_open = False
+        self.execution.keep_fault(error)
+
+    # -- turns -----------------------------------------------------------------------------------------------------
 
     def _read_on(self) -> None:
         """Reads on in the index for a limit key of which few entries wait here."""
@@ -378,6 +450,7 @@ class _Pass:
                 self.execution.keep_fault(error)
 
     def _after_events(self) -> None:
+        self._poll_open()
         self.claiming.claim_in_turn()
         self._read_on()
         if self.shard.must_renew:
@@ -403,6 +476,7 @@ class _Pass:
             continuation=order.continuation + 1,
             resume=None if is_too_much else report.resume,
             left=() if is_too_much else left,
+            woken_at=self._wanted if self._wanted > EPOCH else None,
             swept=self.sweep.position,
         )
         if order.continuation < self.services.rules.max_continuations:

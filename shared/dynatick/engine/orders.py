@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
+from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond, up_to_second
 from dynatick.domain.row import Due
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
@@ -90,6 +90,7 @@ class PassOrder:
     continuation: int = 0
     resume: Resume | None = None
     left: tuple[tuple[Bucket, str], ...] = ()  # entries before ``resume`` that could not be ended
+    woken_at: datetime | None = None  # it begins tasks with limit keys that are due by then, before their tick
     swept: Resume | None = None  # through where the waiting tasks were searched for expired leases
 
     def to_event(self) -> dict[str, object]:
@@ -101,14 +102,16 @@ class PassOrder:
         for name, position in (("resume", self.resume), ("swept", self.swept)):
             if position is not None:
                 inner[name] = position.to_map()
+        if self.woken_at is not None:
+            inner[attr.WOKEN_AT] = format_instant(self.woken_at)
         if self.left:
             inner["left"] = [[str(bucket), task_id] for bucket, task_id in self.left]
         return {ENVELOPE: inner}
 
     @classmethod
-    def from_event(cls, inner: Mapping[str, object], tick: int, continuation: int) -> PassOrder:
+    def from_event(cls, inner: Mapping[str, object], tick: int, continuation: int, now: datetime) -> PassOrder:
         """Raises InvalidInput. ``inner``: the value of ``dynatick``."""
-        shard, left = inner.get("shard"), inner.get("left")
+        shard, left, woken_at = inner.get("shard"), inner.get("left"), inner.get(attr.WOKEN_AT)
         left = [] if left is None else left
         if not isinstance(left, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in left):
             raise InvalidInput("event.dynatick.left", left, "expected a list of [bucket, taskId]")
@@ -118,6 +121,7 @@ class PassOrder:
             continuation=continuation,
             resume=Resume.from_map(inner.get("resume"), "event.dynatick.resume"),
             left=tuple((Bucket.parse(bucket, "event.dynatick.left"), str(task_id)) for bucket, task_id in left),
+            woken_at=None if woken_at is None else _come(woken_at, f"event.dynatick.{attr.WOKEN_AT}", now),
             swept=Resume.from_map(inner.get("swept"), "event.dynatick.swept"),
         )
 
@@ -363,37 +367,44 @@ class WakeUp:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TickOnTime:
-    """A wake-up of a shard's pass, for what is due on the tick itself."""
+class PassOnTime:
+    """A wake-up of a shard's pass, for what only a pass may run: what is due on the tick itself, and before it, tasks
+    with limit keys."""
 
     tick: int
     shard: int
+    before: datetime | None = None  # the tick, when such tasks are due
 
     @property
     def at(self) -> datetime:
-        return Bucket(self.tick).instant
+        return self.before or Bucket(self.tick).instant
 
     def to_event(self) -> dict[str, object]:
-        return {ENVELOPE: {"wakeUp": {"tick": str(Bucket(self.tick)), "shard": self.shard}}}
+        before = {} if self.before is None else {"before": format_instant(self.before)}
+        return {ENVELOPE: {"wakeUp": {"tick": str(Bucket(self.tick)), "shard": self.shard} | before}}
 
     @classmethod
-    def from_event(cls, inner: Mapping[str, object]) -> TickOnTime:
+    def from_event(cls, inner: Mapping[str, object]) -> PassOnTime:
         """Raises InvalidInput. ``inner``: the value of ``wakeUp``."""
-        tick = Bucket.parse(inner.get("tick"), "event.dynatick.wakeUp.tick").minute
-        return cls(tick=tick, shard=check_count(inner.get("shard", 0), "event.dynatick.wakeUp.shard"))
+        field, before = "event.dynatick.wakeUp", inner.get("before")
+        return cls(
+            tick=Bucket.parse(inner.get("tick"), f"{field}.tick").minute,
+            shard=check_count(inner.get("shard", 0), f"{field}.shard"),
+            before=None if before is None else parse_instant(before, f"{field}.before"),
+        )
 
 
-AnyWakeUp = WakeUp | TickOnTime
+AnyWakeUp = WakeUp | PassOnTime
 
 
 def parse_wake_up(inner: object) -> AnyWakeUp:
     """The wake-up of an event. Raises InvalidInput."""
-    return TickOnTime.from_event(inner) if isinstance(inner, Mapping) and "tick" in inner else WakeUp.from_event(inner)
+    return PassOnTime.from_event(inner) if isinstance(inner, Mapping) and "tick" in inner else WakeUp.from_event(inner)
 
 
-def wake_ups_of(tasks: Iterable[tuple[Bucket, Due | None]], *, threads: int) -> Iterator[AnyWakeUp]:
-    """Wake-ups of tasks: those of one bucket that follow closely together, in the order of their instants. None instead
-    of an instant: what a pass of the bucket's tick is to run on time, such as a schedule.
+def wake_ups_of(tasks: Iterable[tuple[Bucket, Due | datetime]], *, threads: int) -> Iterator[AnyWakeUp]:
+    """Wake-ups of tasks: those of one bucket that follow closely together, in the order of their instants. A datetime:
+    when a pass is to run something, such as a schedule at the bucket's tick; one pass for each second.
 
     A process that waits costs as much for several tasks as for one. ``threads``: of a process; with one for each task,
     those of later seconds need not wait until earlier ones have ended.
@@ -402,12 +413,12 @@ def wake_ups_of(tasks: Iterable[tuple[Bucket, Due | None]], *, threads: int) -> 
     bucket: Bucket | None = None
     size = 0
     timed: list[tuple[Bucket, Due]] = []
-    on_time: set[Bucket] = set()
+    passes: set[tuple[Bucket, datetime]] = set()
     for of, one in tasks:
-        if one is None:
-            on_time.add(of)
-        else:
+        if isinstance(one, Due):
             timed.append((of, one))
+        else:
+            passes.add((of, min(up_to_second(one), of.instant)))
     for of, due in sorted(timed):
         length = size_in_event(due.task_id)
         if (
@@ -421,8 +432,8 @@ def wake_ups_of(tasks: Iterable[tuple[Bucket, Due | None]], *, threads: int) -> 
         bucket, size = of, size + length
     if group and bucket is not None:
         yield WakeUp(bucket=bucket, due=tuple(group))
-    for of in sorted(on_time):
-        yield TickOnTime(tick=of.minute, shard=of.shard)
+    for of, at in sorted(passes):
+        yield PassOnTime(tick=of.minute, shard=of.shard, before=None if at == of.instant else at)
 
 
 def _joins(due: Due, group: Sequence[Due], threads: int) -> bool:
@@ -472,7 +483,7 @@ def parse_event(event: object, now: datetime) -> Order:
     tick = _not_ahead(Bucket.parse(inner.get("tick"), "event.dynatick.tick").minute, inner.get("tick"), now)
     if "shards" in inner:
         return ShardsOrder.from_event(inner["shards"], tick)
-    return PassOrder.from_event(inner, tick, continuation)
+    return PassOrder.from_event(inner, tick, continuation, now)
 
 
 def is_message(event: object) -> bool:
@@ -494,6 +505,13 @@ def _wake_up_in(delivery: object) -> AnyWakeUp:
     if not isinstance(inner, Mapping) or "wakeUp" not in inner:
         raise InvalidInput("event.Records.body", body, expected)
     return parse_wake_up(inner["wakeUp"])
+
+
+def _come(value: object, field: str, now: datetime) -> datetime:
+    at = parse_instant(value, field)
+    if at > now + SKEW_MARGIN:
+        raise InvalidInput(field, value, "expected an instant that is not in the future: tasks would run early")
+    return at
 
 
 def _not_ahead(tick: int, value: object, now: datetime) -> int:

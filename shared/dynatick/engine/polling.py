@@ -321,7 +321,7 @@ class Polling:
             # A task can't have the id of our own rows; and one that is in flight holds its bucket back already.
             elif is_own_row(task_id) or (task_id, bucket.minute) in self.execution.ids:
                 continue
-            elif self.claiming.is_limited(entry.limit_key):
+            elif self.execution.services.rules.is_limited(entry.limit_key):
                 self.claiming.offer(bucket, task_id, str(entry.limit_key))
             elif not of_packs and may_be_pack(task_id):
                 found.packs.append(task_id)

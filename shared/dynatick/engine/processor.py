@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
+from dynatick.domain.buckets import minute_of
 from dynatick.engine.batches import WithBatches
 from dynatick.engine.counts import PassReport
 from dynatick.engine.drain import drain
@@ -16,12 +17,12 @@ from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.invocation import PAUSE_CHECK, Budget, Execution, PauseWatch, Services
 from dynatick.engine.orders import (
     Order,
+    PassOnTime,
     PassOrder,
     ReconcileOrder,
     RecoveryOrder,
     ReleaseOrder,
     ShardsOrder,
-    TickOnTime,
     WakeUp,
     WorkOrder,
     is_message,
@@ -141,8 +142,8 @@ class Processor:
             return Invoked(released=write_releases(self.store, order, clock=self.clock, end=end, pause=self.pause))
         if isinstance(order, WakeUp):
             return self._wake(order, hard_end)
-        if isinstance(order, TickOnTime):
-            return self._tick_on_time(order, hard_end)
+        if isinstance(order, PassOnTime):
+            return self._pass_on_time(order, hard_end)
         if isinstance(order, ShardsOrder):
             return self._serve_shards(order, hard_end)
         return self._pass(order, hard_end)
@@ -153,6 +154,8 @@ class Processor:
         if settings.pause is not None:  # as if the tick were missing: once they come again, ticks do what is due
             return Invoked(shards=shards, paused=True, paused_tick=order.tick)
         done, end = Invoked(shards=shards), Budget.until(hard_end, self.clock()).stop_claiming
+        if order.woken_at is not None:  # the clock of the process that started this one may be ahead
+            self._wait_until(order.woken_at)
         services = self._services(settings)
         others: Sequence[range] = ()
         if order.shard is None:  # a tick: every shard that was ever in use is served (14)
@@ -248,8 +251,8 @@ class Processor:
             return Invoked(paused=True)
         return Invoked(woken=wake(self._services(settings), order, hard_end=hard_end))
 
-    def _tick_on_time(self, order: TickOnTime, hard_end: datetime) -> Invoked:
-        """Starts the pass when its minute has come. No pass lives inside a delivery of the queue, which would be
+    def _pass_on_time(self, order: PassOnTime, hard_end: datetime) -> Invoked:
+        """Starts the pass when its instant has come. No pass lives inside a delivery of the queue, which would be
         repeated if it took long."""
         if order.at < self.clock() - MAX_LATE:
             return Invoked(stale_wake_up=True)
@@ -258,10 +261,17 @@ class Processor:
             if self.wake_ups is not None:
                 send_wake_ups(self.wake_ups, [order])
             return done
-        while (wait := (order.at - self.clock()).total_seconds()) > 0:
-            self.pause(wait)
-        self._start(PassOrder(tick=order.tick, shard=order.shard), done, range(order.shard, order.shard + 1))
+        self._wait_until(order.at)
+        tick, grid = order.tick, self.rules.grid
+        if order.before is not None:
+            tick = grid.tick_after(minute_of(order.before)) - grid.tick_minutes
+        following = PassOrder(tick=tick, shard=order.shard, woken_at=order.before)
+        self._start(following, done, range(order.shard, order.shard + 1))
         return done
+
+    def _wait_until(self, instant: datetime) -> None:
+        while (wait := (instant - self.clock()).total_seconds()) > 0:
+            self.pause(wait)
 
     def _services(self, settings: InstallationSettings) -> Services:
         return Services(

@@ -69,7 +69,8 @@ def lateness_of(task: Task, started_at: datetime, rules: Rules, grid: Grid) -> i
 
 def is_woken_late(task: Task, began: datetime, rules: Rules) -> bool:
     """Whether a claimed task was due long before the invocation that claimed it began: an earlier wake-up should have
-    run it. Tasks of a limited action or with a limit key, and occurrences, are begun by ticks alone."""
+    run it. Tasks of a limited action, and occurrences, are begun by ticks alone; those with a limit key may have waited
+    for their turns."""
     if rules.precision is Precision.TICK or task.action in rules.limited_actions or task.limit_key is not None:
         return False
     is_occurrence = task.schedule_id is not None and task.next_attempt_at is None
@@ -235,9 +236,8 @@ class Recorder:
             results[n] = self._without_row(attempts[n], now) if _has_no_row(found, attempts[n].row) else found
         placed, closed = self._check_moves(planned)
         self._wake(
-            [change for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
-             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions
-             and attempt.task.limit_key is None],
+            [(change, attempt.task) for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
+             if result in _WOKEN and attempt.task.action not in self.rules.limited_actions],
             placed,
             closed,
         )  # fmt: skip
@@ -381,7 +381,10 @@ class Recorder:
         )  # fmt: skip
 
     def _wake(
-        self, changes: Sequence[ConditionalUpdate], placed: Mapping[str, Bucket], closed: Mapping[int, int]
+        self,
+        changes: Sequence[tuple[ConditionalUpdate, Task]],
+        placed: Mapping[str, Bucket],
+        closed: Mapping[int, int],
     ) -> None:
         """Sends the wake-ups of retries and further turns, if their buckets were planned before (19).
 
@@ -389,12 +392,12 @@ class Recorder:
         """
         if self.send_wake_ups is None or not changes:
             return
-        passed, tasks = minute_of(self.clock()), list[tuple[Bucket, Due]]()
-        for change in changes:
+        passed, tasks = minute_of(self.clock()), list[tuple[Bucket, Due | datetime]]()
+        for change, task in changes:
             due = due_of(change.task_id, None, change.set[attr.NEXT_ATTEMPT_AT])
             bucket = placed.get(change.task_id) or Bucket.parse(change.set[attr.TASK_DATE_TIME])
             if due is not None and self.rules.is_planned(bucket.minute, closed.get(bucket.shard, passed)):
-                tasks.append((bucket, due))
+                tasks.append((bucket, due.at if self.rules.is_limited(task.limit_key) else due))
         self.send_wake_ups(list(wake_ups_of(tasks, threads=self.rules.threads)))
 
     def _open_bucket(self, shard_key: str, at: datetime) -> Bucket:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from dynatick.domain.buckets import Grid
-from dynatick.domain.limit_keys import KeyLimits
+from dynatick.domain.limit_keys import KeyLimits, class_of
 from dynatick.domain.normalise import Defaults
 
 SKEW_MARGIN = timedelta(seconds=4)
@@ -54,6 +54,10 @@ class Rules:
     @property
     def key_limits(self) -> KeyLimits:
         return self.defaults.key_limits or {}
+
+    def is_limited(self, key: str | None) -> bool:
+        """Whether tasks with this limit key have a limit, so that only a pass may run them (23)."""
+        return key is not None and class_of(key) in self.key_limits
 
     @property
     def retention_days(self) -> int:

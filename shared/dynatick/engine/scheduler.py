@@ -56,7 +56,7 @@ class Assigned:
     moved: int
     rejected: int
     # Of what may be due before the next planning, in order of the records. None: a schedule, which a pass runs on time.
-    wake_ups: Sequence[tuple[Bucket, Due | None]]
+    wake_ups: Sequence[tuple[Bucket, Due | datetime]]
     undelivered: int  # malformed rows that stay open, because the dead-letter queue refused their messages
     failed: Sequence[tuple[str, str]]
     events: int = 0  # on the user's bus
@@ -78,7 +78,7 @@ def assign(arrivals: Sequence[Arrival], placer: Placer) -> Assigned:
     failed: list[tuple[str, str]] = []
     undelivered = 0
     closed: dict[int, int] = {}  # read after every image was taken, as rule 5 wants
-    woken: list[tuple[str, Bucket, Due | None]] = []
+    woken: list[tuple[str, Bucket, Due | datetime]] = []
     # Rejections last: their letters may wait for the dead-letter queue.
     for task_id, image in sorted(images.items(), key=lambda item: item[0] in rejections):
         record, rejection = latest[task_id], rejections.get(task_id)
@@ -175,7 +175,7 @@ def _due(row: Row) -> Due | None:
     return due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
 
 
-def _wake_up(row: Row | None, placer: Placer, closed: dict[int, int]) -> tuple[Bucket, Due | None] | None:
+def _wake_up(row: Row | None, placer: Placer, closed: dict[int, int]) -> tuple[Bucket, Due | datetime] | None:
     """The wake-up of a task or schedule whose bucket was planned before it was written; None: it needs none, or gets
     one later."""
     rules = placer.rules
@@ -184,17 +184,18 @@ def _wake_up(row: Row | None, placer: Placer, closed: dict[int, int]) -> tuple[B
     view, due = RowView(row), None if is_schedule(row) else _due(row)
     bucket = view.bucket
     has_wake_up = view.is_scheduled and due is not None and row.get(attr.ACTION) not in rules.limited_actions
-    due = None if view.limit_key is not None else due  # the pass begins it, which is to come on time
     if bucket is None or not (has_wake_up or is_schedule(row)):
         return None
     if not placer.is_ahead(row, closed) or not rules.is_planned(bucket.minute, closed[bucket.shard]):
         return None
+    if due is None or rules.is_limited(view.limit_key):  # only a pass begins it
+        return bucket, bucket.instant if due is None else due.at
     return bucket, due
 
 
 def _before_failed(
-    woken: Sequence[tuple[str, Bucket, Due | None]], failed: Sequence[str], arrivals: Sequence[Arrival]
-) -> Sequence[tuple[Bucket, Due | None]]:
+    woken: Sequence[tuple[str, Bucket, Due | datetime]], failed: Sequence[str], arrivals: Sequence[Arrival]
+) -> Sequence[tuple[Bucket, Due | datetime]]:
     """Those of records before the first failed one: Lambda sends that and all after it again."""
     positions = {arrival.key: n for n, arrival in enumerate(arrivals)}
     first = min((positions[key] for key in failed), default=len(arrivals))

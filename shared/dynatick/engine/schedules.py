@@ -17,7 +17,6 @@ from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
 from dynatick.domain.lifecycle import started
-from dynatick.domain.limit_keys import class_of
 from dynatick.domain.occurrences import (
     MAX_DECIDED,
     Overdue,
@@ -208,7 +207,9 @@ class Recurring:
             for run in case.plan.make:
                 bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
                 row = occurrence_row(case.row, case.schedule, run, bucket, now=now)
-                if self._is_limited(row):  # it waits for its turn, and the stream leaves it where it is
+                if self.placer.rules.is_limited(
+                    RowView(row).limit_key
+                ):  # it waits for its turn, and the stream leaves it where it is
                     stays = {attr.MOVED_TO: str(bucket)}
                     case.rows.append(row.changed(stays) if isinstance(row, LargeRow) else {**row, **stays})
                 else:
@@ -248,10 +249,6 @@ class Recurring:
                     self._add_existing(case, row, there.get(task_id), run, missed)
             if missed:
                 case.plan = replace(case.plan, missed=[*case.plan.missed, *missed])
-
-    def _is_limited(self, row: Row) -> bool:
-        key = RowView(row).limit_key
-        return key is not None and class_of(key) in self.placer.rules.key_limits
 
     def _add_claimed(self, case: _Case, row: Row) -> None:
         view = RowView(row)

@@ -154,20 +154,25 @@ class KeyTurns:
             (bucket, task_id) in self._waiting or self._taken.get(task_id) == bucket or self._own.get(task_id) == bucket
         )
 
-    def offer(self, bucket: Bucket, task_id: str, key: str) -> bool:
-        """Lets an entry wait for its turn here. False: it stays in the index, for a later poll."""
+    def has_place(self, task_id: str) -> bool:
+        return task_id in self._places
+
+    def offer(self, bucket: Bucket, task_id: str, key: str, *, is_closed: bool = True) -> bool:
+        """Lets an entry wait for its turn here. False: it stays in the index, for a later poll. ``is_closed``: so is
+        its bucket; else it is not read on for the key, since what it lists may not be due yet."""
         if not self._has_lease():
             self.passed_over.add(bucket.minute)
             return False
         known = self._key(key)
         if task_id in self._places:
-            if task_id not in self._held or task_id in self._own or task_id in self._taken:
+            if not is_closed or task_id not in self._held or task_id in self._own or task_id in self._taken:
                 return False  # a lagging index lists it in two buckets: the task itself may lie in this one
             self._own[task_id] = bucket  # is it overdue? A claim shows it
             return True
         if len(known.waiting) >= MAX_WAITING_OF_KEY or len(self._waiting) >= MAX_WAITING:
             position = Resume(bucket.minute, task_id[:-1] or None)
-            known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
+            if is_closed:
+                known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
             return False
         known.waiting.append((bucket, task_id))
         self._waiting.add((bucket, task_id))

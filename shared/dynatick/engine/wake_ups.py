@@ -1,9 +1,9 @@
 """Wake-ups, planned and run (protocol 17 to 19).
 
 The pass that raised ``plannedThrough`` polls the shard's next buckets once, two ticks ahead, by the index alone, and
-sends wake-ups for the instants at which tasks are due. What comes later is sent by the writer of the instant. Planning
-is bounded in time and memory: what is left out runs at its tick. Who gets a wake-up waits for its instants, and claims
-what is still due then.
+sends wake-ups for the instants at which tasks are due. What only a pass may run gets a wake-up that starts one. What
+comes later is sent by the writer of the instant. Planning is bounded in time and memory: what is left out runs at its
+tick. Who gets a wake-up waits for its instants, and claims what is still due then.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from dynatick.domain.buckets import Bucket
+from dynatick.domain.instants import up_to_second
 from dynatick.domain.row import Due, due_of
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
@@ -46,44 +47,83 @@ def send_planned(services: Services, report: PassReport, minutes: Iterable[int])
     until = services.clock() + MAX_TIME
     for minute in minutes:
         bucket = Bucket(minute, report.shard)
-        due: list[Due | None] = []
-        on_time = False
+        tasks: list[Due] = []
+        passes: set[datetime] = set()
         after: str | None = None
         try:
-            while services.clock() < until and report.planned + len(due) < MAX_PLANNED:
+            while services.clock() < until and report.planned + len(tasks) < MAX_PLANNED:
                 page = services.store.query_bucket(bucket, after=after, limit=_PAGE)
                 for entry in page.entries:
-                    found = None if entry.action in services.rules.limited_actions else _due_in(entry, bucket)
+                    found = None if entry.action in services.rules.limited_actions else _due_in(entry, bucket, services)
                     if isinstance(found, Due):
-                        due.append(found)
-                    on_time = on_time or found is True
+                        tasks.append(found)
+                    elif found is not None:
+                        passes.add(up_to_second(found))
                 after = page.after
                 if after is None:
                     break
         except DynatickError as error:
             report.planning_failed = str(error)
-        report.planned += len(due)
-        if on_time:
-            due.append(None)
+        report.planned += len(tasks)
+        due: list[Due | datetime] = [*tasks, *passes]
         wake_ups = wake_ups_of(((bucket, one) for one in due), threads=services.rules.threads)
         while chunk := list(islice(wake_ups, _CHUNK)):
             in_time = services.clock() < until
             report.unsent += send_wake_ups(services.wake_ups, chunk) if in_time else len(chunk)
 
 
-def _due_in(entry: Entry, bucket: Bucket) -> Due | bool | None:
-    """The instant of a task that a wake-up can run; True: it is due on the tick, or is a schedule, or has a limit key,
-    so that only a pass runs it; None: neither."""
+def _due_in(entry: Entry, bucket: Bucket, services: Services) -> Due | datetime | None:
+    """The instant of a task that a wake-up can run; a datetime: when a pass is to run it, since it is due on the tick,
+    is a schedule, or has a limit key; None: neither."""
     if is_own_row(entry.task_id):
         return None
-    if entry.limit_key is not None or (
-        entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id)
-    ):
-        return True
+    if entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id):
+        return bucket.instant
     due = due_of(entry.task_id, entry.due_at, entry.next_attempt_at)
+    if services.rules.is_limited(entry.limit_key):
+        # Its turn may be expected at this tick, though it was due long before.
+        is_of_bucket = due is not None and services.rules.grid.tick_at_or_after(due.at) == bucket.minute
+        return due.at if due is not None and is_of_bucket else bucket.instant
     if due is None or due.at > bucket.instant:
         return None
-    return True if due.at == bucket.instant else due
+    return bucket.instant if due.at == bucket.instant else due
+
+
+# -- limit keys --------------------------------------------------------------------------------------------------------
+
+
+def due_by_key(
+    services: Services, shard: int, minutes: Iterable[int], now: datetime
+) -> Sequence[tuple[Bucket, Due, str]]:
+    """The tasks with limit keys in these buckets, which no tick has closed yet, that are due: bucket, instant, key. If
+    there are more entries than one pass would plan, their ticks find the rest.
+
+    Raises StoreError.
+    """
+    found: list[tuple[Bucket, Due, str]] = []
+    left = MAX_PLANNED
+    for bucket in (Bucket(minute, shard) for minute in minutes):
+        after: str | None = None
+        while left > 0:
+            page = services.store.query_bucket(bucket, after=after, limit=_PAGE)
+            left -= len(page.entries)
+            for entry in page.entries:
+                due = due_of(entry.task_id, entry.due_at, entry.next_attempt_at)
+                if due is not None and due.at <= now and _is_in_own_shard(entry, bucket, services):
+                    found.append((bucket, due, str(entry.limit_key)))
+            after = page.after
+            if after is None:
+                break
+    return found
+
+
+def _is_in_own_shard(entry: Entry, bucket: Bucket, services: Services) -> bool:
+    """Whether it is a task with a limit key, in the shard of the key."""
+    if is_own_row(entry.task_id) or not services.rules.is_limited(entry.limit_key):
+        return False
+    if entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id):
+        return False
+    return services.settings.grid.shard_of(str(entry.limit_key)) == bucket.shard
 
 
 # -- waking ------------------------------------------------------------------------------------------------------------

@@ -242,7 +242,7 @@ class Window:
 
     def final_cursor(self) -> Cursor:
         """The cursor as the end write sets it: as far as the pass has come, with the lease released."""
-        end = replace(self.progress(), lease=None, lease_until=None)
+        end = replace(self.progress(), lease=None, lease_until=None, woken_at=None)
         if self.opened and not self.writing:
             end = replace(end, open_until=self.others_until)
         return end
@@ -302,8 +302,10 @@ class ShardLease:
         next one doesn't poll the buckets of a long pause again."""
         if self.must_renew:
             self.renew_at = self.clock() + SHARD_LEASE / 3
-            if self._save(lambda _: replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)):
-                self.window.drop_saved()
+            while self.is_held:  # others may close more, or wake this pass, again and again
+                if self._save(lambda _: replace(self.window.progress(), lease_until=self.clock() + SHARD_LEASE)):
+                    self.window.drop_saved()
+                    break
 
     def read_closed(self) -> None:
         """Reads what other ticks have closed meanwhile."""

@@ -21,7 +21,7 @@ class Invocations(deque[Mapping[str, object]]):
 
 class WakeUps:
     """The queue of wake-ups. It delivers each at its instant, one for each instant in it: nothing waits in a process,
-    whose clock would stand still. Wake-ups of ticks are dropped: here the rule is on time."""
+    whose clock would stand still. Those of passes at ticks are dropped: here the rule is on time."""
 
     def __init__(self) -> None:
         self._messages: list[tuple[datetime, int, Mapping[str, object]]] = []  # a heap
@@ -42,4 +42,6 @@ class WakeUps:
                 for at in sorted({due.at for due in order.due}):
                     one = replace(order, due=tuple(due for due in order.due if due.at == at))
                     heapq.heappush(self._messages, (at, next(self._order), one.to_event()))
+            elif order is not None and order.before is not None:
+                heapq.heappush(self._messages, (order.at, next(self._order), event))
         return 0

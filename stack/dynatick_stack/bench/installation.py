@@ -170,7 +170,11 @@ class Installation:
 
     def tick(self, *, seconds: float = 120) -> list[PassReport]:
         """The present minute's tick, with all that it starts; each invocation may take so long."""
-        reports = self.first_passes(seconds=seconds)
+        return self.first_passes(seconds=seconds) + self.run_asked(seconds=seconds)
+
+    def run_asked(self, *, seconds: float = 120) -> list[PassReport]:
+        """What the processor has asked for."""
+        reports: list[PassReport] = []
         while self.asked:
             reports += self._handle(self.asked.pop(0), seconds)
         return reports

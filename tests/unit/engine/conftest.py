@@ -33,6 +33,7 @@ def time_passes(monkeypatch: pytest.MonkeyPatch) -> None:
             calls = (self.letters, self.wake_ups, self.starts)
             return not self.unfinished and not any(one.under_way for one in calls)
 
+        self.handle_events(0)  # what has its turn is claimed
         wait(self, until=lambda: until() or is_idle(), end=end)
         if not until() and is_idle():
             clock = self.services.clock

@@ -15,12 +15,12 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.row import Due
 from dynatick.engine.orders import (
     Order,
+    PassOnTime,
     PassOrder,
     ReconcileOrder,
     RecoveryOrder,
     Resume,
     ShardsOrder,
-    TickOnTime,
     WakeUp,
     WorkOrder,
     parse_event,
@@ -62,7 +62,7 @@ EVENTS = [
 ", "nextAttemptAt"))).to_event(),
         WakeUp(bucket=bucket_at(1, 3), due=(Due(NOON, "a"), Due(NOON, "ö\
 ", "nextAttemptAt")))),
-    (TickOnTime(tick=NOON_MINUTE + 1, shard=3).to_event(), TickOnTime(tick=NOON_MINUTE + 1, shard=3)),
+    (PassOnTime(tick=NOON_MINUTE + 1, shard=3).to_event(), PassOnTime(tick=NOON_MINUTE + 1, shard=3)),
 ]  # fmt: skip
 
 

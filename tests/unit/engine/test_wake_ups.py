@@ -12,7 +12,17 @@ from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import RiggedStore, World, bucket_at, fails, ids, of, passed, raises_for, rules
+from tests.unit.engine.support import (
+    RiggedStore,
+    World,
+    bucket_at,
+    fails,
+    ids,
+    of,
+    passed,
+    raises_for,
+    rules,
+)
 
 from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
@@ -22,7 +32,7 @@ from dynatick.domain.row import Due, due_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.counts import PassReport, bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id
-from dynatick.engine.orders import MAX_TASKS, TickOnTime, WakeUp, parse_event, wake_ups_of
+from dynatick.engine.orders import MAX_TASKS, PassOnTime, WakeUp, parse_event, wake_ups_of
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.rules import Precision
@@ -207,7 +217,7 @@ def test_tasks_close_together_share_a_wake_up_and_what_is_due_on_the_tick_gets_i
     w = with_planned(150.25, 151.25, 153, 180, 180)
     assert [parse_event(event, NOON) for event, _ in w.queue.take()] == [
         wake_up(("t0", 150.25), ("t1", 151.25), bucket=3), wake_up(("t2", 153), bucket=3),
-        TickOnTime(tick=bucket_at(3).minute, shard=0),
+        PassOnTime(tick=bucket_at(3).minute, shard=0),
     ]  # fmt: skip
 
 
@@ -290,8 +300,8 @@ def test_a_wake_up_that_comes_far_too_early_is_sent_again_for_its_instant(w: Sec
     ]
 
 
-@pytest.mark.parametrize("order", [wake_up(("t", 150), bucket=3), TickOnTime(tick=bucket_at(3).minute, shard=0)])
-def test_a_stale_wake_up_reads_and_writes_nothing(w: Second, order: WakeUp | TickOnTime) -> None:
+@pytest.mark.parametrize("order", [wake_up(("t", 150), bucket=3), PassOnTime(tick=bucket_at(3).minute, shard=0)])
+def test_a_stale_wake_up_reads_and_writes_nothing(w: Second, order: WakeUp | PassOnTime) -> None:
     w.insert_due("t", 150)
     w.clock.to(after_noon(181) + MAX_LATE)
     w.rigged.forget()
@@ -299,8 +309,8 @@ def test_a_stale_wake_up_reads_and_writes_nothing(w: Second, order: WakeUp | Tic
     assert (w.rigged.reads, w.rigged.writes, w.started, w.queue.take()) == ([], [], [], [])
 
 
-def test_a_tick_on_time_that_comes_far_too_early_is_sent_again(w: Second) -> None:
-    w.message(json.dumps(TickOnTime(tick=bucket_at(3).minute, shard=0).to_event()))
+def test_a_pass_on_time_that_comes_far_too_early_is_sent_again(w: Second) -> None:
+    w.message(json.dumps(PassOnTime(tick=bucket_at(3).minute, shard=0).to_event()))
     assert (w.started, w.sent_for()) == ([], [after_noon(180)])
 
 
@@ -423,7 +433,7 @@ def test_each_further_run_of_a_schedule_begins_on_time(w: Second) -> None:
     for minutes in [3], [], [4, 5], [5], [6, 7], [7], [8, 9], [9]:  # once by each pass that moves a schedule there
         w.next_tick()
         orders = [parse_event(event, NOON) for event, _ in w.queue.take()]
-        assert orders == [TickOnTime(tick=bucket_at(one).minute, shard=0) for one in minutes]
+        assert orders == [PassOnTime(tick=bucket_at(one).minute, shard=0) for one in minutes]
     assert w.outcome("s#1#2026-12-31T12:07:00Z") == "completed"
 
 
