@@ -17,7 +17,7 @@ PRECISION ?= tick
 TRACES ?=
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
-# What is simulated (bursts, inserting, schedules or batch) or measured (make help): make simulate OF=inserting
+# What is simulated (bursts, inserting, schedules, batch or keys) or measured (make help): make simulate OF=inserting
 OF ?=
 # Instead of what the plan names: make simulate TASKS=100000 SHARDS=16 WORKERS=3 THREADS=64 TASK_MS=200 BYTES=700 WARM=20000
 TASKS ?=

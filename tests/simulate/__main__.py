@@ -14,6 +14,8 @@ from tests.simulate.assumptions import Assumptions
 from tests.simulate.batch import FLEET, simulate_batch
 from tests.simulate.burst import simulate_burst
 from tests.simulate.inserting import Inserting, simulate_inserting
+from tests.simulate.keys import FLEET as KEY_FLEET
+from tests.simulate.keys import simulate_keys
 from tests.simulate.schedules import simulate_schedules
 from tests.simulate.world import Scenario
 
@@ -31,6 +33,7 @@ DOCUMENT = ROOT / "docs" / "simulation.md"
 BURSTS = (10_000, 100_000, 1_000_000)
 SCHEDULES = 100_000
 MEMBERS, BESIDE = 1_000_000, 1_000  # of a batch, and tasks that are due with it
+KEYED, TASKS_OF_KEY = 1_000_000, 100  # tasks with limit keys, and those of each key
 LATE_TICKS = (1.0, 8.0, 20.0)  # seconds
 WITHIN = 60.0  # seconds, in which the last task is to begin
 SHOWN = 20  # problems
@@ -95,11 +98,29 @@ def _batch(given: argparse.Namespace) -> Simulated:
     return tables, [f"{report.tick_of(run.scenario)}: {problem}" for run in found for problem in run.problems]
 
 
+def _keys(given: argparse.Namespace) -> Simulated:
+    tasks = given.tasks or KEYED
+    keys, flood = max(1, tasks // TASKS_OF_KEY), tasks // 10
+    scenarios = [
+        Scenario(tasks=tasks, shards=16, keys=[("tenant=4", keys, tasks)], task_ms=given.task_ms, **KEY_FLEET),
+        Scenario(
+            tasks=flood + BESIDE,
+            shards=1,
+            keys=[("flood=1", 1, flood), ("customer=1", BESIDE // 10, BESIDE)],
+            task_ms=given.task_ms,
+            **KEY_FLEET,
+        ),
+    ]
+    found = [_timed(simulate_keys, replace(one, **_changes(given))) for one in scenarios]
+    return {"keys": report.keys(found)}, [problem for run in found for problem in run.problems]
+
+
 _SIMULATIONS: Mapping[str, Callable[[argparse.Namespace], Simulated]] = {
     "bursts": _bursts,
     "inserting": _inserting,
     "schedules": _schedules,
     "batch": _batch,
+    "keys": _keys,
 }
 
 
@@ -128,6 +149,7 @@ _TITLES = {
     "schedules": "Schedules of rate(1 minute)",
     "batch": "A batch that is due in one minute, and tasks beside it: starts in seconds after they are due",
     "batch-inserting": "What inserting the batch takes",
+    "keys": "Tasks with limit keys that are due in one minute: starts in seconds after they are due",
     "extrapolated": "Extrapolated, by the arithmetic of `dynatick plan`, not simulated",
 }
 

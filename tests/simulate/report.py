@@ -8,6 +8,7 @@ from dataclasses import replace
 from tests.simulate.batch import BatchRun
 from tests.simulate.burst import Burst
 from tests.simulate.inserting import Inserting
+from tests.simulate.keys import KeyRun
 from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
 
@@ -114,6 +115,27 @@ def batches(found: Sequence[BatchRun], alone: Sequence[float]) -> str:
              f"{run.used.write_units:,.0f}", f"{run.used.read_units:,.0f}", f"${price(run.used, run.scenario):.2f}",
              f"{len(run.problems):,}")
             for run, last_start in zip(found, alone, strict=True)
+        ],
+    )  # fmt: skip
+
+
+def keys(found: Sequence[KeyRun]) -> str:
+    """How tasks with limit keys began, class by class."""
+    columns = ("tasks", "keys", "limit of each", "shards", "threads", "p50, s", "p99, s", "last start, s",
+               "at least, by limit, s", "by threads, s", "throttled", "write units a task", "read units", "price",
+               "wrong")  # fmt: skip
+    return figures(
+        columns,
+        [
+            (f"{group.tasks:,}", f"{group.keys:,}", group.limit, f"{run.scenario.shards}", f"{run.scenario.threads}",
+             f"{group.p50:.1f}", f"{group.p99:.1f}", f"{group.last_start:,.1f}", f"{group.by_limit:,.1f}",
+             f"{run.by_threads:.1f}" if group is run.groups[0] else "",
+             *((f"{run.used.table_throttles + run.used.index_throttles:,}",
+                f"{run.used.write_units / run.scenario.tasks:.2f}", f"{run.used.read_units:,.0f}",
+                f"${price(run.used, run.scenario):.2f}", f"{len(run.problems):,}")
+               if group is run.groups[0] else ("",) * 5))
+            for run in found
+            for group in run.groups
         ],
     )  # fmt: skip
 

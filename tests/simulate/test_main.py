@@ -58,6 +58,19 @@ def test_a_batch_is_shown_with_the_tasks_beside_it(page: Path, capsys: pytest.Ca
         assert line in written
 
 
+def test_limit_keys_are_shown_with_the_bounds_of_their_starts(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--of", "keys", "--tasks", "600", "--task-ms", "50", "--write"]) == 0
+
+    printed, written = capsys.readouterr().out, page.read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.split("|")] for line in printed.splitlines() if line.startswith("| ")][1:]
+    assert [row[1:4] for row in rows if row[1] != "---"][-3:] == [
+        ["600", "6", "4"],
+        ["60", "1", "1"],
+        ["1,000", "100", "1"],
+    ]
+    assert next(line for line in printed.splitlines() if " 600 " in line) in written
+
+
 def test_a_lost_task_is_named_and_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(burst, "TICKS", 0)  # no tick comes
 

@@ -26,6 +26,8 @@ from tests.simulate.wake_up_queue import WakeUpQueue
 
 from dynatick.client import NewTask, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
 from dynatick.domain.packs import parse_member_id
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
@@ -46,6 +48,7 @@ class Scenario:
 
     tasks: int  # or schedules
     members: int = 0  # of one batch, due with them
+    keys: Sequence[tuple[str, int, int]] = ()  # classes of limit keys: the limit of each, its keys, and its tasks
     shards: int
     threads: int = 64
     task_ms: int = 200
@@ -74,6 +77,10 @@ class Scenario:
             precision=Precision.SECOND if load.options.to_the_second else Precision.TICK,
         )
 
+    @property
+    def classes(self) -> Sequence[str]:
+        return [limit.partition("=")[0] for limit, _, _ in self.keys]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Counts:
@@ -95,7 +102,8 @@ class Counts:
 class Waiting:
     """The action of all tasks: they wait. It keeps how late each began, and how often.
 
-    ``late``: seconds, of the first execution; infinite without one. ``latest``: of all that were due at an instant.
+    ``late``: seconds, of the first execution; infinite without one. ``ended``: the same, of its end. ``latest``: of all
+    that were due at an instant.
     """
 
     def __init__(self, scenario: Scenario, simulation: Simulation, wait_for_member: Callable[[], float]) -> None:
@@ -104,6 +112,7 @@ class Waiting:
         self._simulation, self._seconds, self._tasks = simulation, scenario.task_ms / 1000, scenario.tasks
         self._wait_for_member = wait_for_member
         self.late = array("d", [inf]) * (scenario.tasks + scenario.members)  # tasks, then members
+        self.ended = array("d", [inf]) * (scenario.tasks + scenario.members)
         self.latest: dict[datetime, float] = {}
         self.executions = bytearray(scenario.tasks + scenario.members)
 
@@ -125,6 +134,7 @@ class Waiting:
             self.late[n] = late
         self.executions[n] = min(255, self.executions[n] + 1)
         self._simulation.sleep(self._seconds + (0.0 if member is None else self._wait_for_member()))
+        self.ended[n] = min(self.ended[n], (self._simulation.instant - context.due_at).total_seconds())
         return None
 
 
@@ -155,6 +165,7 @@ class World:
             threads=scenario.threads,
             max_workers=scenario.workers,
             precision=scenario.precision,
+            defaults=Defaults(key_limits=parse_limits(limit for limit, _, _ in scenario.keys)),
         )
         self.function = Function(
             simulation, self.assumptions, self._environment, scenario.timeout, self.dynamodb.forget
@@ -190,8 +201,11 @@ class World:
         table.items = items = LeanItems(example, table.items)  # type: ignore[assignment]
         for n in range(self.scenario.tasks):
             task_id = id_of(n)
-            name = str(self.rules.grid.bucket_of(task_id, instant_of(self.due)))
             own = {attribute: {"S": task_id} for attribute in ("taskId", *own_id)}
+            key = self.key_of(n) if self.scenario.keys else task_id
+            if self.scenario.keys:
+                own["limitKey"] = {"S": key}
+            name = str(self.rules.grid.bucket_of(key, instant_of(self.due)))
             items[task_id] = ({**example, **own, "taskDateTime": {"S": name}}, size)
             index.buckets[name].append(task_id)
         for ids in index.buckets.values():
@@ -211,7 +225,16 @@ class World:
 
     def new_task(self, n: int) -> NewTask:
         payload = {"text": "x" * (self.scenario.row_bytes - BARE_ROW_BYTES)}
-        return NewTask(task_id=id_of(n), due_at=instant_of(self.due), action=ACTION, payload=payload)
+        key = self.key_of(n) if self.scenario.keys else None
+        return NewTask(task_id=id_of(n), due_at=instant_of(self.due), action=ACTION, payload=payload, limit_key=key)
+
+    def key_of(self, n: int) -> str:
+        """The limit key of a task: those of a class follow one another, and its keys take turns."""
+        for name, (_, keys, tasks) in zip(self.scenario.classes, self.scenario.keys, strict=True):
+            if n < tasks:
+                return f"{name}:{n % keys}"
+            n -= tasks
+        raise ValueError("there are more tasks than those of its classes")
 
     # -- the function --------------------------------------------------------------------------------------------------
 

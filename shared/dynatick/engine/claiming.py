@@ -247,10 +247,12 @@ class Claiming:
 
     # -- tasks with limit keys -------------------------------------------------------------------------------------
 
-    def offer(self, bucket: Bucket, task_id: str, key: str) -> None:
+    def offer(self, bucket: Bucket, task_id: str, key: str, *, again: bool = False) -> None:
         """Lets an entry wait for the turn of its key; one that does not lie in the shard of its key is placed (24). A
-        worker leaves both to the holder."""
-        if self.turns is None or self.turns.knows(bucket, task_id):
+        worker leaves both to the holder. ``again``: it was offered before, and holds its bucket back since then."""
+        if self.turns is None or self.turns.knows(bucket, task_id) or not self.turns.is_limited(key):
+            return
+        if again and (task_id, bucket.minute) in self.execution.ids:
             return
         if self.execution.services.settings.grid.shard_of(key) != bucket.shard:
             self.window.add_in_flight(bucket.minute)
@@ -262,7 +264,7 @@ class Claiming:
             )
         elif self.turns.offer(bucket, task_id, key):
             self.window.add_in_flight(bucket.minute)
-        else:
+        elif not again:
             self.window.add_contended(bucket.minute, in_turn=task_id if self.turns.is_held else None)
 
     def offer_due(self, bucket: Bucket, due: Due, key: str) -> bool:
@@ -351,9 +353,8 @@ class Claiming:
                 self.report.woken_late += is_first and is_woken_late(
                     verdict.task, self.report.started_at, self.execution.services.rules
                 )
-                if not self.execution.services.rules.is_limited(
-                    verdict.task.limit_key
-                ):  # its turns are taken without another poll
+                # The turns of its key are taken without another poll.
+                if not self.execution.services.rules.is_limited(verdict.task.limit_key):
                     self.minutes_with_work.add(bucket.minute)
                 self.execution.start(verdict, Place(bucket.minute, position), may_begin=may_begin)
             case LeaseExpired():

@@ -29,7 +29,7 @@ from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.invocation import Budget, Services
 from dynatick.engine.limits import LimitsLease
 from dynatick.engine.orders import MAX_ORDER_BYTES, Order, PassOrder, Resume
-from dynatick.engine.polling import PAGE, LeaseSweep
+from dynatick.engine.polling import LeaseSweep
 from dynatick.engine.ports import size_in_event
 from dynatick.engine.rules import SKEW_MARGIN, TICKS_PLANNED
 from dynatick.engine.sharing import HandOut, SharedPolling
@@ -117,9 +117,12 @@ MAX_LEFT_BEHIND = 100  # entries that a continuation gets; if there are more, it
 ROUND_TIMEOUT = timedelta(seconds=1)  # for what is in flight, before a bucket is polled again
 LEASE_CHECK = timedelta(seconds=2)  # while a pass waits: another tick may have closed more buckets
 POLL_OPEN_AGAIN = timedelta(seconds=1)  # a pass reads so often whether it was woken meanwhile
-_READ_ON = 4  # pages, to find more of one limit key
+_READ_ON, _ENTRIES = 8, 250  # pages and the entries of each, to find more of one limit key
 _FOUND = 80  # entries of it, with which that is enough
 TICK_RECORD_DAYS = 7
+
+_ReadOn = tuple[list[tuple[Bucket, str, str]], Resume | None]
+"""Entries with their limit keys, and from where on there may be more."""
 
 
 def drain(
@@ -408,34 +411,36 @@ class _Pass:
             self.execution.claim(
                 1,
                 partial(self._entries_of, key, position, through),
-                partial(self._has_read_on, key),
+                partial(self._has_read_on, position),
                 self._could_not_read_on,
             )
 
-    def _entries_of(self, key: str, position: Resume, through: int) -> tuple[list[tuple[Bucket, str]], Resume | None]:
-        """Entries of a limit key from a position on, and from where on there may be more. In an I/O thread."""
-        found: list[tuple[Bucket, str]] = []
-        minute, after = position.minute, position.after
+    def _entries_of(self, key: str, position: Resume, through: int) -> _ReadOn:
+        """Entries with limit keys from a position on, until enough of one key are among them, and from where on there
+        may be more. In an I/O thread."""
+        found: list[tuple[Bucket, str, str]] = []
+        minute, after, of_key = position.minute, position.after, 0
         for _ in range(_READ_ON):
             bucket = Bucket(minute, self.report.shard)
-            page = self.services.store.query_bucket(bucket, after=after, limit=PAGE)
-            found += [(bucket, entry.task_id) for entry in page.entries if entry.limit_key == key]
+            page = self.services.store.query_bucket(bucket, after=after, limit=_ENTRIES)
+            found += [(bucket, entry.task_id, entry.limit_key) for entry in page.entries if entry.limit_key is not None]
+            of_key += sum(entry.limit_key == key for entry in page.entries)
             minute, after = (minute, page.after) if page.after is not None else (minute + 1, None)
             if minute > through:
                 return found, None
-            if len(found) >= _FOUND:
+            if of_key >= _FOUND:
                 break
         return found, Resume(minute, after)
 
-    def _has_read_on(self, key: str, answer: tuple[list[tuple[Bucket, str]], Resume | None]) -> None:
+    def _has_read_on(self, since: Resume, answer: _ReadOn) -> None:
         self.is_reading_on = False
-        assert self.claiming.turns is not None
-        entries, position = answer
-        if not self.claiming.may_claim():
+        turns, (entries, through) = self.claiming.turns, answer
+        if turns is None or not self.claiming.may_claim():
             return  # they hold their buckets back, since they were passed over there
-        self.claiming.turns.read_through(key, position)
-        for bucket, task_id in entries:
-            self.claiming.offer(bucket, task_id, key)
+        keys = turns.begin_to_offer(since, through)
+        for bucket, task_id, key in entries:
+            self.claiming.offer(bucket, task_id, key, again=True)
+        turns.read_through(keys, through)
 
     def _could_not_read_on(self, error: Exception) -> None:
         self.is_reading_on = False

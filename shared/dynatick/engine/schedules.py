@@ -207,9 +207,8 @@ class Recurring:
             for run in case.plan.make:
                 bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
                 row = occurrence_row(case.row, case.schedule, run, bucket, now=now)
-                if self.placer.rules.is_limited(
-                    RowView(row).limit_key
-                ):  # it waits for its turn, and the stream leaves it where it is
+                if self.placer.rules.is_limited(RowView(row).limit_key):
+                    # It waits for its turn, and the stream leaves it where it is.
                     stays = {attr.MOVED_TO: str(bucket)}
                     case.rows.append(row.changed(stays) if isinstance(row, LargeRow) else {**row, **stays})
                 else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count, islice
@@ -240,19 +240,34 @@ class KeyTurns:
     # -- reading on ------------------------------------------------------------------------------------------------
 
     def to_read_on(self) -> tuple[str, Resume] | None:
-        """A key of which few wait here, and from where on the index may have more of it; None: there is none."""
-        short = [key for key in self._keys.values() if key.skipped_from is not None and len(key.waiting) < FEW]
-        if not short or len(self._waiting) > MAX_WAITING - MAX_WAITING_OF_KEY:
+        """A key of which few wait here, and from where on the index may have more of it; None: there is none, or no
+        room. While others wait, there must be room for many: each reading fills it with what it finds of any key."""
+        if len(self._waiting) > MAX_WAITING - MAX_WAITING_OF_KEY:
             return None
-        key = min(short, key=lambda one: len(one.waiting))
-        assert key.skipped_from is not None
-        position, key.skipped_from = key.skipped_from, None
-        return key.name, position
+        short = [key for key in self._keys.values() if key.skipped_from is not None and len(key.waiting) < FEW]
+        key = min(short, key=lambda one: len(one.waiting), default=None)
+        if key is None or key.skipped_from is None or (key.waiting and len(self._waiting) > MAX_WAITING // 2):
+            return None
+        return key.name, key.skipped_from
 
-    def read_through(self, key: str, position: Resume | None) -> None:
-        """The index was read for a key up to a position; None: to its end."""
-        known = self._key(key)
-        if position is not None:
+    def begin_to_offer(self, since: Resume, through: Resume | None) -> list[str]:
+        """Entries of all keys between two positions (None: the end) are about to be offered. Returns the keys of which
+        that is what was passed over; once it is done, ``read_through`` is to be called with them."""
+        passed = [
+            key
+            for key in self._keys.values()
+            if key.skipped_from is not None
+            and not key.skipped_from < since
+            and (through is None or key.skipped_from < through)
+        ]
+        for key in passed:
+            key.skipped_from = None
+        return [key.name for key in passed]
+
+    def read_through(self, keys: Iterable[str], position: Resume | None) -> None:
+        """The index was read for these keys up to a position; None: to its end."""
+        for known in map(self._key, keys) if position is not None else ():
+            assert position is not None
             known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
 
     # -- places ----------------------------------------------------------------------------------------------------

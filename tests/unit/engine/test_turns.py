@@ -18,6 +18,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknow
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
+from dynatick.engine import turns as turns_module
 from dynatick.engine.limits import HeldElsewhere, LimitsLease, limits_id
 from dynatick.engine.orders import PassOrder, Resume
 from dynatick.engine.ports import ActionContext, Page
@@ -385,6 +386,49 @@ def test_a_key_has_no_more_than_a_hundred_entries_in_memory() -> None:
     assert key == "tenant:a"
     assert position < Resume(BUCKET.minute, "a-100")
     assert Resume(BUCKET.minute, "a-099") < Resume(BUCKET.minute, "a-100")
+
+
+def test_what_is_read_on_for_one_key_is_offered_for_all() -> None:
+    turns = turns_of(system_of("tenant=1"))
+    for n in range(150):
+        for key in "abc":
+            turns.offer(BUCKET, f"{n:03}-{key}", f"tenant:{key}")
+    start, end = Resume(BUCKET.minute, "100-"), Resume(BUCKET.minute, "120-b")
+    assert turns.begin_to_offer(Resume(BUCKET.minute, "100-c"), end) == []  # it begins after what was passed over
+    for entry in turns.take(25):
+        turns.freed(task_of(entry[1], f"tenant:{entry[1][-1]}"))
+    keys = turns.begin_to_offer(start, end)
+    assert keys == ["tenant:a", "tenant:b", "tenant:c"]
+    assert [turns.offer(BUCKET, f"100-{key}", f"tenant:{key}") for key in "abc"] == [True] * 3
+    assert not turns.offer(BUCKET, "101-a", "tenant:a")
+    turns.read_through(keys, end)
+    assert turns.begin_to_offer(Resume(BUCKET.minute, "101-"), end) == ["tenant:a"]  # the first that had no room
+    turns.read_through(["tenant:a"], None)
+    assert turns.begin_to_offer(Resume(BUCKET.minute), None) == ["tenant:b", "tenant:c"]  # from the end on
+
+
+def test_while_others_wait_it_is_read_on_once_there_is_room_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns_module, "MAX_WAITING", 400)
+    keys = [f"k{n:02}" for n in range(39)]
+    turns = turns_of(system_of("tenant=1"))
+    for n in range(15):
+        for key in keys:
+            turns.offer(BUCKET, f"{n:03}-{key}", f"tenant:{key}")
+
+    def end_some() -> int:
+        entries = turns.take(10)
+        for _, task_id in entries:
+            turns.freed(task_of(task_id, f"tenant:{task_id[-3:]}"))
+        return len(entries)
+
+    waiting = 400
+    while turns.to_read_on() is None:
+        waiting -= end_some()
+    assert waiting == 200
+    turns.begin_to_offer(Resume(BUCKET.minute), None)
+    for _ in range(20):
+        end_some()
+    assert turns.to_read_on() is None  # nothing was passed over any more
 
 
 def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
