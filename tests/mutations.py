@@ -408,11 +408,9 @@ MUTATIONS = (
     Mutation(18, "a key reads on in a bucket that is not closed", "KeyTurns.offer",
              "if is_closed:\n"
              "    known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)",
-             "known.skipped_from = position", TO_THE_SECOND),
+             "known.skipped_from = position", TURNS),
     Mutation(19, "a pass that is woken while another holds its shard says nothing", "engine:acquire_shard",
              "closed = replace(closed, woken_at=max(woken_at, cursor.woken_at or woken_at))", "", TO_THE_SECOND),
-    Mutation(19, "a pass that was woken ends without a look", "_Pass._is_to_poll_open",
-             "self.is_polling_open or (self._wanted > self.woken_through and has_come)", "False", TO_THE_SECOND),
     Mutation(16, "a lease is not renewed if others have written the cursor", "ShardLease.renew",
              "self.is_held", "self.renew_at and not self.window.cursor.woken_at", TO_THE_SECOND),
     Mutation(24, "a process that knows another number of shards has the lease", "LimitsLease._others",

@@ -388,6 +388,17 @@ def test_a_key_has_no_more_than_a_hundred_entries_in_memory() -> None:
     assert Resume(BUCKET.minute, "a-099") < Resume(BUCKET.minute, "a-100")
 
 
+def test_a_bucket_that_is_not_closed_is_not_read_on() -> None:
+    """It lists what is not due yet, too."""
+    turns = turns_of(system_of("tenant=1"))
+    taken = [turns.offer(BUCKET, f"a-{n:03}", "tenant:a", is_closed=False) for n in range(150)]
+    assert taken == [True] * 100 + [False] * 50
+    for _ in range(90):
+        ((_, task_id),) = turns.take(25)
+        turns.freed(task_of(task_id, "tenant:a"))
+    assert turns.to_read_on() is None
+
+
 def test_what_is_read_on_for_one_key_is_offered_for_all() -> None:
     turns = turns_of(system_of("tenant=1"))
     for n in range(150):
