@@ -27,6 +27,8 @@ THREADS ?=
 TASK_MS ?=
 BYTES ?=
 WARM ?=
+# What make prove takes out, instead of one rule after another: make prove RULE=9
+RULE ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
 # Without byte code each process would compile all modules anew, and the tests start hundreds.
@@ -60,7 +62,7 @@ find_python = for p in python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long night check sam up down api e2e faults search soak simulate bench lock mutations words site
+.PHONY: help demo test test-long night check sam up down api e2e faults search soak prove simulate bench lock mutations words site
 .PHONY: conformance traces
 .PHONY: docs clean lines setup wheel newcomer test-ui screenshots
 
@@ -110,6 +112,9 @@ conformance: $(VENV)/.ready ## Run contract, integration, faults and a short mod
 
 mutations: $(VENV)/.ready ## Take out each rule of the protocol, and each guard, in turn, and show which test fails for it
 	@$(BIN)/python -m tests.mutations
+
+prove: $(VENV)/.ready ## Check the model of the protocol, and miss each rule in turn, or RULE alone; needs spin and gcc; WRITE=1: into docs/ too
+	@$(BIN)/python -m proof.prove $(if $(RULE),--rule $(RULE)) $(if $(WRITE),--write)
 
 search: $(VENV)/.ready ## Search with fresh seeds for MINUTES (10) for what breaks a property or loses a task; SEED repeats it
 	@$(BIN)/python -m tests.search $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) $(ARGS)

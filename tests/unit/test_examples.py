@@ -56,6 +56,7 @@ NOT_RUN = {
     "docs/how-to/cdk-and-terraform.md": "CDK needs Node.js and was tried by hand, Terraform was not: the page says so. "
     "tests/unit/stack/test_packaging.py holds the names that it uses",
     "docs/performance.md": "make bench takes minutes; tests/unit/stack/test_bench_documents.py holds its figures",
+    "docs/proof.md": "make prove takes minutes, and needs Spin; tests/unit/test_proof.py holds its rules",
     "docs/simulation.md": "make simulate takes minutes; the tests in tests/simulate run smaller ones",
     "docs/reference/actions.md": "tests/unit/stack/test_reference.py checks its payloads",
 }

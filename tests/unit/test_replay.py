@@ -57,11 +57,10 @@ def life() -> list[dict[str, Any]]:
 
 
 def test_it_knows_nothing_of_the_product() -> None:
-    for path in (ROOT / "proof").glob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = {one.names[0].name for one in ast.walk(tree) if isinstance(one, ast.Import)}
-        imported |= {str(one.module) for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
-        assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names, path
+    tree = ast.parse((ROOT / "proof" / "replay.py").read_text(encoding="utf-8"))
+    imported = {one.names[0].name for one in ast.walk(tree) if isinstance(one, ast.Import)}
+    imported |= {str(one.module) for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
 
 
 def test_it_accepts_a_task_that_keeps_the_rules() -> None:
