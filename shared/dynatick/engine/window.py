@@ -144,6 +144,7 @@ class Window:
     def begin_poll(self, minute: int, began: datetime) -> None:
         """Begins a new poll of a bucket. What is in flight stays so."""
         poll = self._poll(minute)
+        self.in_turn -= len(poll.in_turn)
         poll.began, poll.complete, poll.contended, poll.stuck, poll.in_turn = began, False, 0, [], []
 
     def complete_poll(self, minute: int) -> None:

@@ -32,7 +32,7 @@ from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor
 from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.rules import SHARD_LEASE
 from dynatick.engine.schedules import Made, Recurring
-from dynatick.engine.window import Segment, ShardLease, Window
+from dynatick.engine.window import MAX_IN_TURN, Segment, ShardLease, Window
 from dynatick.errors import StoreError
 
 FULL = Cursor(
@@ -308,6 +308,16 @@ def test_the_time_of_a_poll_is_read_before_its_query(w: World, monkeypatch: pyte
     w.next_tick()
     assert began
     assert all(began[minute] <= asked[minute] for minute in began)
+
+
+def test_what_waits_for_turns_is_counted_once_however_often_its_bucket_is_polled() -> None:
+    """Else a long pass would soon keep no more ids, and put nothing off at the final poll."""
+    found, minute = window(cursor_at(6, 0, polled=2, checkpoint=4)), NOON_MINUTE + 1
+    for _ in range(5):
+        poll(found, 1, LATER)
+        for n in range(MAX_IN_TURN // 4):
+            found.add_contended(minute, in_turn=f"t{n}")
+    assert [(of, len(ids)) for of, ids in found.take_in_turn()] == [(minute, MAX_IN_TURN // 4)]
 
 
 def window_of(w: World, **changes: Any) -> Window:
