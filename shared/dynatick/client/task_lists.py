@@ -136,7 +136,7 @@ class TaskLists:
 
         Reads no rows but those of packs, so it costs a fraction of ``iter_history``; but the status of a task that has
         not ended is ``open``, or ``waiting`` if it waits for a completion until a tick to come, and a task that changes
-        at this moment, or that lies in a shard of the last minute's, may be missing, or appear twice.
+        at this moment, or that lies in a shard added in the last minute, may be missing, or appear twice.
         """
         selection = self._settings_cache.select(bucket, start=start, end=end, reads_settings=False)
         return histories.listed_entries(self.store, selection, self._settings_cache.grid(), self._clock())

@@ -55,7 +55,7 @@ class Assigned:
     normalised: int
     moved: int
     rejected: int
-    # Of what may be due before the next planning, in order of the records. None: a schedule, which a pass runs on time.
+    # Of what may be due before the next planning, in order of the records. A datetime: when a pass is to run it.
     wake_ups: Sequence[tuple[Bucket, Due | datetime]]
     undelivered: int  # malformed rows that stay open, because the dead-letter queue refused their messages
     failed: Sequence[tuple[str, str]]
