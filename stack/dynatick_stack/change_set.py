@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from dynatick import __version__
+from dynatick.domain.terminal_text import quoted
 from dynatick_stack import template
 from dynatick_stack.cloudformation import IN_PROGRESS, Operation, Stack
 from dynatick_stack.errors import BusyError, DeployError, RefusedError
@@ -73,9 +74,10 @@ def remedy(name: str, status: str) -> str | None:
         "CREATE_FAILED": f"its first deployment failed; {_AGAIN}",
         "ROLLBACK_FAILED": "its first deployment failed, and something that it had created could not be deleted; look "
         f"at its events, set that right (end the deletion protection of a table, for instance), {_AGAIN}",
-        "UPDATE_FAILED": f"take it back with aws cloudformation rollback-stack --stack-name {name}, then deploy again",
+        "UPDATE_FAILED": f"take it back with aws cloudformation rollback-stack --stack-name {quoted(name)}, then "
+        "deploy again",
         "UPDATE_ROLLBACK_FAILED": "look at its events, set right what could not be taken back, and go on with "
-        f"aws cloudformation continue-update-rollback --stack-name {name}, then deploy again",
+        f"aws cloudformation continue-update-rollback --stack-name {quoted(name)}, then deploy again",
         "DELETE_FAILED": "look at its events, set right what could not be deleted, and repeat dynatick destroy",
     }
     if status in by_status:

@@ -1,7 +1,6 @@
 """The local stack's commands: `dynatick local …`, or `python -m dynatick_stack …`."""
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, show_document, show_many, show_one
+from dynatick.domain.terminal_text import quoted
 from dynatick_stack import emulator, folders, local, logs
 from dynatick_stack.deploy import REGION
 from dynatick_stack.emulator import PORT
@@ -90,8 +90,8 @@ def up(
         "Put a task into it, from any shell (or let any AWS tool find it: "
         'eval "$(dynatick local env)"):\n'
         "  AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_REGION=us-east-1 \\\n"
-        f"  aws --endpoint-url {stack.endpoint} dynamodb put-item \\\n"
-        f"    --table-name {stack.table} \\\n"
+        f"  aws --endpoint-url {quoted(stack.endpoint)} dynamodb put-item \\\n"
+        f"    --table-name {quoted(stack.table)} \\\n"
         '    --item \'{"taskId": {"S": "hello"}}\'\n'
         "\n"
         "Watch it: dynatick local logs --follow    Stop it: dynatick local down"
@@ -144,7 +144,7 @@ def show_env(context: typer.Context, output: Print = Output.TABLE) -> None:
         show_one(variables, output)
         return
     for name, value in variables.items():
-        typer.echo(f"export {name}={shlex.quote(value)}")
+        typer.echo(f"export {name}={quoted(value)}")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.expressions import At, Rate, check_zone, parse_expression
 from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.schedule import Overlap, ScheduleState
+from dynatick.domain.terminal_text import quoted
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import documents, dumps, loads
 
@@ -86,7 +87,8 @@ def _id_of(one: Mapping[str, object]) -> str:
 
 def _timing(one: Mapping[str, object], notes: list[str]) -> dict[str, object]:
     if "ScheduleExpression" not in one:
-        command = f"aws scheduler get-schedule --name {one['Name']} --group-name {one.get('GroupName', _DEFAULT_GROUP)}"
+        group = str(one.get("GroupName", _DEFAULT_GROUP))
+        command = f"aws scheduler get-schedule --name {quoted(str(one['Name']))} --group-name {quoted(group)}"
         expected = f"list-schedules prints neither it nor the input; import what {command} prints"
         raise InvalidInput("ScheduleExpression", None, expected)
     expression = parse_expression(one["ScheduleExpression"], "ScheduleExpression")

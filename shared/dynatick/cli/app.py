@@ -19,7 +19,8 @@ from typer.core import TyperGroup
 
 from dynatick.cli import batch, bucket, completion, dead_letter, doctor, expr, installation, schedule, task, tick
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import one_line, say
+from dynatick.cli.output import say
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError
 
 GROUP = "dynatick.cli"

@@ -25,13 +25,14 @@ from dynatick.cli.arguments import (
 )
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import open_source
-from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_one, show_page, show_pairs
+from dynatick.cli.output import Column, Listing, Output, say, show_document, show_one, show_page, show_pairs
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import whole_page
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Status
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:

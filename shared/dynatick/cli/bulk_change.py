@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.cli.arguments import ids_of, is_single
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import Column, Listing, one_line, say
+from dynatick.cli.output import Column, Listing, say
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, StoreError
 
 if TYPE_CHECKING:

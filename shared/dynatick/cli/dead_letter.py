@@ -10,9 +10,10 @@ import typer
 from dynatick.cli.arguments import Yes
 from dynatick.cli.bulk_change import MAX_FAILURES, confirm, is_interactive, summed
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Listing, Output, one_line, say, show_many
+from dynatick.cli.output import Column, Listing, Output, say, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
+from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.client import DeadLetters, HandledLetter, HandledLetters

@@ -15,6 +15,7 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import printable_lines, say
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
+from dynatick.domain.terminal_text import quoted
 from dynatick.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class _Run:
             say(f"{self.place.number} written; run it again to continue")
         else:
             bucket = self.place.after[0]
-            say(f"{self.place.number} written, up to the bucket {bucket}; continue with --from {bucket}")
+            say(f"{self.place.number} written, up to the bucket {bucket}; continue with --from {quoted(bucket)}")
 
     def _keep(self, *, now: bool = False) -> None:
         if self.checkpoint is not None and (now or self.checkpoint.is_due):

@@ -12,8 +12,9 @@ from typing import IO, TYPE_CHECKING, Any
 from dynatick.bulk.record import FileFormat, Source, format_of
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import one_line, say, show_one
+from dynatick.cli.output import say, show_one
 from dynatick.cli.session import Session
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
 if TYPE_CHECKING:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Output, one_line, say, show_document, show_one, show_pairs, suggested
+from dynatick.cli.output import Output, say, show_document, show_one, show_pairs
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import ago, unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import milliseconds_text
+from dynatick.domain.terminal_text import one_line, quoted, suggested
 from dynatick.ui.loopback import PORT
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
         yield "failed", _group(group, now)
     if (more := len(found.failures) - _GROUPS) > 0:
         past = _hours(now - found.since)
-        yield "failed", f"… and {more} other errors: dynatick task list --status failed --last {past}"
+        yield "failed", f"… and {more} other errors: dynatick task list --status failed --last {quoted(past)}"
 
 
 def _state(found: InstallationStatus) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Literal
 
 from dynatick.actions.plain_value import to_json
 from dynatick.domain import attributes as attr
+from dynatick.domain.terminal_text import printable, quoted
 
 _FRACTION = re.compile(r"\.\d+Z$")
 _PIPE_WIDTH = 10_000  # without a terminal nothing is wrapped
@@ -63,25 +63,9 @@ def say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
-def one_line(text: str) -> str:
-    """The text on one line, without control characters."""
-    return printable(" ".join(text.split()))
-
-
-def printable(text: str) -> str:
-    """The text with control characters escaped: a task's id may hold anything."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def printable_lines(text: str) -> str:
     """The text with the control characters of each line escaped."""
     return "\n".join(map(printable, text.expandtabs(4).split("\n")))
-
-
-def suggested(command: str, *arguments: str) -> str:
-    """A command to paste into a shell, with its arguments quoted: a task's id may hold anything."""
-    options_end = ("--",) if any(argument.startswith("-") for argument in arguments) else ()
-    return " ".join([command, *options_end, *(shlex.quote(one_line(argument)) for argument in arguments)])
 
 
 def show_one(row: Mapping[str, object], output: Output) -> None:
@@ -130,7 +114,7 @@ def show_page(
     following = {} if token is None else {"nextPageToken": token}
     show_many(rows, columns, output, name=name, more={**(more or {}), **following})
     if token is not None and output is not Output.JSON:
-        say(f"There are more: --page-token {token}")
+        say(f"There are more: --page-token {quoted(token)}")
     elif not rows and output is Output.TABLE:
         say("There are none")
 

@@ -16,11 +16,12 @@ import typer
 from dynatick.bulk.conversion import Conversion, Origin
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import errors_file, import_tasks
-from dynatick.cli.output import Column, one_line, say, show_many, show_one
+from dynatick.cli.output import Column, say, show_many, show_one
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_files import FileOptions
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:

@@ -33,13 +33,14 @@ from dynatick.cli.arguments import (
 )
 from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Output, one_line, say, show_document, show_one
+from dynatick.cli.output import Output, say, show_document, show_one
 from dynatick.cli.session import Session, on_table
 from dynatick.cli.task_display import list_page, show_each, show_explanation, show_tasks, show_view
 from dynatick.cli.task_files import export_file, import_file
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.task import Status as TaskStatus
+from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.client import TaskView

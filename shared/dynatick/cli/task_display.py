@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 from dynatick.cli.arguments import ids_of, is_single
 from dynatick.cli.bulk_change import each
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import Column, Listing, Output, one_line, say, show_document, show_one, show_page, show_pairs
+from dynatick.cli.output import Column, Listing, Output, say, show_document, show_one, show_page, show_pairs
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import relative_text
 from dynatick.domain.instants import format_instant
 from dynatick.domain.selection import Selection
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, InvalidInput
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import Any
 from dynatick.domain.durations import milliseconds_text, relative_text
 from dynatick.domain.instants import format_instant
 from dynatick.domain.packs import Span, parse_pack_id
+from dynatick.domain.terminal_text import quoted
 
 MAX_SHOWN = 20_000
 """Characters of a payload or a result that a page shows; a link leads to the rest."""
@@ -92,4 +93,5 @@ def text(value: object) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
     "number": number, "many": many, "as_json": as_json, "cut": cut, "precise": precise, "text": text, "pack": pack,
+    "quoted": quoted,
 }  # fmt: skip

@@ -12,11 +12,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from dynatick.cli.output import printable, printable_lines
+from dynatick.cli.output import printable_lines
 from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import parse_instant
+from dynatick.domain.terminal_text import printable
 from dynatick_stack.dev.insertions import NOTHING_INSERTED, Inserted, Insertion
 from dynatick_stack.logs import LogLine
 

@@ -154,7 +154,7 @@ def test_batches_are_listed(shell: Shell, world: InProcess, tmp_path: Path) -> N
         "old    completed  log     2026-12-31T12:00:00Z        3      3       0",
     ]
     first = shell("batch", "list", "--limit", "1")
-    token = first.err.removeprefix("There are more: --page-token ").strip()
+    (token,) = shlex.split(first.err.removeprefix("There are more: --page-token "))
     assert [line.split()[0] for line in first.lines] == ["BATCH", "news"]
     assert [line.split()[0] for line in shell("batch", "list", "--page-token", token).lines] == ["BATCH", "old"]
     found: Any = shell("batch", "list", "--last", "1h", "-o", "json").json

@@ -277,7 +277,7 @@ def test_an_export_into_a_pipe_says_from_where_to_continue(shell: Shell, leaving
         read = reader.submit(pipe.read_bytes)
         leaving.reads = 32
         cut = shell("task", "export", str(pipe), *RANGE)
-        place = "written, up to the bucket 2026-12-31#12:31; continue with --from 2026-12-31#12:31"
+        place = "written, up to the bucket 2026-12-31#12:31; continue with --from '2026-12-31#12:31'"
         assert cut.code == 6 and cut.err.splitlines()[0].endswith(place)
         assert read.result(timeout=60).endswith(b"}\n")
     assert list(tmp_path.iterdir()) == [pipe]

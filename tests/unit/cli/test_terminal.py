@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import shlex
 import subprocess
@@ -13,13 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.builders import NOON
+from tests.builders import NOON, InProcess
+from tests.unit.cli.conftest import Shell
 
+from dynatick.bulk.eventbridge_scheduler import read_eventbridge_scheduler
 from dynatick.bulk.record import FileFormat
 from dynatick.cli.exporting import ExportOptions, export_tasks
 from dynatick.cli.installation import _group
-from dynatick.cli.output import suggested
 from dynatick.client.operations import FailureGroup
+from dynatick.domain.terminal_text import suggested
 from dynatick_stack.dev.display import Display
 from dynatick_stack.logs import LogLine
 from dynatick_stack.template import ROOT
@@ -28,8 +31,10 @@ HOSTILE = ["x; touch pwned #", "$(touch pwned)", "`touch pwned`", "a' b\"c", "-r
 ATTACK = "\x1b[2J\x1b]0;owned\x07\x9b2J\r\u202e"
 
 
-OURS = {"past", "port + 1", "project.folder", "stack.endpoint", "stack.table"}
-"""What messages put behind a command without quoting it: durations, ports, and what the user has named."""
+OURS = {"port + 1", "project.folder", "error"}
+"""What messages put behind a command without quoting it: numbers, and what is not part of the command."""
+
+_COMMAND = re.compile(r"\b(dynatick|aws|sam) [a-z]|(^|\s)--[a-z-]+ $")
 
 
 def test_messages_put_no_text_behind_a_command_but_by_the_function_that_quotes_it() -> None:
@@ -37,11 +42,24 @@ def test_messages_put_no_text_behind_a_command_but_by_the_function_that_quotes_i
         ast.unparse(value.value)
         for folder in ("shared", "stack")
         for path in (ROOT / folder).rglob("*.py")
+        if not path.is_relative_to(ROOT / "stack" / "dynatick_stack" / "demo")  # these are arguments, not suggestions
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.JoinedStr)
         for value in _behind_a_command(node)
     }
-    assert found == OURS
+    assert {text for text in found if not text.startswith(("quoted(", "suggested("))} == OURS
+    assert any(text.startswith("quoted(") for text in found)
+
+
+def test_pages_put_no_text_behind_a_command_but_by_the_filter_that_quotes_it() -> None:
+    found = [
+        value
+        for path in (ROOT / "shared" / "dynatick" / "ui" / "templates").glob("*.html")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        for value in re.findall(r"\bdynatick [a-z][^{<]*\{\{ (.*?) \}\}", line)
+    ]
+    assert found
+    assert [value for value in found if not value.endswith("|quoted")] == []
 
 
 def _behind_a_command(text: ast.JoinedStr) -> Iterator[ast.FormattedValue]:
@@ -49,7 +67,32 @@ def _behind_a_command(text: ast.JoinedStr) -> Iterator[ast.FormattedValue]:
     for part in text.values:
         if isinstance(part, ast.FormattedValue) and named:
             yield part
-        named = named or (isinstance(part, ast.Constant) and bool(re.search(r"\bdynatick [a-z]", str(part.value))))
+        named = named or (isinstance(part, ast.Constant) and bool(_COMMAND.search(str(part.value))))
+
+
+@pytest.mark.parametrize("schedule_id", ["x; touch pwned #", "$(touch pwned)", "a' b\"c", "a  b"])
+def test_the_token_of_the_next_page_is_one_argument(shell: Shell, world: InProcess, schedule_id: str) -> None:
+    world.tick()
+    for name in (schedule_id, "zz"):
+        assert shell("schedule", "add", name, "rate(1 hour)", "--action", "log").code == 0
+    first = shell("schedule", "list", "--limit", "1")
+    option, token = shlex.split(first.err.removeprefix("There are more: "))
+    assert option == "--page-token"
+    assert "zz" in shell("schedule", "list", "--page-token", token).out
+
+
+@pytest.mark.parametrize("name", HOSTILE[:-1])
+def test_a_command_that_asks_for_a_schedule_of_eventbridge_has_its_name_as_one_argument(
+    name: str, tmp_path: Path
+) -> None:
+    listed = json.dumps({"Schedules": [{"Name": name, "GroupName": name}]})
+    (conversion,) = read_eventbridge_scheduler(listed)
+    command = str(conversion.error).partition("import what ")[2].removesuffix(" prints")
+    assert command.startswith("aws scheduler get-schedule --name ")
+    program = f"aws() {{ printf '%s\\n' \"$#\"; }}; {command}"
+    ran = subprocess.run(["sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "6\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("task_id", HOSTILE)
@@ -60,7 +103,7 @@ def test_a_suggested_command_is_one_command_with_the_id_as_its_argument(task_id:
     assert command.isprintable()
     argument = shlex.split(command)[-1]
     if task_id.isprintable():
-        assert argument == " ".join(task_id.split())
+        assert argument == task_id
     program = f"dynatick() {{ printf '%s\\n' \"$#\"; }}; {command}"
     ran = subprocess.run(["sh", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert ran.stdout == ("4\n" if task_id.startswith("-") else "3\n")
