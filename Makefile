@@ -39,7 +39,7 @@ SAM_VENV := .venv-sam
 BIN := $(VENV)/bin
 FUNCTIONS := $(wildcard functions/*/)
 # What lasts longest comes first, so that no process is left with it at the end.
-TESTS := $(wildcard tests/simulate tests/model tests/costs tests/integration tests/contract tests/unit)
+TESTS := $(wildcard tests/simulate tests/model tests/costs tests/integration tests/contract tests/unit tests/frameworks)
 # Tests of the deployed system share one stack and mostly wait, so they share a process, and so do the faults
 # (`xdist_group`), and those of a file (tests/conftest.py); there is a process more than most machines have CPUs.
 run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reorder -m "not long and not night" \
@@ -92,7 +92,7 @@ run_marked = @trap 'exit 130' INT; failed=0; set -x; \
 	$(run_e2e) -m "$(1)" || failed=1; \
 	exit $$failed
 
-test-long: $(VENV)/.ready ## Run those that wait for minutes or have much to compute, in a quarter of an hour
+test-long: $(VENV)/.frameworks ## Run those that wait for minutes or have much to compute, in a quarter of an hour
 	$(call run_marked,long and not night)
 
 night: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
@@ -204,6 +204,10 @@ $(VENV)/.site: requirements/site.txt $(VENV)/.ready
 
 $(VENV)/.ui-test: requirements/ui-test.txt $(VENV)/.ready
 	@$(BIN)/python $(pip_install) -r requirements/ui-test.txt
+	@touch $@
+
+$(VENV)/.frameworks: requirements/frameworks.txt $(VENV)/.ready
+	@$(BIN)/python $(pip_install) -r requirements/frameworks.txt
 	@touch $@
 
 $(SAM_VENV)/.ready: requirements/sam.txt $(VENV)/.ready

@@ -23,4 +23,6 @@ compile local --group local
 compile site --constraint requirements/dev.txt --group site
 # The tests of the pages run beside the others' packages.
 compile ui-test --constraint requirements/dev.txt --group ui-test
+# So do those of other frameworks.
+compile frameworks --constraint requirements/dev.txt --extra celery --extra django --group frameworks pyproject.toml
 compile sam --group sam

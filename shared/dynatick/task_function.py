@@ -65,7 +65,8 @@ class _Current:
     lock = Lock()
 
 
-def _client() -> TaskClient:
+def current_client() -> TaskClient:
+    """The client of ``use_client``, else that of the environment. Raises ConfigurationError without a table."""
     from dynatick.client import TaskClient
 
     with _Current.lock:
@@ -166,7 +167,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         if task_id is None and (if_exists in ("replace", "postpone") or (if_exists == "keep" and due_at is None)):
             raise InvalidInput("task_id", None, f"expected an id: if_exists={if_exists!r} is about a task that has it")
         task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id, limit_key=limit_key)
-        return _client().insert_task(task, if_exists=if_exists, until=until)
+        return current_client().insert_task(task, if_exists=if_exists, until=until)
 
     def insert_follow_up(
         self,
@@ -180,7 +181,7 @@ class TaskFunction(Generic[Payload, More, Result]):
     ) -> TaskView:
         """For ``HandlerContext.schedule``. ``of``: the id of the task whose handler inserts it."""
         task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id, limit_key=limit_key)
-        return _client().insert_task(task, if_exists="keep", follow_up_of=of)
+        return current_client().insert_task(task, if_exists="keep", follow_up_of=of)
 
     def transact_put(
         self,
@@ -195,7 +196,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         """An entry of ``TransactWriteItems`` that inserts the task that ``schedule`` would insert, together with your
         own data: both, or neither. ``form`` and what happens if the id exists: as of ``TaskClient.transact_put``."""
         task = self.new_task(payload, due_at=due_at, delay=delay, task_id=task_id, limit_key=limit_key)
-        return _client().transact_put(task, form=form)
+        return current_client().transact_put(task, form=form)
 
     def schedule_many(
         self, payloads: Iterable[Payload], *, due_at: Time | None = None, delay: timedelta | None = None
@@ -208,7 +209,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         """
         from dynatick.client.insertion import count, insert_lazily
 
-        client = _client()
+        client = current_client()
 
         def compose(payload: Any) -> Composed:
             return client.compose(self.new_task(payload, due_at=due_at, delay=delay))
@@ -247,7 +248,7 @@ class TaskFunction(Generic[Payload, More, Result]):
                 except InvalidInput as error:
                     raise invalid_payload(error, number) from None
 
-        return _client().batches.insert(
+        return current_client().batches.insert(
             encoded(),
             batch_id=batch_id,
             action=self.action,
@@ -301,7 +302,7 @@ class TaskFunction(Generic[Payload, More, Result]):
 
         if if_exists not in _IF_EXISTS:
             raise InvalidInput("if_exists", if_exists, f"expected {', '.join(_IF_EXISTS[:-1])} or {_IF_EXISTS[-1]}")
-        client, encoded = _client(), self.encode(payload)
+        client, encoded = current_client(), self.encode(payload)
         if schedule_id is None:
             schedule_id = self._derived_id(expression=expression, timezone=timezone, payload=encoded)
         recurrence = {

@@ -25,6 +25,7 @@ RUN_BY = {
     "docs/how-to/async.md": ["tests/unit/client/test_async_tasks.py"],
     "docs/how-to/batches.md": ["tests/unit/client/test_batches.py", "tests/unit/cli/test_batch.py"],
     "docs/how-to/burst.md": ["tests/unit/cli/test_plan.py"],
+    "docs/how-to/celery.md": ["tests/frameworks/test_celery.py"],
     "docs/how-to/complete-later.md": ["tests/unit/engine/test_completions.py"],
     "docs/how-to/coming-from.md": ["tests/unit/cli/test_coming_from.py"],
     "docs/how-to/dashboard.md": ["tests/unit/cli/test_ui.py"],
