@@ -52,7 +52,7 @@ class Targets:
         with zipfile.ZipFile(code, "w") as archive:
             archive.writestr("target.py", FUNCTION)
         self.function = functions.create_function(
-            FunctionName="target", Runtime="python3.13", Role=ROLE, Handler="target.handler",
+            FunctionName="target", Runtime="python3.14", Role=ROLE, Handler="target.handler",
             Code={"ZipFile": code.getvalue()}, Timeout=30,
         )["FunctionArn"]  # fmt: skip
         definition = json.dumps({"StartAt": "A", "States": {"A": {"Type": "Pass", "End": True}}})

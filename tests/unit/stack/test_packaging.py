@@ -81,7 +81,7 @@ def test_functions_layer_and_handlers_with_libraries_for_lambda(
     assert names(packages.handlers) == {"python/handlers.py", "python/texts/__init__.py"}
     (call,) = installed
     assert {"--only-binary=:all:", "--require-hashes", "manylinux2014_aarch64"} <= set(call)
-    assert call[call.index("--python-version") + 1] == "3.13"
+    assert call[call.index("--python-version") + 1] == "3.14"
 
 
 @pytest.mark.parametrize(("python", "has_byte_code"), [(HERE, True), ("2.7", False)])
