@@ -15,6 +15,10 @@ from dynatick.testing import VirtualInstallation
 
 TEXT = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
 SPREAD, AFTER, FIRST = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+WORDS = (
+    "debounce", "rate limit", "batch", "callback", "chain", "long job", "Slack", "Grafana", "OpenTelemetry", "cost", "upgrade",
+    "multi-tenant", "staging", "rollback", "priority", "unique jobs", "DLQ", "cron", "mutex", "webhook", "ETA", "outbox",
+)  # fmt: skip
 START = datetime(2027, 1, 1, 9, tzinfo=UTC)
 
 
@@ -23,6 +27,13 @@ def handlers(text: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(text, vars(module))
     return module
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_what_people_call_it_leads_to_a_page(word: str) -> None:
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", TEXT, re.MULTILINE)
+    (found,) = [answer for names, answer in rows if word in names.split(", ")]
+    assert "](" in found, found  # where the links lead to, test_documents.py looks
 
 
 def test_many_are_spread_and_the_same_call_again_inserts_none(capsys: pytest.CaptureFixture[str]) -> None:
