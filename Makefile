@@ -29,6 +29,11 @@ BYTES ?=
 WARM ?=
 # What make prove takes out, instead of one rule after another: make prove RULE=9
 RULE ?=
+# The Python of the environments, instead of the newest that is tested: make setup PYTHON=python3.14
+PYTHON ?=
+# Of a release, and without asking for advisories: make release-check TAG=v1.2.3 OFFLINE=1
+TAG ?=
+OFFLINE ?=
 # Passed on to pytest: make test ARGS="-k buckets -x"
 ARGS ?=
 # Without byte code each process would compile all modules anew, and the tests start hundreds.
@@ -54,7 +59,7 @@ run_e2e = $(BIN)/python -m pytest -q -n 5 --dist loadfile --no-loadscope-reorder
 run_ui = $(BIN)/python -m pytest -q tests/ui
 
 # The first interpreter that really runs: a version manager's shim may exist and still fail.
-find_python = for p in python3.13 python3.12 python3.11 python3; do \
+find_python = for p in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 	if $$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; \
 	then echo $$p; exit 0; fi; done
 
@@ -64,7 +69,7 @@ pip_install = -m pip install --quiet --disable-pip-version-check --require-hashe
 
 .PHONY: help demo test test-long night check sam up down api e2e faults search soak prove simulate bench lock mutations words site
 .PHONY: conformance traces
-.PHONY: docs clean lines setup wheel newcomer test-ui screenshots
+.PHONY: docs clean lines setup wheel newcomer test-ui screenshots release-check
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1	/' | sort | \
@@ -173,6 +178,9 @@ docs: $(VENV)/.ready ## Write the generated parts of docs/reference afresh, from
 wheel: $(VENV)/.ready ## Build the wheel into dist/
 	@$(BIN)/python -m hatchling build --target wheel
 
+release-check: $(VENV)/.release ## Do what a release does before it is published: build, compare, install, list, audit; TAG=v1.2.3 too
+	@$(BIN)/python -m tests.release_check $(if $(TAG),--tag $(TAG)) $(if $(OFFLINE),--offline)
+
 newcomer: $(VENV)/.ready ## Work through docs/tutorial.md in an empty folder, and say how long that takes (MONTH=1: the first month)
 	@$(BIN)/python -m tests.$(if $(MONTH),month,newcomer)
 
@@ -208,6 +216,10 @@ $(VENV)/.ui-test: requirements/ui-test.txt $(VENV)/.ready
 
 $(VENV)/.frameworks: requirements/frameworks.txt $(VENV)/.ready
 	@$(BIN)/python $(pip_install) -r requirements/frameworks.txt
+	@touch $@
+
+$(VENV)/.release: requirements/release.txt $(VENV)/.ready
+	@$(BIN)/python $(pip_install) -r requirements/release.txt
 	@touch $@
 
 $(SAM_VENV)/.ready: requirements/sam.txt $(VENV)/.ready

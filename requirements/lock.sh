@@ -25,4 +25,6 @@ compile site --constraint requirements/dev.txt --group site
 compile ui-test --constraint requirements/dev.txt --group ui-test
 # So do those of other frameworks.
 compile frameworks --constraint requirements/dev.txt --extra celery --extra django --group frameworks pyproject.toml
+# What a release needs runs beside the others' packages, too.
+compile release --constraint requirements/dev.txt --group release
 compile sam --group sam
