@@ -15,8 +15,8 @@ from dynatick.testing import VirtualInstallation
 
 TEXT = (Path(__file__).parents[2] / "docs" / "questions.md").read_text(encoding="utf-8")
 SPREAD, AFTER, FIRST = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-WORDS = """debounce, rate limit, batch, callback, chain, long job, Slack, Grafana, OpenTelemetry, cost, upgrade, multi-tenant,
-staging, rollback, priority, unique jobs, DLQ, cron, mutex, webhook, ETA, outbox"""
+WORDS = """debounce, rate limit, batch, callback, chain, long job, Slack, Grafana, OpenTelemetry, cost, upgrade,
+multi-tenant, staging, rollback, priority, unique jobs, DLQ, cron, mutex, webhook, ETA, outbox"""
 START = datetime(2027, 1, 1, 9, tzinfo=UTC)
 
 
