@@ -124,8 +124,8 @@ def test_a_message_of_the_same_id_is_the_same_or_refused(dynatick: VirtualInstal
 def test_revoke_cancels_what_waits_and_tells_the_workers(
     dynatick: VirtualInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[object] = []
-    monkeypatch.setattr(app.control, "broadcast", lambda command, arguments, **_: told.append(arguments["task_id"]))
+    revoked: list[object] = []
+    monkeypatch.setattr(app.control, "broadcast", lambda command, arguments, **_: revoked.append(arguments["task_id"]))
     first, second, third = (remind.apply_async([n], countdown=7200) for n in range(3))
     first.revoke()
     app.control.revoke([second.id, "of no message of ours"], terminate=True)
@@ -133,7 +133,7 @@ def test_revoke_cancels_what_waits_and_tells_the_workers(
     assert [one[2] for one in sent(dynatick)] == [third.id]
     assert [dynatick.task(one.id).status for one in (first, second)] == ["cancelled", "cancelled"]
     third.revoke()
-    assert told == [first.id, [second.id, "of no message of ours"], third.id]
+    assert revoked == [first.id, [second.id, "of no message of ours"], third.id]
 
 
 def test_a_broker_that_is_away_is_tried_again_under_the_same_id(
