@@ -155,7 +155,8 @@ def _ran_again_after(member: Row, batch: Row, skew: float) -> bool:
 
 
 def _begun_after_cancellation(batch_id: str, evidence: Evidence) -> Iterator[str]:
-    """Members that began, for the first time, when no process could have missed the cancellation of their batch."""
+    """Members that began, for the first time, when no process could have missed the cancellation of their batch. A
+    later run of one is a client's wish."""
     history = evidence.history
     cancelled = [
         one.response.at
@@ -166,7 +167,7 @@ def _begun_after_cancellation(batch_id: str, evidence: Evidence) -> Iterator[str
         return
     for incarnation, runs in history.runs.items():
         if incarnation.rpartition("/")[0] == batch_id and incarnation != then_id(batch_id):
-            first = min(attempt.began.at for attempts in runs.values() for attempt in attempts)
+            first = min((attempt.began.at for attempt in runs.get(1, ())), default=cancelled[0])
             if first > cancelled[0] + evidence.timeout + _SKEW:
                 yield f"{incarnation}: executed long after its batch was cancelled"
 

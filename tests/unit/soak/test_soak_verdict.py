@@ -209,6 +209,11 @@ GOOD: dict[str, tuple[Callable[[], Story], dict[str, object]]] = {
         lambda: loaded().begin(task_id=MEMBER).request(CANCEL, "b", interface=BATCH).end(task_id=MEMBER)
         .recorded(MEMBER).row(task_id=MEMBER).batch("cancelled"),
         {"unknown": 1}),
+    "a member that was run again long after its batch was cancelled": (
+        lambda: cancelled_batch().request(RUN, MEMBER, run=2)
+        .begin(task_id=MEMBER, run=2, late=TIMEOUT + 10).end(task_id=MEMBER, run=2, late=TIMEOUT + 11)
+        .recorded(MEMBER).row(task_id=MEMBER, run=2),
+        {"unknown": 1}),
     "a member that was run again after its batch had ended": (
         lambda: followed(member_run_again(finishedAt=instant(20))).batch(failed=1), {"unknown": 1}),
     "executed again after its row was restored": (
