@@ -63,6 +63,7 @@ class History:
     deaths: Counter[tuple[str, str]] = field(default_factory=Counter)  # of roles, and why
     faults: Counter[str] = field(default_factory=Counter)
     ticks: Counter[str] = field(default_factory=Counter)
+    ticked_at: list[float] = field(default_factory=list)  # when the rule's events came
     disturbances: Counter[str] = field(default_factory=Counter)  # of all processes
     responses: Counter[tuple[str, str]] = field(default_factory=Counter)  # operation and status
     begun: int = 0  # attempts
@@ -120,6 +121,7 @@ class History:
                     attempt.died = True
             case journal.Disturbance():
                 (self.ticks if line.of == TICK else self.disturbances)[line.what] += 1
+                self.ticked_at += [] if line.at is None else [line.at]
 
     def _ended(self, line: journal.Recorded | journal.FaultInjected) -> list[Attempt]:
         """The attempts of the line's process and tasks that have ended and are not recorded yet."""

@@ -18,6 +18,7 @@ OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"  # unknown: no response, or on
 
 REDRIVE = "redrive"  # of a batch
 BATCH = "batch"  # the interface by which members come in
+SCHEDULE = "schedule"  # what occurrences come from
 
 KILLED, TIMED_OUT, KILLED_INSIDE, EXITED = "killed", "timed out", "killed at a call or by its task", "exited"
 
@@ -36,6 +37,9 @@ class Requested:
     incarnation: str
     at: float  # seconds since 1970 by the shared clock, here and below
     fails: bool = False  # an insert's: the task is made to fail for good
+    due_at: float | None = None  # an insert's: the earliest instant at which the task may begin, if it is known
+    delayed: bool = False  # an insert's: that counts from the call on
+    limited: bool = False  # an insert's: the task has a limit key, and may have to wait for its turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +121,7 @@ class Disturbance:
 
     of: str  # TICK or ENVIRONMENT
     what: str
+    at: float | None = None  # of a tick of the rule: when its event comes, if it does
 
 
 TICK, ENVIRONMENT = "tick", "environment"

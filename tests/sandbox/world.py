@@ -349,9 +349,9 @@ class World:
         return self._incarnations.keys()
 
     def note(self, operation: str, *ids: str, interface: str = "client", fails: Collection[str] = (),
-             due_at: datetime | None = None) -> None:  # fmt: skip
+             due_at: datetime | None = None, limited: bool = False) -> None:  # fmt: skip
         """Writes down an operation on these tasks, which succeeded. ``fails``: those of them that can't but fail.
-        ``due_at``: as the response showed it."""
+        ``due_at``: as the response showed it. ``limited``: they have limit keys."""
         at, due, lines = self.folder.now(), None if due_at is None else due_at.timestamp(), list[Line]()
         for task_id in ids:
             if operation == INSERT:
@@ -359,7 +359,8 @@ class World:
             incarnation, request_id = self._incarnations.get(task_id, task_id), f"test.{next(self._request_ids)}"
             lines += [
                 Requested(request_id=request_id, operation=operation, interface=interface, task_id=task_id,
-                          incarnation=incarnation, at=at, fails=task_id in fails),
+                          incarnation=incarnation, at=at, fails=task_id in fails,
+                          due_at=due if operation == INSERT else None, limited=limited),
                 Responded(request_id=request_id, status=OK, at=at, due_at=due),
             ]  # fmt: skip
         self.journal.add(*lines)

@@ -46,11 +46,11 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
             shutil.copytree(folder / "shared", options.keep, dirs_exist_ok=True)
     for line in lines(ended):
         _print(line)
-    for problem in ended.verdict.problems[:SHOWN]:
+    for problem in ended.problems[:SHOWN]:
         say(problem)
-    if len(ended.verdict.problems) > SHOWN:
-        say(f"and {len(ended.verdict.problems) - SHOWN} more")
-    return 1 if ended.verdict.problems else 0
+    if len(ended.problems) > SHOWN:
+        say(f"and {len(ended.problems) - SHOWN} more")
+    return 1 if ended.problems else 0
 
 
 def _print(text: str) -> None:

@@ -33,7 +33,11 @@ class RandomBatch:
     @property
     def members(self) -> list[RandomTask]:
         numbered = [(member_id(self.batch_id, n), payload) for n, payload in enumerate(self.payloads)]
-        return [RandomTask(task_id=i, incarnation=i, row={"taskId": i, "payload": plan}) for i, plan in numbered]
+        times = {"delaySeconds": self.delay.total_seconds()}
+        return [
+            RandomTask(task_id=i, incarnation=i, row={"taskId": i, "payload": plan}, times=times)
+            for i, plan in numbered
+        ]
 
     @property
     def then(self) -> RandomTask:

@@ -135,10 +135,12 @@ class Chaos:
                     return
             last = minute
             for how, late in ticks:
-                self._note(how)
-                if how not in (DROPPED, GAP):
-                    event = self._world.event(instant_of(minute))
-                    self._invocations.put(event, after=late / self._plan.speed, retries=2)
+                if how in (DROPPED, GAP):
+                    self._note(how)
+                    continue
+                self._note(how, at=self._folder.now() + late)
+                event = self._world.event(instant_of(minute))
+                self._invocations.put(event, after=late / self._plan.speed, retries=2)
 
     def _run_started(self) -> None:
         """Lambda's queue of asynchronous invocations."""
@@ -303,8 +305,8 @@ class Chaos:
         for thread in self._threads:
             thread.join(TIMEOUT_SECONDS)
 
-    def _note(self, what: str, *, of: str = TICK) -> None:
-        self._world.journal.add(Disturbance(of=of, what=what))
+    def _note(self, what: str, *, of: str = TICK, at: float | None = None) -> None:
+        self._world.journal.add(Disturbance(of=of, what=what, at=at))
 
 
 def kill_group(inserter: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,7 @@ which know no other clock, behave as they would in those minutes.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from proof.windows import Report
+from proof.windows import judge as judge_windows
 from tests.sandbox.history import History
 from tests.sandbox.journal import CANCEL, INSERT, OK, REPLACE, Tail, parse
 from tests.sandbox.verdict import Verdict
 from tests.sandbox.worker import FENCED
 from tests.sandbox.world import SECOND, World
+from tests.soak.account import account
 from tests.soak.batches import end_unsealed
 from tests.soak.chaos import Chaos
 from tests.soak.plan import SKEW, TIMEOUT, Plan
@@ -30,6 +34,7 @@ from dynatick_stack.venv import Say
 POLL_SECONDS = 0.5
 LINE_SECONDS = 10.0
 NOTED_LATE = 2 * SKEW  # seconds: two clocks may differ by twice the skew, and a thread waits for its turn to note it
+LATE_BEGIN = 600.0  # seconds of the shared clock after its tick within which a task must begin
 SETTLING_TICKS = 12  # after that many without an attempt, what is still open waits for ever
 
 
@@ -40,8 +45,13 @@ class Soaked:
     plan: Plan
     history: History
     verdict: Verdict
+    windows: Report
     buckets: int  # ticks' worth of the shared clock that have passed
     settled_in: float  # seconds of the machine's clock
+
+    @property
+    def problems(self) -> list[str]:
+        return [*self.verdict.problems, *self.windows.problems]
 
 
 @contextmanager
@@ -89,16 +99,19 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
             while time.monotonic() < end:
                 show("inserting, disturbing")
                 time.sleep(POLL_SECONDS)
-            stopped = time.monotonic()
+            stopped, read = time.monotonic(), world.folder.now()
             chaos.stop()
             settle(world, chaos, lambda: show("settling"))
         finally:
             chaos.close()
         history.take(map(parse, lines.new()))
+        events = [*account(history, skew=SKEW, late=LATE_BEGIN, read=read)]
+        (folder / "shared" / "windows.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
         return Soaked(
             plan=plan,
             history=history,
             verdict=world.judge(history=history, timeout=TIMEOUT, skew=SKEW, noted_late=NOTED_LATE),
+            windows=judge_windows(events),
             buckets=int((world.clock() - start).total_seconds() // 60),
             settled_in=time.monotonic() - stopped,
         )

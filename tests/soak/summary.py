@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from proof.windows import lines as windows_lines
 from tests.sandbox.journal import CANCEL, DELETE, OK, REDRIVE, REFUSED, REPLACE, RESCHEDULE, RUN
 from tests.sandbox.verdict import RESULTS
 from tests.soak.run import Soaked
@@ -14,7 +15,8 @@ def lines(ended: Soaked) -> Iterator[str]:
     yield f"Soak of {ended.plan.minutes:g} minutes, seed {ended.plan.seed}"
     for name, number, parts in _lines(ended):
         yield f"  {name:<30} {number:>8,}  {parts}".rstrip()
-    yield f"verdict: {'RED' if ended.verdict.problems else 'nothing lost, everything explained'}"
+    yield from (f"  windows: {line}" for line in windows_lines(ended.windows))
+    yield f"verdict: {'RED' if ended.problems else 'nothing lost, everything explained'}"
 
 
 def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
@@ -35,7 +37,7 @@ def _lines(ended: Soaked) -> Iterator[tuple[str, int, str]]:
     yield "processes that died", sum(deaths.values()), _parts(deaths)
     yield "faults on the way to AWS", sum(history.faults.values()), _parts(history.faults)
     yield "minutes of the shared clock", ended.buckets, f"settled in {ended.settled_in:.0f} s"
-    yield "problems", len(verdict.problems), ""
+    yield "problems", len(ended.problems), ""
 
 
 _NOTES = {"failed": "as they were made to, or with every attempt killed; each has its dead letter"}

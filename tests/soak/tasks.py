@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from tests.sandbox.handlers import MANY, must_fail
-from tests.sandbox.journal import INSERT, Requested
+from tests.sandbox.journal import INSERT, SCHEDULE, Requested
 from tests.sandbox.world import World
 from tests.soak.plan import SPEED, TIMEOUT, Plan
 
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
-from dynatick.domain.instants import format_instant
+from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.store.codec import encode
 
 LENIENT = {"maximumRetryAttempts": 180, "minBackoffSeconds": 1, "maxBackoffSeconds": 30}
@@ -41,7 +41,18 @@ class RandomTask:
     def requested(self, request_id: str, operation: str, interface: str, at: float) -> Requested:
         """The journal's line of a request for it."""
         return Requested(request_id=request_id, operation=operation, interface=interface, task_id=self.task_id,
-                         incarnation=self.incarnation, at=at, fails=must_fail(self.row.get("payload")))  # fmt: skip
+                         incarnation=self.incarnation, at=at, fails=must_fail(self.row.get("payload")),
+                         due_at=self.due_at(at), delayed="delaySeconds" in self.times,
+                         limited="limitKey" in self.row)  # fmt: skip
+
+    def due_at(self, at: float) -> float:
+        """The earliest instant at which it may begin, of one that is inserted at an instant."""
+        times = self.times
+        if "delaySeconds" in times:
+            return at + float(str(times["delaySeconds"]))
+        if "dueAt" in times:
+            return parse_instant(times["dueAt"], "dueAt").timestamp()
+        return Bucket.parse(times["taskDateTime"]).instant.timestamp() if times else at
 
 
 def draw(dice: random.Random, task_id: str, incarnation: str, now: datetime) -> RandomTask:
@@ -112,13 +123,14 @@ def insert_schedules(world: World, plan: Plan) -> None:
             "retryPolicy": LENIENT,
             **({"limitKey": "one:a"} if number % 2 else {}),
         }
-        world.note(INSERT, *_occurrences(str(row["taskId"]), first, last, every), interface="schedule")
+        for at in _occurrences(first, last, every):
+            occurrence = f"{row['taskId']}#1#{format_instant(at)}"
+            world.note(INSERT, occurrence, interface=SCHEDULE, due_at=at, limited="limitKey" in row)
         world.dynamodb.put_item(TableName=world.table, Item=encode(row))
 
 
-def _occurrences(schedule_id: str, first: datetime, last: datetime, every: int) -> Iterator[str]:
-    """The id of each run's task."""
+def _occurrences(first: datetime, last: datetime, every: int) -> Iterator[datetime]:
     at = first
     while at <= last:
-        yield f"{schedule_id}#1#{format_instant(at)}"
+        yield at
         at += timedelta(minutes=every)
