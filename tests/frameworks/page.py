@@ -14,23 +14,33 @@ FILE = re.compile(r"^```\w+\n# ([\w./]+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def write_project(page: str, folder: Path) -> set[str]:
-    """Writes the files of a page, and returns their names."""
+    """Writes the files of a page, and returns their names. One that is there already is continued."""
     names = set()
     for name, text in FILE.findall((HOW_TO / page).read_text(encoding="utf-8")):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
         names.add(name)
     return names
 
 
-def run_tests(folder: Path, *arguments: str, **environment: str) -> str:
-    """Runs pytest in a project, and returns what it printed. Raises AssertionError with that."""
+def environment(**more: str) -> dict[str, str]:
+    """That of a person: without this run's own variables, and without a table."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "DYNATICK_"))}
+    return kept | more
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Runs Python in a project, and returns what it printed. Raises AssertionError with that unless it ends with 0."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=folder, env={**kept, "PYTHONPATH": str(folder), **environment}, capture_output=True, text=True,
-        timeout=WAIT_SECONDS, check=False,
+        [sys.executable, *arguments],
+        cwd=folder, env=environment(PYTHONPATH=str(folder)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=WAIT_SECONDS, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
     return done.stdout
+
+
+def run_tests(folder: Path, *arguments: str) -> str:
+    return run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments)

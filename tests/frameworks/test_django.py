@@ -1,0 +1,51 @@
+"""A Django project from an empty folder: that of docs/how-to/django.md, with what `django-admin` writes."""
+
+from __future__ import annotations
+
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from tests.frameworks.page import run, write_project
+
+pytestmark = pytest.mark.long
+
+OWN = Path(__file__).parent
+# A Django without a tasks framework of its own, as the page says.
+INSTALLED = 'INSTALLED_APPS += ["dynatick.django"'
+BEFORE_6 = {
+    "shop/tasks.py": ("from django.tasks import", "from django_tasks import"),
+    "shop/more_tasks.py": ("from django.tasks import", "from django_tasks import"),
+    "mysite/settings.py": (f"{INSTALLED}]", f'{INSTALLED}, "django_tasks"]'),
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    run(tmp_path, "-m", "django", "startproject", "mysite", ".")
+    run(tmp_path, "manage.py", "startapp", "shop")
+    names = write_project("django.md", tmp_path)
+    assert names == {"mysite/settings.py", "shop/tasks.py", "handlers.py", "shop/tests.py"}
+    shutil.copy(OWN / "django_more_tasks.py", tmp_path / "shop" / "more_tasks.py")
+    for name, (ours, theirs) in BEFORE_6.items() if metadata.version("django") < "6" else ():
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text.count(ours) == 1
+        (tmp_path / name).write_text(text.replace(ours, theirs), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_project_of_the_page_passes_its_tests(project: Path) -> None:
+    assert "Ran 1 test" in run(project, "manage.py", "test")
+
+
+def test_the_backend_does_what_django_wants_of_one(project: Path) -> None:
+    shutil.copy(OWN / "django_backend.py", project / "shop" / "tests.py")
+    said = run(project, "manage.py", "test")
+    assert "\nOK\n" in said and "skipped" not in said
+
+
+def test_manage_py_has_the_commands(project: Path) -> None:
+    assert "Show the installation in a browser" in run(project, "manage.py", "dynatick", "ui", "--help")
+    with pytest.raises(AssertionError, match="no table"):
+        run(project, "manage.py", "dynatick", "status")
