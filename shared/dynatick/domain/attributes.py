@@ -227,4 +227,5 @@ LATENESS_P50_MS: Final = "latenessP50Ms"
 LATENESS_P99_MS: Final = "latenessP99Ms"
 FIRST_START_MS: Final = "firstStartMs"
 IDLE_BEFORE: Final = "idleBefore"  # map: since, until, ticks
+BY_ACTION: Final = "byAction"  # map: by action what is counted of its attempts
 CONTINUED: Final = "continued"  # boolean

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import Final
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.action_counts import CountsByAction
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
 from dynatick.domain.distribution import Distribution
@@ -127,6 +128,17 @@ def _described(counter: Field[int]) -> Counter:
 COUNTERS: Final = tuple(map(_described, fields(Counts)))
 
 
+class Recorded(Enum):
+    """Where an invocation counts by action."""
+
+    BY_TICK = "in its tick record"
+    ALL_BY_BUCKET = "in the record of its bucket"
+    FAILURES_BY_BUCKET = "there, only what failed: a write for each wake-up would cost as much as its tasks"
+
+
+_OF_ACTION = (RecordResult.COMPLETED, RecordResult.FAILED, RecordResult.RETRIED)
+
+
 @dataclass(kw_only=True, slots=True)
 class PassReport(Counts):
     """One pass over one shard, or another invocation that runs tasks. Counts are of tasks."""
@@ -147,11 +159,44 @@ class PassReport(Counts):
     paused: bool = False  # it was cut short because the installation was paused
     planning_failed: str | None = None  # why a bucket was not planned to its end
     idle_before: dict[str, object] = field(default_factory=dict)
+    by_action: CountsByAction = field(default_factory=CountsByAction)
+    recorded: Recorded = Recorded.ALL_BY_BUCKET
 
     @classmethod
-    def of(cls, bucket: Bucket, started_at: datetime, *, continuation: int = 0) -> PassReport:
+    def of(
+        cls,
+        bucket: Bucket,
+        started_at: datetime,
+        *,
+        continuation: int = 0,
+        recorded: Recorded = Recorded.ALL_BY_BUCKET,
+    ) -> PassReport:
         """The report of an invocation that begins now, for the tick and the shard of a bucket."""
-        return cls(tick=bucket.minute, shard=bucket.shard, continuation=continuation, started_at=started_at)
+        return cls(
+            tick=bucket.minute,
+            shard=bucket.shard,
+            continuation=continuation,
+            started_at=started_at,
+            recorded=recorded,
+        )
+
+    def count(self, result: RecordResult, action: str | None = None) -> None:
+        """Counts a result, and if the action is given, for that too."""
+        Counts.count(self, result)
+        if action is not None and result in _OF_ACTION:
+            counts = self.by_action.of(action)
+            setattr(counts, result.value, getattr(counts, result.value) + 1)
+
+    @property
+    def without_record(self) -> CountsByAction:
+        """What the record of its bucket is to count by action, since it has no tick record."""
+        match self.recorded:
+            case Recorded.BY_TICK:
+                return CountsByAction()
+            case Recorded.ALL_BY_BUCKET:
+                return self.by_action
+            case Recorded.FAILURES_BY_BUCKET:
+                return self.by_action.only_failures()
 
     @property
     def is_idle(self) -> bool:
@@ -197,6 +242,8 @@ class PassReport(Counts):
             row[attr.FIRST_START_MS] = self.first_start_ms
         if self.idle_before:
             row[attr.IDLE_BEFORE] = dict(self.idle_before)
+        if self.by_action:
+            row[attr.BY_ACTION] = self.by_action.to_value()
         return row
 
     def counts(self) -> dict[str, int]:
@@ -245,18 +292,28 @@ def read_departures(store: Store, buckets: Iterable[Bucket]) -> Departures:
 
 
 def count_departures(
-    store: Store, departures: Mapping[Bucket, Departures], *, token: str, now: datetime, retention_days: int
+    store: Store,
+    departures: Mapping[Bucket, Departures],
+    *,
+    token: str,
+    now: datetime,
+    retention_days: int,
+    by_action: Mapping[Bucket, CountsByAction] | None = None,
 ) -> None:
     """Adds to the records of buckets: a read and a write for each, in batches. ``token``: unique for each call, so that
     a write whose answer was lost is recognised, and not repeated. Raises StoreError."""
     expires = int((now + timedelta(days=retention_days)).timestamp())
+    actions = {bucket_record_id(bucket): counts for bucket, counts in (by_action or {}).items() if counts}
     left = {bucket_record_id(bucket): numbers for bucket, numbers in departures.items() if numbers}
+    left = {key: dict[str, int]() for key in actions} | left
     for _ in range(_TRIES):
         rows = store.get_many(left) if left else {}
         left = {key: numbers for key, numbers in left.items() if rows.get(key, {}).get(attr.WRITTEN_BY) != token}
         if not left:
             return
-        values = {key: _added(rows.get(key, {}), numbers, token, expires) for key, numbers in left.items()}
+        values = {
+            key: _added(rows.get(key, {}), numbers, actions.get(key), token, expires) for key, numbers in left.items()
+        }
         new = [key for key in left if key not in rows]
         old = [key for key in left if key in rows]
         made = create_many(store, [{attr.TASK_ID: key, **values[key]} for key in new])
@@ -286,8 +343,15 @@ def log_uncounted(error: Exception) -> None:
     )
 
 
-def _added(row: Row, numbers: Departures, token: str, expires: int) -> dict[str, object]:
+def _added(
+    row: Row, numbers: Departures, actions: CountsByAction | None, token: str, expires: int
+) -> dict[str, object]:
+    by_action: dict[str, object] = {}
+    if actions:
+        total = CountsByAction.sum([CountsByAction.from_value(row.get(attr.BY_ACTION)), actions])
+        by_action = {attr.BY_ACTION: total.to_value()}
     return {
+        **by_action,
         attr.STATUS: "bucket",
         attr.OUTCOME: "none",  # so that scans for open tasks pass it over
         **{name: _number(row, name) + number for name, number in numbers.items()},

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.action_counts import CountsByAction
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Plus, Written, as_read
 from dynatick.domain.instants import EPOCH
@@ -23,7 +24,7 @@ from dynatick.domain.task import Row
 from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import is_stuck
 from dynatick.engine.conditional_write import create, write, write_many
-from dynatick.engine.counts import PassReport, tick_record_id
+from dynatick.engine.counts import PassReport, Recorded, tick_record_id
 from dynatick.engine.cursor import Cursor, acquire_shard
 from dynatick.engine.idle_record import count_idle_ticks
 from dynatick.engine.invocation import Budget, Services
@@ -136,7 +137,8 @@ def drain(
     Raises StoreError if the table can't be reached; what was claimed is reclaimed when its lease has expired.
     """
     started = services.clock()
-    report = PassReport.of(Bucket(order.tick, order.shard or 0), started, continuation=order.continuation)
+    bucket, by_tick = Bucket(order.tick, order.shard or 0), Recorded.BY_TICK
+    report = PassReport.of(bucket, started, continuation=order.continuation, recorded=by_tick)
     token = services.new_token()
     is_to_plan = services.wake_ups is not None
     ahead = TICKS_PLANNED * services.rules.grid.tick_minutes if is_to_plan else 0
@@ -176,11 +178,13 @@ def _save_report(services: Services, report: PassReport, token: str) -> None:
     # EventBridge has sent the tick twice, and both passes had something to do. Sent again, this adds nothing.
     counts = {name: Plus(value) for name, value in report.counts().items() if value}
     exists = tuple(AtLeast(name, 0) for name in counts)
+    of_both = CountsByAction.sum([CountsByAction.from_value(earlier.get(attr.BY_ACTION)), report.by_action])
+    by_action = {attr.BY_ACTION: of_both.to_value()} if of_both else {}
     write(
         services.store,
         ConditionalUpdate(
             task_id=record,
-            set={**counts, **report.ending(), attr.WRITTEN_BY: token},
+            set={**counts, **by_action, **report.ending(), attr.WRITTEN_BY: token},
             conditions=(*exists, *as_read(earlier, attr.WRITTEN_BY)),
             mark=(Is(attr.WRITTEN_BY, token),),
         ),

@@ -19,6 +19,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import format_instant
@@ -370,7 +371,9 @@ class Execution:
         self.ids.add((task_id, minute))
         if size := size_of(failure.row):
             self.large[task_id] = size
-        self._await_letter(_Failing(failure, minute, task_id, self.report.count if then is None else then))
+        action = failure.row.get(attr.ACTION)
+        counted = partial(self.report.count, action=action if isinstance(action, str) else None)
+        self._await_letter(_Failing(failure, minute, task_id, counted if then is None else then))
 
     def may_begin(self) -> bool:
         """Whether there is time left for a task to begin, and the installation is not paused."""
@@ -516,16 +519,18 @@ class Execution:
         self._count_departures()
 
     def _count_departures(self) -> None:
-        """Writes the counts of tasks that left their buckets. A failure makes only the history of these buckets too
-        low."""
+        """Writes the counts of tasks that left their buckets, and by action what no tick record has. A failure makes
+        only the history of these buckets too low."""
         departures, self.departures = self.departures, defaultdict(Counter)
         services = self.services
-        if not departures:
+        by_action = self.report.without_record
+        if not departures and not by_action:
             return
         try:
             count_departures(
                 services.store,
                 departures,
+                by_action={Bucket(self.report.tick, self.report.shard): by_action} if by_action else {},
                 token=services.new_token(),
                 now=services.clock(),
                 retention_days=services.rules.retention_days,
@@ -563,7 +568,7 @@ class Execution:
         if attempted.overrun is not None:
             self._log_overrun(attempted.overrun)
         if isinstance(attempted.row, MemberRow) and self.packs.ended(attempted):
-            self.report.count(RecordResult.COMPLETED)
+            self.report.count(RecordResult.COMPLETED, attempted.task.action)
         else:
             self._to_record(attempted)
 
@@ -581,7 +586,12 @@ class Execution:
         if self.report.first_start_ms is None:
             self.report.first_start_ms = milliseconds(attempted.started_at - self.report.started_at)
         if task.attempt == 1 or rules.precision is Precision.SECOND:
-            self.report.lateness.add(lateness_of(task, attempted.started_at, rules, self.services.settings.grid))
+            late = lateness_of(task, attempted.started_at, rules, self.services.settings.grid)
+            self.report.lateness.add(late)
+            self.report.by_action.of(task.action).late.add(late)
+        if attempted.ended_at is not None:
+            took = milliseconds(attempted.ended_at - attempted.started_at)
+            self.report.by_action.of(task.action).took.add(max(0, took))
 
     def _log_overrun(self, overrun: Overrun) -> None:
         self.report.overran += 1
@@ -670,7 +680,7 @@ class Execution:
     def _count(self, attempted: Attempted, place: Place, result: RecordResult) -> None:
         if result in DEPARTED:
             self.departures[Bucket(place.minute, self.report.shard)][result.value] += 1
-        self.report.count(result)
+        self.report.count(result, attempted.task.action)
         if _logger.isEnabledFor(logging.DEBUG):
             _log_attempt(attempted, result)
 

@@ -548,7 +548,7 @@ class TaskPool:
         timeout = self._actions.timeout_seconds(task)
         if timeout is None:
             outcome = self._outcome(claimed)
-            return None if outcome is None else Attempted(task, claimed.row, outcome, started)
+            return None if outcome is None else Attempted(task, claimed.row, outcome, started, ended_at=self._clock())
         try:
             check_timeout(timeout, self._max_timeout_seconds)
         except InvalidInput as error:
@@ -560,8 +560,9 @@ class TaskPool:
         self._reserved[id(reserved)] = reserved
         outcome = self._outcome(claimed)
         is_unreported = self._reserved.pop(id(reserved), None) is not None
-        overrun = reserved.overrun(self._clock()) if is_unreported else None
-        return None if outcome is None else Attempted(task, claimed.row, outcome, started, overrun)
+        ended = self._clock()
+        overrun = reserved.overrun(ended) if is_unreported else None
+        return None if outcome is None else Attempted(task, claimed.row, outcome, started, overrun, ended)
 
     def _fits(self, timeout: int, now: datetime) -> bool:
         return now + timedelta(seconds=timeout) <= self._recorded_from

@@ -144,6 +144,7 @@ class Attempted:
     outcome: Done | Error | Deferred | Rescheduled | Handed
     started_at: datetime
     overrun: Overrun | None = None
+    ended_at: datetime | None = None  # None: no action was begun
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

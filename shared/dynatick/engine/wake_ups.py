@@ -20,7 +20,7 @@ from dynatick.domain.row import Due, due_of
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Claimer, Malformed
-from dynatick.engine.counts import PassReport
+from dynatick.engine.counts import PassReport, Recorded
 from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
 from dynatick.engine.orders import Resume, WakeUp, send_wake_ups, wake_ups_of
 from dynatick.engine.ports import Entry
@@ -150,7 +150,7 @@ def wake(
     The report names the tick and the shard of the order's bucket. Raises StoreError if the table can't be reached.
     """
     started = services.clock()
-    report = PassReport.of(order.bucket, started)
+    report = PassReport.of(order.bucket, started, recorded=Recorded.FAILURES_BY_BUCKET)
     latest = started + MAX_EARLY
     with Execution(services, report, Budget.until(hard_end, started)) as execution:
         if early := tuple(due for due in order.due if due.at > latest):

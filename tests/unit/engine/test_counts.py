@@ -5,26 +5,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from tests.builders import NOON
 from tests.unit.client.support import client_of, fail, fail_for_now
-from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, World, raises, world
+from tests.unit.engine.support import NOON_MINUTE, Once, RiggedStore, World, bucket_at, raises, world
 
 from dynatick import Reschedule, StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client.operations import TickView
+from dynatick.domain.action_counts import ActionCounts, CountsByAction
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.view import members
 from dynatick.engine.counts import (
     COUNTERS,
     PassReport,
+    Recorded,
     RecordResult,
     bucket_record_id,
     count_departures,
     read_departures,
     tick_record_id,
 )
+from dynatick.engine.drain import _save_report
+from dynatick.store.codec import item_bytes
 from dynatick.store.memory import MemoryStore
 
 NUMBERS = {counter.name: n for n, counter in enumerate(COUNTERS, 1)}
@@ -53,6 +58,97 @@ def test_each_result_of_an_attempt_has_a_counter() -> None:
     assert {name: number for name, number in report.by_name().items() if number} == {
         result.value: 2 for result in RecordResult
     }
+
+
+# -- by action -------------------------------------------------------------------------------------------------------
+
+
+def by_action(row: object) -> dict[str, object]:
+    assert isinstance(row, dict)
+    return CountsByAction.from_value(row.get("byAction")).to_value()
+
+
+def test_a_tick_record_counts_by_action_what_its_pass_ran() -> None:
+    w = world()
+    w.insert("done", "again", "bad", at=bucket_at(1), action="mail")
+    w.insert("other", at=bucket_at(1), action="log")
+    w.actions.behaviour |= {"again": fail_for_now, "bad": fail}
+    w.next_tick()
+    took = {"0": 1}
+    assert by_action(w.store.get(tick_record_id(NOON_MINUTE + 1, 0, 0))) == {
+        "mail": {"completed": 1, "failed": 1, "retried": 1, "late": {"16": 3}, "took": {"0": 3}},
+        "log": {"completed": 1, "late": {"16": 1}, "took": took},
+    }
+    assert by_action(w.store.get(bucket_record_id(BUCKET))) == {}, "it is counted once"
+
+
+def test_a_tick_that_is_sent_twice_has_the_counts_of_both_passes() -> None:
+    store = RiggedStore()
+    services = SimpleNamespace(store=store, clock=lambda: NOON)
+    for token in ("first", "second"):
+        report = PassReport.of(BUCKET, NOON, recorded=Recorded.BY_TICK)
+        report.count(RecordResult.COMPLETED, "mail")
+        store.unanswered = Once(lambda change: True)  # the answer is lost
+        _save_report(services, report, token)  # type: ignore[arg-type]
+    row = store.get(tick_record_id(BUCKET.minute, 0, 0))
+    assert row is not None
+    assert (by_action(row), row["completed"]) == ({"mail": {"completed": 2}}, 2)
+
+
+def test_a_recovery_counts_in_the_record_of_its_bucket() -> None:
+    w = world()
+    w.insert("crashed", at=bucket_at(1), action="mail")
+    w.claim("crashed", until=NOON + timedelta(seconds=10))
+    w.next_tick()
+    assert by_action(w.store.get(bucket_record_id(BUCKET)))["mail"] == {"completed": 1, "took": {"0": 1}}
+    assert w.outcome("crashed") == "completed"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "expected"),
+    [
+        (Recorded.BY_TICK, {}),
+        (Recorded.ALL_BY_BUCKET, {"a": {"completed": 1}, "b": {"retried": 1}}),
+        (Recorded.FAILURES_BY_BUCKET, {"b": {"retried": 1}}),
+    ],
+)
+def test_what_a_bucket_is_to_count_by_action(recorded: Recorded, expected: object) -> None:
+    report = PassReport.of(BUCKET, NOON, recorded=recorded)
+    report.count(RecordResult.COMPLETED, "a")
+    report.count(RecordResult.RETRIED, "b")
+    report.count(RecordResult.RELEASED, "c")
+    assert report.without_record.to_value() == expected
+
+
+def test_a_bucket_adds_up_by_action_and_a_write_whose_answer_was_lost_is_not_repeated() -> None:
+    store = RiggedStore()
+    for token in ("first", "second"):
+        store.unanswered = Once(lambda change: True)
+        counts = CountsByAction({"a": ActionCounts(completed=2)})
+        count_departures(store, {}, by_action={BUCKET: counts}, token=token, now=NOON, retention_days=30)
+    assert by_action(store.get(bucket_record_id(BUCKET))) == {"a": {"completed": 4}}
+    count(store, 3, "third")
+    assert by_action(store.get(bucket_record_id(BUCKET))) == {"a": {"completed": 4}}
+    assert read_departures(store, [BUCKET]) == {"retried": 3}
+
+
+def test_a_usual_tick_record_is_smaller_than_a_write_unit_and_one_of_many_actions_is_bounded() -> None:
+    def record(actions: int, tasks: int) -> int:
+        report = PassReport.of(BUCKET, NOON, recorded=Recorded.BY_TICK)
+        report.end(NOON)
+        for n in range(actions * tasks):
+            counts = report.by_action.of(f"send-reminder-{n % actions}")
+            counts.completed += 1
+            counts.late.add(40 + n % 300)
+            counts.took.add(20 + n % 500)
+            report.due += 1
+            report.claimed += 1
+            report.completed += 1
+        key = tick_record_id(BUCKET.minute, 0, 0)
+        return item_bytes({"taskId": key, **report.to_row(), "writtenBy": "x" * 36, "expiresAt": 1_800_000_000})
+
+    assert record(3, 100) <= 1024
+    assert record(40, 1000) <= 6 * 1024
 
 
 # -- the record of a bucket ------------------------------------------------------------------------------------------

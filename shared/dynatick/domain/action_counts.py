@@ -1,0 +1,163 @@
+"""What is counted of the attempts of one action, and added up over ticks and hours. Pure.
+
+Times are counted in fixed ranges, each half as wide again as the one before: so sums of sums say the same as the whole,
+and a percentile is at most that much too high.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from math import ceil
+from typing import Final
+
+BOUNDS: Final = (0, 1, 2, 3, *(ceil(2 ** (n / 2)) for n in range(4, 63)))
+"""The last millisecond of each range, up to 24 days."""
+
+MAX_ACTIONS: Final = 20
+OTHERS: Final = "(others)"
+"""The counts of the actions beyond the busiest ones."""
+
+_NUMBERS = ("completed", "failed", "retried")
+
+
+@dataclass(slots=True)
+class TimeCounts:
+    """How many times, in milliseconds, lie in which range of ``BOUNDS``."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def count(self) -> int:
+        return self.counts.total()
+
+    def add(self, milliseconds: int) -> None:
+        self.counts[min(bisect_left(BOUNDS, milliseconds), len(BOUNDS) - 1)] += 1
+
+    def update(self, other: TimeCounts) -> None:
+        self.counts.update(other.counts)
+
+    def percentile(self, percent: int) -> int | None:
+        """The end of the range in which it lies; None: nothing was counted."""
+        wanted = -(-percent * self.count // 100)
+        through = 0
+        for n in sorted(self.counts):
+            through += self.counts[n]
+            if through >= wanted:
+                return BOUNDS[n]
+        return None
+
+    def to_value(self) -> dict[str, int]:
+        return {str(n): self.counts[n] for n in sorted(self.counts)}
+
+    @classmethod
+    def from_value(cls, value: object) -> TimeCounts:
+        """What can't be understood counts as not there: a person may have written it."""
+        ranges = {str(n) for n in range(len(BOUNDS))}
+        held = value.items() if isinstance(value, Mapping) else ()
+        return cls(Counter({int(n): _number(count) for n, count in held if n in ranges and _number(count)}))
+
+
+@dataclass(kw_only=True, slots=True)
+class ActionCounts:
+    """The attempts of an action that have ended: how many, how late they began, and how long they took."""
+
+    completed: int = 0
+    failed: int = 0  # tasks, for good
+    retried: int = 0  # attempts that failed, and will be made again
+    late: TimeCounts = field(default_factory=TimeCounts)  # of the attempts that count for lateness
+    took: TimeCounts = field(default_factory=TimeCounts)
+
+    @property
+    def attempts(self) -> int:
+        return self.took.count
+
+    @property
+    def failures(self) -> int:
+        """Attempts that failed, for good or to be made again."""
+        return self.failed + self.retried
+
+    def update(self, other: ActionCounts) -> None:
+        """Adds the counts of another."""
+        for name in _NUMBERS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.late.update(other.late)
+        self.took.update(other.took)
+
+    def to_value(self) -> dict[str, object]:
+        """For a row, without zeros."""
+        numbers = {name: number for name in _NUMBERS if (number := getattr(self, name))}
+        times = {name: value for name, value in (("late", self.late), ("took", self.took)) if value.count}
+        return numbers | {name: value.to_value() for name, value in times.items()}
+
+    @classmethod
+    def from_value(cls, value: object) -> ActionCounts:
+        """What can't be understood counts as not there."""
+        held = value if isinstance(value, Mapping) else {}
+        return cls(
+            **{name: _number(held.get(name)) for name in _NUMBERS},
+            late=TimeCounts.from_value(held.get("late")),
+            took=TimeCounts.from_value(held.get("took")),
+        )
+
+
+@dataclass(slots=True)
+class CountsByAction:
+    """The counts of each action."""
+
+    by_action: dict[str, ActionCounts] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_action)
+
+    def of(self, action: str) -> ActionCounts:
+        """The counts of an action, to be changed."""
+        return self.by_action.setdefault(action, ActionCounts())
+
+    def update(self, other: CountsByAction) -> None:
+        for action, counts in other.by_action.items():
+            self.of(action).update(counts)
+
+    def only_failures(self) -> CountsByAction:
+        """What failed of each action, and nothing else."""
+        failed = {action: counts for action, counts in self.by_action.items() if counts.failures}
+        return CountsByAction(
+            {action: ActionCounts(failed=one.failed, retried=one.retried) for action, one in failed.items()}
+        )
+
+    @property
+    def failures(self) -> int:
+        return sum(counts.failures for counts in self.by_action.values())
+
+    def busiest(self) -> Sequence[tuple[str, ActionCounts]]:
+        """The actions with the most attempts first."""
+        return sorted(self.by_action.items(), key=lambda one: (-one[1].attempts, -one[1].failures, one[0]))
+
+    def to_value(self) -> dict[str, object]:
+        """For a row: the busiest actions each, and all others together."""
+        named = [one for one in self.busiest() if one[0] != OTHERS]
+        kept = CountsByAction(dict(named[:MAX_ACTIONS]))
+        for _, counts in (*named[MAX_ACTIONS:], *((n, c) for n, c in self.by_action.items() if n == OTHERS)):
+            kept.of(OTHERS).update(counts)
+        return {action: counts.to_value() for action, counts in kept.by_action.items()}
+
+    @classmethod
+    def from_value(cls, value: object) -> CountsByAction:
+        held = value.items() if isinstance(value, Mapping) else ()
+        return cls({str(action): ActionCounts.from_value(counts) for action, counts in held})
+
+    @classmethod
+    def sum(cls, parts: Iterable[CountsByAction]) -> CountsByAction:
+        total = cls()
+        for part in parts:
+            total.update(part)
+        return total
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal)) or value < 0:
+        return 0
+    return int(value)
