@@ -37,6 +37,7 @@ ADDRESSES = {
     "bucket-by-status": bucket(NIGHT, status="failed"),
     "failures": "/failures",
     "failures-of-a-day": "/failures?last=24h",
+    "actions": "/actions",
     "redrive": "/failures/redrive?"
     + urlencode({"action": "charge-card", "error": "the bank answered 503", "last": "24h"}),
     "tasks": "/tasks",
@@ -73,4 +74,5 @@ MISSING = {
     "no-such-batch": batch("none"),
     "no-such-page": "/nothing/here",
 }
-EMPTY = {name: ADDRESSES[name] for name in ("now", "timeline", "failures", "tasks", "batches", "schedules", "ticks")}
+_SECTIONS = ("now", "timeline", "failures", "actions", "tasks", "batches", "schedules", "ticks")
+EMPTY = {name: ADDRESSES[name] for name in _SECTIONS}

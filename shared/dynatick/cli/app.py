@@ -17,7 +17,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from dynatick.cli import batch, bucket, completion, dead_letter, doctor, expr, installation, schedule, task, tick
+from dynatick.cli import (
+    action,
+    batch,
+    bucket,
+    completion,
+    dead_letter,
+    doctor,
+    expr,
+    installation,
+    schedule,
+    task,
+    tick,
+)
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import say
 from dynatick.domain.terminal_text import one_line
@@ -86,6 +98,7 @@ app.add_typer(task.app)
 app.add_typer(batch.app)
 app.add_typer(bucket.app)
 app.add_typer(schedule.app)
+app.add_typer(action.app)
 app.add_typer(tick.app)
 app.add_typer(dead_letter.app)
 app.add_typer(expr.app)

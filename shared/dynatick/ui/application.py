@@ -19,7 +19,7 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import batches, failures, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui import actions, batches, failures, now, schedules, task, tasks, ticks, timeline
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 
@@ -44,6 +44,7 @@ def application(site: Site) -> Starlette:
             *now.ROUTES,
             *timeline.ROUTES,
             *failures.ROUTES,
+            *actions.ROUTES,
             *tasks.ROUTES,
             *task.ROUTES,
             *batches.ROUTES,

@@ -12,8 +12,17 @@ from threading import BoundedSemaphore
 from dynatick.client import TaskClient, TaskEntry
 from dynatick.client.installation import FailureGroup, FailureGroups
 from dynatick.client.key_queues import KeyTally
-from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
+from dynatick.client.operations import (
+    IdleTicks,
+    MinuteCounts,
+    MissedTicks,
+    PausedTicks,
+    TickEntry,
+    TickView,
+    Waiting,
+)
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
+from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import Tally
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
@@ -26,7 +35,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
-_AT_A_TIME = 2  # ranges that are read, each by several queries; so those that were asked for first come first
+_AT_A_TIME = 4  # ranges that are read, each by eight queries: as many as there are connections
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 _MAX_PATTERN = 300
@@ -115,6 +124,23 @@ class Readings:
         past = self._past.get((first, recent), lambda: self._client.operations.ticks(start=first, end=recent))
         return TickLog.of([*past, *self.ticks(recent).entries])
 
+    def counts(self, start: datetime, now: datetime) -> Mapping[int, MinuteCounts]:
+        """What ran from ``start`` to now, by minute and action. Hours that are over are read again after a while
+        only."""
+        recent, first = hour_of(now) - HOUR, hour_of(start)
+        past: Mapping[int, MinuteCounts] = {}
+        if first < recent:
+            past = self._past.get(
+                ("counts", first, recent), lambda: self._client.operations.minute_counts(start=first, end=recent)
+            )
+        begin = max(first, recent)
+        late = self._recent.get(("counts", begin), lambda: self._client.operations.minute_counts(start=begin))
+        return {minute: one for minute, one in {**past, **late}.items() if minute >= minute_of(start)}
+
+    def waiting(self) -> Mapping[str, Waiting]:
+        """What waits, by action."""
+        return self._recent.get(("waiting",), self._client.operations.waiting_by_action)
+
     def forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
         """The occurrences of schedules from now on; None if there are too many to show."""
         return self._recent.get(("forecast", until), lambda: self._forecast(until))
@@ -122,13 +148,18 @@ class Readings:
     def failures(self, start: datetime, end: datetime) -> list[FailureGroup]:
         """The failures of whole hours, the latest first."""
         groups = FailureGroups()
-        for at in hours(start, end):
-            groups.update(self.hour(at).failures)
+        for reading in self._hours(start, end):
+            groups.update(reading.failures)
         return groups.latest()
 
     def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
         """How many tasks of whole hours ended, by outcome."""
-        return _sum(self.hour(at).total().counts for at in hours(start, end))
+        return _sum(reading.total().counts for reading in self._hours(start, end))
+
+    def _hours(self, start: datetime, end: datetime) -> Sequence[Reading]:
+        """The tasks of whole hours, several of them read at a time."""
+        with thread_pool(_AT_A_TIME, "dynatick-hours") as pool:
+            return list(pool.map(self.hour, hours(start, end)))
 
     def bars(
         self,

@@ -49,6 +49,7 @@ _SECTIONS = (
     ("now", "Now", "/"),
     ("timeline", "Timeline", "/timeline"),
     ("failures", "Failures", "/failures"),
+    ("actions", "Actions", "/actions"),
     ("tasks", "Tasks", "/tasks"),
     ("batches", "Batches", "/batches"),
     ("schedules", "Schedules", "/schedules"),

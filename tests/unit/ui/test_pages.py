@@ -27,6 +27,7 @@ PAGES = [
     "/failures/redrive?last=24h", "/tasks", "/tasks?last=24h&next=24h&status=failed&action=log&prefix=o",
     "/tasks?from=2026-12-31T12:00&to=2026-12-31T13:00", "/tasks/change?do=cancel&status=scheduled&next=2h",
     "/batches", "/batches?last=7d", "/schedules", "/schedules?state=ENABLED", "/ticks", "/ticks?last=24h",
+    "/actions", "/actions?last=1h", "/actions/rows?last=24h",
 ]  # fmt: skip
 
 
@@ -284,3 +285,14 @@ def test_now_shows_the_busiest_limit_keys_and_a_task_what_it_waits_for(browser: 
     assert rows == ["customer:1 2 waiting 1 running limit 1", "host:x 1 waiting 0 running no limit"]
     explained = text_of(browser.get("/tasks/c"), "explanation")
     assert explained.endswith("customer:1 has 1 of 1 running (a, since 2026-12-31T12:00:01Z); 1 waits before it.")
+
+
+def test_actions_have_what_waits_and_what_ran(busy: VirtualInstallation, browser: Browser) -> None:
+    rows = {str(one.attributes["data-action"]): one.text for one in elements(browser.get("/actions"), "action-row")}
+    assert list(rows) == ["webhook", "log"], "three failed of the one, one of the other"
+    assert rows["webhook"].split()[:4] == ["webhook", "…", "…", "…"], "what waits is read by a request of its own"
+    whole = elements(browser.get("/actions/rows"), "action-row")
+    rows = {str(one.attributes["data-action"]): one.text for one in whole}
+    assert rows["webhook"].split()[:10] == ["webhook", "0", "0", "0", "13", "0", "3,", "23.1", "%", "0"]
+    assert rows["log"].split()[:8] == ["log", "0", "0", "0", "1", "0", "1,", "100"]
+    assert elements(browser.get("/actions"), "wake-ups") == []

@@ -1,0 +1,75 @@
+"""``dynatick action …``: what each action's tasks do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.session import Session, on_table
+from dynatick.domain.durations import duration_of, milliseconds_text
+
+if TYPE_CHECKING:
+    from dynatick.client.operations import ActionSummary
+
+app = typer.Typer(name="action", help="Show what the tasks of each action do.", no_args_is_help=True)
+
+_COLUMNS = (
+    Column("ACTION", "action", folds=True),
+    Column("DUE", "due", right=True),
+    Column("RUNNING", "running", right=True, spare=5),
+    Column("RETRYING", "retrying", right=True, spare=4),
+    Column("ATTEMPTS", "attempts", right=True, spare=1),
+    Column("FAILED", "failed", right=True),
+    Column("BEFORE", "before", right=True),
+    Column("LATE P50", "lateP50", right=True, spare=6),
+    Column("LATE P99", "lateP99", right=True, spare=3),
+    Column("TOOK P50", "tookP50", right=True, spare=6),
+    Column("TOOK P99", "tookP99", right=True, spare=2),
+)
+
+
+@app.command("list")
+@on_table
+def list_actions(
+    session: Session,
+    last: Annotated[
+        str, typer.Option(metavar="DURATION", help="What ran in the last 2h, 24h, up to 3d, and in as long before.")
+    ] = "24h",
+) -> None:
+    """List the actions: what waits, what ran, how much of it failed, how late it began and how long it took; and how
+    much failed in the same time before. The action of which the most failed comes first."""
+    found = session.client().operations.actions(duration_of(last, "last"))
+    if session.output is not Output.TABLE:
+        show_many([one.to_row() for one in found], _COLUMNS, session.output, name="actions")
+        return
+    show_many([_line(one) for one in found], _COLUMNS, session.output, name="actions")
+    if not found:
+        say(f"Nothing ran in the last {last}, and nothing is due")
+
+
+def _line(one: ActionSummary) -> Mapping[str, object]:
+    past = one.now
+    return {
+        "action": one.action,
+        "due": one.due,
+        "running": one.running,
+        "retrying": one.retrying,
+        "attempts": past.attempts,
+        "failed": _percent(past.failed_percent),
+        "before": _percent(one.before.failed_percent),
+        "lateP50": _time(past.lateness_p50_ms),
+        "lateP99": _time(past.lateness_p99_ms),
+        "tookP50": _time(past.duration_p50_ms),
+        "tookP99": _time(past.duration_p99_ms),
+    }
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:g} %"
+
+
+def _time(milliseconds: int | None) -> str | None:
+    return None if milliseconds is None else milliseconds_text(milliseconds)

@@ -1,0 +1,229 @@
+"""What ran, by action and by minute: from the tick records, 100 to a request, and not from the tasks themselves.
+
+Tick records have what passes ran, bucket records what workers and recoveries did. Of what wake-ups run, only what
+failed is counted: a write for each would cost as much as its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Annotated
+
+from dynatick.client.history import listed_entries
+from dynatick.client.thread_pool import thread_pool
+from dynatick.client.views import TaskEntry, number_or
+from dynatick.domain import attributes as attr
+from dynatick.domain.action_counts import ActionCounts, CountsByAction
+from dynatick.domain.batches import OPEN
+from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.selection import Selection
+from dynatick.domain.task import Row, Status
+from dynatick.domain.view import Json, View
+from dynatick.engine.counts import COUNTERS, bucket_record_id, tick_record_id
+from dynatick.engine.cursor import Cursor
+from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.ports import Store
+from dynatick.engine.settings import InstallationSettings
+
+_REQUEST = 100  # records
+_AT_A_TIME = 16  # requests
+_COUNTER = {counter.name: counter.attribute for counter in COUNTERS}
+_READ = (attr.BY_ACTION, attr.CONTINUED, *(_COUNTER[name] for name in ("completed", "failed", "retried", "planned")))
+_LONGEST_WINDOW = timedelta(hours=24)  # of buckets that are not drained
+MAX_PAST = timedelta(days=3)
+"""Of a range that is compared with the one before: tick records are kept for seven days."""
+
+_RETRIES_AHEAD = timedelta(hours=1)
+_MAX_ROWS_READ = 500  # of tasks that are due, to see which run
+
+# -- by minute ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class MinuteCounts:
+    """The attempts that ended in the passes of one minute's tick, and in what they started."""
+
+    by_action: CountsByAction = field(default_factory=CountsByAction)
+    completed: int = 0
+    failures: int = 0  # attempts that failed, for good or to be made again
+    has_wake_ups: bool = False  # wake-ups ran tasks, too, whose completions are not counted here
+
+    def add_tick(self, row: Row) -> None:
+        """Adds a tick record. One that was written before attempts were counted by action has only the sums."""
+        self.by_action.update(CountsByAction.from_value(row.get(attr.BY_ACTION)))
+        numbers = {name: number_or(row.get(attribute), 0) for name, attribute in _COUNTER.items()}
+        self.completed += numbers["completed"]
+        self.failures += numbers["failed"] + numbers["retried"]
+        self.has_wake_ups |= numbers["planned"] > 0
+
+    def add_bucket(self, row: Row) -> None:
+        """Adds what the record of a bucket counts by action."""
+        counts = CountsByAction.from_value(row.get(attr.BY_ACTION))
+        self.by_action.update(counts)
+        self.completed += sum(one.completed for one in counts.by_action.values())
+        self.failures += counts.failures
+
+
+def read_counts(store: Store, settings: InstallationSettings | None, minutes: range) -> Mapping[int, MinuteCounts]:
+    """The counts of those minutes in which something ran. Two requests for each 100 minutes and shard, of 50 read
+    units, and one more for passes that continued. Raises StoreError."""
+    shards = range(1 if settings is None else settings.shards_ever)
+    places = [(minute, shard) for minute in minutes for shard in shards]
+    ticks = {tick_record_id(minute, shard, 0): minute for minute, shard in places}
+    buckets = {bucket_record_id(Bucket(minute, shard)): minute for minute, shard in places}
+    found: dict[int, MinuteCounts] = {}
+    rows = _read(store, [*ticks, *buckets])
+    for key, row in rows.items():
+        if key in ticks:
+            found.setdefault(ticks[key], MinuteCounts()).add_tick(row)
+        elif attr.BY_ACTION in row:
+            found.setdefault(buckets[key], MinuteCounts()).add_bucket(row)
+    continuation = 0
+    continued = [place for place in places if _is_continued(rows, tick_record_id(*place, 0))]
+    while continued:
+        continuation += 1
+        rows = _read(store, [tick_record_id(*place, continuation) for place in continued])
+        for minute, shard in continued:
+            if (part := rows.get(tick_record_id(minute, shard, continuation))) is not None:
+                found.setdefault(minute, MinuteCounts()).add_tick(part)
+        continued = [place for place in continued if _is_continued(rows, tick_record_id(*place, continuation))]
+    return found
+
+
+def _is_continued(rows: Mapping[str, Row], key: str) -> bool:
+    return rows.get(key, {}).get(attr.CONTINUED) is True
+
+
+def _read(store: Store, keys: Sequence[str]) -> Mapping[str, Row]:
+    requests = [keys[n : n + _REQUEST] for n in range(0, len(keys), _REQUEST)]
+    found: dict[str, Row] = {}
+    with thread_pool(_AT_A_TIME, "dynatick-read") as pool:
+        for rows in pool.map(lambda ids: store.get_many(ids, consistent=False, only=_READ), requests):
+            found.update(rows)
+    return found
+
+
+# -- by action ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionFigures(View):
+    """The attempts of an action that ended in some time. Times are at most half too high."""
+
+    attempts: int
+    completed: int
+    failed: Annotated[int, "Tasks, for good."]
+    retried: Annotated[int, "Attempts that failed, and were to be made again."]
+    failed_percent: Annotated[float | None, "Of the attempts, those that failed. None: there was no attempt."]
+    lateness_p50_ms: Annotated[int | None, "Half of the tasks began no later than this."]
+    lateness_p99_ms: int | None
+    duration_p50_ms: Annotated[int | None, "Half of the attempts took no longer than this."]
+    duration_p99_ms: int | None
+
+    @classmethod
+    def of(cls, counts: ActionCounts) -> ActionFigures:
+        attempts = counts.attempts
+        return cls(
+            attempts=attempts,
+            completed=counts.completed,
+            failed=counts.failed,
+            retried=counts.retried,
+            failed_percent=round(100 * counts.failures / attempts, 1)
+            if attempts >= counts.failures > 0
+            else (0.0 if attempts else None),
+            lateness_p50_ms=counts.late.percentile(50),
+            lateness_p99_ms=counts.late.percentile(99),
+            duration_p50_ms=counts.took.percentile(50),
+            duration_p99_ms=counts.took.percentile(99),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Waiting:
+    """The tasks of an action that have not ended. ``running`` None: too many are due to read each."""
+
+    due: int = 0  # those that run among them
+    running: int | None = 0
+    retrying: int = 0  # another attempt or turn is to begin within the hour
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionSummary(View):
+    """An action: what waits, what ran, and what ran in the same time before."""
+
+    action: str
+    due: Annotated[int | None, "Tasks that are due and have not ended. None: not read."] = None
+    running: Annotated[int | None, "Those of them that run. None: they are too many to read each."] = None
+    retrying: Annotated[int | None, "Tasks that wait for another attempt or turn within the hour."] = None
+    now: Annotated[ActionFigures, Json(name="past")]
+    before: ActionFigures
+
+
+def summaries(
+    now: CountsByAction, before: CountsByAction, waiting: Mapping[str, Waiting] | None = None
+) -> list[ActionSummary]:
+    """An entry for each action, the one with the most attempts that failed first, then by attempts. Pure."""
+    names = {*now.by_action, *before.by_action, *(waiting or ())}
+    found = []
+    for name in names:
+        wait = None if waiting is None else waiting.get(name, Waiting())
+        found.append(
+            ActionSummary(
+                action=name,
+                due=None if wait is None else wait.due,
+                running=None if wait is None else wait.running,
+                retrying=None if wait is None else wait.retrying,
+                now=ActionFigures.of(now.by_action.get(name, ActionCounts())),
+                before=ActionFigures.of(before.by_action.get(name, ActionCounts())),
+            )
+        )
+    return sorted(found, key=lambda one: (-(one.now.failed + one.now.retried), -one.now.attempts, one.action))
+
+
+# -- what waits --------------------------------------------------------------------------------------------------------
+
+
+def read_waiting(store: Store, settings: InstallationSettings | None, now: datetime) -> Mapping[str, Waiting]:
+    """What waits, by action: polls the buckets that are not drained, and those of the next hour. Raises StoreError."""
+    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    shards, present = range(known.shards_ever), minute_of(now)
+    cursors = read_cursors(store, shards, consistent=False).values()
+    drained = min((one.drained_through for one in cursors if isinstance(one, Cursor)), default=present)
+    first = max(drained + 1, present - int(_LONGEST_WINDOW.total_seconds()) // 60)
+    last = present + int(_RETRIES_AHEAD.total_seconds()) // 60
+    due: list[TaskEntry] = []
+    retrying: list[TaskEntry] = []
+    selection = Selection(minutes=range(min(first, present), last + 1), shards=shards)
+    for entry in listed_entries(store, selection, known.grid, now):
+        if entry.status != OPEN:
+            continue
+        if Bucket.parse(entry.bucket).minute <= present:
+            due.append(entry)
+        elif entry.may_begin_at is not None and entry.may_begin_at != entry.due_at:
+            retrying.append(entry)
+    running = _running(store, due)
+    default = known.default_action or ""
+    names = {one.action or default for one in (*due, *retrying)}
+    return {
+        name: Waiting(
+            due=_sum(due, name, default),
+            running=None if running is None else _sum((one for one in due if one.task_id in running), name, default),
+            retrying=_sum(retrying, name, default),
+        )
+        for name in names
+    }
+
+
+def _sum(entries: Iterable[TaskEntry], action: str, default: str) -> int:
+    return sum(one.waiting for one in entries if (one.action or default) == action)
+
+
+def _running(store: Store, due: Sequence[TaskEntry]) -> set[str] | None:
+    if len(due) > _MAX_ROWS_READ:
+        return None
+    ids = list(islice((one.task_id for one in due), _MAX_ROWS_READ))
+    rows = store.get_many(ids, consistent=False, only=(attr.STATUS,)) if ids else {}
+    return {key for key, row in rows.items() if row.get(attr.STATUS) == Status.RUNNING}
