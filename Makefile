@@ -15,6 +15,8 @@ SEED ?=
 PRECISION ?= tick
 # How many traces are replayed, of the model: make traces TRACES=100000
 TRACES ?=
+# Change an event of each first, and see which are refused: make traces CHANGED=1
+CHANGED ?=
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
 # What is simulated (bursts, inserting, schedules, batch or keys) or measured (make help): make simulate OF=inserting
@@ -103,8 +105,9 @@ test-long: $(VENV)/.frameworks ## Run those that wait for minutes or have much t
 night: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
 	$(call run_marked,night)
 
-traces: $(VENV)/.ready ## Have TRACES (1000) of the model replayed by the rules alone, in two processes; SEED repeats them
-	@$(BIN)/python -m tests.model.traces $(if $(TRACES),--traces $(TRACES)) $(if $(SEED),--seed $(SEED))
+traces: $(VENV)/.ready ## Have TRACES (1000) of the model replayed by the rules alone; CHANGED=1: a hundred with a changed event
+	@$(BIN)/python -m tests.model.$(if $(CHANGED),changed_traces,traces) $(if $(TRACES),--traces $(TRACES)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(and $(CHANGED),$(WRITE)),--write)
 
 faults: $(VENV)/.ready ## Inject every known fault and show how each was survived; WRITE=1: into docs/guarantees.md too
 	@$(run_faults) --precision $(PRECISION) $(ARGS) -p tests.faults.table $(if $(WRITE),--write-table)

@@ -30,6 +30,7 @@ CURSOR, LIMITS, SETTINGS = "_dynatick#cursor#", "_dynatick#limits#", "_dynatick#
 ENDED = ("completed", "failed", "cancelled")
 CLAIMED = ("running", "waiting")
 ENGINE = ("processor", "scheduler")
+KINDS = (*ENGINE, "client", "doctor", "hand", "expiry", "restore")
 RELEASED = 0.0  # the end of a lease that was released: the epoch
 ROUNDING = 0.01  # seconds: instants in rows have milliseconds
 _BUCKET = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d)(?:#([1-9]\d*))?", re.ASCII)
@@ -63,10 +64,10 @@ class Process:
     claims: set[str] = field(default_factory=set)  # tokens
     leases: set[str] = field(default_factory=set)  # tokens of shard leases and limits leases
     began: float = math.inf
-    shown: Sequence[str] = ()  # tasks whose records of the stream it has
+    shown: Sequence[Sequence[Any]] = ()  # by the records of the stream that it has: tasks and their buckets
     to_check: dict[str, str] = field(default_factory=dict)  # tasks that it put into buckets that were closed by then
     died: bool = False
-    over: bool = False  # its invocation has returned
+    is_over: bool = False  # its invocation has returned, and nothing of it runs any more
 
     @property
     def is_wake_up(self) -> bool:
@@ -131,6 +132,7 @@ class Replay:
         self.tasks: set[str] = set()
         self.checks: Counter[str] = Counter()  # how often each rule was checked
         self.events = 0
+        self.now = -math.inf  # of the last event
         self.rested = False
 
     @property
@@ -142,6 +144,9 @@ class Replay:
     def feed(self, event: Event) -> None:
         self.events += 1
         try:
+            at = float(event.get("at", self.now))
+            self.require("table", at >= self.now, f"an event {self.now - at:.3f} s before the one above")
+            self.now = at
             {
                 "trace": self._trace, "process": self._process, "ended": self._ended, "died": self._died,
                 "write": self._write, "create": self._create, "put": self._put, "delete": self._delete,
@@ -166,10 +171,16 @@ class Replay:
         self.limits = dict(map(_limit, self.header["limits"]))
 
     def _by(self, event: Event) -> Process:
-        return self.processes.setdefault(event.get("by"), Process(event.get("by")))
+        """The process of an event. Of one that has died, a call may still arrive."""
+        number = event["by"]
+        self.require("table", number in self.processes, f"process {number} has not begun")
+        by = self.processes[number]
+        self.require("table", event["e"] == "died" or not by.is_over, f"process {number} is over")
+        return by
 
     def _process(self, event: Event) -> None:
         self.require("table", event["by"] not in self.processes, f"process {event['by']} begins twice")
+        self.require("table", event["kind"] in KINDS, f"process {event['by']} is a {event['kind']}")
         order = event.get("order")
         inner = order.get("dynatick") if isinstance(order, Mapping) else None
         if isinstance(order, Mapping) and isinstance(order.get("Records"), list):
@@ -186,7 +197,7 @@ class Replay:
     def _ended(self, event: Event) -> None:
         """An invocation has returned or raised."""
         by = self._by(event)
-        by.over = True
+        by.is_over = not event["left"]
         left = [one for one in self.executions.values() if one.process is by and one.result is None and not by.died]
         self.require(
             "11", not left, f"its invocation is over, and its process still runs {left[0].task if left else 0}"
@@ -196,14 +207,17 @@ class Replay:
                 present = self.rows.get(task_id, {})
                 is_there = present.get("taskDateTime") == bucket and is_open(present)
                 self.require("7", not is_there, f"{task_id}: put into {bucket}, which is closed, and not placed again")
-            for task_id in by.shown:
-                self._check_placed(task_id, by)
+            for task_id, bucket in by.shown:
+                self._check_placed(task_id, bucket, by)
 
-    def _check_placed(self, task_id: str, by: Process) -> None:
-        """A scheduler that has seen a task leaves it in no bucket that was closed by then."""
+    def _check_placed(self, task_id: str, bucket: object, by: Process) -> None:
+        """A scheduler that has seen a task leaves it in no bucket that was closed by then. Of one that was moved since,
+        there is another record."""
         row = self.rows.get(task_id)
         place = _place(row)
-        if row is None or place is None or row.get("status") == "recurring" or self.entered[task_id] >= by.began:
+        if row is None or place is None or row["taskDateTime"] != bucket:
+            return
+        if row.get("status") == "recurring" or self.entered[task_id] >= by.began:
             return
         if row.get("scheduleId") is not None and state_of(row) == "running":
             return  # the pass that has written it there goes on with it
@@ -250,12 +264,14 @@ class Replay:
         self._effect(event, row, new)
 
     def _create(self, event: Event) -> None:
+        self.require("table", event["row"]["taskId"] == event["id"], f"{event['id']}: its row has another id")
         self.require("table", event["ok"] == (event["id"] not in self.rows), f"{event['id']}: {_taken(event['ok'])}, "
                      f"and {'there is' if event['id'] in self.rows else 'there is no'} such row")  # fmt: skip
         if event["ok"]:
             self._effect(event, None, dict(event["row"]))
 
     def _put(self, event: Event) -> None:
+        self.require("table", event["row"]["taskId"] == event["id"], f"{event['id']}: its row has another id")
         self._effect(event, self.rows.get(event["id"]), dict(event["row"]))
 
     def _delete(self, event: Event) -> None:
@@ -335,9 +351,11 @@ class Replay:
 
     def _check_cursor(self, event: Event, by: Process, at: float, old: Row, new: Row) -> None:
         shard = int(event["id"].removeprefix(CURSOR))
-        if not old:
-            return
         if by.kind == "hand":
+            return
+        if not old:
+            is_leased = new.get("lease") is not None and _instant(new.get("leaseUntil")) > at - self.skew
+            self.require("14", not is_leased, f"cursor {shard}: created with a lease of {new.get('lease')}")
             return
         is_versioned = any(one[:2] == ["version", "is"] for one in event["if"])
         self.require("16", is_versioned, f"cursor {shard}: written without the condition that its version is as read")
@@ -404,6 +422,8 @@ class Replay:
             raise Refused("end", f"{task_id}: it has ended as {old['outcome']}, and a {by.kind} changed it")
         if before == "recurring" or after == "recurring":
             return
+        is_known = new.get("outcome") in (None, *ENDED)
+        self.require("end", is_known or by.kind not in ENGINE, f"{task_id}: ended as {new.get('outcome')}")
         conditions = {one[0] for one in event["if"]}
         if by.kind in ENGINE and after == "running" and new.get("lease") != old.get("lease"):
             self._check_claim(event, by, at, old, new, conditions)
@@ -569,6 +589,7 @@ class Replay:
             self.require("9", has_it, f"{task_id}: executed while it is {state_of(row)}, by another's claim")
         others = [one for one in self.running[task_id] if one.runs_at(at)]
         self.require("11", not others, f"{task_id}: executed while it is executed")
+        self.require("11", not by.died, f"{task_id}: begun by a process that has died")
         self.require("11", at < by.until + ROUNDING, f"{task_id}: begun after the hard end of its process")
         if of != task_id:
             self.require("21", not reclaimed, f"{task_id}: executed in a pack whose lease had expired")
@@ -611,6 +632,7 @@ class Replay:
         run = self.executions.get((event["token"], event["id"]))
         if run is None:
             raise Refused("table", f"{event['id']}: an execution ends that did not begin")
+        self.require("table", run.process is self._by(event), f"{run.task}: executed by another process")
         self.require("11", float(event["at"]) <= run.process.until + ROUNDING, f"{run.task}: executed beyond its lease")
         run.result = event["result"]
         if run in self.running[run.task]:

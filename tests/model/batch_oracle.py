@@ -139,8 +139,12 @@ class BatchOracle(Oracle):
         pass  # that it runs beside another is seen when that begins
 
     def check_members(self, batch_id: str) -> None:
-        """At the end, of a batch that is all in."""
-        for task in self.members[batch_id]:
+        """At the end, of a batch that is all in, or was cancelled before its pack was."""
+        row = self.read_row(batch_id)
+        is_loaded = self.read_row(self._pack_id(batch_id)) is not None
+        if not is_loaded and (row is None or row.get("outcome") != "cancelled"):
+            self.report(f"{batch_id}: {row and state_of(row)}, and its pack is not there")
+        for task in self.members[batch_id] if is_loaded else ():
             status, results = self.status_of(task), [one.result for one in self._executions(task)]
             if status == Status.COMPLETED and "ok" not in results:
                 self.report(f"{task.task_id}: completed, and never executed")
@@ -148,7 +152,6 @@ class BatchOracle(Oracle):
                 self.report(f"{task.task_id}: cancelled, and executed")
             elif status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
                 self.report(f"{task.task_id}: {status} at the end")
-        row = self.read_row(batch_id)
         follows = 0 if row is None or row.get("outcome") == "cancelled" else 1
         if row is None or not is_terminal(row) or self.followed.get(batch_id, 0) != follows:
             self.report(f"{batch_id}: {row and state_of(row)}, followed {self.followed.get(batch_id, 0)} times")
@@ -165,11 +168,14 @@ class BatchOracle(Oracle):
         named = parse_member_id(task.task_id)
         assert named is not None
         batch_id, number = named
-        pack_id = Span(0, len(self.members[batch_id])).pack_id(batch_id)  # they all fit into one
+        pack_id = self._pack_id(batch_id)
         row = self.read_row(pack_id)
         pack = None if row is None else Pack.of(row)
         assert row is not None and pack is not None, f"{pack_id} is not there"
         return row, pack, number
+
+    def _pack_id(self, batch_id: str) -> str:
+        return Span(0, len(self.members[batch_id])).pack_id(batch_id)  # they all fit into one
 
     def _member(self, pack: Pack, n: int) -> ExpectedTask:
         return self.members[pack.batch_id][pack.span.first + n]

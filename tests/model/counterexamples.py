@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.model.faulty_store import FREEZE_BEFORE, KILL_MEANWHILE, LOSE, REFUSE, REPEAT, Fault, Plan
+from tests.model.faulty_store import FREEZE_BEFORE, KILL_AFTER, KILL_MEANWHILE, LOSE, QUIET, REFUSE, REPEAT, Fault, Plan
 from tests.model.installation import INDEX_LAG, Tick
 from tests.model.rows import DUE, IN_SHARD, RawRow, When
 from tests.model.schedule_machine import ScheduleRow
@@ -169,6 +169,16 @@ BATCH_REGRESSIONS: Mapping[str, Counterexample] = {
                 "load", batch_id="a", client=0, over=20, plan=PLAN, policy=ONCE, scripts=(("ok",),), seconds=400.0
             ),
             Step("cancel_batch", batch_id="a", plan=Plan(seed=411, faults=(Fault(call=6, kind=KILL_MEANWHILE),))),
+        ],
+    ),
+    "a batch is cancelled whose loader was killed before its pack": Counterexample(
+        "a/000000000-000000000 is not there",
+        [
+            Step(
+                "load", batch_id="a", client=1, over=0, plan=Plan(faults=(Fault(call=3, kind=KILL_AFTER),)),
+                policy=ONCE, scripts=(("ok",),), seconds=0.0,
+            ),
+            Step("cancel_batch", batch_id="a", plan=QUIET),
         ],
     ),
 }  # fmt: skip

@@ -23,6 +23,7 @@ from tests.model.stream import Stream
 from tests.model.table import Effect, Table
 from tests.model.tracing import Trace
 from tests.model.wake_up_queue import WakeUpQueue
+from tests.trace import plain
 
 from dynatick.client import TaskClient
 from dynatick.client.doctor import Diagnosis, examine
@@ -315,7 +316,9 @@ class Installation:
 
         def work() -> None:
             try:
-                self.trace.begin(actor, {"stream": [str(arrival.new["taskId"]) for arrival in batch]})
+                names = ("taskId", "taskDateTime")
+                shown = [[plain(name, arrival.new.get(name)) for name in names] for arrival in batch]
+                self.trace.begin(actor, {"stream": shown})
                 failed = self._scheduler.handle({"Records": [_record(arrival) for arrival in batch]}).failed
             except DynatickError:
                 answer(None)

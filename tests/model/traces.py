@@ -73,6 +73,19 @@ def play(machine: type[BaseMachine], seed: int, traces: int) -> Played:
     return played
 
 
+def traces_of(machine: type[BaseMachine], seed: int, traces: int) -> Sequence[Sequence[Event]]:
+    """The traces of a round."""
+    made: list[Sequence[Event]] = []
+
+    def take(model: BaseMachine) -> None:
+        made.append(model.model.trace.events)
+
+    with small_buckets(), patch.object(BaseMachine, "replay_trace", take):
+        found = search(in_memory, traces, start=seed, machine=machine)
+    assert found is None, f"the oracle, {machine.of}, seed {seed}: {found}"
+    return made[:traces]  # hypothesis may play one more
+
+
 def _keep(events: Sequence[Event]) -> str:
     with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="trace-", delete=False) as file:
         file.writelines(json.dumps(event) + "\n" for event in events)

@@ -13,7 +13,10 @@ import pytest
 from proof.replay import refusal_of
 
 ROOT = Path(__file__).parents[2]
-CURSOR = {"closedThrough": "2026-12-31#23:40", "drainedThrough": "2026-12-31#23:40", "checkpoint": "2026-12-31#23:40"}
+CURSOR = {
+    "taskId": "_dynatick#cursor#0", "closedThrough": "2026-12-31#23:40", "drainedThrough": "2026-12-31#23:40",
+    "checkpoint": "2026-12-31#23:40",
+}  # fmt: skip
 AT = 1_798_760_400.0  # 2026-12-31T23:40:00Z
 BUCKET = "2026-12-31#23:41"
 CLAIMED = {"status": "running", "lease": "t", "leaseUntil": "2026-12-31T23:43:00Z", "attempt": {"plus": 1}}
@@ -37,8 +40,9 @@ def life() -> list[dict[str, Any]]:
     return [
         {"e": "trace", "lag": 100.0, "skew": 4.0, "attempts": 4, "executions": True, "limits": []},
         event("process", 0, 0, kind="client"),
-        event("create", 0, 0, id="_dynatick#cursor#0", row={**CURSOR, "version": 1, "lease": None}, ok=True),
-        event("create", 1, 0, id="a", row={"status": "scheduled", "taskDateTime": BUCKET, "attempt": 0}, ok=True),
+        event("create", 0, 0, id=CURSOR["taskId"], row={**CURSOR, "version": 1, "lease": None}, ok=True),
+        event("create", 1, 0, id="a", ok=True,
+              row={"taskId": "a", "status": "scheduled", "taskDateTime": BUCKET, "attempt": 0}),
         event("process", 60, kind="processor", until=AT + 180, order={"dynatick": {"tick": BUCKET}}),
         event("write", 61, **CLOSED),
         event("poll", 62, bucket=BUCKET, after=None, through=None, of="open", entries=[["a", None]]),
@@ -81,7 +85,14 @@ def test_it_accepts_a_task_that_keeps_the_rules() -> None:
         ("11", 8, {"set": {**CLAIMED, "leaseUntil": "2026-12-31T23:44:00Z"}}),
         ("12", 11, {"if": [["status", "is", "running"]]}),
         ("12", 10, {"result": "error"}),
+        ("end", 11, {"set": {"status": "completed", "outcome": "complete"}}),
         ("table", 11, {"ok": False}),
+        ("table", 4, {"row": {"taskId": "b", "status": "scheduled"}}),
+        ("table", 5, {"kind": "process"}),
+        ("table", 7, {"by": 2}),
+        ("table", 8, {"at": AT + 61.5}),
+        ("table", 10, {"by": 0}),
+        ("table", 14, {"e": "ended", "raised": False, "left": 0}),
     ],
 )
 def test_it_refuses_what_breaks_a_rule(rule: str, line: int, changes: dict[str, Any]) -> None:
@@ -95,7 +106,8 @@ def test_it_refuses_what_breaks_a_rule(rule: str, line: int, changes: dict[str, 
 
 def test_it_refuses_a_trace_in_which_a_task_is_lost() -> None:
     trace = [one for one in life() if one["e"] not in ("poll", "begin", "end") and one.get("id") != "a"]
-    lost = event("create", 1, 0, id="b", row={"status": "scheduled", "taskDateTime": "2027-01-01#00:00"}, ok=True)
+    lost = event("create", 1, 0, id="b", ok=True,
+                 row={"taskId": "b", "status": "scheduled", "taskDateTime": "2027-01-01#00:00"})  # fmt: skip
     refused = refusal_of([*trace[:3], lost, trace[-1]])
     assert str(refused) == "line 5: end: b: lost: it is scheduled in 2027-01-01#00:00"
 
