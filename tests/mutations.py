@@ -53,6 +53,7 @@ FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 TURNS = "tests/unit/engine/test_turns.py"
+IN_TURN = "tests/unit/engine/test_packs_in_turn.py"
 TO_THE_SECOND = "tests/unit/engine/test_keys_to_the_second.py"
 OF_SCHEDULES = 0
 Change = tuple[Mutation, Path, str]
@@ -219,7 +220,7 @@ MUTATIONS = (
              "as_read(self.row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PACK, attr.DUE_AT)", "()", BATCHES),
     Mutation(22, "a member that has ended is changed while its pack runs", "_require_pack_at_rest",
              "state_of(member.row) == Status.RUNNING", "False", BATCHES),
-    Mutation(21, "a pack whose lease expired is run again", "Packs._begin",
+    Mutation(21, "a pack whose lease expired is run again", "Packs._begin_next",
              "one.claimed.task.attempt > 1", "False", PACKS),
     Mutation(21, "a pack fails when its attempts are used up", "plan_recovery",
              "not view.is_pack", "True", PACKS),
@@ -370,12 +371,12 @@ MUTATIONS = (
     Mutation(23, "a place is free when its task was handed over", "Execution._ended",
              "not isinstance(attempted.outcome, Handed)", "True", TURNS),
     Mutation(23, "whatever was claimed begins", "Execution.start",
-             "may_begin and self.turns.admits(claimed.task)", "may_begin", TURNS),
+             "may_begin and (self.turns.opens if is_pack else self.turns.admits)(claimed.task)", "may_begin", TURNS),
     Mutation(23, "what was claimed without a place begins beyond the limit", "KeyTurns.admits",
              "not self._may_begin(key)", "False", TURNS),
     Mutation(23, "an invocation without the shard begins tasks with limits", "NoTurns.admits",
              "", "return True", TURNS),
-    Mutation(23, "two entries of a task take two places", "KeyTurns.take",
+    Mutation(23, "two entries of a task take two places", "KeyTurns._next_task",
              "one[1] not in self._places", "True", TURNS),
     Mutation(23, "an entry that was not claimed frees another's place", "KeyTurns.not_claimed",
              "self._taken.get(task_id) == bucket", "task_id in self._taken", TURNS),
@@ -396,6 +397,21 @@ MUTATIONS = (
              "record.began_until if record.lease_until is None else record.lease_until", "record.began_until", TURNS),
     Mutation(23, "what was known before a process died still counts", "LimitsLease.acquire",
              "record.starts if record.lease is None else {}", "record.starts", TURNS),
+    Mutation(23, "a member begins without a place", "KeyTurns.begins_member",
+             "not self._may_begin(key)", "False", IN_TURN),
+    Mutation(23, "a member begins after the lease was released", "KeyTurns.begins_member",
+             "not self._has_lease()", "False", IN_TURN),
+    Mutation(23, "a member begins beside a task that has its id, in one place", "KeyTurns.begins_member",
+             "member_id in self._places", "False", IN_TURN),
+    Mutation(23, "an invocation without the shard opens packs with limits", "NoTurns.opens",
+             "", "return True", IN_TURN),
+    Mutation(23, "a pack opens without the lease", "KeyTurns.opens",
+             "has_lease and (pack.attempt > 1 or key.pack == pack.task_id)",
+             "pack.attempt > 1 or key.pack in (None, pack.task_id)", IN_TURN),
+    Mutation(23, "a place ends while a member is being handed over", "KeyTurns.look_at_held",
+             "self._lease.look_at_held(self._held)", "self._lease.look_at_held()", IN_TURN),
+    Mutation(23, "a member that was taken back keeps its place", "Packs.took_back",
+             "self._turns.freed(claimed.task)", "", IN_TURN),
     Mutation(18, "a pass begins what is not yet due", "engine:due_by_key",
              "due is not None and due.at <= now and _is_in_own_shard(entry, bucket, services)",
              "due is not None and _is_in_own_shard(entry, bucket, services)", TO_THE_SECOND),
@@ -406,9 +422,8 @@ MUTATIONS = (
     Mutation(18, "a continuation begins what an earlier pass could not claim before its tick", "Claiming._leave_behind",
              "not self._is_open(bucket)", "True", TO_THE_SECOND),
     Mutation(18, "a key reads on in a bucket that is not closed", "KeyTurns.offer",
-             "if is_closed:\n"
-             "    known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)",
-             "known.skipped_from = position", TURNS),
+             "if is_closed:\n    line.skip(Resume(bucket.minute, task_id[:-1] or None))",
+             "line.skip(Resume(bucket.minute, task_id[:-1] or None))", TURNS),
     Mutation(19, "a pass that is woken while another holds its shard says nothing", "engine:acquire_shard",
              "closed = replace(closed, woken_at=max(woken_at, cursor.woken_at or woken_at))", "", TO_THE_SECOND),
     Mutation(16, "a lease is not renewed if others have written the cursor", "ShardLease.renew",

@@ -227,19 +227,20 @@ class TaskFunction(Generic[Payload, More, Result]):
         over: timedelta | str | None = None,
         total: int | None = None,
         then: Mapping[str, object] | None = None,
+        limit_key: str | None = None,
     ) -> BatchInserted:
         """Inserts a task for each payload, as the members of one batch: any number, for a fraction of the price.
 
         The arguments are those of ``TaskClient.batches.insert``, which says what the same call does again. ``then``: a
-        task for when all have ended, such as ``write_report.after(Report(…))``. Raises InvalidInput with the number of
-        the first payload that the function refuses, and for a function with a ``limit_key``. ``subject`` of ``@task``
-        doesn't apply: members have none.
+        task for when all have ended, such as ``write_report.after(Report(…))``. ``limit_key``: of all members; instead
+        of that of ``@task``, and needed if that is a function. Raises InvalidInput without it, and with the number of
+        the first payload that the function refuses. ``subject`` of ``@task`` doesn't apply: members have none.
         """
-        from dynatick.client.batch_definition import NO_LIMIT_KEY
         from dynatick.client.batch_loading import invalid_payload
 
-        if self._limit_key is not None:
-            raise InvalidInput(attr.LIMIT_KEY, f"that of {self.action}", NO_LIMIT_KEY)
+        if limit_key is None and callable(self._limit_key):
+            expected = "give limit_key=: all members of a batch have one; or insert the tasks by schedule_many"
+            raise InvalidInput(attr.LIMIT_KEY, f"a function of each payload, that of {self.action}", expected)
 
         def encoded() -> Iterator[Mapping[str, object]]:
             for number, payload in enumerate(payloads):
@@ -248,6 +249,7 @@ class TaskFunction(Generic[Payload, More, Result]):
                 except InvalidInput as error:
                     raise invalid_payload(error, number) from None
 
+        own = None if callable(self._limit_key) else self._limit_key
         return current_client().batches.insert(
             encoded(),
             batch_id=batch_id,
@@ -258,6 +260,7 @@ class TaskFunction(Generic[Payload, More, Result]):
             total=len(payloads) if total is None and isinstance(payloads, Sized) else total,
             then=then,
             retry_policy=self._retry_policy,
+            limit_key=own if limit_key is None else limit_key,
         )
 
     def after(self, payload: Payload, *, delay: timedelta | None = None) -> Mapping[str, object]:

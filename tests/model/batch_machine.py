@@ -14,6 +14,7 @@ from tests.model.batch_oracle import BatchOracle
 from tests.model.completion import complete_rows, stop_faults
 from tests.model.faulty_store import QUIET, Plan, Request
 from tests.model.installation import CLIENTS
+from tests.model.key_machine import LIMITS
 from tests.model.oracle import Oracle
 from tests.model.steps import step
 
@@ -36,12 +37,13 @@ class _Loaded:
     due_at: datetime
     over: int
     policy: Any
+    key: str | None = None
 
     def load(self, batch_id: str) -> Callable[[TaskClient], object]:
         return lambda client: client.batches.insert(
             ({"n": n} for n in range(self.members)), batch_id=batch_id, action="log", due_at=self.due_at,
             over=timedelta(seconds=self.over), total=self.members if self.over else None, then={"action": "log"},
-            retry_policy=self.policy,
+            retry_policy=self.policy, limit_key=self.key,
         )  # fmt: skip
 
 
@@ -76,10 +78,23 @@ class BatchMachine(BaseMachine):
         self, batch_id: str, scripts: tuple[Any, ...], seconds: float, over: int, policy: Any, plan: Plan, client: int
     ) -> None:
         """Loads a batch; one that was begun before, once more."""
+        self._load(batch_id, scripts, seconds, over, policy, plan, client)
+
+    def _load(
+        self,
+        batch_id: str,
+        scripts: tuple[Any, ...],
+        seconds: float,
+        over: int,
+        policy: Any,
+        plan: Plan,
+        client: int,
+        key: str | None = None,
+    ) -> None:
         if batch_id not in self._loaded:
             now = self.model.simulation.instant
             due_at = (now + timedelta(seconds=seconds)).replace(microsecond=0)
-            self._loaded[batch_id] = _Loaded(len(scripts), due_at, over, policy)
+            self._loaded[batch_id] = _Loaded(len(scripts), due_at, over, policy, key)
             maximum = (policy or {}).get("maximumRetryAttempts", 3) + 1
             not_before = min(self._oracle.seconds(due_at), self._earliest.get(batch_id, math.inf))
             self._oracle.begin_batch(batch_id, len(scripts), maximum=maximum, not_before=not_before)
@@ -123,3 +138,37 @@ class BatchMachine(BaseMachine):
         complete_rows(self.model)
         for batch_id in self._loaded:
             self._oracle.check_members(batch_id)
+
+
+KEYS = ("one:a", "one:a", "two:a", "rate:a", "both:a", "one:b")
+
+
+class KeyedBatchMachine(BatchMachine):
+    """The same for batches with limit keys: of two batches, and of members that are attempted again, the same ones."""
+
+    of = "batches with keys"
+    ids = ("a", "b/c", "d")
+    key_limits = LIMITS
+
+    @step(
+        batch_id=IDS,
+        scripts=scripts,
+        seconds=(30.0, 0.0, 90.0, 400.0),
+        over=(0, 0, 20, 200),
+        policy=POLICIES,
+        plan=plans,
+        client=st.integers(0, CLIENTS - 1),
+        key=KEYS,
+    )
+    def load(
+        self,
+        batch_id: str,
+        scripts: tuple[Any, ...],
+        seconds: float,
+        over: int,
+        policy: Any,
+        plan: Plan,
+        client: int,
+        key: str | None = "one:a",
+    ) -> None:
+        self._load(batch_id, scripts, seconds, over, policy, plan, client, key)

@@ -113,7 +113,10 @@ class BatchOracle(Oracle):
 
     def begin(self, claimed: Task, context: ActionContext, process: Actor, row: Row | None) -> Execution:
         task, token = self.task_of({"taskId": claimed.task_id}), str(claimed.lease)
-        execution = Execution(task, context.run, context.attempt, token, context.idempotency_key, process)
+        execution = Execution(
+            task, context.run, context.attempt, token, context.idempotency_key, process,
+            limit_key=claimed.limit_key, began_at=self.simulation.now,
+        )  # fmt: skip
         before = [one for one in self._executions(task) if one.run == execution.run]
         if row is None:
             pack_row, pack, n = self._pack_of(task)

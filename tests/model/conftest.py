@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from moto import mock_aws
-from tests.model.batch_machine import BatchMachine
+from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.key_machine import KeyMachine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
@@ -33,10 +33,12 @@ FIXED = [
     *((BatchMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
     *((KeyMachine, "memory", examples, part) for part, examples in enumerate((10, 50, 50), 1)),
     *((KeyMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
+    *((KeyedBatchMachine, "memory", examples, part) for part, examples in enumerate((8, 40, 40), 1)),
+    *((KeyedBatchMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
 ]
 AT_ENDPOINT = [
     (machine, f"endpoint-{how}", 5, part)
-    for machine in (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine)
+    for machine in (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine, KeyedBatchMachine)
     for how in ("single", "batched")
     for part in range(1, 3)
 ]

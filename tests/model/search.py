@@ -5,6 +5,7 @@
     python -m tests.model.search --schedules          the same with schedules; their mutations are those of "rule" 0
     python -m tests.model.search --batches            the same with batches; their rules are 20 to 22
     python -m tests.model.search --keys               the same with limit keys; their rules are 23 and 24
+    python -m tests.model.search --batches --keys     the same with batches that have limit keys
 
 The counterexample is to be kept in ``counterexamples.py``.
 """
@@ -26,7 +27,7 @@ from hypothesis.errors import HypothesisException
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.stateful import run_state_machine_as_test
 from tests.model.base_machine import BaseMachine
-from tests.model.batch_machine import BatchMachine
+from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.key_machine import KeyMachine
 from tests.model.mutated import mutated
 from tests.model.schedule_machine import ScheduleMachine
@@ -112,7 +113,7 @@ def main() -> int:
     if given.batches or 20 <= (given.rule or 0) < 23:
         machine = BatchMachine
     if given.keys or (given.rule or 0) >= 23:
-        machine = KeyMachine
+        machine = KeyedBatchMachine if given.batches else KeyMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]

@@ -25,7 +25,7 @@ from unittest.mock import patch
 
 from proof.replay import Event, Refused, Replay
 from tests.model.base_machine import BaseMachine
-from tests.model.batch_machine import BatchMachine
+from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.conftest import small_buckets
 from tests.model.key_machine import KeyMachine
 from tests.model.schedule_machine import ScheduleMachine
@@ -33,7 +33,7 @@ from tests.model.search import search
 from tests.model.tables import in_memory
 from tests.model.task_machine import TaskMachine
 
-MACHINES: Sequence[type[BaseMachine]] = (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine)
+MACHINES: Sequence[type[BaseMachine]] = (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine, KeyedBatchMachine)
 ROUND = 25  # traces of a machine with one seed
 
 

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -129,6 +130,24 @@ def test_with_precision_second_tasks_with_limit_keys_run_at_the_second_after_the
             send_mail.schedule(Mail(str(n)), due_at=at, limit_key=f"customer:{n % 2}")
         virtual.advance(hours=1)
         assert [one.at for one in virtual.executed] == [after(seconds=seconds) for seconds in (91, 100, 100, 180)]
+
+
+@pytest.mark.parametrize("precision", ["tick", "second"])
+def test_the_members_of_a_batch_with_a_limit_key_run_in_its_turns(precision: str) -> None:
+    mails = [Mail(str(n)) for n in range(6)]
+    limits = "customer=1,mail=1:1/m"
+    with VirtualInstallation(HERE, start=START, precision=precision, key_limits=limits) as virtual:
+        send_mail.schedule_batch(mails, batch_id="at-once", due_at=after(minutes=2), limit_key="customer:1")
+        send_mail.schedule_batch(mails, batch_id="rate", due_at=after(minutes=2), limit_key="mail:1")
+        send_mail.schedule(Mail("single"), due_at=after(minutes=2), limit_key="mail:1")
+        virtual.advance(minutes=20)
+        of_key = [one for one in virtual.executed if not one.task_id.startswith("at-once")]
+        assert len(virtual.executed) == 13 and len(of_key) == 7
+        starts = [one.at for one in of_key]
+        assert all(following - one >= timedelta(minutes=1) for one, following in pairwise(starts))
+        assert starts[-1] <= after(minutes=10)
+        assert {one.at for one in virtual.executed if one.task_id.startswith("at-once")} == {after(minutes=2)}
+        assert virtual.client.batches.get("rate").status == "completed"
 
 
 def test_what_is_due_now_runs_without_moving_the_clock_further_than_to_the_tick(virtual: VirtualInstallation) -> None:

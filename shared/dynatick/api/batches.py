@@ -186,6 +186,7 @@ class BatchRoutes:
             retry_policy=row.pop(attr.RETRY_POLICY, None),
             timeout_seconds=row.pop(attr.TIMEOUT_SECONDS, None),
             subject=row.pop(attr.SUBJECT, None),
+            limit_key=row.pop(attr.LIMIT_KEY, None),
             attributes=row,
         )
         return answer(made, 201, Location=f"/v1/batches/{to_path(made.batch_id)}")

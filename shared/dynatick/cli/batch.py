@@ -15,6 +15,7 @@ from dynatick.cli.arguments import (
     At,
     Delay,
     Last,
+    LimitKey,
     PageToken,
     Subject,
     Timeout,
@@ -94,6 +95,7 @@ def add(
     ] = None,
     timeout_seconds: Timeout = None,
     subject: Subject = None,
+    limit_key: LimitKey = None,
     attributes: Annotated[
         str | None, typer.Option(metavar="JSON|@FILE", help="More attributes of each member, for your own use.")
     ] = None,
@@ -117,6 +119,7 @@ def add(
         retry_policy=map_of(retry_policy, attr.RETRY_POLICY),
         timeout_seconds=seconds_of(timeout_seconds, attr.TIMEOUT_SECONDS),
         subject=subject,
+        limit_key=limit_key,
         attributes=map_of(attributes, "attributes"),
     )
     if session.output is Output.TABLE:
@@ -236,6 +239,8 @@ def _show(session: Session, view: BatchView) -> None:
         ("action", view.action),
         ("due", f"{format_instant(view.due_at)}{until}"),
     ]
+    if view.limit_key is not None:
+        pairs.append(("limit key", view.limit_key))
     if view.members is None:
         pairs.append(("members", "not all are in yet"))
     else:

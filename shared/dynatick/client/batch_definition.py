@@ -23,7 +23,6 @@ from dynatick.json_reader import dumps
 from dynatick.tracing import current_traceparent
 
 _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
-NO_LIMIT_KEY: Final = "leave it out: members of a batch have none; insert the tasks one by one"
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 
@@ -37,9 +36,6 @@ class Definitions:
 
     def of(self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object) -> tuple[Batch, Row]:
         """The batch that is asked for, and its row. Raises InvalidInput."""
-        for limit_key in (task.limit_key, dict(task.attributes).get(attr.LIMIT_KEY)):
-            if limit_key is not None:
-                raise InvalidInput(attr.LIMIT_KEY, limit_key, NO_LIMIT_KEY)
         wrong = InvalidInputs()
         now = self.clock()
         with wrong:
@@ -53,6 +49,9 @@ class Definitions:
         if attr.TIMEOUT_SECONDS in values:
             with wrong:
                 self.settings_cache.check_timeout(values[attr.TIMEOUT_SECONDS])
+        if self.check_actions and attr.LIMIT_KEY in values:
+            with wrong:
+                self.settings_cache.check_limit_key(values[attr.LIMIT_KEY])
         length = timedelta()
         with wrong:
             length = _length(over)

@@ -37,7 +37,7 @@ from dynatick.domain.packs import (
     spans_of,
     spans_with,
 )
-from dynatick.domain.row import is_terminal
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row
 from dynatick.engine.batches import packs_of
 from dynatick.engine.conditional_write import create_many, write
@@ -349,9 +349,9 @@ def scheduled(
     row: Mapping[str, object], action: str, *, created_at: str, clock: Clock, settings_cache: SettingsCache
 ) -> Row:
     """A row of a batch as a scheduled task. Raises InvalidInput for one that the table would refuse."""
-    grid, task_id = settings_cache.grid(), str(row[attr.TASK_ID])
+    grid, shard_key = settings_cache.grid(), RowView(row).shard_key
     created = parse_instant(created_at, attr.CREATED_AT)
     whole = {**row, **scheduled_values(row, action, now=created, grid=grid, defaults=Defaults())}
     bucket = Bucket.parse(whole[attr.TASK_DATE_TIME])
-    whole[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, task_id, now=clock(), grid=grid))
+    whole[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, shard_key, now=clock(), grid=grid))
     return with_item(whole)

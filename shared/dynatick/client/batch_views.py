@@ -50,6 +50,7 @@ class BatchView(View):
     action: str
     due_at: datetime
     last_due_at: Annotated[datetime, "When its last members are due."]
+    limit_key: Annotated[str | None, "What limits its members, such as customer:4711."] = None
     members: Annotated[int | None, "How many it has. None: not all are in yet."]
     counts: Annotated[
         Mapping[str, int],

@@ -88,6 +88,7 @@ class Batches:
         retry_policy: RetryPolicy | Mapping[str, object] | None = None,
         timeout_seconds: int | Decimal | None = None,
         subject: str | None = None,
+        limit_key: str | None = None,
         attributes: Mapping[str, object] | None = None,
     ) -> BatchInserted:
         """Inserts a task for each payload, as the members of one batch. Payloads are streamed.
@@ -95,7 +96,8 @@ class Batches:
         Without ``due_at`` and ``delay``, they run as soon as they can. ``over``: they are spread evenly over this
         time, a day at most; the number of ``payloads`` must be known then, so give ``total`` if they have no length.
         ``then``: a task that is inserted when all have ended, under the table's names (action, payload …), without id
-        and time. The other arguments are those of ``TaskClient.insert``, for each member. ``payloads`` None: the batch
+        and time. The other arguments are those of ``TaskClient.insert``, for each member: with a ``limit_key``, all
+        members have that one. ``payloads`` None: the batch
         is begun, with a ``total``; load it by ``load_pack`` and ``seal``.
 
         The same call again, after a crash or an error, goes on where it was. Raises BatchDiffers if it has other
@@ -110,6 +112,7 @@ class Batches:
             retry_policy=retry_policy,
             timeout_seconds=timeout_seconds,
             subject=subject,
+            limit_key=limit_key,
             attributes={} if attributes is None else attributes,
         )
         with insert_span(action, batch_id=batch_id):
@@ -238,6 +241,7 @@ class Batches:
             action=batch.action,
             due_at=batch.due_at,
             last_due_at=batch.last_due_at,
+            limit_key=batch.limit_key,
             members=batch.members,
             counts=dict(counts),
             then=None if batch.then is None else then_id(batch_id),

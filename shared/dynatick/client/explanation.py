@@ -127,6 +127,9 @@ class _Story:
     def _running(self) -> str:
         view = self.view
         until = _shown(instant_or_none(view.row.get(attr.LEASE_UNTIL)))
+        key = self._key_of_pack
+        if view.row.get(attr.LEASE_UNTIL) == RELEASED and key is not None:
+            return f"waits with its pack for a turn of {key}" + self._waiting_for_all()
         if view.row.get(attr.LEASE_UNTIL) == RELEASED:
             return "was claimed, and released for want of time: the pass goes on with it" + self._waiting_for_all()
         if view.error is not None:
@@ -134,9 +137,20 @@ class _Story:
         if lease_is_over(view.row, self.now):
             died = f"its process died, or did not finish in time, and its lease ended at {until}"
             return f"waits for a tick to make the next attempt: {died}" + self._waiting_for_all()
+        if key is not None:
+            since = f"since {_shown(view.started_at)}"
+            return f"runs, or waits for its turn: {since} members of its pack begin as {key} has places for them"
         return (
             f"is running since {_shown(view.started_at)}, attempt {self._of(view.attempt)}; its lease ends at {until}"
         )
+
+    @property
+    def _key_of_pack(self) -> str | None:
+        """The limit key of a pack, or of a member that has no row of its own; None: it is neither, or has no limit."""
+        row, limits = self.view.row, self.settings.key_limits or {}
+        key = RowView(row).limit_key
+        is_of_pack = attr.PACK in row or (attr.BATCH_ID in row and attr.LEASE not in row)
+        return key if is_of_pack and key is not None and class_of(key) in limits else None
 
     def _awaiting(self) -> str:
         view = self.view
@@ -193,6 +207,8 @@ class _Story:
         elif record.is_leased(self.now) and not (cursor.is_leased(self.now) and cursor.lease == record.lease):
             until = _shown(record.lease_until)
             parts.append(f"until {until} the limits of its shard are held by a process that may have died")
+        if queue.batches:
+            parts.append(f"its turns alternate with those of members of {', '.join(queue.batches)}")
         at = record.starts.get(key)
         if limit.interval and (parts or queue.before or (at is not None and at > self.now)):
             following = f", the next at {_shown(at)}" if at is not None and at > self.now else ""

@@ -14,6 +14,7 @@ from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.limit_keys import KeyLimit, KeyLimits, class_of
+from dynatick.domain.packs import Pack, may_be_pack, parse_member_id, tasks_of
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
@@ -32,6 +33,7 @@ _PAGE = 1000  # entries to a query
 _MAX_ROWS = 200
 _STATE = (
     attr.STATUS, attr.OUTCOME, attr.LEASE, attr.LEASE_UNTIL, attr.STARTED_AT, attr.TASK_DATE_TIME, attr.LIMIT_KEY,
+    attr.PACK,
 )  # fmt: skip
 
 
@@ -42,6 +44,7 @@ class KeyQueue:
     key: str
     limit: KeyLimit
     running: tuple[tuple[str, datetime | None], ...]  # ids, and since when: the longest first
+    batches: tuple[str, ...]  # with whose members its tasks alternate: a pack of each is open
     before: int  # how many wait that are listed before it
     is_exact: bool  # whether all before it were read
     record: LimitsRecord
@@ -67,8 +70,11 @@ def read_key_queue(
     entries, is_all = _entries_of(store, key, range(cursor.drained_through + 1, last + 1), bucket.shard)
     held = {one.task_id: one for one in record.held if one.key == key}
     rows = store.get_many([*(one.task_id for one in entries), *held], consistent=False, only=_STATE)
+    packs = {id_: pack for id_, found in rows.items() if (pack := _pack_of(found)) is not None}
     running = {
-        id_: found for id_, found in rows.items() if _runs(found, now) or (id_ in held and held[id_].is_held(found))
+        id_: found
+        for id_, found in rows.items()
+        if id_ not in packs and (_runs(found, now) or (id_ in held and held[id_].is_held(found)))
     }
     own = (str(bucket), view.task_id)
     places = [(one.bucket, one.task_id) for one in entries]
@@ -76,7 +82,12 @@ def read_key_queue(
         key=key,
         limit=limits[class_of(key)],
         running=tuple(sorted(((id_, _since(found)) for id_, found in running.items()), key=lambda one: str(one[1]))),
-        before=sum(one < own and _waits(rows.get(one[1]), one[0]) for one in places),
+        batches=tuple(sorted({pack.batch_id for id_, pack in packs.items() if _runs(rows[id_], now)})),
+        before=sum(
+            _members_before(packs[one[1]], view.task_id) if one[1] in packs else 1
+            for one in places
+            if one < own and _waits(rows.get(one[1]), one[0])
+        ),
         is_exact=is_all or (bool(places) and places[-1] >= own),
         record=record,
     )
@@ -102,6 +113,21 @@ def _entries_of(store: Store, key: str, minutes: Iterable[int], shard: int) -> t
 def _runs(row: Row, now: datetime) -> bool:
     view = RowView(row)
     return view.is_running and not view.is_released and not lease_is_over(row, now)
+
+
+def _pack_of(row: Row) -> Pack | None:
+    try:
+        return Pack.of(row)
+    except InvalidInput:  # changed by hand, or no pack
+        return None
+
+
+def _members_before(pack: Pack, task_id: str) -> int:
+    """How many members of a pack come before a task: before another member, those with smaller numbers."""
+    named = parse_member_id(task_id)
+    is_of_pack = named is not None and named[0] == pack.batch_id
+    end = pack.span.members if named is None or not is_of_pack else named[1] - pack.span.first
+    return sum(1 for n in pack.open() if n < end)
 
 
 def _waits(row: Row | None, bucket: str) -> bool:
@@ -185,9 +211,9 @@ class KeyTally:
         if entry.limit_key is None or entry.status != OPEN:
             return
         at = entry.may_begin_at or Bucket.parse(entry.bucket).instant
-        self._due.setdefault(entry.limit_key, Counter())[minute_of(at)] += 1
+        self._due.setdefault(entry.limit_key, Counter())[minute_of(at)] += tasks_of(entry.task_id)
         ids = self._ids.setdefault(entry.limit_key, [])
-        if len(ids) < _READ_OF_KEY:
+        if len(ids) < _READ_OF_KEY and not may_be_pack(entry.task_id):  # an open pack says not which members run
             ids.append(entry.task_id)
 
     def update(self, other: KeyTally) -> None:

@@ -100,6 +100,12 @@ class Batch:
         return {name: (mine.get(name), others.get(name)) for name in names if mine.get(name) != others.get(name)}
 
     @property
+    def limit_key(self) -> str | None:
+        """That of all members."""
+        key = self.of_members.get(attr.LIMIT_KEY)
+        return key if isinstance(key, str) else None
+
+    @property
     def last_due_at(self) -> datetime:
         """When its last pack is due at the latest, and its own row."""
         return self.due_at + self.over

@@ -42,7 +42,7 @@ MAX_BATCH_ID_BYTES: Final = 1024 - 2 * DIGITS - 2
 _KEPT: Final = frozenset(
     {
         attr.ACTION, attr.DUE_AT, attr.CREATED_AT, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.RUN, attr.SUBJECT,
-        attr.LEASE_UNTIL, attr.STARTED_AT, attr.TASK_DATE_TIME, attr.TRACEPARENT,
+        attr.LEASE_UNTIL, attr.STARTED_AT, attr.TASK_DATE_TIME, attr.TRACEPARENT, attr.LIMIT_KEY,
     }
 )  # fmt: skip
 """What a member has from its claimed pack, beside the user's own attributes."""

@@ -105,6 +105,7 @@ class Claiming:
             started=lambda place: window.add_in_flight(place.minute),
             recorded=self._recorded,
             released=self._released,
+            put_back=self._put_back,
             after_events=after_events,
         )
         self.expired = ExpiredLeases(
@@ -131,13 +132,15 @@ class Claiming:
         """Starts a claim once there is room for it. False: there will be none, and nothing was started."""
         if not self._wait_for_room(_tasks_of(batch)):
             return False
-        self._claim(self._without_repetitions(batch), position)
+        entries = self._without_repetitions(batch)
+        self._claim(entries, position, _tasks_of(entries))
         return True
 
-    def _claim(self, entries: Entries, position: Resume) -> None:
+    def _claim(self, entries: Entries, position: Resume, tasks: int) -> None:
+        """``tasks``: what room they need."""
         self.report.due += len(entries)
         self.execution.claim(
-            _tasks_of(entries),
+            tasks,
             partial(self.claimer.claim, entries, lease_until=self.budget.hard_end, due=self._take_due(entries)),
             partial(self._claim_answered, entries, position),
             partial(self._claim_failed, entries),
@@ -272,6 +275,8 @@ class Claiming:
         turns, task_id = self.turns, due.task_id
         if turns is None or turns.knows(bucket, task_id) or turns.has_place(task_id):
             return True
+        if (task_id, bucket.minute) in self.execution.ids:
+            return True  # a pack that is open
         if turns.offer(bucket, task_id, key, is_closed=False):
             self.due[bucket, task_id] = due
             self.window.add_in_flight(bucket.minute)
@@ -283,17 +288,21 @@ class Claiming:
         self.window.end_in_flight(bucket.minute, is_open=is_here)
 
     def claim_in_turn(self) -> None:
-        """Claims what has its turn, as far as there is room."""
-        turns = self.turns
+        """Claims what has its turn, as far as there is room, and begins members of packs in theirs."""
+        turns, packs = self.turns, self.execution.packs
         if turns is None:
             return
         if turns.fault is not None:
             self.execution.keep_fault(turns.fault)
-        while turns.has_turn and self._has_room(1) and self.may_claim():
-            entries = turns.take(self._room())
-            if not entries:
-                return
-            self._claim(entries, Resume(min(bucket.minute for bucket, _ in entries)))
+        while True:
+            may_claim = turns.has_turn and self._has_room(1) and self.may_claim()
+            began = packs.begin_in_turn(tasks_may=may_claim)
+            entries = turns.take(self._room()) if may_claim else []
+            if entries:  # of a pack, no member waits for room
+                self._claim(entries, Resume(min(bucket.minute for bucket, _ in entries)), len(entries))
+            if not began and not entries:
+                break
+        packs.release_idle()
 
     def leave_turns(self) -> None:
         """Leaves what waits for its turn to the next tick; if time was up, to a continuation."""
@@ -424,6 +433,13 @@ class Claiming:
     def _released(self, place: Place) -> None:
         self.window.end_in_flight(place.minute, is_open=True)
         self.report.leave(place.position)
+
+    def _put_back(self, place: Place, pack: Task) -> None:
+        """Lets a pack wait for its turn again; one of a bucket that is not closed yet, for its tick."""
+        bucket = Bucket(place.minute, self.report.shard)
+        self.window.end_in_flight(place.minute, is_open=False)
+        if not self._is_open(bucket):
+            self.offer(bucket, pack.task_id, str(pack.limit_key))
 
 
 def _tasks_of(entries: Entries) -> int:

@@ -18,6 +18,7 @@ from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Plus, Written, as_read
 from dynatick.domain.instants import EPOCH
 from dynatick.domain.lifecycle import defer, move
+from dynatick.domain.packs import tasks_of
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import Due, RowView
 from dynatick.domain.task import Row
@@ -103,7 +104,7 @@ def _defer_waiting(
         if key is None or not view.is_open_in(bucket) or not (view.is_scheduled or view.is_released):
             continue
         wait = min(turns.expected(key, before[key]), MAX_WAIT_FOR_TURN)
-        before[key] += 1
+        before[key] += tasks_of(view.task_id)
         later = grid.bucket_of(key, now + wait)
         later = later._replace(minute=max(later.minute, grid.tick_after(minute_of(now))))
         moves.append(move(row, later))
@@ -441,10 +442,10 @@ class _Pass:
         turns, (entries, through) = self.claiming.turns, answer
         if turns is None or not self.claiming.may_claim():
             return  # they hold their buckets back, since they were passed over there
-        keys = turns.begin_to_offer(since, through)
+        lines = turns.begin_to_offer(since, through)
         for bucket, task_id, key in entries:
             self.claiming.offer(bucket, task_id, key, again=True)
-        turns.read_through(keys, through)
+        turns.read_through(lines, through)
 
     def _could_not_read_on(self, error: Exception) -> None:
         self.is_reading_on = False

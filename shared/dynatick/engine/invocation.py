@@ -202,7 +202,8 @@ def measured_rate(ended: int, running: int, elapsed: timedelta, threads: int) ->
 class Execution:
     """The tasks in flight of one invocation.
 
-    The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens, and
+    The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens,
+    ``put_back`` with each pack that was released because its limit key let no member begin, and
     ``after_events`` after each round of events. ``start`` starts another invocation, in a thread, and returns whether
     it could. At the end of a ``with`` block, the threads are dismissed.
     """
@@ -218,11 +219,13 @@ class Execution:
         started: Callable[[Place], None] = lambda place: None,
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
+        put_back: Callable[[Place, Task], None] = lambda place, task: None,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
         self.services, self.report, self.budget, self.start_other = services, report, budget, start
         self.turns = turns or NoTurns(services.rules.key_limits)
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
+        self.put_back = put_back
         self.recorder = Recorder(
             services.store,
             services.rules,
@@ -261,11 +264,14 @@ class Execution:
             services.store,
             services.clock,
             threads=services.rules.threads,
+            turns=self.turns,
+            in_one_thread=services.rules.in_one_thread,
             may_begin=self.may_begin,
             submit=self.task_pool.submit,
             in_io_thread=self.in_io_thread,
             end=self._to_record,
             released=lambda claimed, result, members: self._release(claimed.task, result, members),
+            put_back=self._pack_put_back,
             lost=self._pack_lost,
             keep_fault=self.keep_fault,
         )
@@ -336,9 +342,11 @@ class Execution:
         if claimed.size:
             self.large[str(claimed.task.lease)] = claimed.size
         self.started(place)
-        if not (may_begin and self.turns.admits(claimed.task)):
+        is_pack = RowView(claimed.row).is_pack
+        may_begin = may_begin and (self.turns.opens if is_pack else self.turns.admits)(claimed.task)
+        if not may_begin:
             self.too_late.append(claimed)
-        elif RowView(claimed.row).is_pack:
+        elif is_pack:
             self._start_pack(claimed)
         else:
             self.task_pool.submit(claimed)
@@ -474,6 +482,15 @@ class Execution:
             self.add_unreleased(task.task_id, str(task.lease))
         self.turns.freed(task)
         self.released(self._remove(task))
+
+    def _pack_put_back(self, claimed: Claimed, result: Result, number: int) -> None:
+        """A pack was released that waits for the turn of its limit key again."""
+        task = claimed.task
+        if not isinstance(result, Written):
+            return self._release(task, result, number)
+        self.report.released += number
+        self.turns.freed(task)
+        return self.put_back(self._remove(task), task)
 
     def add_unreleased(self, task_id: str, token: str) -> None:
         """Notes a claim that this process won't begin, if it has it at all: there was no answer to its claim, or none
@@ -665,6 +682,7 @@ class Execution:
                 then(result)
 
     def _pack_lost(self, claimed: Claimed) -> None:
+        self.turns.freed(claimed.task)
         self.recorded(self._remove(claimed.task), claimed.task, RecordResult.UNRECORDED)
         self.report.count(RecordResult.UNRECORDED)
 

@@ -230,11 +230,12 @@ class LimitsLease:
             began_until=until if until <= since + LONGEST_LEASE else EPOCH,
         )
 
-    def look_at_held(self) -> Collection[str]:
-        """Reads the tasks that wait for a completion. Returns the ids of those that don't any more, which are
-        forgotten."""
-        rows = self._store.get_many(self.held, only=_HELD)
-        ended = [task_id for task_id, one in self.held.items() if not one.is_held(rows.get(task_id))]
+    def look_at_held(self, handed_over: Collection[str] | None = None) -> Collection[str]:
+        """Reads the tasks that wait for a completion; of this process's own, those that are ``handed_over``: before, a
+        member of a pack has no row. Returns the ids of those that don't wait any more, which are forgotten."""
+        looked_at = {i: one for i, one in self.held.items() if handed_over is None or i in handed_over}
+        rows = self._store.get_many(looked_at, only=_HELD)
+        ended = [task_id for task_id, one in looked_at.items() if not one.is_held(rows.get(task_id))]
         for task_id in ended:
             del self.held[task_id]
         return ended

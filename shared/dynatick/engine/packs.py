@@ -2,6 +2,8 @@
 
 A member's attempt is one like any other. If it has completed, it is a bit of its pack. If not, the recorder gives it a
 row of its own, before its pack is recorded. The coordinator calls everything here.
+
+The members of a pack with a limit key begin one by one, as their key takes turns (23).
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.record import Attempted, Done, Error
+from dynatick.engine.turns import Turns
 from dynatick.errors import InvalidInput, StoreError
 
 CHECKPOINT_AFTER: Final = timedelta(seconds=5)
@@ -30,7 +33,11 @@ CHECKPOINT_AFTER: Final = timedelta(seconds=5)
 others."""
 
 MAX_READY: Final = 2
-"""Packs whose payloads are in memory before their members begin: a megabyte of JSON each, at most."""
+"""Packs whose payloads are in memory before their members begin: a megabyte of JSON each, at most. Not counted:
+those with limit keys."""
+
+MAX_IDLE: Final = timedelta(seconds=10)
+"""A pack with a limit key of which no member could begin for so long is released, and waits for its turn again."""
 
 _LOST: Final = "its process died, or did not finish in time, while it ran the pack of this member"
 
@@ -43,6 +50,8 @@ class _Open:
     pack: Pack
     kept_at: datetime  # when the table last had the members that have ended
     member: Task  # without what is a member's own
+    in_turn: bool = False  # its members begin as their limit key takes turns
+    idle_since: datetime | None = None  # none of its members runs
     payloads: Sequence[Mapping[str, object]] = ()
     in_common: Mapping[str, object] = field(default_factory=dict)  # of their rows
     waiting: deque[int] = field(default_factory=deque)
@@ -87,33 +96,44 @@ class Packs:
         clock: Clock,
         *,
         threads: int,
+        turns: Turns,
+        in_one_thread: bool,
         may_begin: Callable[[], bool],
         submit: Callable[[Claimed], None],
         in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[Exception], None]], None],
         end: Callable[[Attempted], None],
         released: Callable[[Claimed, Result, int], None],
+        put_back: Callable[[Claimed, Result, int], None],
         lost: Callable[[Claimed], None],
         keep_fault: Callable[[Exception], None],
     ) -> None:
         """``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack, or of a lost member.
         ``released`` is called with each pack that was released, the result of that write, and how many of its members
-        were not begun; ``lost`` with each pack whose lease will expire."""
+        were not begun; ``put_back`` likewise, with each whose limit key let none begin; ``lost`` with each pack whose
+        lease will expire."""
         self._store, self._clock, self._max_submitted = store, clock, 2 * threads
+        self._turns, self._put_back = turns, put_back
+        self._max_idle = timedelta() if in_one_thread else MAX_IDLE
+        self._in_one_thread = in_one_thread
         self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
         self._end, self._released, self._lost, self._keep_fault = end, released, lost, keep_fault
         self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
         self._submitted = 0  # members in the task pool
+        self._in_turn: dict[str, _Open] = {}  # those with limit keys, by the same, in the order of their turns
+        self._submitted_in_turn = 0  # members of these in the task pool
 
     @property
     def waiting(self) -> int:
-        """Members that are claimed, and not begun."""
-        return sum(len(one.waiting) for one in self._open.values())
+        """Members that are claimed, and not begun. What waits for its limit key holds up no other claim."""
+        return sum(len(one.waiting) for one in self._open.values() if not one.in_turn)
 
     def start(self, claimed: Claimed, pack: Pack) -> None:
         """Takes a claimed pack. Of one that a dead process had, no member is run again (21)."""
         member = replace(claimed.task, attempt=1, attempts=(), batch_id=pack.batch_id)
         one = _Open(claimed, pack, kept_at=self._clock(), member=member, waiting=deque(pack.open()))
         self._open[one.token] = one
+        if self._turns.is_limited(claimed.task.limit_key) and claimed.task.attempt == 1:
+            one.in_turn, self._in_turn[one.token] = True, one
         self.proceed()
 
     def proceed(self) -> None:
@@ -122,7 +142,9 @@ class Packs:
         if not self._open:
             return
         may_begin = self._may_begin()
-        ready = sum(1 for one in self._open.values() if one.waiting and (one.is_loaded or one.is_writing))
+        ready = sum(
+            1 for one in self._open.values() if one.waiting and (one.is_loaded or one.is_writing) and not one.in_turn
+        )
         unbegun: list[_Open] = []
         for one in list(self._open.values()):
             if one.is_lost:
@@ -135,10 +157,10 @@ class Packs:
             if one.is_behind and not one.is_writing and self._clock() - one.kept_at >= CHECKPOINT_AFTER:
                 self._keep(one)
             if one.waiting and may_begin and not one.is_stopped:
-                if one.is_loaded:
+                if one.is_loaded and not one.in_turn:
                     self._begin(one)
-                elif not one.is_writing and ready < MAX_READY:
-                    ready += 1
+                elif not (one.is_loaded or one.is_writing) and (one.in_turn or ready < MAX_READY):
+                    ready += not one.in_turn
                     self._load(one)
             elif one.is_idle and one.waiting:
                 unbegun.append(one)
@@ -146,20 +168,53 @@ class Packs:
                 self._complete(one)
         self._release(unbegun)
 
+    def begin_in_turn(self, *, tasks_may: bool) -> bool:
+        """Begins one member of each pack whose limit key lets it, and returns whether one began. ``tasks_may``: tasks
+        with limit keys could be claimed, too."""
+        if not self._in_turn or not self._may_begin():
+            return False
+        began = False
+        for one in list(self._in_turn.values()):
+            if self._submitted_in_turn >= self._max_submitted:
+                break
+            if not one.is_loaded or not one.waiting or one.is_stopped or one.is_lost:
+                continue
+            if self._turns.begins_member(one.claimed.task, one.pack.member_id(one.waiting[0]), tasks_may=tasks_may):
+                began = True
+                self._in_turn[one.token] = self._in_turn.pop(one.token)  # if there is no room for all, others are next
+                self._begin_next(one)
+        return began
+
+    def release_idle(self) -> None:
+        """Releases the packs that wait for their limit keys in vain: what holds the places may take long."""
+        now, idle = self._clock(), list[_Open]()
+        for one in self._in_turn.values():
+            if not (one.is_loaded and one.is_idle and one.waiting) or one.is_lost:
+                one.idle_since = None
+                continue
+            one.idle_since = one.idle_since or now
+            if now - one.idle_since < self._max_idle:
+                continue
+            following = one.pack.member_id(one.waiting[0])
+            if not (self._in_one_thread and self._turns.may_go_on(one.claimed.task, following)):
+                idle.append(one)
+        self._release(idle, self._put_back)
+
     def took_back(self, claimed: Claimed) -> None:
         """A member that the pool has not begun waits again."""
         one, n = self._pack_of(claimed.row)
-        self._submitted -= 1
+        self._turns.freed(claimed.task)
+        self._count_submitted(one, -1)
         one.under_way -= 1
         one.waiting.appendleft(n)
         one.is_stopped = True
 
     def ended(self, attempted: Attempted) -> bool:
         """Takes a member's attempt that has ended. False: it did not complete, and gets a row of its own (20)."""
-        self._submitted -= 1
+        one, n = self._pack_of(attempted.row)
+        self._count_submitted(one, -1)
         if not isinstance(attempted.outcome, Done) or attempted.outcome.items:
             return False
-        one, n = self._pack_of(attempted.row)
         one.under_way -= 1
         one.is_behind = True
         one.done |= 1 << n
@@ -206,18 +261,25 @@ class Packs:
         self._release([one])
 
     def _begin(self, one: _Open) -> None:
-        is_lost = one.claimed.task.attempt > 1
         while one.waiting and self._submitted < self._max_submitted:
-            n = one.waiting.popleft()
-            one.under_way += 1
-            self._submitted += 1
-            member = self._member(one, n)
-            if is_lost:
-                now = self._clock()
-                self._submitted -= 1
-                self._end(Attempted(member.task, member.row, Error(_LOST), one.claimed.task.started_at or now))
-            else:
-                self._submit(member)
+            self._begin_next(one)
+
+    def _begin_next(self, one: _Open) -> None:
+        n = one.waiting.popleft()
+        one.under_way += 1
+        member = self._member(one, n)
+        if one.claimed.task.attempt > 1:
+            now = self._clock()
+            self._end(Attempted(member.task, member.row, Error(_LOST), one.claimed.task.started_at or now))
+        else:
+            self._count_submitted(one, 1)
+            self._submit(member)
+
+    def _count_submitted(self, one: _Open, change: int) -> None:
+        if one.in_turn:
+            self._submitted_in_turn += change
+        else:
+            self._submitted += change
 
     def _member(self, one: _Open, n: int) -> Claimed:
         payload = one.payloads[n]
@@ -251,8 +313,8 @@ class Packs:
         one.is_writing = False
         self._keep_fault(error)
 
-    def _release(self, packs: Sequence[_Open]) -> None:
-        """Releases packs, with what has completed: the rest runs in the next invocation."""
+    def _release(self, packs: Sequence[_Open], released: Callable[[Claimed, Result, int], None] | None = None) -> None:
+        """Releases packs, with what has completed: the rest runs in the next invocation, or in its turn."""
         changes: list[ConditionalUpdate] = []
         for one in packs:
             self._leave(one)
@@ -261,7 +323,7 @@ class Packs:
                 change = replace(change, set={**change.set, attr.PACK: one.attribute()})
             changes.append(change)
         for one, result in zip(packs, write_many(self._store, changes), strict=True):
-            self._released(one.claimed, result, len(one.waiting))
+            (released or self._released)(one.claimed, result, len(one.waiting))
 
     def _complete(self, one: _Open) -> None:
         self._leave(one)
@@ -273,6 +335,7 @@ class Packs:
 
     def _leave(self, one: _Open) -> None:
         del self._open[one.token]
+        self._in_turn.pop(one.token, None)
 
     def _pack_of(self, row: Row) -> tuple[_Open, int]:
         assert isinstance(row, MemberRow)

@@ -2,6 +2,9 @@
 
 A task begins if its key has a *place* for it; else it waits its turn in the index, and a few of each key in memory, by
 their ids alone. Keys take turns: one that is saturated delays no other.
+
+A pack waits for its turn as a task does, and has a place only until it is claimed: then it is *open*, and its members
+take places, each under its own id. A key alternates between its tasks and its open pack.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count, islice
@@ -18,6 +21,7 @@ from typing import Protocol
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import EPOCH
 from dynatick.domain.limit_keys import KeyLimit, KeyLimits, class_of
+from dynatick.domain.packs import may_be_pack
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row, Task
 from dynatick.engine.limits import HeldElsewhere, LimitsLease
@@ -29,6 +33,12 @@ MAX_WAITING_OF_KEY = 100
 MAX_WAITING = 10_000
 FEW = 20
 """A key of which fewer wait in memory is read on, if the index has more."""
+
+MAX_WAITING_PACKS, FEW_PACKS = 20, 5
+"""The same two, for the packs of a key."""
+
+MAX_OPEN_PACKS = 20
+"""Packs with limit keys that are open at once: the payloads of each are in memory, a megabyte of JSON at most."""
 
 MEASURED = 10  # tasks, after which it is known how long those of a key take
 
@@ -54,6 +64,20 @@ class Turns(Protocol):
     def seconds_to_wait(self, task: Task) -> float:
         """Called when it is about to begin, by any thread: 0, or how long its rate lets it wait."""
 
+    def is_limited(self, key: str | None) -> bool:
+        """Whether tasks with this limit key have a limit."""
+
+    def opens(self, pack: Task) -> bool:
+        """Whether members of a claimed pack may take turns here. Then its key has no other open pack until it is
+        ``freed``."""
+
+    def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
+        """Whether a member of an open pack may begin. It then has a place until it is ``freed``. ``tasks_may``: tasks
+        of its key could begin, too."""
+
+    def may_go_on(self, pack: Task, member_id: str) -> bool:
+        """Whether a task of the key of an open pack runs, or this member of it can begin: then it waits not in vain."""
+
     def freed(self, task: Task) -> None:
         """It has ended, or won't begin."""
 
@@ -71,14 +95,25 @@ class NoTurns:
     limits: KeyLimits
 
     def admits(self, task: Task) -> bool:
-        return task.limit_key is None or class_of(task.limit_key) not in self.limits
+        return not self.is_limited(task.limit_key)
 
     def may_admit(self, row: Row) -> bool:
-        key = RowView(row).limit_key
-        return key is None or class_of(key) not in self.limits
+        return not self.is_limited(RowView(row).limit_key)
 
     def seconds_to_wait(self, task: Task) -> float:
         return 0.0
+
+    def is_limited(self, key: str | None) -> bool:
+        return key is not None and class_of(key) in self.limits
+
+    def opens(self, pack: Task) -> bool:
+        return self.admits(pack)
+
+    def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
+        return False
+
+    def may_go_on(self, pack: Task, member_id: str) -> bool:
+        return False
 
     def freed(self, task: Task) -> None:
         pass
@@ -91,19 +126,51 @@ class NoTurns:
 
 
 @dataclass(slots=True)
+class Line:
+    """Entries of a key that wait: its tasks, or its packs."""
+
+    key: str
+    maximum: int = MAX_WAITING_OF_KEY
+    few: int = FEW  # if fewer wait, it is read on
+    waiting: deque[tuple[Bucket, str]] = field(default_factory=deque)
+    skipped_from: Resume | None = None  # from here on, entries were passed over for want of room
+
+    def skip(self, position: Resume) -> None:
+        self.skipped_from = position if self.skipped_from is None else min(self.skipped_from, position)
+
+
+@dataclass(slots=True)
 class _Key:
     """What is known of one key."""
 
     name: str
     limit: KeyLimit
     free_at: datetime  # from when on its next task may begin, by its rate
+    tasks: Line
+    packs: Line | None = None  # as soon as it has some
+    pack: str | None = None  # the id of the one that is open, or is being claimed
+    is_turn_of_pack: bool = False  # a task has begun since its pack had a turn
     taken: int = 0  # places
     unbegun: int = 0  # of them, for tasks that have not begun
-    waiting: deque[tuple[Bucket, str]] = field(default_factory=deque)
-    skipped_from: Resume | None = None  # from here on, entries were passed over for want of room
     since: datetime | None = None  # when the first task got a place here
     ended: int = 0  # tasks, since then
     is_ready: bool = False  # it is in the list of those that may have a turn
+
+    @property
+    def lines(self) -> Sequence[Line]:
+        return (self.tasks,) if self.packs is None else (self.tasks, self.packs)
+
+    def line_of(self, task_id: str) -> Line:
+        """That in which an entry waits."""
+        if not may_be_pack(task_id):
+            return self.tasks
+        if self.packs is None:
+            self.packs = Line(self.name, MAX_WAITING_PACKS, FEW_PACKS)
+        return self.packs
+
+    def has_waiting(self) -> bool:
+        """Whether an entry waits that may have a turn."""
+        return bool(self.tasks.waiting) or (self.packs is not None and self.pack is None and bool(self.packs.waiting))
 
     def has_place(self) -> bool:
         return self.limit.at_once is None or self.taken < self.limit.at_once
@@ -131,6 +198,8 @@ class KeyTurns:
         self._taken: dict[str, Bucket] = {}  # entries whose turn it was, until their claims are answered, by id
         self._own: dict[str, Bucket] = {}  # entries of tasks that have places, since they wait for completions
         self._held: set[str] = set()  # ids of those that wait for a completion
+        self._packs: dict[str, _Key] = {}  # by the ids of the packs that are open, or are being claimed
+        self._without_room: dict[str, _Key] = {}  # keys whose packs wait until another key's pack is freed, in order
         self._is_over = False
         self._rates = threading.Lock()
         self._try_at = EPOCH  # not before, for the lease
@@ -169,41 +238,66 @@ class KeyTurns:
                 return False  # a lagging index lists it in two buckets: the task itself may lie in this one
             self._own[task_id] = bucket  # is it overdue? A claim shows it
             return True
-        if len(known.waiting) >= MAX_WAITING_OF_KEY or len(self._waiting) >= MAX_WAITING:
-            position = Resume(bucket.minute, task_id[:-1] or None)
+        if task_id in self._packs:
+            return False  # likewise
+        line = known.line_of(task_id)
+        if len(line.waiting) >= line.maximum or len(self._waiting) >= MAX_WAITING:
             if is_closed:
-                known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
+                line.skip(Resume(bucket.minute, task_id[:-1] or None))
             return False
-        known.waiting.append((bucket, task_id))
+        line.waiting.append((bucket, task_id))
         self._waiting.add((bucket, task_id))
         self._may_have_turn(known)
         return True
 
     def take(self, number: int) -> list[tuple[Bucket, str]]:
-        """Up to this many entries whose turn it is. Each has a place from now on, until it is freed."""
+        """Up to this many entries whose turn it is. Each has a place from now on, until it is freed; a pack, until it
+        is open. Of a key with an open pack, one: its next turn is the pack's."""
         now = self._clock()
         taken = [(bucket, task_id) for task_id, bucket in islice(self._own.items(), number)]
         for _, task_id in taken:
             del self._own[task_id]
         while self._timed and self._timed[0][0] <= now + self._ahead:
             self._ready.append(heapq.heappop(self._timed)[2])
+        alternating: list[_Key] = []
         while self._ready and len(taken) < number:
             key = self._ready.popleft()
             key.is_ready = False
-            entry = next((one for one in key.waiting if one[1] not in self._places), None)
+            line, entry = self._next_of(key)
             if entry is None or not key.has_place():
                 continue
             if (at := key.next_at(now)) > now + self._ahead:
                 key.is_ready = True
                 heapq.heappush(self._timed, (at, next(self._order), key))
                 continue
-            key.waiting.remove(entry)
+            line.waiting.remove(entry)
             self._waiting.discard(entry)
             self._give_place(key, entry[1])
             taken.append(entry)
+            key.is_turn_of_pack = line is key.tasks
+            if line is key.packs:
+                key.pack, self._packs[entry[1]] = entry[1], key
+            if key.pack is None:
+                self._may_have_turn(key)
+            else:
+                alternating.append(key)
+        for key in alternating:
             self._may_have_turn(key)
         self._taken |= {task_id: bucket for bucket, task_id in taken}
         return taken
+
+    def _next_of(self, key: _Key) -> tuple[Line, tuple[Bucket, str] | None]:
+        """The entry whose turn it is, and its line; None: there is none."""
+        task = self._next_task(key)
+        if key.packs is None or not key.packs.waiting or key.pack is not None:
+            return key.tasks, task
+        if len(self._packs) >= MAX_OPEN_PACKS:
+            self._without_room[key.name] = key
+            return key.tasks, task
+        return (key.tasks, task) if task is not None and not key.is_turn_of_pack else (key.packs, key.packs.waiting[0])
+
+    def _next_task(self, key: _Key) -> tuple[Bucket, str] | None:
+        return next((one for one in key.tasks.waiting if one[1] not in self._places), None)
 
     @property
     def has_turn(self) -> bool:
@@ -213,20 +307,20 @@ class KeyTurns:
     def leave(self) -> tuple[list[tuple[Bucket, str]], Resume | None]:
         """Lets nothing wait any more. Returns the entries that did, and from where on others were passed over."""
         own = [(bucket, task_id) for task_id, bucket in self._own.items()]
-        left = [*own, *(entry for key in self._keys.values() for entry in key.waiting)]
-        skipped = min((key.skipped_from for key in self._keys.values() if key.skipped_from is not None), default=None)
-        for key in self._keys.values():
-            key.waiting.clear()
-            key.skipped_from = None
+        left = [*own, *(entry for line in self._lines() for entry in line.waiting)]
+        skipped = min((line.skipped_from for line in self._lines() if line.skipped_from is not None), default=None)
+        for line in self._lines():
+            line.waiting.clear()
+            line.skipped_from = None
         self._own.clear()
         self._waiting.clear()
         return left, skipped
 
     def goes_on_until(self, latest: datetime) -> bool:
-        """Whether its pass should stay: a task runs, or can begin by then."""
+        """Whether its pass should stay: a task runs, or can begin by then, or a pack is open."""
         if self._elsewhere is not None and not self._lease.is_held:
             return not self._in_one_thread and self._elsewhere.until - self._clock() < MAX_HANDOVER
-        runs = len(self._places) > len(self._held) or bool(self._own)
+        runs = len(self._places) > len(self._held) or bool(self._own or self._packs)
         if self._in_one_thread:
             return runs or self.has_turn
         return runs or bool(self._ready) or any(at <= latest for at, _, _ in self._timed)
@@ -244,31 +338,34 @@ class KeyTurns:
         room. While others wait, there must be room for many: each reading fills it with what it finds of any key."""
         if len(self._waiting) > MAX_WAITING - MAX_WAITING_OF_KEY:
             return None
-        short = [key for key in self._keys.values() if key.skipped_from is not None and len(key.waiting) < FEW]
-        key = min(short, key=lambda one: len(one.waiting), default=None)
-        if key is None or key.skipped_from is None or (key.waiting and len(self._waiting) > MAX_WAITING // 2):
+        short = [one for one in self._lines() if one.skipped_from is not None and len(one.waiting) < one.few]
+        line = min(short, key=lambda one: len(one.waiting), default=None)
+        if line is None or line.skipped_from is None or (line.waiting and len(self._waiting) > MAX_WAITING // 2):
             return None
-        return key.name, key.skipped_from
+        return line.key, line.skipped_from
 
-    def begin_to_offer(self, since: Resume, through: Resume | None) -> list[str]:
-        """Entries of all keys between two positions (None: the end) are about to be offered. Returns the keys of which
+    def begin_to_offer(self, since: Resume, through: Resume | None) -> Sequence[Line]:
+        """Entries of all keys between two positions (None: the end) are about to be offered. Returns the lines of which
         that is what was passed over; once it is done, ``read_through`` is to be called with them."""
         passed = [
-            key
-            for key in self._keys.values()
-            if key.skipped_from is not None
-            and not key.skipped_from < since
-            and (through is None or key.skipped_from < through)
+            line
+            for line in self._lines()
+            if line.skipped_from is not None
+            and not line.skipped_from < since
+            and (through is None or line.skipped_from < through)
         ]
-        for key in passed:
-            key.skipped_from = None
-        return [key.name for key in passed]
+        for line in passed:
+            line.skipped_from = None
+        return passed
 
-    def read_through(self, keys: Iterable[str], position: Resume | None) -> None:
-        """The index was read for these keys up to a position; None: to its end."""
-        for known in map(self._key, keys) if position is not None else ():
-            assert position is not None
-            known.skipped_from = position if known.skipped_from is None else min(known.skipped_from, position)
+    def read_through(self, lines: Iterable[Line], position: Resume | None) -> None:
+        """The index was read for these up to a position; None: to its end."""
+        if position is not None:
+            for line in lines:
+                line.skip(position)
+
+    def _lines(self) -> Iterator[Line]:
+        return (line for key in self._keys.values() for line in key.lines)
 
     # -- places ----------------------------------------------------------------------------------------------------
 
@@ -276,6 +373,7 @@ class KeyTurns:
         if not self.is_limited(task.limit_key):
             return True
         self._taken.pop(task.task_id, None)
+        self._close(task.task_id)  # only its id is that of a pack
         known = self._places.get(task.task_id)
         if known is not None and known.name == task.limit_key:
             self._held.discard(task.task_id)
@@ -296,7 +394,41 @@ class KeyTurns:
             return True
         if not self._has_lease():
             return False
-        return self._may_begin(self._key(str(view.limit_key)))
+        return view.is_pack or self._may_begin(self._key(str(view.limit_key)))
+
+    def opens(self, pack: Task) -> bool:
+        if not self.is_limited(pack.limit_key):
+            return True
+        self._taken.pop(pack.task_id, None)
+        self._take_place_back(pack.task_id)  # it was for its claim
+        has_lease = self._has_lease()
+        key = self._key(str(pack.limit_key))
+        if self._packs.get(pack.task_id, key) is not key:
+            self._close(pack.task_id)  # the index listed it with another
+        if has_lease and pack.attempt == 1 and key.pack in (None, pack.task_id):
+            self._packs[pack.task_id], key.pack = key, pack.task_id
+        else:
+            self._close(pack.task_id)
+        self._may_have_turn(key)
+        # Of one whose process has died, no member begins: each gets a row of its own (21).
+        return has_lease and (pack.attempt > 1 or key.pack == pack.task_id)
+
+    def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
+        key = self._packs.get(pack.task_id)
+        if key is None or member_id in self._places or not self._has_lease() or not self._may_begin(key):
+            return False
+        if tasks_may and not key.is_turn_of_pack and self._next_task(key) is not None:
+            return False
+        key.is_turn_of_pack = False
+        self._give_place(key, member_id)
+        return True
+
+    def may_go_on(self, pack: Task, member_id: str) -> bool:
+        key = self._packs.get(pack.task_id)
+        if key is None:
+            return False
+        held = sum(self._places[task_id] is key for task_id in self._held)
+        return key.taken > held or (member_id not in self._places and self._may_begin(key))
 
     def _may_begin(self, key: _Key) -> bool:
         now = self._clock()
@@ -318,6 +450,7 @@ class KeyTurns:
 
     def freed(self, task: Task) -> None:
         self._taken.pop(task.task_id, None)
+        self._close(task.task_id)
         if task.task_id not in self._held:
             self.unclaimed(task.task_id)
 
@@ -325,14 +458,22 @@ class KeyTurns:
         """An entry was not claimed. A task that waits for a completion keeps its place until it is overdue."""
         if self._taken.get(task_id) == bucket:
             del self._taken[task_id]
+            self._close(task_id)
             if is_overdue or task_id not in self._held:
                 self.unclaimed(task_id)
 
     def unclaimed(self, task_id: str) -> None:
         """Takes a place back."""
+        key = self._take_place_back(task_id)
+        if key is not None:
+            key.ended += 1
+            self._may_have_turn(key)
+
+    def _take_place_back(self, task_id: str) -> _Key | None:
+        """Returns its key; None: it had no place."""
         key = self._places.pop(task_id, None)
         if key is None:
-            return
+            return None
         self._held.discard(task_id)
         with self._rates:
             if task_id in self._begun:
@@ -340,7 +481,16 @@ class KeyTurns:
             else:
                 key.unbegun -= 1
         key.taken -= 1
-        key.ended += 1
+        return key
+
+    def _close(self, pack_id: str) -> None:
+        """A pack is not open any more. What has waited for room comes before the next one of its key."""
+        key = self._packs.pop(pack_id, None)
+        if key is None:
+            return
+        key.pack = None
+        if self._without_room:
+            self._may_have_turn(self._without_room.pop(next(iter(self._without_room))))
         self._may_have_turn(key)
 
     def hold(self, tasks: Sequence[Task]) -> bool:
@@ -354,9 +504,8 @@ class KeyTurns:
     def look_at_held(self) -> None:
         """Takes back the places of tasks that no longer wait for a completion."""
         if self._held and self._lease.is_held:
-            for task_id in self._lease.look_at_held():
-                if task_id in self._held:
-                    self.unclaimed(task_id)
+            for task_id in self._lease.look_at_held(self._held):
+                self.unclaimed(task_id)
 
     def end(self) -> None:
         """Releases the lease, unless a task still runs that it is for. Nothing begins any more."""
@@ -381,7 +530,7 @@ class KeyTurns:
         self._places[task_id] = key
 
     def _may_have_turn(self, key: _Key) -> None:
-        if not key.is_ready and key.waiting and key.has_place():
+        if not key.is_ready and key.has_waiting() and key.has_place():
             key.is_ready = True
             self._ready.append(key)
 
@@ -392,7 +541,7 @@ class KeyTurns:
             left, lease = self._lease.starts.get(name), self._lease
             if left is None:
                 left = lease.began_until + limit.interval if lease.began_until > EPOCH else EPOCH
-            known = self._keys[name] = _Key(name, limit, left)
+            known = self._keys[name] = _Key(name, limit, left, Line(name))
         return known
 
     def _has_lease(self) -> bool:

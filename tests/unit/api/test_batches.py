@@ -28,6 +28,13 @@ def test_a_batch_is_inserted_under_the_tables_names(caller: Caller) -> None:
     assert counts["counts"] == {"scheduled": 500}
 
 
+def test_a_batch_has_the_limit_key_that_is_given(caller: Caller) -> None:
+    caller.ask("POST", "/v1/batches", {**BATCH, "limitKey": "customer:4711"})
+    assert caller.ask("GET", "/v1/batches/news")["limitKey"] == "customer:4711"
+    assert caller.ask("GET", "/v1/tasks/~bmV3cy8wMDAwMDEwMDc")["limitKey"] == "customer:4711"
+    assert caller.refused_fields("POST", "/v1/batches", {**BATCH, "batchId": "b", "limitKey": "x"}) == ["#/limitKey"]
+
+
 def test_a_batch_is_loaded_in_parts(caller: Caller) -> None:
     parts = [BATCH["payloads"][first : first + 500] for first in (0, 500, 1000)]  # type: ignore[index]
     begun = {**BATCH, "payloads": None, "total": 1200}
@@ -113,7 +120,7 @@ def test_what_is_refused_names_the_field(caller: Caller) -> None:
         ({"batchId": ""}, ["#/batchId"]),
         ({"action": "nope"}, ["#/action"]),
         ({"then": {"taskId": "x"}}, ["#/then/taskId"]),
-        ({"limitKey": "customer:1"}, ["#/limitKey"]),
+        ({"limitKey": "customer"}, ["#/limitKey"]),
         ({"payloads": None}, ["#/total"]),
         ({"total": 1}, ["#/total"]),
     ):

@@ -368,6 +368,14 @@ def test_a_file_is_a_batch_loaded_by_one_or_several_invocations(
     assert [one.skipped for one in function.run(event)] == ["imported before"]
 
 
+def test_the_first_line_of_a_batch_has_the_limit_key_of_all(function: Lambda) -> None:
+    settings = NEWS.replace('"tenant"', '"limitKey": "customer:1", "tenant"')
+    function.run(function.bucket.event("imports/batches/news.ndjson", settings + payload_lines(3)))
+    assert batch_of(function).limit_key == "customer:1"
+    client = TaskClient(function.world.store, clock=function.world.clock)
+    assert [view.limit_key for view in client.batches.members("news")] == ["customer:1"] * 3
+
+
 def test_the_same_file_again_is_the_same_batch(function: Lambda) -> None:
     content = NEWS + payload_lines(1000)
     function.run(function.bucket.event("imports/batches/news.ndjson", content))

@@ -59,6 +59,15 @@ def test_a_file_becomes_a_batch(shell: Shell, world: InProcess, tmp_path: Path, 
     )
 
 
+def test_a_batch_with_a_limit_key(shell: Shell, world: InProcess, tmp_path: Path) -> None:
+    file = put_file(tmp_path, "a.ndjson", 3)
+    assert shell("batch", "add", file, *NEWS, *DUE, "--limit-key", "customer:4711").code == 0
+    assert "limit key  customer:4711" in shell("batch", "show", "news").out
+    assert shell("task", "get", "news/000000002", "-o", "json").json["limitKey"] == "customer:4711"
+    refused = shell("batch", "add", file, "--id", "b", "--action", "log", "--limit-key", "nothing")
+    assert refused.code != 0 and "limitKey: 'nothing'" in refused.err
+
+
 def test_over_a_time_and_then(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     file = put_file(tmp_path, "a.ndjson", 1000)
     then = '{"action": "log", "payload": {"of": "news"}}'

@@ -14,9 +14,12 @@ from dynatick import TaskClient
 from dynatick.client import key_queues
 from dynatick.client.operations import KeyLoad
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION, Batch
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.packs import Pack, Span
+from dynatick.domain.row import RELEASED
 from dynatick.engine.diagnosis import Kind
 from dynatick.engine.limits import Held, LimitsRecord, limits_id
 from dynatick.engine.rules import Rules
@@ -74,6 +77,44 @@ def test_a_task_waits_for_those_of_its_key_that_run_and_that_come_before_it() ->
     )
     assert one.explain("b").endswith("(a, since 2026-12-31T12:01:00Z); it is the next")
     assert one.explain("c").endswith("; 1 waits before it")
+
+
+def put_pack(one: Keyed, members: int, *, batch_id: str = "news", **more: object) -> str:
+    """A pack with this number of members, of which the first has completed."""
+    span = Span(0, members)
+    one.put(span.pack_id(batch_id), pack=Pack(batch_id=batch_id, span=span, done=1).to_attribute(), **more)
+    batch = Batch(action="log", due_at=NOON, members=members, total=members)
+    one.world.store.put(scheduled_row(batch_id, bucket_at(1), action=BATCH_ACTION, payload=batch.to_payload()))
+    return span.pack_id(batch_id)
+
+
+def test_the_members_of_a_pack_are_counted() -> None:
+    one = keyed("customer=1")
+    pack_id = put_pack(one, 10)
+    one.put("z")
+    assert one.explain("z").endswith("its key: 9 of customer:4711 wait before it")
+    assert one.explain(pack_id).startswith("2026-12-31T12:01:00Z")
+    assert one.explain("news/000000004").endswith("its key: 3 of customer:4711 wait before it")
+    (load,) = one.client.operations.status().keys
+    assert (load.waiting, load.running) == (11, 0)
+
+
+def test_an_open_pack_alternates_with_the_tasks_of_its_key() -> None:
+    one = keyed("customer=1")
+    running = {"status": "running", "lease": "token", "leaseUntil": "2026-12-31T12:15:00.000Z", "attempt": 1}
+    pack_id = put_pack(one, 10, **running, startedAt="2026-12-31T12:01:00.000Z")
+    one.put("z")
+    assert one.explain("z") == (
+        "2026-12-31T12:01:00Z and waits for its key: its turns alternate with those of members of news; it is the next"
+    )
+    sentence = (
+        "runs, or waits for its turn: since 2026-12-31T12:01:00Z members of its pack begin as customer:4711 has places "
+        "for them"
+    )
+    for task_id in (pack_id, "news/000000004"):
+        assert one.explain(task_id) == f"{task_id} {sentence}"
+    put_pack(one, 10, **(running | {"leaseUntil": RELEASED}))
+    assert one.explain("news/000000004").endswith("waits with its pack for a turn of customer:4711")
 
 
 def test_one_that_waits_where_its_turn_is_expected_says_when() -> None:

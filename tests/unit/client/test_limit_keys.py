@@ -19,6 +19,7 @@ from tests.unit.engine.support import World
 
 from dynatick import (
     AsyncTaskClient,
+    BatchDiffers,
     CompleteLater,
     ConfigurationError,
     HandlerContext,
@@ -262,21 +263,51 @@ def test_an_insert_can_not_change_the_key(world: World, mode: str, key: str | No
     assert client.get("a").limit_key == KEY
 
 
-def test_a_batch_has_none(world: World) -> None:
+def test_a_batch_has_one_key_and_its_packs_lie_in_the_shard_of_it(world: World) -> None:
     client = client_of(world)
-    sentence = "leave it out: members of a batch have none; insert the tasks one by one"
     with use_client(client):
-        for insert in (
-            lambda: client.batches.insert([{}], batch_id="b", action="log", attributes={"limitKey": KEY}),
-            lambda: sync_account.schedule_batch([Account(1)], batch_id="b"),
-            lambda: fixed.schedule_batch([Account(1)], batch_id="b"),
-        ):
-            with pytest.raises(InvalidInput, match=f"^limitKey: .*{sentence}$"):
-                insert()
-        assert world.store.get("b") is None
-        after = sync_account.after(Account(4711))
-        assert after["limitKey"] == KEY
-        client.batches.insert([{}], batch_id="b", action="log", then=after)
+        for batch_id, insert in {
+            "plain": lambda: client.batches.insert([{}], batch_id="plain", action="log", limit_key=KEY),
+            "fixed": lambda: fixed.schedule_batch([Account(1)], batch_id="fixed"),
+            "given": lambda: sync_account.schedule_batch([Account(1)], batch_id="given", limit_key=KEY),
+        }.items():
+            insert()
+            key = client.batches.get(batch_id).limit_key
+            pack_id, member_id = f"{batch_id}/000000000-000000000", f"{batch_id}/000000000"
+            assert world.row(pack_id)["limitKey"] == key == client.get(member_id).limit_key
+            assert key == KEY
+            assert is_in_its_shard(world, pack_id)
+            assert "limitKey" not in world.row(batch_id)
+        client.batches.reschedule("plain", delay=HOUR)
+        client.reschedule("given/000000000", delay_seconds=3600)
+        for moved in ("plain/000000000-000000000", "given/000000000"):
+            assert is_in_its_shard(world, moved)
+            assert world.row(moved)["limitKey"] == KEY
+        with pytest.raises(BatchDiffers, match="ofMembers"):
+            client.batches.insert([{}], batch_id="plain", action="log", limit_key="customer:2", delay=HOUR)
+
+
+def test_a_key_that_no_batch_can_have_is_refused(world: World) -> None:
+    client = client_of(world)
+    with use_client(client):
+        with pytest.raises(InvalidInput, match=r"^limitKey: .*, that of log.*give limit_key=: all members"):
+            sync_account.schedule_batch([Account(1)], batch_id="b")
+        with pytest.raises(InvalidInput, match="it has an argument of its own"):
+            client.batches.insert([{}], batch_id="b", action="log", attributes={"limitKey": KEY})
+        with pytest.raises(InvalidInput, match=r"^limitKey: 'tenant:1' .*the classes are"):
+            client.batches.insert([{}], batch_id="b", action="log", limit_key="tenant:1")
+        for empty in ("", "customer:"):
+            with pytest.raises(InvalidInput, match=r"^limitKey: "):
+                fixed.schedule_batch([Account(1)], batch_id="b", limit_key=empty)
+    assert world.store.get("b") is None
+
+
+def test_what_follows_a_batch_has_its_own_key(world: World) -> None:
+    client = client_of(world)
+    after = sync_account.after(Account(4711))
+    assert after["limitKey"] == KEY
+    client.batches.insert([{}], batch_id="b", action="log", then=after)
+    assert client.batches.get("b").limit_key is None
     world.ticks(2)
     world.put(**world.row("b/then"))
     assert is_in_its_shard(world, "b/then")

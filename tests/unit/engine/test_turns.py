@@ -408,14 +408,16 @@ def test_what_is_read_on_for_one_key_is_offered_for_all() -> None:
     assert turns.begin_to_offer(Resume(BUCKET.minute, "100-c"), end) == []  # it begins after what was passed over
     for entry in turns.take(25):
         turns.freed(task_of(entry[1], f"tenant:{entry[1][-1]}"))
-    keys = turns.begin_to_offer(start, end)
-    assert keys == ["tenant:a", "tenant:b", "tenant:c"]
+    lines = turns.begin_to_offer(start, end)
+    assert [line.key for line in lines] == ["tenant:a", "tenant:b", "tenant:c"]
     assert [turns.offer(BUCKET, f"100-{key}", f"tenant:{key}") for key in "abc"] == [True] * 3
     assert not turns.offer(BUCKET, "101-a", "tenant:a")
-    turns.read_through(keys, end)
-    assert turns.begin_to_offer(Resume(BUCKET.minute, "101-"), end) == ["tenant:a"]  # the first that had no room
-    turns.read_through(["tenant:a"], None)
-    assert turns.begin_to_offer(Resume(BUCKET.minute), None) == ["tenant:b", "tenant:c"]  # from the end on
+    turns.read_through(lines, end)
+    again = turns.begin_to_offer(Resume(BUCKET.minute, "101-"), end)
+    assert [line.key for line in again] == ["tenant:a"]  # the first that had no room
+    turns.read_through(again, None)
+    rest = turns.begin_to_offer(Resume(BUCKET.minute), None)
+    assert [line.key for line in rest] == ["tenant:b", "tenant:c"]  # from the end on
 
 
 def test_while_others_wait_it_is_read_on_once_there_is_room_for_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,15 @@ def test_the_page_of_a_batch_says_how_it_stands_and_leads_to_its_failures(
     assert elements(ended, "cancel") == []
 
 
+def test_the_page_of_a_batch_has_its_limit_key() -> None:
+    installation = VirtualInstallation(None, start=NOON, key_limits="customer=1")
+    for batch_id, key in (("free", None), ("keyed", "customer:4711")):
+        installation.client.batches.insert([HOOK], batch_id=batch_id, action="webhook", limit_key=key)
+    browser = Browser(installation)
+    assert elements(browser.get("/batches/free"), "limit-key") == []
+    assert text_of(browser.get("/batches/keyed"), "limit-key") == "customer:4711"
+
+
 def test_members_are_shown_page_by_page(loaded: VirtualInstallation, browser: Browser) -> None:
     found: list[str] = []
     url = "/batches/to-come/members"

@@ -11,6 +11,7 @@ from dynatick.api.models.values import (
     Action,
     DelaySeconds,
     DueAt,
+    LimitKey,
     RetryPolicy,
     Subject,
     TimeoutSeconds,
@@ -84,6 +85,7 @@ class NewBatch(Form):
     retryPolicy: RetryPolicy = None
     timeoutSeconds: TimeoutSeconds = None
     subject: Subject = None
+    limitKey: LimitKey = None
 
 
 class PackOfBatch(ClosedForm):
