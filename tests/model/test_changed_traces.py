@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.model.changed_traces import KINDS, changed_traces, judge
 
-SAMPLE = 12
+SAMPLE = 15
 
 
 def test_a_changed_trace_is_refused_or_known_to_be_harmless() -> None:
