@@ -54,8 +54,10 @@ RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedul
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 TURNS = "tests/unit/engine/test_turns.py"
 IN_TURN = "tests/unit/engine/test_packs_in_turn.py"
+RATES = "tests/unit/actions/test_rate_limit.py"
 TO_THE_SECOND = "tests/unit/engine/test_keys_to_the_second.py"
 OF_SCHEDULES = 0
+OF_RATES = -1
 Change = tuple[Mutation, Path, str]
 _WITHOUT = ("-p", "no:cacheprovider", "-p", "no:schemathesis")  # plugins: to start one takes a second each time
 
@@ -345,6 +347,21 @@ MUTATIONS = (
              "merge_updates(...)", "update", DECLARED),
     Mutation(OF_SCHEDULES, "a deployment removes a schedule that became another's", "Schedules._remove",
              "task_update.in_version(row, version_of(row))", "()", DECLARED),
+    # -- rate limits ---------------------------------------------------------------------------------------------------
+    Mutation(OF_RATES, "a process reserves starts that another has", "first_free",
+             "until == unused.until", "True", RATES),
+    Mutation(OF_RATES, "a process reserves starts as if it were alone", "first_free",
+             "max(earliest, unused.since if until == unused.until else until)", "earliest", RATES),
+    Mutation(OF_RATES, "what was not used is lost for ever", "first_free",
+             "unused.since if until == unused.until else until", "until", RATES),
+    Mutation(OF_RATES, "a task begins by a start that has passed long ago", "_Limit.take",
+             "now - self.starts[0] > LATE", "False", RATES),
+    Mutation(OF_RATES, "a task does not wait for its start", "_Limit.take",
+             "self.starts[index] - now > EARLY", "False", RATES),
+    Mutation(OF_RATES, "a task begins by a start that is promised to another", "_Limit.take",
+             "0 if is_promised else self.promised", "0", RATES),
+    Mutation(OF_RATES, "starts are reserved as far ahead as tasks wait", "RateLimits._take",
+             "free_at - now <= AHEAD", "True", RATES),
     # -- limits by key -------------------------------------------------------------------------------------------------
     Mutation(23, "a process acquires the lease that another has", "LimitsRecord.is_leased",
              "self.lease is not None", "False", TURNS),
@@ -532,7 +549,8 @@ def _failing(copy: Path, tests: Sequence[str], *options: str) -> list[str]:
 
 def _report(mutation: Mutation, failing: Sequence[str]) -> bool:
     """Prints a line of the table. Whether the mutation was noticed."""
-    print(f"{mutation.rule or '+':>2}  {mutation.what:<68}  {failing[0] if failing else 'NO TEST FAILS'}", flush=True)
+    number = mutation.rule if mutation.rule > 0 else "+"
+    print(f"{number:>2}  {mutation.what:<68}  {failing[0] if failing else 'NO TEST FAILS'}", flush=True)
     return bool(failing)
 
 

@@ -90,6 +90,7 @@ def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda o
     from dynatick.actions.handler_secrets import HandlerSecrets, use_secrets
     from dynatick.actions.secret import Secrets
     from dynatick.engine.processor import Processor
+    from dynatick.engine.rates import RateRecords
 
     if settings.function_name is None:
         raise ConfigurationError("AWS_LAMBDA_FUNCTION_NAME", "it is not set; Lambda sets it")
@@ -98,8 +99,13 @@ def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda o
     clients = ClientCache()
     use_secrets(HandlerSecrets(settings.handlers_secrets, secrets=Secrets(None, clients=clients), clock=utc_now))
     process, numbers = uuid.uuid4().hex, count(1)
+    store = DynamoStore(settings.table, batched=settings.batched)
+
+    def new_token() -> str:
+        return f"{process}.{next(numbers)}"
+
     return Processor(
-        store=DynamoStore(settings.table, batched=settings.batched),
+        store=store,
         actions=build_actions(
             handlers_module=settings.handlers_module,
             settings=settings.action_settings,
@@ -108,12 +114,13 @@ def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda o
             threads=settings.task_threads,
             clock=utc_now,
             max_timeout_seconds=_longest(settings),
+            rate_records=RateRecords(store, new_token),
         ),
         dead_letters=_dead_letters(settings),
         invoker=LambdaInvoker(settings.function_name),
         rules=build_rules(settings),
         clock=utc_now,
-        new_token=lambda: f"{process}.{next(numbers)}",
+        new_token=new_token,
         wake_ups=_wake_ups(settings),
         report_overdue=report_overdue,
     )

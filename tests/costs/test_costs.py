@@ -11,17 +11,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import count
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
 from dynatick import Commit, CompleteLater, NewTask, TaskClient
+from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.completion import completion_token
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.rates import RateRecords
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import ACTION, Clock, Installation
 from dynatick_stack.counting.counts import Counts, Engine
@@ -109,6 +112,31 @@ def test_a_limit_key_costs_no_unit_for_a_task_and_two_for_a_pass(engine: Engine)
     assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
     own = spent.total.write_units - write_units
     assert own == 3 + 2  # the cursor twice and the tick's record; and the limits lease, acquired and released
+
+
+def test_a_rate_limit_costs_a_unit_for_each_time_that_starts_are_reserved(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation = Installation.fresh(engine.url, clock=Clock(still=True), threads=1)
+    tokens = count()
+    records = RateRecords(installation.store, lambda: str(next(tokens)))
+    limits, run = RateLimits([f"{ACTION}=10000/s"], clock=installation.clock, records=records), installation.actions.run
+
+    def limited(task: Task, context: ActionContext) -> object:
+        limits.acquire(task, task.action)
+        return run(task, context)
+
+    monkeypatch.setattr(installation.actions, "run", limited)
+    installation.fill(100, installation.bucket())
+    meter = units.Meter(engine)
+    (report,) = installation.next_tick()
+    assert report.completed == 100
+    spent = meter.read()
+    reservations = next(tokens)
+    assert reservations == 7  # of 1, 2, 4, … 64 starts
+    _, _, _, write_units = of(spent, "BatchExecuteStatement")
+    assert write_units == 100 * (CLAIM_UNITS + RECORD_UNITS)
+    assert spent.total.write_units - write_units == 3 + reservations
 
 
 class Sent(list[tuple[Mapping[str, object], datetime]]):

@@ -10,10 +10,12 @@ from typing import Any
 
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.limits import limits_id
+from dynatick.engine.rates import rate_record_id
 from dynatick.engine.settings import SETTINGS_ID
 
 _CURSOR = cursor_id(0).removesuffix("0")
 _LIMITS = limits_id(0).removesuffix("0")
+_RATE = rate_record_id("")
 _SET = re.compile(r'"((?:[^"]|"")+)"=(\?)?')
 _ASSIGNED = re.compile(r"(#\w+) = (?:(:\w+)|#\w+ \+ :\w+)")
 
@@ -102,6 +104,8 @@ def _kind_of(write: Write) -> str:
         if "NULL" in write.sets["lease"]:
             return "release limits"
         return "hold limits" if write.sets["held"]["L"] else "acquire limits"
+    if write.task_id.startswith(_RATE):
+        return "reserve starts"
     if write.task_id == SETTINGS_ID:
         return "own row"
     if {"taskId", "batchId"} <= names:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from tests.sandbox.history import INSERTS, Attempt, History, Operation
 from tests.sandbox.journal import BATCH, CANCEL, DELETE, OK, REFUSED, REPLACE, RESCHEDULE, RUN, UNKNOWN
 from tests.sandbox.limits import Stay, broken
 
+from dynatick.actions.rate_limit import EARLY, LATE
 from dynatick.domain.batches import Batch, then_id
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
@@ -44,6 +45,7 @@ class Evidence:
     restored: Collection[str] = ()  # tasks whose rows were put back to what they were before they ran
     schedules_end: bool = True  # False: a schedule may go on, and miss runs
     limits: KeyLimits = field(default_factory=dict)
+    rates: KeyLimits = field(default_factory=dict)  # of the action of all tasks
     noted_late: float = 0.0  # seconds from the start of an attempt to its line in the journal, at most
 
 
@@ -82,6 +84,9 @@ def judge(evidence: Evidence) -> Verdict:
     stays = list(_stays(evidence))
     verdict.limited.update(class_of(stay.key) for stay in stays)
     verdict.problems += broken(stays, evidence.limits, skew=evidence.skew + evidence.noted_late)
+    of_action = [replace(stay, key=f"{name}:") for name in evidence.rates for stay in _stays(evidence, all_tasks=True)]
+    skew = evidence.skew + evidence.noted_late + (LATE + EARLY).total_seconds()
+    verdict.problems += broken(of_action, evidence.rates, skew=skew)
     verdict.problems += _schedules_wrong(evidence) if evidence.schedules_end else ()
     verdict.problems += [f"the doctor: {finding}" for finding in evidence.findings]
     return verdict
@@ -303,14 +308,14 @@ def _same_keys(history: History) -> Iterator[str]:
                 yield f"{owner[0]}, run {owner[1]} has the idempotency key {key} of {other[0]}, run {other[1]}"
 
 
-def _stays(evidence: Evidence) -> Iterator[Stay]:
-    """Of attempts of tasks with limit keys."""
+def _stays(evidence: Evidence, *, all_tasks: bool = False) -> Iterator[Stay]:
+    """Of attempts of tasks with limit keys, or of all."""
     for runs in evidence.history.runs.values():
         for attempt in (one for attempts in runs.values() for one in attempts):
             began = attempt.began
-            if began.limit_key is not None:
+            if all_tasks or began.limit_key is not None:
                 end = began.until if attempt.ended is None else attempt.ended.at
-                yield Stay(task_id=began.task_id, key=began.limit_key, begin=began.at, end=end)
+                yield Stay(task_id=began.task_id, key=str(began.limit_key), begin=began.at, end=end)
 
 
 # -- what must not happen after an end ---------------------------------------------------------------------------------

@@ -493,6 +493,7 @@ class World:
                 dead_letters={(task_id, str(one.get("createdAt")), one.get("run", 1))
                               for one in self.dead_letters() for task_id in self._named_by(one)},
                 limits=parse_limits(filter(None, self.environ.get("DYNATICK_KEY_LIMITS", "").split(","))),
+                rates=parse_limits(filter(None, self.environ.get("DYNATICK_ACTION_RATE_LIMITS", "").split(","))),
                 findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.operations.doctor().findings],
                 timeout=timeout,
                 **given,

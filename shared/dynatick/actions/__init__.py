@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynatick.actions.allow_list import ActionSettings, AllowedArns
     from dynatick.actions.aws import MakeClient, Service
-    from dynatick.actions.rate_limit import RateLimits
+    from dynatick.actions.rate_limit import RateLimits, RateRecords
     from dynatick.actions.registry import Action, PayloadSchema, Registry, Timeout
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
@@ -34,12 +34,14 @@ def build_actions(
     threads: int = 32,
     horizon: float = 60.0,
     max_timeout_seconds: int | None = None,
+    rate_records: RateRecords | None = None,
 ) -> Registry:
     """The registry of a processor's actions: the built-in ones, and the handlers of ``handlers_module`` unless None.
 
     ``settings``: which actions there are and what they may reach; an action for AWS targets without an allowed ARN is
     left out. ``clients`` makes boto3 clients. ``threads``: how many tasks run at the same time. ``horizon``: seconds
     from one tick to the next. ``max_timeout_seconds``: how long an attempt can take in this processor; None: not known.
+    ``rate_records``: of the installation; None: rate limits hold in this process.
 
     Raises ConfigurationError for a setting or a module that can't be used, and for a handler that has the name of a
     built-in action or a longer timeout than ``max_timeout_seconds``.
@@ -62,7 +64,7 @@ def build_actions(
         wanted = "name the hosts that may get secrets, or set it to * for any"
         raise ConfigurationError("AllowedSecrets", f"it needs AllowedWebhookHosts, which is empty: {wanted}")
     hosts = Hosts(private=settings.private_hosts, allowed=settings.webhook_hosts)
-    limits = RateLimits(settings.rate_limits, clock=clock, horizon=horizon)
+    limits = RateLimits(settings.rate_limits, clock=clock, horizon=horizon, records=rate_records)
     secrets = Secrets(settings.secrets, clients=clients)
 
     def webhook() -> Action:

@@ -1,21 +1,24 @@
 """Rate limits of actions and of webhooks' hosts: ``webhook:api.example.com=10/s,sns=100/s,webhook=300/m``.
 
-A limit holds within one process. One process at a time serves a shard, but for one recovery of each limited action
-beside it: an installation's limit is that of a process times its shards. A task that comes too fast learns when it may
-start; until then it occupies no thread.
+A limit holds over the whole installation: processes reserve the starts of their tasks in its rate record, an interval
+apart. A task that comes too fast learns when it may start; until then it occupies no thread.
 """
 
 from __future__ import annotations
 
 import re
 import threading
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
+from dynatick.domain.instants import EPOCH
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
-from dynatick.errors import ConfigurationError, RateLimited, shown
+from dynatick.engine.rates import Unused, first_free, reserved_until
+from dynatick.errors import ConfigurationError, RateLimited, StoreError, shown
 
 if TYPE_CHECKING:
     from dynatick.actions.registry import Action
@@ -24,41 +27,130 @@ _PARAMETER = "ActionRateLimits"
 _LIMIT = re.compile(
     r"(?P<action>[A-Za-z0-9][A-Za-z0-9._/-]*)(?::(?P<host>[A-Za-z0-9._-]+))?=(?P<number>[1-9][0-9]{0,5})/(?P<unit>[smh])"
 )
-_SECONDS = {"s": 1, "m": 60, "h": 3600}
-_MAX_RESERVATIONS = 10_000
+_UNITS = {"s": timedelta(seconds=1), "m": timedelta(minutes=1), "h": timedelta(hours=1)}
+_MAX_WAITING = 10_000
+_TRIES = 3
+
+LATE = timedelta(seconds=1)
+"""A start that a task has not used by then is lost: it may have waited for a thread."""
+
+EARLY = timedelta(milliseconds=20)
+"""A task begins so much before its start rather than to wait for it."""
+
+AHEAD = timedelta(seconds=5)
+"""Starts are reserved so far ahead: those of a process that ends are lost."""
+
+_MAX_RESERVED = timedelta(seconds=1)  # by one write
+_TRY_AGAIN = timedelta(milliseconds=50)  # while another thread reserves starts
+_TABLE_IS_AWAY = timedelta(seconds=1)
+
+
+class RateRecords(Protocol):
+    """What says of each limit from when on no start is reserved."""
+
+    def reserve(
+        self, name: str, interval: timedelta, number: int, *, earliest: datetime, latest: datetime, unused: Unused
+    ) -> datetime:
+        """Reserves starts, an interval apart, and gives back those that are ``unused``, if none was reserved since.
+        Returns the first; if it is not before ``latest``, none is reserved. Raises StoreError."""
 
 
 @dataclass(slots=True)
-class _TokenBucket:
-    """A token bucket, kept as the time at which it is full again. It holds the tokens of one second, at least one."""
+class OwnRateRecords:
+    """Those of a process that shares its limits with no other."""
 
-    interval: float  # seconds from one token to the next
-    full_at: float = 0.0  # seconds since the epoch, as ``deferred_until``
-    deferred_until: float = 0.0  # when the task that was deferred last may start
+    _until: dict[str, datetime] = field(default_factory=dict)
+
+    def reserve(
+        self, name: str, interval: timedelta, number: int, *, earliest: datetime, latest: datetime, unused: Unused
+    ) -> datetime:
+        first = first_free(self._until.get(name, EPOCH), earliest, unused)
+        if first < latest:
+            self._until[name] = reserved_until(first, interval, number)
+        return first
+
+
+@dataclass(slots=True)
+class _Limit:
+    """A limit, as far as this process knows."""
+
+    name: str
+    interval: timedelta  # from one start to the next
+    starts: deque[datetime] = field(default_factory=deque)  # that are reserved, in order
+    promised: int = 0  # of them, the first: tasks wait for them
+    unused_since: datetime = EPOCH  # after the last start that a task has taken
+    reserved_until: datetime = EPOCH  # by the last reservation that is known here
+    number: int = 1  # of starts that were reserved last
+    is_reserving: bool = False  # a thread is at it
+    queue_end: datetime = EPOCH  # when a further task of this process may start, if no other has any
+    deferred_until: datetime = EPOCH  # when the task that was deferred last may start
 
     @property
-    def burst(self) -> float:
-        """Seconds by which a task may start before the bucket is full."""
-        return max(1.0 - self.interval, 0.0)
+    def unused(self) -> Unused:
+        """What is given back with the next reservation: starts that were lost."""
+        return Unused(self.reserved_until if self.starts else self.unused_since, self.reserved_until)
 
-    def defer(self, start: float) -> float:
+    def take(self, now: datetime, *, is_promised: bool) -> bool:
+        """Whether a task may begin, by a start that has come. One that was promised a start takes the first of all,
+        since its own may be lost: whatever a process has reserved is for all of its tasks."""
+        while self.starts and now - self.starts[0] > LATE:
+            self.starts.popleft()
+            self.promised = max(self.promised - 1, 0)
+        index = 0 if is_promised else self.promised
+        if index >= len(self.starts) or self.starts[index] - now > EARLY:
+            return False
+        self.unused_since = max(self.unused_since, self.starts[index] + self.interval)
+        del self.starts[index]
+        if is_promised:
+            self.promised = max(self.promised - 1, 0)
+        return True
+
+    def promise(self) -> datetime | None:
+        """The start that a task is to wait for; None: all are promised."""
+        if self.promised >= len(self.starts):
+            return None
+        self.promised += 1
+        return self.starts[self.promised - 1]
+
+    def defer(self, start: datetime) -> datetime:
         """When a further deferred task may start: after ``start``, and after all that were deferred before."""
         self.deferred_until = max(self.deferred_until, start) + self.interval
         return self.deferred_until
 
 
-class RateLimits:
-    """The rate limits of a process. Safe for use by many threads at once."""
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A task that waits in this process."""
 
-    def __init__(self, limits: Iterable[str] = (), *, clock: Clock, horizon: float = 60.0) -> None:
+    passed: int = 0  # limits of which it has had its starts
+    promised: datetime | None = None  # the start of the next one that it waits for
+
+
+_Key = tuple[str | None, str]
+"""The lease and the id of a task."""
+
+
+class RateLimits:
+    """The rate limits of actions, as one process keeps them. Safe for use by many threads at once."""
+
+    def __init__(
+        self,
+        limits: Iterable[str] = (),
+        *,
+        clock: Clock,
+        horizon: float = 60.0,
+        records: RateRecords | None = None,
+    ) -> None:
         """``horizon``: a task that would have to wait this many seconds or longer is deferred to a later tick.
+        ``records``: the installation's; None: this process is the only one.
 
         Raises ConfigurationError for a text that is not a limit.
         """
         self._clock = clock
-        self._horizon = horizon
-        self._buckets: dict[str, _TokenBucket] = {}
-        self._reserved: dict[str, float] = {}  # by lease: when a waiting task may start
+        self._horizon = timedelta(seconds=horizon)
+        self._records = records or OwnRateRecords()
+        self._limits: dict[str, _Limit] = {}
+        self._waiting: dict[_Key, _Waiting] = {}
         self._lock = threading.Lock()
         for limit in limits:
             found = _LIMIT.fullmatch(limit)
@@ -68,41 +160,108 @@ class RateLimits:
             name = found["action"] if found["host"] is None else f"{found['action']}:{found['host'].lower()}"
             if found["host"] is not None and found["action"] != "webhook":
                 raise ConfigurationError(_PARAMETER, f"{shown(limit)} names a host, which only webhooks have")
-            if name in self._buckets:
+            if name in self._limits:
                 raise ConfigurationError(_PARAMETER, f"{shown(name)} is there twice")
-            self._buckets[name] = _TokenBucket(_SECONDS[found["unit"]] / int(found["number"]))
+            self._limits[name] = _Limit(name, -(-_UNITS[found["unit"]] // int(found["number"])))
 
     def __bool__(self) -> bool:
-        return bool(self._buckets)
+        return bool(self._limits)
 
     def actions(self) -> set[str]:
         """The names of the limited actions, with or without a host."""
-        return {name.partition(":")[0] for name in self._buckets}
+        return {name.partition(":")[0] for name in self._limits}
 
     def acquire(self, task: Task, *names: str) -> None:
-        """Takes a token for the task from each limit among ``names``; a name without a limit is ignored.
+        """Takes a start for the task from each limit among ``names``, one after the other: it begins at the last. A
+        name without a limit is ignored.
 
         Raises RateLimited, before the task has done anything, if the task may start only later. A task that waits in
-        this process keeps its token; a task that is deferred to a later tick gets none.
+        this process keeps its place; a task that is deferred to a later tick has none.
         """
-        buckets = [self._buckets[name] for name in names if name in self._buckets]
-        if not buckets:
+        limits = [self._limits[name] for name in names if name in self._limits]
+        if not limits:
             return
-        now, key = self._clock().timestamp(), task.lease or task.task_id
+        key = task.lease, task.task_id
         with self._lock:
-            start = self._reserved.pop(key, None)
-            if start is None:
-                start = max(max(bucket.full_at, now) - bucket.burst for bucket in buckets)
-                if start - now >= self._horizon:
-                    raise RateLimited(max(bucket.defer(start) for bucket in buckets) - now, defer=True)
-                for bucket in buckets:
-                    bucket.full_at = max(bucket.full_at, now) + bucket.interval
-            if start <= now:
-                return
-            while len(self._reserved) >= _MAX_RESERVATIONS:  # the oldest are of tasks that were released meanwhile
-                del self._reserved[next(iter(self._reserved))]
-            self._reserved[key] = start
-        raise RateLimited(start - now)
+            waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            self._queue(key, limits)
+        waiting = waiting or _Waiting()
+        for passed in range(waiting.passed, len(limits)):
+            self._take(key, limits[passed], replace(waiting, passed=passed))
+            waiting = _Waiting()
+
+    def _wait(self, key: _Key, waiting: _Waiting, wait: timedelta) -> NoReturn:
+        """Lets the task wait in this process. Raises RateLimited."""
+        with self._lock:
+            while len(self._waiting) >= _MAX_WAITING:  # the oldest are of tasks that were released meanwhile
+                del self._waiting[next(iter(self._waiting))]
+            self._waiting[key] = waiting
+        raise RateLimited(max(wait, timedelta()).total_seconds())
+
+    def _queue(self, key: _Key, limits: Iterable[_Limit]) -> None:
+        """Lets the task wait for its turn among those of this process, until its start may be reserved."""
+        now = self._clock()
+        with self._lock:
+            turn = max(max(limit.queue_end, limit.unused.since, now) for limit in limits)
+            if turn - now >= self._horizon:
+                raise RateLimited(max(one.defer(turn) - now for one in limits).total_seconds(), defer=True)
+            for limit in limits:
+                limit.queue_end = max(limit.queue_end, now) + limit.interval
+        if turn - now > AHEAD:
+            self._wait(key, _Waiting(), turn - now - AHEAD)
+
+    def _take(self, key: _Key, limit: _Limit, waiting: _Waiting) -> None:
+        """Takes a start of a limit. Raises RateLimited if none has come."""
+        for _ in range(_TRIES):
+            now = self._clock()
+            if waiting.promised is not None and waiting.promised - now > EARLY:
+                self._wait(key, waiting, waiting.promised - now)
+            with self._lock:
+                if limit.take(now, is_promised=waiting.promised is not None):
+                    return
+                start = limit.promise()
+                if start is None:
+                    free_at, is_busy = limit.unused.since, limit.is_reserving
+                    if free_at - now >= self._horizon:
+                        raise RateLimited((limit.defer(free_at) - now).total_seconds(), defer=True)
+                    is_soon = free_at - now <= AHEAD
+                    limit.is_reserving = is_busy or is_soon
+            if start is not None:
+                self._wait(key, replace(waiting, promised=start), start - now)
+            if not is_soon:
+                self._wait(key, waiting, free_at - now - AHEAD + EARLY)
+            if is_busy:
+                self._wait(key, waiting, _TRY_AGAIN)
+            if not self._reserve(limit, now):
+                break
+        self._wait(key, waiting, _TABLE_IS_AWAY)
+
+    def _reserve(self, limit: _Limit, now: datetime) -> bool:
+        """Reserves starts, if one is free soon. False: the table doesn't answer."""
+        latest = now + min(self._horizon, AHEAD + EARLY)
+        maximum = max(1, min(self._horizon, _MAX_RESERVED) // limit.interval)
+        # As long as all are used, twice as many each time.
+        number = min(2 * limit.number, maximum) if now - limit.reserved_until <= LATE else 1
+        try:
+            first = self._records.reserve(
+                limit.name, limit.interval, number, earliest=now, latest=latest, unused=limit.unused
+            )
+        except StoreError:
+            return False
+        else:
+            with self._lock:
+                limit.reserved_until = first
+                if not limit.starts:
+                    limit.unused_since = first
+                if first < latest:
+                    limit.number = number
+                    limit.starts.extend(first + n * limit.interval for n in range(number))
+                    limit.reserved_until = reserved_until(first, limit.interval, number)
+            return True
+        finally:
+            with self._lock:
+                limit.is_reserving = False
 
 
 class RateLimitedAction:

@@ -202,6 +202,9 @@ HELD: Final = "held"  # list of maps: taskId, limitKey, lease; of tasks that wai
 STARTS: Final = "starts"  # map: when the next task of a key may begin, an instant, by key
 BEGAN_UNTIL: Final = "beganUntil"  # instant: since then no task has begun whose key is not in it
 
+# A rate record, which has version and writtenBy, too.
+RESERVED_UNTIL: Final = "reservedUntil"  # instant: from then on no start is reserved
+
 # A chain of the reconcile, which has writtenBy and expiresAt, too.
 READ_THROUGH: Final = "readThrough"  # id
 
