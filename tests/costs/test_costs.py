@@ -19,10 +19,12 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from dynatick import Commit, CompleteLater, NewTask, TaskClient
 from dynatick.actions.rate_limit import RateLimits
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.completion import completion_token
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Task
+from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.orders import PassOrder
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.rates import RateRecords
 from dynatick_stack.bench import units
@@ -171,6 +173,34 @@ def test_a_limit_key_costs_no_unit_for_a_task_before_its_tick_and_a_pass_for_the
     _, statements, _, write_units = of(spent, "BatchExecuteStatement")
     assert (statements, write_units) == (200, 100 * (CLAIM_UNITS + RECORD_UNITS))
     assert spent.total.write_units - write_units == 3 + 2  # as at the tick: cursor, record of the tick, limits lease
+
+
+def test_a_second_for_which_a_pass_runs_already_costs_a_unit(engine: Engine) -> None:
+    installation = Installation.fresh(
+        engine.url, key_limits=("customer=4",), wake_ups=Sent(), clock=Clock(still=True), threads=1
+    )
+    now, tick = installation.clock(), minute_of(installation.clock())
+    acquire_shard(installation.store, 0, tick, token="of the pass that runs", now=now)
+    meter = units.Meter(engine)
+    invoked = installation.processor.handle(
+        PassOrder(tick=tick, shard=0, woken_at=now).to_event(), hard_end=now + timedelta(minutes=2)
+    )
+    assert invoked.passed is not None
+    assert invoked.passed.leased_elsewhere
+    assert meter.read().total.write_units == 1
+
+
+def test_a_task_that_is_put_off_to_its_turn_costs_three_units(engine: Engine) -> None:
+    installation = Installation.fresh(engine.url, key_limits=("mail=6/h",), clock=Clock(still=True), threads=1)
+    installation.fill(5, installation.bucket(), limit_key=lambda n: "mail:a")
+    assert installation.next_tick()[0].completed == 1
+    put_off: list[int] = []
+    for _ in range(5):  # the bucket's final poll comes once the index has settled
+        meter = units.Meter(engine)
+        (report,) = installation.next_tick()
+        put_off.append(report.put_off)
+        assert of(meter.read(), "BatchExecuteStatement")[3] == report.put_off * 3
+    assert sorted(put_off) == [0, 0, 0, 0, 4]  # once: to the ticks of their turns
 
 
 def test_a_raw_row_without_a_time(engine: Engine) -> None:

@@ -3,6 +3,7 @@ an answer; the number of shards changes. The verdict judges the limits (tests/sa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
@@ -14,10 +15,11 @@ from tests.sandbox.handlers import ACTION
 from tests.sandbox.journal import Began
 from tests.sandbox.process import Sandbox
 from tests.sandbox.seam import Fault
-from tests.sandbox.world import AFTER_LEASE, TIMEOUT, World
+from tests.sandbox.world import AFTER_LEASE, SECOND, TIMEOUT, World
 
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.instants import format_instant
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.limits import limits_id
 from dynatick.store.codec import encode
 
@@ -225,3 +227,48 @@ def test_fault_38_raw_rows_name_the_shard_of_another_key(new_world: NewWorld) ->
     world.assert_survived(repeated=0)
     for row in world.rows().values():
         assert Bucket.parse(row["taskDateTime"]).shard == grid.shard_of(str(row["limitKey"]))
+
+
+# -- before their tick -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", [Fault(at="claim", do="kill after"), Fault(at="record", do="kill before", skip=1)])
+def test_fault_37_a_woken_pass_dies_between_ticks(new_world: NewWorld, fault: Fault) -> None:
+    """It dies while tasks of its keys run, and a later second has been written to its cursor."""
+    world = keyed_world(new_world, **SECOND)
+    world.to_next_minute()
+    tick = world.bucket(2).instant
+    for n in range(12):
+        due = format_instant(tick + timedelta(seconds=20 if n < 8 else 25))
+        world.insert_soon([f"k{n:02d}"], limitKey=f"tenant:{n % 2}", dueAt=due)
+    world.deliver_stream()
+    for at in (tick - TICK, tick):
+        world.clock.to(at)
+        assert world.tick().what == "returned"
+    first, second = (
+        event
+        for event, at in sorted(world.wake_ups(), key=lambda one: one[1])
+        if "before" in event["dynatick"]["wakeUp"]
+    )
+
+    world.clock.to(tick + timedelta(seconds=20))
+    body = [{"eventSource": "aws:sqs", "messageId": "1", "body": json.dumps(first)}]
+    assert world.invoke({"Records": body}).what == "returned"
+    (pass_of_first,) = world.started()
+    assert world.invoke(pass_of_first, faults=[fault]).what == "killed"
+    died = begun(world)
+    assert {one.task_id for one in died} <= {f"k{n:02d}" for n in range(8)}
+
+    world.clock.to(tick + timedelta(seconds=25))
+    assert world.wake(second).what == "returned"
+    assert world.row(cursor_id(0))["wokenAt"] == format_instant(tick + timedelta(seconds=25))
+    assert world.row(limits_id(0))["lease"] is not None
+    world.insert_soon(["without a key"], dueAt=format_instant(tick + TICK))
+    world.next_tick()
+    assert [one.task_id for one in begun(world)[len(died) :]] == ["without a key"]  # what has no key does not wait
+
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.next_tick()
+    assert {one.task_id for one in begun(world)} == {*(f"k{n:02d}" for n in range(12)), "without a key"}
+    assert world.row(cursor_id(0))["wokenAt"] is None
+    world.assert_survived()
