@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,8 +27,8 @@ def worker() -> Iterator[None]:
     command = [sys.executable, "-m", "celery", "-A", "shop", "worker", "--pool", "solo", "--loglevel", "WARNING"]
     process = subprocess.Popen([*command, "--without-gossip", "--without-mingle", "--without-heartbeat"])
     yield
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 0
+    process.terminate()
+    process.wait(60)
 
 
 def sent(dynatick: VirtualInstallation) -> list[tuple[str, list[object], object]]:

@@ -15,35 +15,36 @@ PAGE = "celery.md"
 CONFIGURATION = """
 from pathlib import Path
 
-_folder = Path(__file__).parent / "broker"
+_folder = Path({at!r})
 for _name in ("messages", "processed", "control", "results"):
     (_folder / _name).mkdir(parents=True, exist_ok=True)
 broker_url = "filesystem://"
-broker_transport_options = {
+broker_transport_options = {{
     "data_folder_in": str(_folder / "messages"),
     "data_folder_out": str(_folder / "messages"),
     "processed_folder": str(_folder / "processed"),
     "control_folder": str(_folder / "control"),
     "polling_interval": 0.1,
-}
-result_backend = f"file://{_folder / 'results'}"
+}}
+result_backend = "file://" + str(_folder / "results")
 """
 
 
-def project(folder: Path) -> None:
+def project(folder: Path, at: Path) -> None:
+    """``at``: the broker's folder."""
     assert write_project(PAGE, folder) == {"shop.py", "celeryconfig.py", "handlers.py", "test_shop.py"}
     shown = (folder / "celeryconfig.py").read_text(encoding="utf-8")
     assert 'broker_url = "sqs://"\n' in shown
-    own = CONFIGURATION + shown.replace('broker_url = "sqs://"\n', "")
+    own = CONFIGURATION.format(at=str(at)) + shown.replace('broker_url = "sqs://"\n', "")
     (folder / "celeryconfig.py").write_text(own, encoding="utf-8")
 
 
 def test_the_project_of_the_page_passes_its_tests(tmp_path: Path) -> None:
-    project(tmp_path)
+    project(tmp_path, tmp_path / "broker")
     assert "1 passed" in run_tests(tmp_path)
 
 
 def test_a_worker_gets_what_was_due_later(tmp_path: Path) -> None:
-    project(tmp_path)
+    project(tmp_path, tmp_path / "broker")
     shutil.copy(Path(__file__).with_name("celery_worker.py"), tmp_path)
     assert " passed" in run_tests(tmp_path, "celery_worker.py")

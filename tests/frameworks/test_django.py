@@ -23,16 +23,22 @@ BEFORE_6 = {
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    run(tmp_path, "-m", "django", "startproject", "mysite", ".")
-    run(tmp_path, "manage.py", "startapp", "shop")
-    names = write_project("django.md", tmp_path)
+    return new_project(tmp_path / "project")
+
+
+def new_project(folder: Path) -> Path:
+    """In an empty folder."""
+    folder.mkdir()
+    run(folder, "-m", "django", "startproject", "mysite", ".")
+    run(folder, "manage.py", "startapp", "shop")
+    names = write_project("django.md", folder)
     assert names == {"mysite/settings.py", "shop/tasks.py", "handlers.py", "shop/tests.py"}
-    shutil.copy(OWN / "django_more_tasks.py", tmp_path / "shop" / "more_tasks.py")
+    shutil.copy(OWN / "django_more_tasks.py", folder / "shop" / "more_tasks.py")
     for name, (ours, theirs) in BEFORE_6.items() if metadata.version("django") < "6" else ():
-        text = (tmp_path / name).read_text(encoding="utf-8")
+        text = (folder / name).read_text(encoding="utf-8")
         assert text.count(ours) == 1
-        (tmp_path / name).write_text(text.replace(ours, theirs), encoding="utf-8")
-    return tmp_path
+        (folder / name).write_text(text.replace(ours, theirs), encoding="utf-8")
+    return folder
 
 
 def test_the_project_of_the_page_passes_its_tests(project: Path) -> None:
