@@ -17,14 +17,24 @@ from dynatick_stack.init import write_project
 
 pytestmark = pytest.mark.long
 
+RETRIED = """
+
+@app.task(bind=True)
+def retried(self):
+    if self.request.retries == 0:
+        raise self.retry(countdown=3)
+    return f"retry {self.request.retries}"
+"""
 LOCAL = f'eval "$("{sys.executable}" -m dynatick.cli local env)"'
 CELERY = """
 from celery import chain
 from dynatick import TaskClient
-from shop import remind, report
+from shop import remind, report, retried
 
 print(remind.apply_async([4711], countdown=3).get(timeout=240))
 print(chain(remind.s(4712), report.si("south").set(countdown=3)).apply_async().get(timeout=240))
+again = retried.delay()
+print(again.get(timeout=240), TaskClient.connect().wait(f"{again.id}.retry-1").status)
 late = remind.apply_async([4713], countdown=3600)
 late.revoke()
 print(TaskClient.connect().get(late.id).status)
@@ -82,6 +92,8 @@ def test_a_message_is_sent_by_the_processor_and_executed_by_a_worker(tmp_path: P
     (folder / "application.py").write_text(CELERY, encoding="utf-8")
     with (folder / "celeryconfig.py").open("a", encoding="utf-8") as configuration:
         configuration.write("dynatick_min_delay = 1\n")
+    with (folder / "shop.py").open("a", encoding="utf-8") as application:
+        application.write(RETRIED)
     with dev(folder, files(folder), "celery") as running:
         running.shows(r"^[\d:]{8}  schedule   created +report-north$")
         command = f'{LOCAL}; exec "{sys.executable}" -m celery -A shop worker --pool solo --loglevel INFO'
@@ -91,7 +103,12 @@ def test_a_message_is_sent_by_the_processor_and_executed_by_a_worker(tmp_path: P
             said = in_application(folder, f'"{sys.executable}" application.py')
         finally:
             worker.end()
-        assert said.splitlines() == ["order 4711 is not paid yet", "report of south", "cancelled"], worker.output
+        assert said.splitlines() == [
+            "order 4711 is not paid yet",
+            "report of south",
+            "retry 1 completed",
+            "cancelled",
+        ], worker.output
 
 
 def test_a_task_of_django_is_run_by_the_processor(tmp_path: Path) -> None:
