@@ -19,7 +19,7 @@ TRACES ?=
 CHANGED ?=
 # A DynamoDB of your own: make conformance ENDPOINT=http://127.0.0.1:8000
 ENDPOINT ?=
-# What is simulated (bursts, inserting, schedules, batch or keys) or measured (make help): make simulate OF=inserting
+# What is simulated (bursts, inserting, schedules, batch, keys, days, chaos or zones) or measured (make help): make simulate OF=inserting
 OF ?=
 # Instead of what the plan names: make simulate TASKS=100000 SHARDS=16 WORKERS=3 THREADS=64 TASK_MS=200 BYTES=700 WARM=20000
 TASKS ?=
@@ -29,6 +29,10 @@ THREADS ?=
 TASK_MS ?=
 BYTES ?=
 WARM ?=
+# Of how many clocks that differ, drawn by SEED: make simulate OF=zones ZONES=5 SEED=1
+ZONES ?=
+# Of an installation's life, instead of 14: make simulate OF=days DAYS=1 SEED=2
+DAYS ?=
 # What make prove takes out, instead of one rule after another: make prove RULE=9
 RULE ?=
 # The Python of the environments, instead of the newest that is tested: make setup PYTHON=python3.14
@@ -156,11 +160,11 @@ down: $(VENV)/.ready ## Stop what `make up` started
 api: $(VENV)/.ready ## Serve the HTTP API over what `make up` started, with Swagger UI, on API_PORT (8080)
 	@$(BIN)/python -m dynatick_stack api --port $(API_PORT)
 
-simulate: $(VENV)/.ready ## Simulate a million tasks in a minute against AWS's limits; WRITE=1: into docs/ too
+simulate: $(VENV)/.ready ## Simulate OF: a million tasks in a minute against AWS's limits, and more; WRITE=1: into docs/ too
 	@$(BIN)/python -m tests.simulate --of $(or $(OF),bursts) $(if $(TASKS),--tasks $(TASKS)) $(if $(SHARDS),--shards $(SHARDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(THREADS),--threads $(THREADS)) $(if $(TASK_MS),--task-ms $(TASK_MS)) \
 		$(if $(BYTES),--bytes $(BYTES)) $(if $(WARM),--warm $(WARM)) $(if $(TICK_DELAY),--tick-delay $(TICK_DELAY)) \
-		--precision $(PRECISION) $(if $(WRITE),--write)
+		--precision $(PRECISION) $(if $(ZONES),--zones $(ZONES)) $(if $(DAYS),--days $(DAYS)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write)
 
 # Refuses what it doesn't know, and names what it does.
 bench: $(VENV)/$(if $(filter ui,$(OF)),.ui-test,.ready) ## Measure OF: costs, quick, burst, memory, lateness, gap, keys, traces or ui; WRITE=1: costs into docs/ too

@@ -54,7 +54,7 @@ def complete_all(model: Installation) -> None:
     stop_faults(model)
     complete_rows(model)
     rows = {oracle.task_of(row).number: row for row in model.table.everything() if "expected" in row}
-    for task in oracle.tasks:
+    for task in oracle.single_tasks():
         if task.began and task.schedule is None:
             _check_task(model, task, rows.get(task.number))
     oracle.check_limits(model.rules.key_limits)

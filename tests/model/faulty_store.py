@@ -37,6 +37,7 @@ FREEZE_AFTER = "frozen after"
 FAULTS = (KILL_BEFORE, KILL_AFTER, KILL_MEANWHILE, REFUSE, LOSE, REPEAT, FREEZE_BEFORE, FREEZE_AFTER)
 
 LATENCY = 0.005
+CONNECTED = 0.05  # s that a call takes a connection, where these are few
 UNKNOWN = Unknown("no answer")
 
 
@@ -135,9 +136,12 @@ class FaultyStore:
     simulation: Simulation
     page: int = 7
     poll_seconds: float = 0.0  # that each page of a bucket takes longer than any other call
+    always: str | None = None  # a fault that each call of each process meets
+    connections: int | None = None  # calls that can be under way at once
     under_way: int = 0  # requests of processes that have died since
     polls: list[tuple[Actor, Bucket, float]] = field(default_factory=list)  # of processors: who, what, when
     committed: list[Mapping[str, object]] = field(default_factory=list)  # effects that took effect with an outcome
+    _taken_until: list[float] = field(default_factory=list)  # of the connections
     _taken: set[str] = field(default_factory=set)  # tokens of transactions
     fault_of: Callable[[str], str | None] | None = None  # instead of the plans' faults, of each write by its kind
 
@@ -273,11 +277,13 @@ class FaultyStore:
         twice. ``write``: the kind of a write."""
         actor, simulation = self.actor, self.simulation
         fault = actor.fault()
-        kind = None if fault is None else fault.kind
+        kind = self.always or (None if fault is None else fault.kind)
         if write and self.fault_of is not None:
             kind = self.fault_of(write)
         if fault is not None and kind == FREEZE_BEFORE:
             simulation.sleep(fault.seconds)
+        if self.connections is not None:
+            self._connect(self.connections)
         simulation.sleep(actor.latency())
         if kind == KILL_BEFORE:
             actor.die()
@@ -299,6 +305,13 @@ class FaultyStore:
             simulation.sleep(fault.seconds)
         simulation.sleep(actor.latency() / 2)
         return answer
+
+    def _connect(self, connections: int) -> None:
+        """Waits for a connection, which it takes for as long as an answer takes."""
+        free_at = sorted([*(at for at in self._taken_until if at > self.simulation.now), *[0.0] * connections])
+        begin = max(free_at[-connections], self.simulation.now)
+        self._taken_until = [*(at for at in free_at if at > self.simulation.now), begin + CONNECTED]
+        self.simulation.sleep(begin - self.simulation.now)
 
     def _take_effect(self, do: Callable[[Actor], object], actor: Actor) -> None:
         self.under_way -= 1

@@ -88,6 +88,7 @@ class Installation:
         self.wake_up_queue = WakeUpQueue(self.store, self._wake, self.oracle.report)
         self.precise = False  # Precision: second
         self.workers = 0  # MaxWorkers
+        self.threads = THREADS
         self.rules = self._rules(Grid())
         self.clients = self._clients()
         self.hand = Actor(self.simulation, "by hand", kind="hand")
@@ -113,7 +114,7 @@ class Installation:
             defaults=self.defaults,
             precision=Precision.SECOND if precise else Precision.TICK,
             index_lag=timedelta(seconds=INDEX_LAG),
-            threads=THREADS,
+            threads=self.threads,
             max_workers=self.workers,
         )
 

@@ -44,6 +44,7 @@ class Oracle:
     longest_interval: int = 1
     shortest_interval: int = 1
     read_row: Callable[[str], Row | None] = lambda task_id: None  # a row as it is now
+    pauses: list[tuple[float, float]] = field(default_factory=list)  # of everything: from when until when, perhaps
     tokens: dict[str, list[str]] = field(default_factory=dict)  # of completions, by task, the latest last
     occurrences: dict[tuple[int, str], ExpectedTask] = field(default_factory=dict)  # by schedule's number, and id
 
@@ -60,6 +61,10 @@ class Oracle:
         task = ExpectedTask(len(self.tasks), task_id, **known)  # type: ignore[arg-type]
         self.tasks.append(task)
         return task
+
+    def single_tasks(self) -> Sequence[ExpectedTask]:
+        """Those that have rows of their own from the beginning."""
+        return self.tasks
 
     def seconds(self, instant: datetime) -> float:
         return (instant - self.simulation.start).total_seconds()

@@ -209,7 +209,9 @@ class ScheduleOracle:
     def _check_missed(self, by: Actor, now: float, at: float, reason: str) -> None:
         if at in self.missed:
             self.report(f"the occurrence of {at:.0f} is missed again ({reason})")
-        if reason == "outage":
+        if reason in ("outage", "all-paused"):
+            if reason == "all-paused" and not any(begin <= now and at <= end for begin, end in self.oracle.pauses):
+                self.report(f"the occurrence of {at:.0f} is left out for a pause, and there was none")
             if self.catch_up == {_ALL}:
                 self.report(f"the occurrence of {at:.0f} is left out, and all are to be made up")
             if self.catch_up == {_LATEST} and not self.due(at, now + MARGIN, perhaps=True):

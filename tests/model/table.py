@@ -173,6 +173,11 @@ class Table:
         """The index shows what the table has."""
         self._index.clear()
 
+    def forget_shown(self) -> None:
+        """Keeps no former version of what the index shows everywhere by now."""
+        now = self.simulation.now
+        self._index = {name: kept for name, kept in self._index.items() if max(kept[-1].shown_at) > now}
+
     @property
     def all_shown_at(self) -> float:
         """Returns the instant from which the index shows all that was written so far."""

@@ -1,4 +1,4 @@
-"""`python -m tests.simulate`: bursts against AWS's limits, as a table; exit code 1 if a task was lost, else 0."""
+"""`python -m tests.simulate`: bursts against AWS's limits and more, as tables; exit code 1 if something is wrong."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from tests.simulate import report
 from tests.simulate.assumptions import Assumptions
 from tests.simulate.batch import FLEET, simulate_batch
 from tests.simulate.burst import simulate_burst
+from tests.simulate.chaos import SCENARIOS, simulate_chaos
+from tests.simulate.days import simulate_days
 from tests.simulate.inserting import Inserting, simulate_inserting
 from tests.simulate.keys import FLEET as KEY_FLEET
 from tests.simulate.keys import simulate_keys
 from tests.simulate.schedules import simulate_schedules
 from tests.simulate.world import Scenario
+from tests.simulate.zones import compare_zones
 
 from dynatick.engine.rules import Precision
 from dynatick_stack.markdown import write_parts
@@ -115,12 +118,30 @@ def _keys(given: argparse.Namespace) -> Simulated:
     return {"keys": report.keys(found)}, [problem for run in found for problem in run.problems]
 
 
+def _zones(given: argparse.Namespace) -> Simulated:
+    found = compare_zones(given.zones, given.seed)
+    return {"zones": report.zones(found)}, found.compared.problems
+
+
+def _days(given: argparse.Namespace) -> Simulated:
+    found = simulate_days(given.days, given.seed)
+    return {"days": report.days(found), "days-windows": report.windows(found.windows)}, found.problems
+
+
+def _chaos(given: argparse.Namespace) -> Simulated:
+    found = [simulate_chaos(name) for name in SCENARIOS]
+    return {"chaos": report.chaos(found)}, [problem for one in found for problem in one.problems]
+
+
 _SIMULATIONS: Mapping[str, Callable[[argparse.Namespace], Simulated]] = {
     "bursts": _bursts,
     "inserting": _inserting,
     "schedules": _schedules,
     "batch": _batch,
     "keys": _keys,
+    "zones": _zones,
+    "days": _days,
+    "chaos": _chaos,
 }
 
 
@@ -150,6 +171,10 @@ _TITLES = {
     "batch": "A batch that is due in one minute, and tasks beside it: starts in seconds after they are due",
     "batch-inserting": "What inserting the batch takes",
     "keys": "Tasks with limit keys that are due in one minute: starts in seconds after they are due",
+    "zones": "A hundred years of schedules in every time zone",
+    "days": "Days with deployments, outages and pauses",
+    "days-windows": "When runs began in these days",
+    "chaos": "Chaos, by the scenarios of a benchmark",
     "extrapolated": "Extrapolated, by the arithmetic of `dynatick plan`, not simulated",
 }
 
@@ -179,6 +204,9 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--warm", type=float, help="write units a second that table and index are warm for")
     parser.add_argument("--tick-delay", type=float, help="seconds from the minute to its tick (1)")
     parser.add_argument("--precision", type=Precision, choices=Precision, default=Precision.TICK, help="the template's")
+    parser.add_argument("--zones", type=int, help="the number of clocks that differ, drawn by the seed, instead of all")
+    parser.add_argument("--days", type=float, default=14.0, help="of an installation's life (14)")
+    parser.add_argument("--seed", type=int, default=0, help="of what is drawn (0)")
     parser.add_argument("--write", action="store_true", help="writes the tables to docs/simulation.md")
     return parser.parse_args(arguments)
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from proof.windows import Report
 from tests.simulate.batch import BatchRun
 from tests.simulate.burst import Burst
+from tests.simulate.chaos import Survived
+from tests.simulate.days import DaysRun
 from tests.simulate.inserting import Inserting
 from tests.simulate.keys import KeyRun
 from tests.simulate.schedules import MINUTES, Schedules
 from tests.simulate.world import Counts, Scenario
+from tests.simulate.zones import EXPRESSIONS, Zones
 
 from dynatick.engine.rules import Precision
-from dynatick_stack.markdown import figures
+from dynatick_stack.markdown import figures, table
 from dynatick_stack.plan import capacity
 from dynatick_stack.plan.figures import GB_SECOND, LAMBDA_REQUEST, READ_UNIT, WRITE_UNIT
 from dynatick_stack.plan.loads import Plan
@@ -178,5 +182,69 @@ def schedules(found: Schedules) -> str:
              f"{max(found.last_starts):.1f}", f"{used.table_throttles:,}", f"{used.index_throttles:,}",
              f"{used.write_units / runs:.2f}", f"{used.read_units / runs:.2f}",
              f"${price(used, scenario) / runs * 1e6:.2f}")
+        ],
+    )  # fmt: skip
+
+
+def zones(found: Zones) -> str:
+    """How a hundred years of schedules went."""
+    columns = ("zones", "clocks that differ", "clock changes", "expressions", "runs compared", "times skipped",
+               "times shown twice", "wrong", "CPU, min")  # fmt: skip
+    compared = found.compared
+    return figures(
+        columns,
+        [
+            (f"{found.zones:,}", f"{found.clocks:,}", f"{found.changes:,}", f"{len(EXPRESSIONS)}",
+             f"{compared.runs:,}", f"{compared.skipped:,}", f"{compared.repeated:,}", f"{len(compared.problems):,}",
+             f"{found.cpu_seconds / 60:.0f}")
+        ],
+    )  # fmt: skip
+
+
+def days(found: DaysRun) -> str:
+    """What happened in some days."""
+    outages = (f"{kind}: {len(minutes)}, {sum(minutes) / 60:.1f} h in all" for kind, minutes in found.outages.items())
+    rows = [
+        ("days", f"{found.days:g}"),
+        ("inserted", ", ".join(f"{number:,} {what}" for what, number in sorted(found.inserted.items()))),
+        ("ticks", f"{found.ticks:,}"),
+        ("deployments", f"{found.deployments:,}"),
+        ("outages", "; ".join(outages)),
+        ("processes that were killed", f"{found.killed:,}"),
+        ("executions", f"{found.executions:,}"),
+        ("events that the replay accepted", f"{found.events:,}" if not found.problems else "not all"),
+        ("wrong", f"{len(found.problems):,}"),
+        ("CPU, s", f"{found.cpu_seconds:.0f}"),
+    ]
+    return table(("What", "How many"), rows)
+
+
+def windows(report: Report) -> str:
+    """When runs began, of those that had to begin at a tick."""
+    names = ("missing", "late", "early", "extra", "twice")
+    again = report.repeated.total()
+    after = sorted(report.after_tick) or [0.0]
+    columns = ("due", "had to begin", "began", "after their tick: p50, s", "p99, s", "most, s", *names,
+               "again, with a reason")  # fmt: skip
+    return figures(
+        columns,
+        [
+            (f"{report.targets:,}", f"{report.needed:,}", f"{report.runs:,}", f"{after[len(after) // 2]:.1f}",
+             f"{after[len(after) * 99 // 100]:.1f}", f"{after[-1]:.1f}",
+             *(f"{len(getattr(report, name)):,}" for name in names), f"{again:,}")
+        ],
+    )  # fmt: skip
+
+
+def chaos(found: Sequence[Survived]) -> str:
+    """What came of the scenarios."""
+    columns = ("scenario", "its name there", "what happens", "tasks", "lost", "ended twice", "attempts",
+               "all completed, s after the first blow", "wrong")  # fmt: skip
+    return table(
+        columns,
+        [
+            (one.scenario, f"`{one.theirs}`", one.blows, f"{one.tasks}", f"{one.lost}", f"{one.repeated}",
+             f"{one.begun}", f"{one.seconds:.0f}", f"{len(one.problems)}")
+            for one in found
         ],
     )  # fmt: skip
