@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.ui import links
-from dynatick.ui.display import number
+from dynatick.ui.display import many, number
 
 DUE = "due"  # and it has not ended
 WAITING = "waiting"  # for a completion, until then at the latest
@@ -126,6 +126,49 @@ def lines(bars: Sequence[Bar], step: float, height: float) -> Mapping[str, str]:
 def summary(bars: Sequence[Bar]) -> Mapping[str, int]:
     """The sums of some bars, by kind."""
     return {kind: total for kind in KINDS if (total := sum(bar.counts.get(kind, 0) for bar in bars))}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailureBars:
+    """The attempts that failed, for good or to be made again, in consecutive times of ``minutes`` from ``start``. Drawn
+    linearly: the largest number has the whole height."""
+
+    start: datetime
+    minutes: int
+    numbers: Sequence[int]
+
+    @classmethod
+    def of(cls, failures: Mapping[int, int], start: datetime, end: datetime, minutes: int) -> FailureBars:
+        """``failures``: by minute."""
+        first, last = minute_of(start), minute_of(end)
+        numbers = [sum(failures.get(at, 0) for at in range(n, n + minutes)) for n in range(first, last, minutes)]
+        return cls(start=start, minutes=minutes, numbers=numbers)
+
+    @property
+    def largest(self) -> int:
+        return max(self.numbers, default=0)
+
+    @property
+    def total(self) -> int:
+        return sum(self.numbers)
+
+    @property
+    def bars(self) -> Sequence[tuple[int, Bar, float]]:
+        """The times in which an attempt failed: place, as a bar, and height from 0 to 1."""
+        return [
+            (
+                n,
+                Bar(start=self.start + timedelta(minutes=n * self.minutes), minutes=self.minutes, counts={}),
+                number_failed / self.largest,
+            )
+            for n, number_failed in enumerate(self.numbers)
+            if number_failed
+        ]
+
+    def name(self, place: int) -> str:
+        """What a screen reader says of a time."""
+        at = self.start + timedelta(minutes=place * self.minutes)
+        return f"{at:%d %b %H:%M}: {many(self.numbers[place], 'failed attempt')}"
 
 
 _SHORTEST_MS, _LONGEST_MS = 1, 600_000

@@ -13,21 +13,39 @@ from dynatick.client import ConfirmedChange
 from dynatick.client.installation import FailureGroup
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
+from dynatick.ui.chart import FailureBars
 from dynatick.ui.readings import HOUR, error_pattern, hour_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import trace_of
 
 _LONGEST = timedelta(days=7)
 _FIRST = 5  # on Now
+_LONGEST_COUNTED = timedelta(days=1)  # records of a week would cost more than its tasks
 
 
 def _page(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    groups = _groups(site, now, last)
+    counted = min(last, _LONGEST_COUNTED)
+    start, _ = _range(now, counted)
+    step = 1 if counted <= 2 * HOUR else 15
+    counts = site.readings.counts(start, now)
+    failed = FailureBars.of({minute: one.failures for minute, one in counts.items()}, start, hour_of(now) + HOUR, step)
     return site.page(
-        request, "failures.html", "failures", now=now, groups=groups, last=asked.get("last", "24h"),
+        request, "failures.html", "failures", now=now, failed=failed, last=asked.get("last", "24h"), start=start,
+        is_shorter=counted < last,
+    )  # fmt: skip
+
+
+def _all_groups(request: Request) -> Response:
+    """The groups of tasks that have failed, which the page reads by a request of its own: their errors are in the
+    index."""
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    groups = _groups(site, now, query.duration(asked, "last", "24h", longest=_LONGEST))
+    return site.fragment(
+        "failures_groups.html", now, groups=groups, last=asked.get("last", "24h"),
         tasks=sum(group.count for group in groups),
     )  # fmt: skip
 
@@ -96,6 +114,7 @@ def _range(now: datetime, last: timedelta) -> tuple[datetime, datetime]:
 
 ROUTES = [
     Route("/failures", _page),
+    Route("/failures/groups", _all_groups),
     Route("/failures/first", _first),
     Route("/failures/sample/{task}", _sample),
     Route("/failures/redrive", _dry_run),

@@ -35,7 +35,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
-_AT_A_TIME = 4  # ranges that are read, each by eight queries: as many as there are connections
+_AT_A_TIME = 6  # ranges that are read, each by up to eight queries: as many as the client has connections
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 _MAX_PATTERN = 300

@@ -128,7 +128,7 @@ def test_an_unknown_change_is_no_page(busy: VirtualInstallation, browser: Browse
 
 
 def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, browser: Browser) -> None:
-    page = browser.get("/failures")
+    page = browser.get("/failures/groups")
     groups = elements(page, "failure-group")
     assert [one.attributes["data-count"] for one in groups] == ["1", "3"]
     dry_run = browser.get(str(elements(page, "redrive-all")[1].attributes["href"]))
@@ -142,7 +142,7 @@ def test_failures_are_grouped_and_redriven_together(busy: VirtualInstallation, b
 
 def test_no_more_are_redriven_than_the_page_has_shown(busy: VirtualInstallation, browser: Browser) -> None:
     """Others fail while the person reads the page."""
-    page = browser.get("/failures")
+    page = browser.get("/failures/groups")
     form = {"action": "webhook", "error": elements(page, "failure-error")[1].text, "last": "24h"}
     job = browser.follow(browser.post("/failures/redrive", **form, confirmed=2))
     assert text_of(job, "job-changed") == "2"

@@ -17,6 +17,7 @@ from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.engine.settings import publish_settings
 from dynatick.testing.virtual_installation import VirtualInstallation
+from dynatick.ui.ticks import Column, Line
 
 PAGES = [
     "/", "/live", "/now/minutes", "/now/figures", "/now/day", "/now/next", "/timeline", "/timeline?span=hour",
@@ -24,6 +25,7 @@ PAGES = [
     "/timeline?from=2026-12-30T00:00Z&to=2026-12-31T00:00Z", "/timeline/hour?from=2026-12-31T12:00Z",
     "/timeline/strip?from=2026-12-31T12:00Z&to=2026-12-31T18:00Z", "/timeline/day?from=2026-12-31T00:00Z",
     "/buckets/2026-12-31T12:10Z", "/buckets/2026-12-31%2312:10", "/failures", "/failures?last=7d", "/failures/first",
+    "/failures/groups",
     "/failures/redrive?last=24h", "/tasks", "/tasks?last=24h&next=24h&status=failed&action=log&prefix=o",
     "/tasks?from=2026-12-31T12:00&to=2026-12-31T13:00", "/tasks/change?do=cancel&status=scheduled&next=2h",
     "/batches", "/batches?last=7d", "/schedules", "/schedules?state=ENABLED", "/ticks", "/ticks?last=24h",
@@ -296,3 +298,27 @@ def test_actions_have_what_waits_and_what_ran(busy: VirtualInstallation, browser
     assert rows["webhook"].split()[:10] == ["webhook", "0", "0", "0", "13", "0", "3,", "23.1", "%", "0"]
     assert rows["log"].split()[:8] == ["log", "0", "0", "0", "1", "0", "1,", "100"]
     assert elements(browser.get("/actions"), "wake-ups") == []
+
+
+def test_attempts_that_failed_count_though_their_tasks_were_redriven_since(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    assert text_of(browser.get("/failures"), "failed-attempts") == "4 failed attempts in 24h"
+    busy.answer("log", lambda payload: None)
+    busy.client.redrive("other")
+    busy.advance(minutes=2)
+    page = browser.get("/failures")
+    assert text_of(page, "failed-attempts") == "4 failed attempts in 24h"
+    assert len(elements(page, "failure-bar")) == 2, "those from 12:20, and from 12:30 on"
+    assert "disk is full" not in browser.get("/failures/groups").text
+
+
+def test_a_gap_does_not_hide_how_late_the_tick_in_it_was(browser: Browser, busy: VirtualInstallation) -> None:
+    line = Line(kind="missed", since=NOON, until=NOON + timedelta(minutes=30), shard=0, ticks=30, view=None)
+    column = Column(start=NOON, lateness_ms=90_000, took_ms=None, is_gap=True)
+    page = browser.site.fragment(
+        "ticks.html", NOON, last="6h", start=NOON, lines=[line], hidden=0, columns=[column] * 240, gaps=[line],
+        max_lateness=90_000, max_took=None, section="ticks", state=None, notice=None,
+    )  # fmt: skip
+    chart = bytes(page.body).decode().partition('data-testid="lateness-chart"')[2].partition("</svg>")[0]
+    assert (chart.count('class="gap"'), chart.count('class="completed"')) == (240, 240)

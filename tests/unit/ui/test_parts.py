@@ -9,8 +9,9 @@ from threading import Barrier
 import pytest
 from tests.builders import NOON
 
+from dynatick.domain.buckets import minute_of
 from dynatick.ui import links
-from dynatick.ui.chart import KINDS, Bar, height_of, parts, summary
+from dynatick.ui.chart import KINDS, Bar, FailureBars, height_of, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
 from dynatick.ui.readings import error_pattern
 from dynatick.ui.recent import Recent
@@ -40,6 +41,17 @@ def test_parts_fill_a_bar_without_gap_and_each_is_seen(counts: dict[str, int]) -
         assert abs(part.y + part.height - bottom) < 0.2
         bottom = part.y
     assert bottom >= -0.2
+
+
+def test_failed_attempts_are_drawn_linearly_from_zero_and_the_largest_fills_the_height() -> None:
+    first = minute_of(NOON)
+    failed = FailureBars.of(
+        {first: 1, first + 3: 100, first + 4: 900, first + 60: 5}, NOON, NOON + timedelta(hours=1), 2
+    )
+    assert (failed.total, failed.largest, len(failed.numbers)) == (1001, 900, 30)
+    assert [(n, round(share, 4)) for n, _, share in failed.bars] == [(0, 0.0011), (1, 0.1111), (2, 1.0)]
+    assert failed.name(1) == "31 Dec 12:02: 100 failed attempts"
+    assert FailureBars.of({}, NOON, NOON + timedelta(hours=1), 1).bars == []
 
 
 def test_a_bar_has_a_name_and_leads_to_its_tasks() -> None:

@@ -45,14 +45,24 @@ def test_html_in_values_and_in_queries_is_text(installation: VirtualInstallation
     installation.advance(minutes=10)
     schedule = str(elements(browser.get("/schedules"), "schedule-link")[0].attributes["href"])
     task = str(elements(browser.get("/tasks"), "task-link")[0].attributes["href"])
-    for url in ("/", "/failures", "/failures/first", "/tasks", "/schedules", schedule, f"{schedule}/strip", task):
+    for url in (
+        "/",
+        "/failures",
+        "/failures/groups",
+        "/failures/first",
+        "/tasks",
+        "/schedules",
+        schedule,
+        f"{schedule}/strip",
+        task,
+    ):
         page = browser.get(url)
         assert page.status_code == 200
         found = tags(page)
         assert found.count("script") == (2 if "<html" in page.text else 0), url
         assert found.count("img") == (1 if "<html" in page.text else 0), url
         assert "onerror" not in [name for one in elements(page, "task-row") for name in one.attributes]
-    dry_run = browser.get(str(elements(browser.get("/failures"), "redrive-all")[0].attributes["href"]))
+    dry_run = browser.get(str(elements(browser.get("/failures/groups"), "redrive-all")[0].attributes["href"]))
     assert text_of(dry_run, "dry-run-count") == "1"
     for query in (f"/tasks?prefix={EVIL}", f"/tasks?status={EVIL}", f"/timeline?span={EVIL}", f"/failures?last={EVIL}"):
         assert tags(browser.get(query)).count("script") == 2
