@@ -141,6 +141,24 @@ def test_a_rate_limit_costs_a_unit_for_each_time_that_starts_are_reserved(
     assert spent.total.write_units - write_units == 3 + reservations
 
 
+def test_a_limit_key_costs_no_unit_for_a_member_of_a_batch(engine: Engine) -> None:
+    spent = {}
+    for key in (None, "customer:4711"):
+        installation = Installation.fresh(engine.url, key_limits=("customer=4",))
+        bucket = installation.bucket()
+        meter = units.Meter(engine)
+        installation.client.batches.insert(
+            ({"n": n} for n in range(1_200)), batch_id="b", action=ACTION, due_at=bucket.instant, limit_key=key
+        )
+        inserted = meter.read().total.write_units
+        (report,) = installation.next_tick()
+        assert report.completed == 1_200
+        spent[key] = inserted, meter.read().total.write_units
+    (free_insert, free), (keyed_insert, keyed) = spent[None], spent["customer:4711"]
+    assert keyed_insert == free_insert
+    assert keyed == free + 2  # the limits lease, acquired and released
+
+
 class Sent(list[tuple[Mapping[str, object], datetime]]):
     """A queue of wake-ups that keeps them."""
 

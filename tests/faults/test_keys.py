@@ -118,6 +118,22 @@ def test_fault_37_a_write_of_the_limits_record_fails_or_has_no_answer(new_world:
     world.assert_survived()
 
 
+@pytest.mark.parametrize(("at", "do"), [("claim", "kill after"), ("extract", "kill after"), ("record", "kill before")])
+def test_fault_37_the_holder_dies_while_packs_of_keys_are_open(new_world: NewWorld, at: str, do: str) -> None:
+    """Beside tasks of the same keys, and a member that is attempted again."""
+    world = keyed_world(new_world)
+    world.next_tick()  # so that the classes are known
+    for name, key in (("one", "tenant:a"), ("two", "pair:a")):
+        plans = [{"failures": 1} if n == 3 else {"seconds": 0.005} for n in range(20)]
+        world.load_batch(name, plans, limit_key=key)
+    insert(world, [*many("tenant:a", 10, "task-a"), *many("pair:a", 10, "task-b")])
+    assert world.next_tick(faults=[Fault(at=at, do=do)]).what == "killed"
+    world.clock.forward(seconds=AFTER_LEASE)
+    world.assert_survived()
+    of_batch = [one for one in begun(world) if one.limit_key == "tenant:a" and one.task_id.startswith("one/")]
+    assert len({one.task_id for one in of_batch}) == 20
+
+
 def held_by(world: World) -> object:
     return world.row(limits_id(0))["lease"]
 

@@ -414,7 +414,10 @@ class World:
         (client or self.client).batches.insert(
             given, batch_id=batch_id, action=ACTION, due_at=due_at, then={"action": ACTION}, **more
         )
-        members = [{"taskId": member_id(batch_id, n), "payload": payload} for n, payload in enumerate(payloads)]
+        keyed = {"limitKey": more["limit_key"]} if "limit_key" in more else {}
+        members = [
+            {"taskId": member_id(batch_id, n), "payload": payload, **keyed} for n, payload in enumerate(payloads)
+        ]
         tasks = [*members, {"taskId": then_id(batch_id)}]
         self.note_inserts(tasks)
         return [str(task["taskId"]) for task in tasks]
