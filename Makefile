@@ -13,6 +13,8 @@ MINUTES ?=
 SEED ?=
 # What faults, simulations and the soak meet, tick or second (a soak alone: both by turns): make faults PRECISION=second
 PRECISION ?= tick
+# How long a night is, about: make night HOURS=0.1 tries all of it
+HOURS ?=
 # How many traces are replayed, of the model: make traces TRACES=100000
 TRACES ?=
 # Change an event of each first, and see which are refused: make traces CHANGED=1
@@ -33,7 +35,7 @@ WARM ?=
 ZONES ?=
 # Of an installation's life, instead of 14: make simulate OF=days DAYS=1 SEED=2
 DAYS ?=
-# What make prove takes out, instead of one rule after another: make prove RULE=9
+# What make prove or make mutations takes out, instead of one rule after another: make prove RULE=9
 RULE ?=
 # The Python of the environments, instead of the newest that is tested: make setup PYTHON=python3.14
 PYTHON ?=
@@ -73,7 +75,7 @@ find_python = for p in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 # hashes together with extras if they try).
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
-.PHONY: help demo test test-long night check sam up down api e2e faults search soak prove simulate bench lock mutations words site
+.PHONY: help demo test test-long night night-tests check sam up down api e2e faults search soak prove simulate bench lock mutations words site
 .PHONY: conformance traces
 .PHONY: docs clean lines setup wheel newcomer test-ui screenshots release-check
 
@@ -98,15 +100,18 @@ screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ show
 
 # Every part runs even when one fails.
 run_marked = @trap 'exit 130' INT; failed=0; set -x; \
-	$(run_tests) -m "$(1)" || failed=1; \
-	$(run_faults) -m "$(1)" || failed=1; \
-	$(run_e2e) -m "$(1)" || failed=1; \
+	$(run_tests) -m "$(1)" $(ARGS) || failed=1; \
+	$(run_faults) -m "$(1)" $(ARGS) || failed=1; \
+	$(run_e2e) -m "$(1)" $(ARGS) || failed=1; \
 	exit $$failed
 
 test-long: $(VENV)/.frameworks ## Run those that wait for minutes or have much to compute, in a quarter of an hour
 	$(call run_marked,long and not night)
 
-night: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
+night: $(VENV)/.ready ## Run all that is random or long, HOURS (8); SEED repeats it; WRITE=1: into docs/proof.md too
+	@$(BIN)/python -m tests.night $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write)
+
+night-tests: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
 	$(call run_marked,night)
 
 traces: $(VENV)/.ready ## Have TRACES (1000) of the model replayed by the rules alone; CHANGED=1: a hundred with a changed event
@@ -123,7 +128,7 @@ conformance: $(VENV)/.ready ## Run contract, integration, faults and a short mod
 		tests/contract tests/integration tests/faults tests/model $(ARGS)
 
 mutations: $(VENV)/.ready ## Take out each rule of the protocol, and each guard, in turn, and show which test fails for it
-	@$(BIN)/python -m tests.mutations
+	@$(BIN)/python -m tests.mutations $(if $(RULE),--rule $(RULE))
 
 prove: $(VENV)/.ready ## Check the model of the protocol, and miss each rule in turn, or RULE alone; needs spin and gcc; WRITE=1: into docs/ too
 	@$(BIN)/python -m proof.prove $(if $(RULE),--rule $(RULE)) $(if $(WRITE),--write)

@@ -9,6 +9,7 @@ and ends with 1 if some mutation goes unnoticed, or can no longer be made: then 
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from queue import SimpleQueue
 
 from tests.mutation import ROOT, CannotMutate, Mutation
 
-COPIED = ("shared", "stack", "functions", "tests", "template.yaml", "pyproject.toml", "docs/reference")
+COPIED = ("shared", "stack", "functions", "tests", "template.yaml", "pyproject.toml", "docs")
 RULES = "tests/unit/engine/test_rules.py"
 TEMPLATE = "tests/unit/test_template.py"
 WATERMARK = "tests/unit/engine/test_watermark.py"
@@ -467,9 +468,13 @@ MUTATIONS = (
 )  # fmt: skip
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="make mutations", description="Takes out rules and guards, one at a time.")
+    parser.add_argument("--rule", type=int, help="only those of this rule (0: of schedules)")
+    rule = parser.parse_args(arguments).rule
+    mutations = [mutation for mutation in MUTATIONS if rule in (None, mutation.rule)]
     began = time.monotonic()
-    changes, gone = _changes()
+    changes, gone = _changes(mutations)
     for problem in gone:
         print(problem, file=sys.stderr)
     processes = os.cpu_count() or 1
@@ -478,27 +483,27 @@ def main() -> int:
         for n in range(processes):
             copies.put(_copy(Path(folder, str(n))))
         # A folder's files side by side: pytest 9.1 loses the folder's fixtures when it comes back to it.
-        everything = sorted({tests for mutation in MUTATIONS for tests in mutation.tests.split()})
+        everything = sorted({tests for mutation in mutations for tests in mutation.tests.split()})
         failing = _failing(Path(folder, "0"), everything, "-n", str(processes))
         if failing:
             print(f"without any mutation these fail already: {', '.join(failing)}", file=sys.stderr)
             return 1
         found = pool.map(partial(_failing_with, copies), changes)
         unnoticed = [one for (one, *_), failing in zip(changes, found, strict=True) if not _report(one, failing)]
-    rules = {*range(1, 25)}
-    missing = rules - {mutation.rule for mutation in MUTATIONS}
+    rules = {*range(1, 25)} if rule is None else {rule}
+    missing = rules - {mutation.rule for mutation in mutations}
     noticed, seconds = len(changes) - len(unnoticed), time.monotonic() - began
     print(
-        f"{noticed} of {len(MUTATIONS)} mutations noticed, of {len(rules) - len(missing)} rules and of schedules, "
+        f"{noticed} of {len(mutations)} mutations noticed, of {len(rules) - len(missing)} rules and of schedules, "
         f"in {seconds / 60:.1f} minutes"
     )
     return 1 if unnoticed or missing or gone else 0
 
 
-def _changes() -> tuple[list[Change], list[CannotMutate]]:
+def _changes(mutations: Iterable[Mutation]) -> tuple[list[Change], list[CannotMutate]]:
     """Each mutation with its file and that file's text then; and why others can't be made any more."""
     changes, gone = list[Change](), list[CannotMutate]()
-    for mutation in MUTATIONS:
+    for mutation in mutations:
         try:
             changes.append((mutation, *mutation.applied()))
         except CannotMutate as error:

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from boto3.dynamodb.types import Binary
+
 from dynatick.domain.conditional_update import Absent, AtLeast, Condition, ConditionalUpdate, Is, Plus
 from dynatick.domain.task import Row
 
@@ -20,6 +22,7 @@ WHOLE = ("pack", "retryPolicy")
 condition that it is unchanged."""
 
 MAX_TEXT = 80
+BYTES = (bytes, bytearray, Binary)  # the last as boto3 reads them
 
 Event = Mapping[str, Any]
 
@@ -33,7 +36,7 @@ def plain(name: str, value: object) -> Any:
     if value is None or isinstance(value, bool | int | float) or (isinstance(value, str) and len(value) <= MAX_TEXT):
         return value
     if name in WHOLE and isinstance(value, Mapping):
-        return {key: one.hex() if isinstance(one, bytes) else plain(key, one) for key, one in value.items()}
+        return {key: bytes(one).hex() if isinstance(one, BYTES) else plain(key, one) for key, one in value.items()}
     text = json.dumps(value, sort_keys=True, default=_text)
     return f"~{hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
 
@@ -41,7 +44,7 @@ def plain(name: str, value: object) -> Any:
 def _text(value: object) -> object:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
-    return bytes(value).hex() if isinstance(value, bytes | bytearray) else list(value)  # type: ignore[call-overload]
+    return bytes(value).hex() if isinstance(value, BYTES) else list(value)  # type: ignore[call-overload]
 
 
 def row_of(row: Row) -> Event:

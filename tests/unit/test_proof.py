@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from proof.prove import CONFIGURATIONS, NO_SAFETY, REMOVALS, story
+from proof.prove import CONFIGURATIONS, NO_SAFETY, PAGE, REMOVALS, story
+from tests.faults.table import FAULTS
 
 ROOT = Path(__file__).parents[2]
 RULES = {
@@ -51,3 +52,26 @@ spin: text of failed assertion: assert((ended[0]<=1))
         "12:02  tick 1 claims and begins A at 12:01",
         "       and then this does not hold: (ended[0]<=1)",
     ]
+
+
+def _numbers(text: str) -> set[int]:
+    """``1 to 3, 5`` as 1, 2, 3, 5."""
+    ranges = re.findall(r"(\d+)(?: to (\d+))?", text)
+    return {number for first, last in ranges for number in range(int(first), int(last or first) + 1)}
+
+
+def test_each_promise_has_a_line_that_names_what_there_is() -> None:
+    promises = (ROOT / "docs" / "guarantees.md").read_text("utf-8").partition("## In detail")[2].partition("\n## ")[0]
+    section = PAGE.read_text("utf-8").partition("## Each promise")[2].partition("\n### ")[0]
+    lines = {
+        cells[0]: cells[1:] for cells in (line.strip("| ").split(" | ") for line in section.splitlines()) if cells[1:]
+    }
+    assert re.findall(r"^\| ([A-Z][^|]*) \| [a-z]", promises, re.M) == list(lines)[1:]
+    keys = {int(number) for number in re.findall(r"rules (\d+) and (\d+)", section)[0]}
+    worlds = {one.name for one in CONFIGURATIONS}
+    for name, (rules, spin, faults, judged) in list(lines.items())[1:]:
+        assert _numbers(rules) <= RULES, name
+        assert _numbers(faults) <= FAULTS.keys(), name
+        assert {world for world in spin.split(", ") if world != "-"} <= worlds, name
+        assert judged, name
+    assert set().union(*(_numbers(cells[0]) for cells in lines.values())) | keys == RULES

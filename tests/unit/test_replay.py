@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from boto3.dynamodb.types import Binary
 from proof.replay import refusal_of
+from tests.trace import plain
 
 ROOT = Path(__file__).parents[2]
 CURSOR = {
@@ -65,6 +67,12 @@ def test_it_knows_nothing_of_the_product() -> None:
     imported = {one.names[0].name for one in ast.walk(tree) if isinstance(one, ast.Import)}
     imported |= {str(one.module) for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("bits", [b"\x05", bytearray(b"\x05"), Binary(b"\x05")])
+def test_the_bits_of_a_pack_are_in_a_trace_however_they_were_read(bits: object) -> None:
+    assert plain("pack", {"done": bits}) == {"done": "05"}
+    assert plain("body", bits) == plain("body", b"\x05")
 
 
 def test_it_accepts_a_task_that_keeps_the_rules() -> None:

@@ -1,0 +1,68 @@
+"""A night runs each part, whatever becomes of the others, and says what each found."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests import night
+from tests.night import PARTS, Part, planned, run
+
+MAKEFILE = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+
+
+def part(name: str, figure: str = r"\d+ found") -> Part:
+    return Part(name=name, command=lambda minutes, seed: name, minutes=1, figure=figure)
+
+
+def test_each_part_is_a_target_of_make() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    for hours in (0.1, 8.0):
+        plans = list(planned(hours, 7, write=True))
+        assert [one for one, *_ in plans] == list(PARTS)
+        assert {command.split()[1] for _, command, _ in plans} <= targets
+        assert all(("WRITE=1" in command) == (one.writes and hours == 8.0) for one, command, _ in plans)
+
+
+def test_a_night_of_eight_hours_is_planned_to_last_eight() -> None:
+    assert sum(minutes for *_, minutes in planned(8.0, 7, write=False)) == pytest.approx(480)
+    assert "traces TRACES=" in "".join(command for _, command, _ in planned(8.0, 7, write=False))
+
+
+@pytest.mark.parametrize(
+    ("command", "result", "figure"),
+    [
+        ("echo 3 found", "ok", "3 found"),
+        ("printf '1 found\\n2 found\\n'", "ok", "2 found"),
+        ("sh -c 'echo 3 found; exit 1'", "FAILED", "3 found"),
+        ("echo nothing", "FAILED", "no figure"),
+    ],
+)
+def test_a_part_has_succeeded_if_it_says_so_and_has_a_figure(
+    command: str, result: str, figure: str, tmp_path: Path
+) -> None:
+    ended = run(part("a"), command, 1, tmp_path / "log")
+    assert (ended.result, ended.figure) == (result, figure)
+
+
+def test_a_part_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(night, "GRACE_MINUTES", 0.001)
+    assert run(part("a"), "sleep 60", 0.0, tmp_path / "log").result == "FAILED: it took too long"
+
+
+def test_one_that_fails_does_not_keep_the_others_from_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- generated: night -->\n<!-- /generated -->\n")
+    monkeypatch.setattr(night, "PAGE", page)
+    plans = [(part("bad"), "false", 1.0), (part("good"), "echo 3 found", 1.0)]
+    monkeypatch.setattr(night, "planned", lambda *_, **__: plans)
+    assert night.main(["--seed", "7", "--write"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Seed 7: the same again by make night HOURS=8 SEED=7")
+    assert [line.split()[0] for line in lines[1:]] == ["bad", "good"]
+    written = page.read_text()
+    assert "| bad | `false` | 0.0 | FAILED | no figure |" in written
+    assert "| good | `echo 3 found` | 0.0 | ok | 3 found |" in written
