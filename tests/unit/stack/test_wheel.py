@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -93,3 +94,9 @@ def test_the_client_needs_neither_the_command_line_nor_what_the_functions_import
 def test_the_command_line_says_which_extra_it_needs(bare: Path, tmp_path: Path) -> None:
     ended = run(bare / "dynatick", "--help", folder=tmp_path)
     assert (ended.returncode, "pip install 'dynatick[cli]'" in ended.stderr) == (1, True)
+
+
+def test_links_of_its_description_lead_to_the_repository(archive: zipfile.ZipFile) -> None:
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    links = re.findall(r"\]\(([^)]+)\)", archive.read(name).decode())
+    assert len(links) > 20 and not [link for link in links if not link.startswith(("https://", "#"))], links
