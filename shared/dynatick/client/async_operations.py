@@ -9,12 +9,15 @@ from dynatick.client.operations import Operations
 class AsyncOperations(Threaded):
     """``Operations``, awaited."""
 
+    actions = awaited(Operations.actions)
     check_payloads = awaited(Operations.check_payloads)
     doctor = awaited(Operations.doctor)
     explain = awaited(Operations.explain)
     health = awaited(Operations.health)
+    minute_counts = awaited(Operations.minute_counts)
     pause = awaited(Operations.pause)
     resume = awaited(Operations.resume)
     status = awaited(Operations.status)
     tick_range = awaited(Operations.tick_range)
     ticks = awaited(Operations.ticks)
+    waiting_by_action = awaited(Operations.waiting_by_action)
