@@ -105,7 +105,7 @@ class Shard:
 
     closings: list[tuple[int, float]] = field(default_factory=list)  # C, and when; both grow
     written: float = -math.inf  # when an occurrence was last written into one of its buckets
-    written_in: dict[int, float] = field(default_factory=dict)
+    written_in: dict[int, dict[object, float]] = field(default_factory=lambda: defaultdict(dict))  # by which process
 
     def closed_at(self, minute: int) -> float:
         n = bisect_left(self.closings, (minute, -math.inf))
@@ -334,7 +334,7 @@ class Replay:
         if not is_closed and by.kind not in ("hand", "restore"):
             self.stray.discard(task_id)
         if is_closed and self._is_occurrence_of_a_pass(event, by):
-            self.shards[shard].written_in[minute] = at
+            self.shards[shard].written_in[minute][by.number] = at
         elif is_closed and new is not None and new.get("status") != "recurring":
             by.to_check[task_id] = new["taskDateTime"]
 
@@ -389,7 +389,9 @@ class Replay:
         known = self.shards[shard]
         for minute in range(before + 1, through + 1):
             name = bucket_name(minute, shard)
-            settled = max(known.closed_at(minute), known.written_in.get(minute, -math.inf))
+            # Of its own occurrences a process knows without the index whether they have ended, and below none is open.
+            others = (at for number, at in known.written_in.get(minute, {}).items() if number != by.number)
+            settled = max(known.closed_at(minute), *others, -math.inf)
             since = settled + self.header["lag"] - ROUNDING
             pages = by.polls.get(name, [])
             self.require("2", _covers(pages, -math.inf), f"S passes {name}, which this process has not polled whole")

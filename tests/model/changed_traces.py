@@ -51,6 +51,8 @@ HARMLESS: Mapping[str, str] = {
     r"changed \w+ of cursor: \w+\.lease(Until)?": "The same lease by another name, or longer: nobody else wanted it",
     r"changed \w+ of cursor: \w+\.\w+": "No rule concerns this attribute: C, S, lease and plan are as they were",
     r"\w+ \w+ of (settings|limits).*": "No rule concerns it: the number of shards and the lease are as they were",
+    r"changed create: by": "Anyone may insert a task, this process as well as that",
+    r"changed create of pack: row\.(?!body).*": "What is read of the payloads' row is its body",
     r"changed (create|put): row\..*": "It is another task, and its life is as lawful",
     r"\w+ delete.*": "A deletion by hand, or of nothing: without it the task ended by itself",
     r"dropped (write|put|create)( of cursor)?": "The last write of its row, or before that was deleted or replaced",
