@@ -48,7 +48,7 @@ class Part:
     share: float = 0.0
     trial: str = ""
     shown: str = ""  # instead of that line, with its group
-    writes: bool = False  # its own figures into docs/proof.md, with WRITE=1
+    writes: bool = False  # its own figures into docs/, with WRITE=1
 
 
 PARTS = (
@@ -74,6 +74,18 @@ PARTS = (
             trial=f"simulate OF={of} TASKS=2000", figure=r"\| (1,000,000|2,000) .*", shown="{} tasks, none lost",
         )
         for of in ("bursts", "batch", "keys")
+    ),
+    Part(
+        name="simulation of days", command=lambda minutes, seed: f"simulate OF=days SEED={seed}", minutes=10,
+        writes=True, trial="simulate OF=days DAYS=0.5", figure=r"\| wrong +\| (\d+) +\|", shown="{} wrong",
+    ),
+    Part(
+        name="simulation of zones", command=lambda minutes, seed: "simulate OF=zones", minutes=15, writes=True,
+        trial="simulate OF=zones ZONES=1", figure=r"\| \d+ +\| .*",
+    ),
+    Part(
+        name="simulation of chaos", command=lambda minutes, seed: "simulate OF=chaos", minutes=1, writes=True,
+        figure=r"\| retry storm .*",
     ),
     Part(
         name="traces", share=0.5, figure=r"[\d,]+ traces accepted.*",
