@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tests.sandbox.handlers import ACTION
-from tests.soak.tasks import LENIENT, RandomTask
+from tests.soak.tasks import LENIENT, RandomTask, draw_key
 
 from dynatick import TaskClient
 from dynatick.domain.batches import then_id
@@ -28,6 +28,7 @@ class RandomBatch:
     batch_id: str
     payloads: Sequence[Mapping[str, object]]
     delay: timedelta
+    keyed: Mapping[str, object]  # the limit key of all, if they have one
     is_cut_off: bool  # its loader is killed before it seals it
 
     @property
@@ -35,7 +36,7 @@ class RandomBatch:
         numbered = [(member_id(self.batch_id, n), payload) for n, payload in enumerate(self.payloads)]
         times = {"delaySeconds": self.delay.total_seconds()}
         return [
-            RandomTask(task_id=i, incarnation=i, row={"taskId": i, "payload": plan}, times=times)
+            RandomTask(task_id=i, incarnation=i, row={"taskId": i, "payload": plan, **self.keyed}, times=times)
             for i, plan in numbered
         ]
 
@@ -54,6 +55,7 @@ class RandomBatch:
             total=len(self.payloads),
             then={"action": ACTION},
             retry_policy=LENIENT,
+            limit_key=self.keyed.get("limitKey"),  # type: ignore[arg-type]
         )
         client.batches.load_pack(self.batch_id, 0, self.payloads)
         if self.is_cut_off:
@@ -66,6 +68,7 @@ def draw_batch(dice: random.Random, batch_id: str) -> RandomBatch:
         batch_id=batch_id,
         payloads=[_plan(dice) for _ in range(dice.choice([1, 5, 20, 40]))],
         delay=timedelta(seconds=dice.randint(0, FURTHEST)),
+        keyed=draw_key(dice),
         is_cut_off=dice.random() < CUT_OFF,
     )
 
