@@ -1,4 +1,4 @@
-"""A night runs each part, whatever becomes of the others, and says what each found."""
+"""A night runs each part, also when others fail, and says what each found."""
 
 from __future__ import annotations
 
