@@ -12,7 +12,7 @@ from dynatick.cli.session import Session, on_table
 from dynatick.domain.durations import duration_of, milliseconds_text
 
 if TYPE_CHECKING:
-    from dynatick.client.operations import ActionSummary
+    from dynatick.client.operations import ActionFigures, ActionSummary
 
 app = typer.Typer(name="action", help="Show what the tasks of each action do.", no_args_is_help=True)
 
@@ -40,14 +40,20 @@ def list_actions(
     ] = "24h",
 ) -> None:
     """List the actions: what waits, what ran, how much of it failed, how late it began and how long it took; and how
-    much failed in the same time before. The action of which the most failed comes first."""
+    much failed in the same time before. The action of which the most failed comes first.
+
+    Where wake-ups run tasks (Precision second), FAILED and BEFORE are the numbers of the attempts that failed."""
     found = session.client().operations.actions(duration_of(last, "last"))
     if session.output is not Output.TABLE:
-        show_many([one.to_row() for one in found], _COLUMNS, session.output, name="actions")
+        rows = [one.to_row() for one in found.actions]
+        more = {} if found.not_counted is None else {"notCounted": found.not_counted}
+        show_many(rows, _COLUMNS, session.output, name="actions", more=more)
         return
-    show_many([_line(one) for one in found], _COLUMNS, session.output, name="actions")
-    if not found:
-        say(f"Nothing ran in the last {last}, and nothing is due")
+    show_many([_line(one) for one in found.actions], _COLUMNS, session.output, name="actions")
+    if found.not_counted is not None:
+        say(found.not_counted)
+    if not found.actions:
+        say(f"Nothing {'ran' if found.not_counted is None else 'failed'} in the last {last}, and nothing is due")
 
 
 def _line(one: ActionSummary) -> Mapping[str, object]:
@@ -58,8 +64,8 @@ def _line(one: ActionSummary) -> Mapping[str, object]:
         "running": one.running,
         "retrying": one.retrying,
         "attempts": past.attempts,
-        "failed": _percent(past.failed_percent),
-        "before": _percent(one.before.failed_percent),
+        "failed": _failed(past),
+        "before": _failed(one.before),
         "lateP50": _time(past.lateness_p50_ms),
         "lateP99": _time(past.lateness_p99_ms),
         "tookP50": _time(past.duration_p50_ms),
@@ -67,8 +73,11 @@ def _line(one: ActionSummary) -> Mapping[str, object]:
     }
 
 
-def _percent(value: float | None) -> str | None:
-    return None if value is None else f"{value:g} %"
+def _failed(figures: ActionFigures) -> str | None:
+    """The share of the attempts that failed; if it is not known, their number."""
+    if figures.failed_percent is not None:
+        return f"{figures.failed_percent:g} %"
+    return None if figures.attempts == 0 and not figures.failures else str(figures.failures)
 
 
 def _time(milliseconds: int | None) -> str | None:

@@ -1,7 +1,8 @@
 """What ran, by action and by minute: from the tick records, 100 to a request, and not from the tasks themselves.
 
 Tick records have what passes ran, bucket records what workers and recoveries did. Of what wake-ups run, only what
-failed is counted: a write for each would cost as much as its task.
+failed is counted: a write for each would cost as much as its task. So where they ran tasks, the number of attempts is
+not known, nor the share of them that failed, and neither is given.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from dynatick.engine.counts import COUNTERS, bucket_record_id, tick_record_id
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.ports import Store
+from dynatick.engine.rules import Precision
 from dynatick.engine.settings import InstallationSettings
 
 _REQUEST = 100  # records
@@ -49,7 +51,7 @@ class MinuteCounts:
     by_action: CountsByAction = field(default_factory=CountsByAction)
     completed: int = 0
     failures: int = 0  # attempts that failed, for good or to be made again
-    has_wake_ups: bool = False  # wake-ups ran tasks, too, whose completions are not counted here
+    has_wake_ups: bool = False  # a pass planned wake-ups; the completions of what these run are not counted here
 
     def add_tick(self, row: Row) -> None:
         """Adds a tick record. One that was written before attempts were counted by action has only the sums."""
@@ -113,32 +115,39 @@ def _read(store: Store, keys: Sequence[str]) -> Mapping[str, Row]:
 class ActionFigures(View):
     """The attempts of an action that ended in some time. Times are at most half too high."""
 
-    attempts: int
-    completed: int
+    attempts: Annotated[int | None, "None: not all of them are counted."]
+    completed: Annotated[int | None, "None: not all of them are counted."]
     failed: Annotated[int, "Tasks, for good."]
     retried: Annotated[int, "Attempts that failed, and were to be made again."]
-    failed_percent: Annotated[float | None, "Of the attempts, those that failed. None: there was no attempt."]
+    failed_percent: Annotated[
+        float | None, "Of the attempts, those that failed. None: there was none, or not all are counted."
+    ]
     lateness_p50_ms: Annotated[int | None, "Half of the tasks began no later than this."]
     lateness_p99_ms: int | None
     duration_p50_ms: Annotated[int | None, "Half of the attempts took no longer than this."]
     duration_p99_ms: int | None
 
     @classmethod
-    def of(cls, counts: ActionCounts) -> ActionFigures:
+    def of(cls, counts: ActionCounts, *, all_counted: bool = True) -> ActionFigures:
+        """``all_counted`` False: further attempts have completed, and only those that failed are all there."""
         attempts = counts.attempts
+        share = 100 * counts.failures / attempts if attempts else None
         return cls(
-            attempts=attempts,
-            completed=counts.completed,
+            attempts=attempts if all_counted else None,
+            completed=counts.completed if all_counted else None,
             failed=counts.failed,
             retried=counts.retried,
-            failed_percent=round(100 * counts.failures / attempts, 1)
-            if attempts >= counts.failures > 0
-            else (0.0 if attempts else None),
+            failed_percent=None if share is None or share > 100 or not all_counted else round(share, 1),
             lateness_p50_ms=counts.late.percentile(50),
             lateness_p99_ms=counts.late.percentile(99),
             duration_p50_ms=counts.took.percentile(50),
             duration_p99_ms=counts.took.percentile(99),
         )
+
+    @property
+    def failures(self) -> int:
+        """Attempts that failed, for good or to be made again."""
+        return self.failed + self.retried
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -162,25 +171,52 @@ class ActionSummary(View):
     before: ActionFigures
 
 
-def summaries(
-    now: CountsByAction, before: CountsByAction, waiting: Mapping[str, Waiting] | None = None
-) -> list[ActionSummary]:
-    """An entry for each action, the one with the most attempts that failed first, then by attempts. Pure."""
-    names = {*now.by_action, *before.by_action, *(waiting or ())}
+NOT_COUNTED = (
+    "Wake-ups run tasks to the second here, and of what they run only the attempts that failed are counted: so how "
+    "many attempts there were, and what share of them failed, is not known"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionList(View):
+    """The actions, and why some of their figures are not known."""
+
+    actions: Annotated[tuple[ActionSummary, ...], "The one with the most attempts that failed first."]
+    not_counted: Annotated[str | None, "Why attempts, and shares of them, are not known. None: they are."] = None
+
+
+def action_list(
+    counts: Mapping[int, MinuteCounts],
+    middle: int,
+    waiting: Mapping[str, Waiting] | None,
+    settings: InstallationSettings | None,
+) -> ActionList:
+    """An entry for each action, the one with the most attempts that failed first, then by attempts: of the counts from
+    the minute ``middle`` on, beside those before. ``waiting`` None: not read. Pure."""
+    parts = (
+        [one for minute, one in counts.items() if minute < middle],
+        [one for minute, one in counts.items() if minute >= middle],
+    )
+    before, now = (CountsByAction.sum(one.by_action for one in part) for part in parts)
+    to_the_second = settings is not None and settings.precision is Precision.SECOND
+    before_counted, now_counted = (not to_the_second and not any(one.has_wake_ups for one in part) for part in parts)
     found = []
-    for name in names:
+    for name in {*now.by_action, *before.by_action, *(waiting or ())}:
         wait = None if waiting is None else waiting.get(name, Waiting())
-        found.append(
-            ActionSummary(
-                action=name,
-                due=None if wait is None else wait.due,
-                running=None if wait is None else wait.running,
-                retrying=None if wait is None else wait.retrying,
-                now=ActionFigures.of(now.by_action.get(name, ActionCounts())),
-                before=ActionFigures.of(before.by_action.get(name, ActionCounts())),
-            )
+        counted = now.by_action.get(name, ActionCounts())
+        one = ActionSummary(
+            action=name,
+            due=None if wait is None else wait.due,
+            running=None if wait is None else wait.running,
+            retrying=None if wait is None else wait.retrying,
+            now=ActionFigures.of(counted, all_counted=now_counted),
+            before=ActionFigures.of(before.by_action.get(name, ActionCounts()), all_counted=before_counted),
         )
-    return sorted(found, key=lambda one: (-(one.now.failed + one.now.retried), -one.now.attempts, one.action))
+        found.append((-counted.failures, -counted.attempts, name, one))
+    return ActionList(
+        actions=tuple(one for *_, one in sorted(found, key=lambda entry: entry[:3])),
+        not_counted=None if now_counted and before_counted else NOT_COUNTED,
+    )
 
 
 # -- what waits --------------------------------------------------------------------------------------------------------

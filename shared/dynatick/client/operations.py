@@ -13,12 +13,13 @@ from dynatick.client import ticks as tick_lists
 from dynatick.client.action_counts import (
     MAX_PAST,
     ActionFigures,
+    ActionList,
     ActionSummary,
     MinuteCounts,
     Waiting,
+    action_list,
     read_counts,
     read_waiting,
-    summaries,
 )
 from dynatick.client.batch_members import row_of
 from dynatick.client.doctor import Diagnosis, examine
@@ -29,7 +30,6 @@ from dynatick.client.payload_check import MAX_READS, PayloadCheck, PayloadChecke
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.domain import attributes as attr
-from dynatick.domain.action_counts import CountsByAction
 from dynatick.domain.buckets import Time, instant_of, minute_of
 from dynatick.domain.pause import Pause
 from dynatick.domain.row import RowView, is_terminal
@@ -43,6 +43,7 @@ from dynatick.errors import InvalidInput
 
 __all__ = [
     "ActionFigures",
+    "ActionList",
     "ActionSummary",
     "Diagnosis",
     "Explanation",
@@ -64,7 +65,7 @@ __all__ = [
     "TickView",
     "UnfitPayloads",
     "Waiting",
-    "summaries",
+    "action_list",
 ]
 
 _MAX_TEXT = 500  # characters of a pause's reason
@@ -105,9 +106,10 @@ class Operations:
         and those of the next hour."""
         return read_waiting(self.store, self._settings_cache.refresh(), self._clock())
 
-    def actions(self, last: timedelta = timedelta(hours=24)) -> list[ActionSummary]:
+    def actions(self, last: timedelta = timedelta(hours=24)) -> ActionList:
         """Each action with what waits, what ran in the ``last`` hours, up to three days, and in as many before. The one
-        with the most attempts that failed first.
+        with the most attempts that failed first. ``not_counted`` says why attempts, and the share of them that failed,
+        are not known, if wake-ups run tasks.
 
         Reads records, and no task that has ended: 60 requests for a day and the day before on one shard.
         """
@@ -116,12 +118,9 @@ class Operations:
         now = self._clock()
         middle = minute_of(now - last) + 1
         first, stop = 2 * middle - minute_of(now) - 1, minute_of(now) + 1
-        counts = read_counts(self.store, self._settings_cache.refresh(), range(first, stop))
-        return summaries(
-            CountsByAction.sum(one.by_action for minute, one in counts.items() if minute >= middle),
-            CountsByAction.sum(one.by_action for minute, one in counts.items() if minute < middle),
-            self.waiting_by_action(),
-        )
+        settings = self._settings_cache.refresh()
+        counts = read_counts(self.store, settings, range(first, stop))
+        return action_list(counts, middle, read_waiting(self.store, settings, now), settings)
 
     def tick_range(
         self,

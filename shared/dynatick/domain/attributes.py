@@ -182,6 +182,7 @@ ACTIONS: Final = "actions"  # list of names
 DEFAULT_ACTION: Final = "defaultAction"
 RETENTION_DAYS: Final = "retentionDays"  # whole number
 MAX_TIMEOUT_SECONDS: Final = "maxTimeoutSeconds"  # whole number
+PRECISION: Final = "precision"  # text: tick or second
 PAYLOAD_SCHEMAS: Final = "payloadSchemas"  # map: JSON as text, by action
 PAYLOAD_SCHEMA_FORM: Final = "payloadSchemaForm"  # whole number
 SCHEMA_VERSION: Final = "schemaVersion"  # whole number; of the rows of the whole table
@@ -193,7 +194,7 @@ BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (
     TICK_MINUTES, SHARD_COUNT, SHARDS_EVER, SHARD_COUNT_SINCE, KEY_LIMITS, ACTIONS, DEFAULT_ACTION, RETENTION_DAYS,
-    MAX_TIMEOUT_SECONDS, PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
+    MAX_TIMEOUT_SECONDS, PRECISION, PAYLOAD_SCHEMAS, PAYLOAD_SCHEMA_FORM, SCHEMA_VERSION, PROCESSOR_PROBLEM,
 )  # fmt: skip
 """What the settings say."""
 

@@ -327,6 +327,7 @@ class Processor:
             actions=sorted(self.actions.names()),
             defaults=self.rules.defaults,
             max_timeout_seconds=self.rules.max_timeout_seconds,
+            precision=self.rules.precision,
             processor_problem="",
         )
         self._known[:] = [_Known(published, now, pause_read_at=now)]

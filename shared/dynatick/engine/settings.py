@@ -21,6 +21,7 @@ from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.conditional_write import change_row
 from dynatick.engine.cursor import create_cursor
 from dynatick.engine.ports import Store
+from dynatick.engine.rules import Precision
 from dynatick.errors import ConfigurationError, InvalidInput
 
 # -- installation settings ---------------------------------------------------------------------------------------------
@@ -50,6 +51,7 @@ class InstallationSettings:
     default_action: str | None = None  # of a task that names none; None: not known yet
     retention_days: int | None = None  # how long an ended task stays; None: not known yet
     max_timeout_seconds: int | None = None  # the longest one of a task; None: not known yet
+    precision: Precision | None = None  # None: not known
     payload_schemas: Mapping[str, str] = field(default_factory=dict)  # JSON Schema as text, by action: handlers' types
     schema_version: int = SCHEMA_VERSION  # of the rows of the table
     processor_problem: str | None = None  # why the processor can't start
@@ -75,6 +77,8 @@ class InstallationSettings:
             values[attr.RETENTION_DAYS] = self.retention_days
         if self.max_timeout_seconds is not None:
             values[attr.MAX_TIMEOUT_SECONDS] = self.max_timeout_seconds
+        if self.precision is not None:
+            values[attr.PRECISION] = self.precision.value
         if self.payload_schemas:
             values |= {attr.PAYLOAD_SCHEMAS: dict(self.payload_schemas), attr.PAYLOAD_SCHEMA_FORM: SCHEMA_FORM}
         if self.processor_problem is not None:
@@ -106,16 +110,17 @@ def publish_settings(
     actions: Sequence[str] | None = None,
     defaults: Defaults | None = None,
     max_timeout_seconds: int | None = None,
+    precision: Precision | None = None,
     payload_schemas: Mapping[str, str] | None = None,
     processor_problem: str | None = None,
 ) -> InstallationSettings:
     """Publishes the deployed settings, and returns what is published then. Writes only if something differs: first the
     cursors of new shards, then the settings, by which clients learn of the shards.
 
-    None for ``actions``, ``defaults``, ``max_timeout_seconds``, ``payload_schemas`` or ``processor_problem``: what is
-    published stays; an empty ``processor_problem``: there is none any more. Raises the version of the rows to that of
-    this code; raises ConfigurationError, and writes nothing, if they have a higher one: another process was deployed
-    from newer code.
+    None for ``actions``, ``defaults``, ``max_timeout_seconds``, ``precision``, ``payload_schemas`` or
+    ``processor_problem``: what is published stays; an empty ``processor_problem``: there is none any more. Raises the
+    version of the rows to that of this code; raises ConfigurationError, and writes nothing, if they have a higher one:
+    another process was deployed from newer code.
     """
 
     def publish(row: Row | None) -> tuple[InstallationSettings, ConditionalUpdate | None]:
@@ -131,6 +136,7 @@ def publish_settings(
             default_action=defaults.action if defaults else was.default_action,
             retention_days=defaults.retention_days if defaults else was.retention_days,
             max_timeout_seconds=max_timeout_seconds or was.max_timeout_seconds,
+            precision=precision or was.precision,
             payload_schemas=was.payload_schemas if payload_schemas is None else payload_schemas,
             schema_version=SCHEMA_VERSION,
             processor_problem=was.processor_problem
@@ -267,7 +273,7 @@ def _from_row(row: Row) -> InstallationSettings:
         raise _other_version(version, "use the newer Dynatick that the installation was deployed from")
     actions, default_action, days = (row.get(name) for name in (attr.ACTIONS, attr.DEFAULT_ACTION, attr.RETENTION_DAYS))
     longest = row.get(attr.MAX_TIMEOUT_SECONDS)
-    problem = row.get(attr.PROCESSOR_PROBLEM)
+    precision, problem = row.get(attr.PRECISION), row.get(attr.PROCESSOR_PROBLEM)
     schemas = row.get(attr.PAYLOAD_SCHEMAS) if row.get(attr.PAYLOAD_SCHEMA_FORM) == SCHEMA_FORM else None
     known_schemas = schemas.items() if isinstance(schemas, Mapping) else ()
     return InstallationSettings(
@@ -282,6 +288,7 @@ def _from_row(row: Row) -> InstallationSettings:
         default_action=None if default_action is None else str(default_action),
         retention_days=None if days is None else check_count(days, attr.RETENTION_DAYS),
         max_timeout_seconds=None if longest is None else check_count(longest, attr.MAX_TIMEOUT_SECONDS),
+        precision=next((one for one in Precision if one.value == precision), None),
         payload_schemas={str(name): str(text) for name, text in known_schemas},
         schema_version=version,
         processor_problem=None if problem is None else str(problem),

@@ -6,7 +6,10 @@ import pytest
 from tests.builders import InProcess, scheduled_row
 from tests.unit.cli.conftest import Shell, fail
 
+from dynatick.client.action_counts import NOT_COUNTED
 from dynatick.domain.buckets import Bucket
+from dynatick.engine.rules import Precision
+from dynatick.engine.settings import publish_settings
 
 
 @pytest.fixture
@@ -37,3 +40,18 @@ def test_a_range_that_is_too_long(shell: Shell, world: InProcess) -> None:
     ended = shell("action", "list", "--last", "5d")
     assert ended.code != 0
     assert "at most 3 days" in ended.err
+
+
+def test_no_share_is_given_where_wake_ups_run_tasks(shell: Shell, ran: InProcess) -> None:
+    publish_settings(ran.store, ran.rules.grid, now=ran.clock(), precision=Precision.SECOND)
+    ended = shell("action", "list")
+    assert ended.err == f"{NOT_COUNTED}\n"
+    assert ended.lines[1].split()[:5] == ["send-reminder", "0", "0", "0", "1"], "no attempts, and no share: a number"
+    document = shell("action", "list", "-o", "json").json
+    assert document["notCounted"] == NOT_COUNTED
+    assert document["actions"][0]["past"].keys() & {"attempts", "completed", "failedPercent"} == set()
+
+
+def test_what_wake_ups_completed_is_not_denied(shell: Shell, world: InProcess) -> None:
+    publish_settings(world.store, world.rules.grid, now=world.clock(), precision=Precision.SECOND)
+    assert shell("action", "list").err == f"{NOT_COUNTED}\nNothing failed in the last 24h, and nothing is due\n"

@@ -9,12 +9,18 @@ import pytest
 from tests.builders import NOON
 from tests.unit.client.support import client_of, fail, fail_for_now
 from tests.unit.engine.support import NOON_MINUTE, World, bucket_at, world
+from tests.unit.engine.test_wake_ups import with_planned
+from tests.unit.engine.test_wake_ups import world as world_to_the_second
 
 from dynatick import InvalidInput
-from dynatick.client.operations import ActionFigures, Waiting, summaries
+from dynatick.client.action_counts import NOT_COUNTED
+from dynatick.client.operations import ActionFigures, MinuteCounts, Waiting, action_list
 from dynatick.domain.action_counts import ActionCounts, CountsByAction, TimeCounts
+from dynatick.domain.buckets import Grid
 from dynatick.domain.task import Row
 from dynatick.engine.counts import tick_record_id
+from dynatick.engine.rules import Precision
+from dynatick.engine.settings import InstallationSettings
 
 
 @pytest.fixture
@@ -76,10 +82,10 @@ def test_a_retry_that_is_to_come_is_retrying(w: World) -> None:
 
 
 def test_the_actions_beside_the_time_before(w: World) -> None:
-    found = client_of(w).operations.actions(timedelta(minutes=1))
+    found = client_of(w).operations.actions(timedelta(minutes=1)).actions
     assert [(one.action, one.now.attempts, one.before.attempts) for one in found] == [("log", 1, 0), ("mail", 0, 3)]
     assert (found[1].retrying, found[1].now.failed_percent, found[1].before.failed_percent) == (1, None, 66.7)
-    (mail, log) = client_of(w).operations.actions()
+    (mail, log) = client_of(w).operations.actions().actions
     assert (mail.action, mail.now.failed, mail.now.retried, mail.now.failed_percent) == ("mail", 1, 1, 66.7)
     assert (mail.now.lateness_p99_ms, mail.now.duration_p99_ms) == (256, 0)
     assert log.now.failed_percent == 0
@@ -110,7 +116,8 @@ def test_the_action_of_which_the_most_failed_comes_first() -> None:
     took = TimeCounts()
     took.add(100)
     now = CountsByAction({"a": ActionCounts(completed=9, took=took), "b": ActionCounts(retried=1, took=took)})
-    found = summaries(now, CountsByAction({"c": ActionCounts()}), None)
+    counts = {1: MinuteCounts(by_action=CountsByAction({"c": ActionCounts()})), 2: MinuteCounts(by_action=now)}
+    found = action_list(counts, 2, None, None).actions
     assert [one.action for one in found] == ["b", "a", "c"]
     assert found[0].to_row() == {
         "action": "b",
@@ -122,3 +129,44 @@ def test_the_action_of_which_the_most_failed_comes_first() -> None:
 
 def test_a_share_is_not_given_of_attempts_that_were_not_counted() -> None:
     assert ActionFigures.of(ActionCounts(failed=2)).failed_percent is None
+
+
+def test_no_share_is_given_where_wake_ups_ran_tasks() -> None:
+    w = with_planned(150, 155, 160, 180, action="mail")
+    w.actions.behaviour |= {"t1": fail}
+    w.deliver()
+    w.next_tick()
+    counted = client_of(w).operations.minute_counts(start=NOON)
+    assert sum(one.completed for one in counted.values()) < 3, "what wake-ups complete is not counted"
+    found = client_of(w).operations.actions()
+    (mail,) = found.actions
+    assert (mail.now.failed, mail.now.failed_percent) == (1, None)
+    assert (mail.now.attempts, mail.now.completed) == (None, None)
+    assert found.not_counted == NOT_COUNTED
+
+
+def test_no_share_is_given_if_no_pass_planned_the_wake_ups() -> None:
+    """A task with a short delay gets its wake-up from the scheduler, and its tick finds nothing to do."""
+    w = world_to_the_second()
+    w.actions.behaviour |= {"soon": fail}
+    w.insert_due("soon", 40, action="mail")
+    w.inserted("soon")
+    w.deliver()
+    w.next_tick()
+    counted = client_of(w).operations.minute_counts(start=NOON)
+    assert not any(one.has_wake_ups for one in counted.values())
+    found = client_of(w).operations.actions()
+    (mail,) = found.actions
+    assert (mail.now.failed, mail.now.attempts, mail.now.failed_percent) == (1, None, None)
+    assert found.not_counted == NOT_COUNTED
+
+
+def test_the_time_before_an_installation_ran_to_the_second_has_its_shares() -> None:
+    """Only one with Precision tick now is known to have counted all, but for minutes in which wake-ups were planned."""
+    took = TimeCounts()
+    took.add(100)
+    mail = CountsByAction({"mail": ActionCounts(completed=1, took=took)})
+    counts = {1: MinuteCounts(by_action=mail), 2: MinuteCounts(by_action=mail, has_wake_ups=True)}
+    found = action_list(counts, 2, None, InstallationSettings(grid=Grid(), shards_ever=1, precision=Precision.TICK))
+    assert (found.actions[0].now.attempts, found.actions[0].before.attempts) == (None, 1)
+    assert (found.actions[0].before.failed_percent, found.not_counted) == (0, NOT_COUNTED)

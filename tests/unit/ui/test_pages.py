@@ -11,7 +11,8 @@ import pytest
 from tests.builders import NOON, scheduled_row
 from tests.unit.ui.support import Browser, elements, text_of
 
-from dynatick import CompleteLater, RetryableError
+from dynatick import CompleteLater, PermanentError, RetryableError
+from dynatick.client.action_counts import NOT_COUNTED
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
@@ -297,7 +298,22 @@ def test_actions_have_what_waits_and_what_ran(busy: VirtualInstallation, browser
     rows = {str(one.attributes["data-action"]): one.text for one in whole}
     assert rows["webhook"].split()[:10] == ["webhook", "0", "0", "0", "13", "0", "3,", "23.1", "%", "0"]
     assert rows["log"].split()[:8] == ["log", "0", "0", "0", "1", "0", "1,", "100"]
-    assert elements(browser.get("/actions"), "wake-ups") == []
+    assert elements(browser.get("/actions"), "not-counted") == []
+
+
+def refuse(payload: object) -> None:
+    raise PermanentError("no")
+
+
+def test_no_share_is_given_where_wake_ups_run_tasks() -> None:
+    installation = VirtualInstallation(None, start=NOON, precision="second")
+    installation.answer("log", refuse)
+    installation.client.insert("bad", delay_seconds=90, action="log")
+    installation.advance(minutes=4)
+    page = Browser(installation).get("/actions/rows")
+    (row,) = elements(page, "action-row")
+    assert row.text.split()[:10] == ["log", "0", "0", "0", "not", "known", "not", "known", "1", "0"]
+    assert text_of(Browser(installation).get("/actions"), "not-counted") == f"{NOT_COUNTED}."
 
 
 def test_attempts_that_failed_count_though_their_tasks_were_redriven_since(
