@@ -33,6 +33,7 @@ FAKE_AWS = {
     "AWS_EC2_METADATA_DISABLED": "true",
 }
 
+os.environ.pop("COLUMNS", None)  # of the terminal in which the tests run: tables would fold by it
 
 # Properties are held to what they say and not to how long it takes: the machine may be busy. The same examples each
 # time, on every machine: what was drawn once must not be the reason that a later run fails, or does not.

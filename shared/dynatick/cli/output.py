@@ -6,23 +6,30 @@ A list is printed while it grows, so that memory does not grow with it.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dynatick.actions.plain_value import to_json
 from dynatick.domain import attributes as attr
 from dynatick.domain.terminal_text import printable, quoted
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _FRACTION = re.compile(r"\.\d+Z$")
-_PIPE_WIDTH = 10_000  # without a terminal nothing is wrapped
+_PIPE_WIDTH = 10_000  # without a terminal nothing is wrapped, unless COLUMNS says how wide it is
 _PREFERRED_WIDTH = 16  # characters of a column that folds
 _MIN_WIDTH = 8
 _GAP = 2
+_IDS = (attr.TASK_ID, attr.BATCH_ID)  # which are copied
+_INDENT = "  "
+_ROW = "\ue000"  # stands for the id of a row: no text that is printed has it
 _STYLES = {
     "scheduled": "cyan",
     "running": "yellow",
@@ -133,67 +140,134 @@ def show_document(document: object, output: Output) -> None:
 
 def show_table(rows: Iterable[Mapping[str, object]], columns: Sequence[Column], *, headings: bool = True) -> None:
     """Prints rows in columns; nothing if there are none."""
-    from rich.cells import cell_len
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     cells = [[_cell(row.get(column.attribute), column) for column in columns] for row in rows]
     if not cells:
         return
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_PIPE_WIDTH)
-    shown = _fitting(columns, cells, console.width)
-    table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, _GAP, 0, 0))
-    for n in shown:
-        side: Literal["left", "right"] = "right" if columns[n].right else "left"
-        wanted = max(cell_len(line[n]) for line in cells)
-        table.add_column(
-            columns[n].heading,
-            justify=side,
-            overflow="fold",
-            no_wrap=not columns[n].folds,
-            min_width=min(wanted, _readable(columns[n], 1, console.width)),
-        )
-    for line in cells:
-        table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in shown))
-    with console.capture() as captured:
-        console.print(table)
-    for text in captured.get().splitlines():
+    is_wrapped = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    console = Console(highlight=False) if is_wrapped else Console(highlight=False, width=_PIPE_WIDTH)
+    number = next((n for n, column in enumerate(columns) if column.attribute in _IDS), None)
+    if number is not None and len(columns) > 1 and _needs_own_line(number, columns, cells, console.width):
+        lines = _under_ids(number, console, columns, cells, headings=headings)
+    else:
+        lines = _table(console, columns, cells, console.width, headings=headings)
+    for text in lines:
         print(text.rstrip(" "))
 
 
-def _fitting(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """The columns that fit into a width: first it drops empty ones, then spare ones.
+def _table(
+    console: Console, columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int, *, headings: bool
+) -> list[str]:
+    """The lines of a table of this width."""
+    from rich.table import Table
+    from rich.text import Text
 
-    If that is not enough, columns fold narrower, and then the last ones are dropped. No text is cut.
+    widths = _Room.of(columns, cells, width).widths()
+    table = Table(box=None, pad_edge=False, show_header=headings, header_style="bold", padding=(0, _GAP, 0, 0))
+    for n in widths:
+        side: Literal["left", "right"] = "right" if columns[n].right else "left"
+        # Rich would make one with a min_width wider than there is room for, and cut the others.
+        table.add_column(columns[n].heading, justify=side, overflow="fold", width=widths[n])
+    for line in cells:
+        table.add_row(*(Text(line[n], style=_STYLES.get(line[n], "")) for n in widths))
+    with console.capture() as captured:
+        console.print(table, width=width)
+    return captured.get().splitlines()
+
+
+def _needs_own_line(number: int, columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether the ids in the column of this number would be dropped or folded, and so could not be copied, or would
+    leave no room for what matters most."""
+    room = _Room.of(columns, cells, width)
+    kept = {n for n, column in enumerate(columns) if not column.spare and not column.folds and room.is_used[n]}
+    return room.widths().get(number, 0) < room.wanted[number] or not kept <= set(room.shown)
+
+
+def _under_ids(
+    number: int, console: Console, columns: Sequence[Column], cells: Sequence[Sequence[str]], *, headings: bool
+) -> list[str]:
+    """The lines of a table with the ids, the column of this number, each on a line of its own, and the other columns
+    below it."""
+    from rich.text import Text
+
+    def without_id(values: Sequence[Any]) -> list[Any]:
+        return [*values[:number], *values[number + 1 :]]
+
+    before = [_ROW, *("" for _ in columns[2:])]
+    rest = [line for of in cells for line in (before, without_id(of))]
+    below = _table(console, without_id(columns), rest, console.width - len(_INDENT), headings=headings)
+    ids = (of[number] for of in cells)
+    lines = [columns[number].heading] if headings else []
+    for text in below:
+        if text.strip() == _ROW:
+            lines += (one.plain for one in Text(next(ids)).wrap(console, console.width, overflow="fold"))
+        else:
+            lines.append(_INDENT + text)
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How columns fit into a width: first the empty ones are dropped, then spare ones.
+
+    If that is not enough, columns fold narrower, and then the last ones are dropped. No text is cut, and no word of up
+    to 16 characters is folded.
     """
-    from rich.cells import cell_len
 
-    numbers = range(len(columns))
-    shown = list(numbers)
-    wanted = [max(map(cell_len, (column.heading, *(line[n] for line in cells)))) for n, column in enumerate(columns)]
+    columns: Sequence[Column]
+    width: int
+    wanted: Sequence[int]  # the width of each column without folds
+    minimum: Sequence[int]  # how narrow each may be
+    is_used: Sequence[bool]
+    shown: Sequence[int]  # the numbers of the columns that are not dropped
 
-    def leave_out(some: Iterable[int], readable: int) -> None:
-        for n in some:
-            room = (
-                min(wanted[n], _readable(columns[n], readable, width)) if columns[n].folds else wanted[n] for n in shown
-            )
-            if sum(room) + _GAP * (len(shown) - 1) <= width:
-                return
-            if n in shown:
-                shown.remove(n)
+    @classmethod
+    def of(cls, columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> _Room:
+        from rich.cells import cell_len
 
-    last_first = range(len(columns) - 1, 0, -1)
-    leave_out((n for n in last_first if not any(line[n] for line in cells)), _PREFERRED_WIDTH)
-    leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), _PREFERRED_WIDTH)
-    leave_out(last_first, _MIN_WIDTH)
-    return shown
+        numbers = range(len(columns))
+        texts = [[column.heading, *(line[n] for line in cells)] for n, column in enumerate(columns)]
+        wanted = [max(cell_len(line) for text in of for line in text.split("\n")) for of in texts]
+        words = [max((cell_len(word) for text in of for word in text.split()), default=0) for of in texts]
+        is_used = [any(of[1:]) for of in texts]
 
+        def narrow(n: int, readable: int) -> int:
+            """How narrow a column may fold; an id, which is one word and is copied, has half of the terminal."""
+            if not columns[n].folds:
+                return wanted[n]
+            return min(wanted[n], max(readable, width // 2) if columns[n].attribute in _IDS else readable)
 
-def _readable(column: Column, readable: int, width: int) -> int:
-    """How narrow a column may fold if others may as narrow as ``readable``: an id, which is one word and is copied, has
-    half of the ``width`` of the terminal."""
-    return max(readable, width // 2) if column.attribute == attr.TASK_ID else readable
+        preferred = [narrow(n, _PREFERRED_WIDTH) for n in numbers]
+        minimum = [narrow(n, max(_MIN_WIDTH, min(words[n], _PREFERRED_WIDTH))) for n in numbers]
+        shown = list(numbers)
+
+        def leave_out(some: Iterable[int], room: Sequence[int]) -> None:
+            for n in some:
+                if sum(room[one] for one in shown) + _GAP * (len(shown) - 1) <= width:
+                    return
+                if n in shown:
+                    shown.remove(n)
+
+        last_first = range(len(columns) - 1, 0, -1)
+        leave_out((n for n in last_first if not is_used[n]), preferred)
+        leave_out(sorted((n for n in last_first if columns[n].spare), key=lambda n: -columns[n].spare), preferred)
+        leave_out(last_first, minimum)
+        return cls(columns, width, wanted, minimum, is_used, shown)
+
+    def widths(self) -> Mapping[int, int]:
+        """The width of each column that is shown: those that fold share what the others leave, an id first."""
+        found = {n: self.minimum[n] for n in self.shown}
+        left = self.width - sum(found.values()) - _GAP * (len(found) - 1)
+        if left < 0:  # nothing but the first column is left
+            return {n: min(wide, self.width) for n, wide in found.items()}
+        for part in ([n for n in found if self.columns[n].attribute in _IDS], self.shown):
+            while left > 0 and (narrow := [n for n in part if found[n] < self.wanted[n]]):
+                each = max(1, left // len(narrow))
+                for n in narrow:
+                    more = min(each, self.wanted[n] - found[n], left)
+                    found[n], left = found[n] + more, left - more
+        return found
 
 
 def _cell(value: object, column: Column) -> str:

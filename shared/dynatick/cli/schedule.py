@@ -84,6 +84,7 @@ HISTORY = (
     Column("ERROR", attr.ERROR, folds=True),
     Column("TASK", attr.TASK_ID, folds=True),
 )
+MADE = (Column("TASK", attr.TASK_ID, folds=True), Column("RESULT", "result"), Column("ERROR", attr.ERROR, folds=True))
 
 app = typer.Typer(
     name="schedule", help="Recurring schedules: insert, edit, pause, see their occurrences.", no_args_is_help=True
@@ -386,12 +387,7 @@ def backfill(
             unknown += 1
             row |= {"result": "unknown", "error": str(result.error)}
         rows.append(row)
-    columns = (
-        Column("TASK", attr.TASK_ID, folds=True),
-        Column("RESULT", "result"),
-        Column("ERROR", "error", folds=True),
-    )
-    show_many(rows, columns, session.output, name="occurrences")
+    show_many(rows, MADE, session.output, name="occurrences")
     if not rows and session.output is Output.TABLE:
         say("There are none")
     if unknown:

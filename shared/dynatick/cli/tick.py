@@ -23,16 +23,16 @@ app = typer.Typer(name="tick", help="List ticks, or run one now.", no_args_is_he
 
 _COLUMNS = (
     Column("TICK", "tick"),
-    Column("SHARD", "shard", right=True, spare=1),
+    Column("SHARD", "shard", right=True, spare=2),
     Column("WHAT", "what"),
     Column("DUE", "due", right=True),
-    Column("CLAIMED", "claimed", right=True),
-    Column("COMPLETED", "completed", right=True),
+    Column("CLAIMED", "claimed", right=True, spare=3),
+    Column("COMPLETED", "completed", right=True, spare=1),
     Column("FAILED", "failed", right=True),
     Column("RETRIED", "retried", right=True, spare=2),
     Column("MISSED", "missed", right=True, spare=2),
     Column("P99 MS", attr.LATENESS_P99_MS, right=True, spare=2),
-    Column("LATE MS", attr.LATENESS_MAX_MS, right=True),
+    Column("LATE MS", attr.LATENESS_MAX_MS, right=True, spare=1),
     Column("TOOK MS", "tookMs", right=True, spare=2),
 )
 

@@ -78,7 +78,7 @@ class InstallationSettings:
         if self.max_timeout_seconds is not None:
             values[attr.MAX_TIMEOUT_SECONDS] = self.max_timeout_seconds
         if self.precision is not None:
-            values[attr.PRECISION] = self.precision.value
+            values[attr.PRECISION] = str(self.precision)
         if self.payload_schemas:
             values |= {attr.PAYLOAD_SCHEMAS: dict(self.payload_schemas), attr.PAYLOAD_SCHEMA_FORM: SCHEMA_FORM}
         if self.processor_problem is not None:
