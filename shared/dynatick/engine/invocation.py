@@ -663,10 +663,14 @@ class Execution:
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
             row, token = attempted.row, str(attempted.task.lease)
-            if isinstance(attempted.outcome, Handed) and result in (RecordResult.WAITING, RecordResult.UNRECORDED):
-                self.turns.is_handed_over(attempted.task)
-            else:
+            if isinstance(attempted.outcome, Handed):
+                if result in (RecordResult.WAITING, RecordResult.UNRECORDED):
+                    self.turns.is_handed_over(attempted.task)
+                else:
+                    self.turns.freed(attempted.task)
+            elif RowView(row).is_pack:
                 self.turns.freed(attempted.task)
+            # The place of any other was freed as it ended. By now its retry may have it, if this answer came late.
             if isinstance(row, MemberRow):
                 place = self.in_flight[row.pack_token]
                 then = partial(self._member_recorded, attempted, place)

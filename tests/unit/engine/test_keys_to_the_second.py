@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.builders import NOON, scheduled_row
@@ -14,15 +16,18 @@ from tests.unit.engine.test_wake_ups import CHANGES, Second, after_noon, wake_up
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.conditional_update import ConditionalUpdate, Result
 from dynatick.domain.instants import format_instant, parse_instant, up_to_second
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
+from dynatick.domain.task import Task
 from dynatick.engine.cursor import acquire_shard
+from dynatick.engine.invocation import Execution
 from dynatick.engine.orders import PassOnTime, PassOrder, parse_event
-from dynatick.engine.ports import Page
+from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.processor import Invoked
-from dynatick.engine.turns import MAX_WAITING_OF_KEY
+from dynatick.engine.record import Attempted
+from dynatick.engine.turns import MAX_WAITING_OF_KEY, KeyTurns
 from dynatick.errors import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("time_passes")
@@ -297,3 +302,47 @@ def test_a_pass_that_is_woken_as_it_renews_its_lease_renews_it_all_the_same() ->
     wake_passes(w)
     assert [one.set["leaseUntil"] for one in written[::2]][:2] == [format_instant(after_noon(171))] * 2
     assert w.outcome("a") == "completed"
+
+
+def test_a_retry_that_begins_before_the_record_of_the_last_attempt_is_answered_keeps_its_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The answer to the record was lost, and the SDK sends it again: meanwhile the index shows the retry as due."""
+    w = keyed()
+    w.insert_due("a", 115, limitKey="customer:1", retryPolicy={"minBackoffSeconds": 0})
+    planned_keys(w, b=("customer:1", 130), c=("customer:2", 115))
+    w.queue.sent = [message for message in w.queue.sent if message[1] == after_noon(130)]
+    retried, recorded = threading.Event(), threading.Event()
+    has_place: list[bool] = []
+
+    def attempts(task: Task, context: ActionContext) -> None:
+        if task.attempt == 1:
+            fails(task, context)
+        retried.set()
+        assert recorded.wait(60)
+
+    def is_sent_again(change: ConditionalUpdate) -> Result:
+        result = write(change)
+        if change.task_id == "a" and change.set.get("status") == "scheduled":
+            w.deliver()
+            assert passed(w.run_started()).leased_elsewhere
+            w.clock.forward(seconds=1)  # after which the pass reads that it was woken
+            assert retried.wait(60)
+        return result
+
+    def is_answered(execution: Execution, attempts: Sequence[Attempted], results: Sequence[Any]) -> None:
+        handle(execution, attempts, results)
+        if attempts[0].task.attempt == 1 and attempts[0].task.task_id == "a":
+            assert isinstance(execution.turns, KeyTurns)
+            has_place.append(execution.turns.has_place("a"))
+            recorded.set()
+
+    write, handle = w.rigged.write, Execution._attempts_recorded
+    w.behave(attempts, "a")
+    w.behave(lambda *_: recorded.wait(60), "c")  # its pass stays
+    monkeypatch.setattr(w.rigged, "write", is_sent_again)
+    monkeypatch.setattr(Execution, "_attempts_recorded", is_answered)
+    w.clock.to(after_noon(120.2))
+    w.tick()
+    assert [task_id for task_id, _ in w.began if task_id != "c"] == ["a", "a", "b"]
+    assert has_place == [True], "its second attempt runs"
