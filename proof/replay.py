@@ -14,7 +14,7 @@ import math
 import re
 import sys
 import zlib
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,18 +27,20 @@ Event = Mapping[str, Any]
 
 OWN = "_dynatick#"
 CURSOR, LIMITS, SETTINGS = "_dynatick#cursor#", "_dynatick#limits#", "_dynatick#settings"
+RATE = "_dynatick#rate#"
 ENDED = ("completed", "failed", "cancelled")
 CLAIMED = ("running", "waiting")
 ENGINE = ("processor", "scheduler")
 KINDS = (*ENGINE, "client", "doctor", "hand", "expiry", "restore")
 RELEASED = 0.0  # the end of a lease that was released: the epoch
 ROUNDING = 0.01  # seconds: instants in rows have milliseconds
+LATE, EARLY = 1.0, 0.02  # seconds that a task with a rate limit may begin after its start, or before it
 _BUCKET = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d)(?:#([1-9]\d*))?", re.ASCII)
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Refused(Exception):
-    """A trace breaks a rule. ``rule``: its number; ``table`` and ``end`` for what holds beside the rules."""
+    """A trace breaks a rule. ``rule``: its number; ``rate``, ``table`` and ``end`` for what holds beside the rules."""
 
     def __init__(self, rule: str, why: str) -> None:
         super().__init__(f"rule {rule}: {why}" if rule.isdigit() else f"{rule}: {why}")
@@ -54,6 +56,7 @@ class Process:
     """A process, as far as its events tell."""
 
     number: object
+    environment: object = None  # what it knows, the next invocation in this one knows, too
     kind: str = "unknown"
     until: float = math.inf  # its hard end
     skew: float = 0.0
@@ -100,6 +103,37 @@ class Execution:
 
 
 @dataclass
+class Rate:
+    """What is known of the starts of a rate limit, by the clocks of those who use them."""
+
+    interval: float  # seconds from one start to the next
+    writer: object = None  # the environment that has reserved starts last
+    reserved: dict[object, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # from and until when
+    began: list[float] = field(default_factory=list)  # in order
+    peaks: list[float] = field(default_factory=list)  # of each and those before: the latest for its number
+
+    def begin(self, at: float) -> float:
+        """Adds a task that begins. Returns by how many seconds there are then too many in some window: each window has
+        an interval for every task but its first."""
+        n = bisect_right(self.began, at)
+        self.began.insert(n, at)
+        del self.peaks[n:]
+        excess = 0.0
+        for m in range(n, len(self.began)):
+            behind = self.began[m] - m * self.interval
+            self.peaks.append(max([behind, *self.peaks[-1:]]))
+            excess = max(excess, self.peaks[-1] - behind)
+        return excess
+
+    def has_reserved(self, environment: object, at: float) -> bool:
+        """Whether a task may begin at this instant, by a start that its process has reserved."""
+        return any(
+            since - EARLY - ROUNDING <= at <= until - self.interval + LATE + ROUNDING
+            for since, until in reversed(self.reserved[environment])
+        )
+
+
+@dataclass
 class Shard:
     """What the cursor of a shard has said so far."""
 
@@ -116,7 +150,7 @@ class Replay:
     """One trace. ``feed`` takes its events in order and raises Refused."""
 
     def __init__(self) -> None:
-        self.header: Event = {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": False, "limits": []}
+        self.header: Event = {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": False, "limits": [], "rates": []}
         self.rows: dict[str, Row] = {}
         self.processes: dict[object, Process] = {}
         self.shards: dict[int, Shard] = defaultdict(Shard)
@@ -127,6 +161,9 @@ class Replay:
         self.running: dict[str, list[Execution]] = defaultdict(list)  # by task
         self.of_key: dict[str, list[Execution]] = defaultdict(list)
         self.claimed: dict[str, tuple[str, bool]] = {}  # by token: the task, and whether it was reclaimed
+        self.replaced: set[str] = set()  # tokens of claims whose rows were deleted or put anew by hand
+        self.actions: dict[str, object] = {}  # of those tasks, as they were claimed
+        self.rates: dict[str, Rate] = {}  # by the names of their limits
         self.letters: set[str] = set()
         self.planned: dict[str, Process] = {}  # by wake-up: who has planned it
         self.tasks: set[str] = set()
@@ -169,6 +206,7 @@ class Replay:
     def _trace(self, event: Event) -> None:
         self.header = {**self.header, **event}
         self.limits = dict(map(_limit, self.header["limits"]))
+        self.rates = {name: Rate(interval) for name, (_, interval) in map(_limit, self.header["rates"])}
 
     def _by(self, event: Event) -> Process:
         """The process of an event. Of one that has died, a call may still arrive."""
@@ -186,7 +224,8 @@ class Replay:
         if isinstance(order, Mapping) and isinstance(order.get("Records"), list):
             inner = json.loads(order["Records"][0]["body"]).get("dynatick")
         self.processes[event["by"]] = Process(
-            event["by"], kind=event["kind"], until=event.get("until", math.inf), skew=event.get("skew", 0.0),
+            event["by"], environment=event.get("in", ("", event["by"])), kind=event["kind"],
+            until=event.get("until", math.inf), skew=event.get("skew", 0.0),
             sent_for=inner if isinstance(inner, Mapping) else {}, named=set(_texts(inner)), began=float(event["at"]),
             shown=order.get("stream", ()) if isinstance(order, Mapping) else (),
         )  # fmt: skip
@@ -291,6 +330,8 @@ class Replay:
                 self._check_cursor(event, by, at, old or {}, new)
             elif task_id.startswith(LIMITS):
                 self._check_limits_record(event, by, at, old or {}, new)
+            elif task_id.startswith(RATE):
+                self._check_rate_record(event, by, old or {}, new)
             elif task_id == SETTINGS:
                 self._check_settings(old or {}, new)
             elif not task_id.startswith(OWN) and by.kind != "hand":
@@ -318,6 +359,7 @@ class Replay:
         self.tasks.add(task_id)
         if new is None or event["e"] == "put":
             self.running.pop(task_id, None)  # from now on it is another task that has this id
+            self.replaced.add(str((old or {}).get("lease")))
         before, after = _place(old), _place(new)
         if before is not None:
             self.open[before].discard(task_id)
@@ -493,6 +535,7 @@ class Replay:
         token = new["lease"]
         self.require("12", token not in self.claimed, f"{event['id']}: the token {token} was used before")
         self.claimed[token] = event["id"], reclaimed
+        self.actions[token] = new.get("action")
         by.claims.add(token)
 
     def _check_record(self, event: Event, by: Process, at: float, old: Row, new: Row, conditions: set[str]) -> None:
@@ -586,7 +629,7 @@ class Replay:
         self.require("9", claim in by.claims, f"{task_id}: executed by a process that has not claimed it")
         self.require("9", (token, task_id) not in self.executions, f"{task_id}: executed twice with one claim")
         row = self.rows.get(of)
-        if row is not None and of not in self.stray:
+        if row is not None and of not in self.stray and claim not in self.replaced:
             has_it = row.get("lease") == claim and state_of(row) == "running"
             self.require("9", has_it, f"{task_id}: executed while it is {state_of(row)}, by another's claim")
         others = [one for one in self.running[task_id] if one.runs_at(at)]
@@ -606,6 +649,8 @@ class Replay:
         run = Execution(task_id, token, by, at, key)
         if key is not None:
             self._check_limit(run, key, at)
+        if (rate := self.rates.get(str(self.actions.get(claim)))) is not None:
+            self._check_rate(run, rate, at + by.skew)
         self.executions[token, task_id] = run
         self.running[task_id].append(run)
 
@@ -629,6 +674,32 @@ class Replay:
             self.require("23", at >= last + interval - self.skew, f"{run.task}: begun {at - last:.1f} s after the last "
                          f"of {key}")  # fmt: skip
         self.of_key[key].append(run)
+
+    # -- rate limits ---------------------------------------------------------------------------------------------------
+
+    def _check_rate_record(self, event: Event, by: Process, old: Row, new: Row) -> None:
+        rate = self.rates.get(event["id"].removeprefix(RATE))
+        if rate is None or by.kind == "hand":
+            return
+        if old:
+            is_versioned = {"version", "reservedUntil"} <= {one[0] for one in event["if"]}
+            self.require("rate", is_versioned, f"{event['id']}: written without the condition that it is as read")
+        since, until = (_instant(row.get("reservedUntil")) for row in (old, new))
+        reserved = rate.reserved[by.environment]
+        if rate.writer == by.environment and reserved:
+            reserved[-1][1] = until  # it may have given back what it has not used
+        else:
+            self.require("rate", until > since, f"{event['id']}: gives back what another process has reserved")
+            reserved.append([since, until])
+        rate.writer = by.environment
+
+    def _check_rate(self, run: Execution, rate: Rate, at: float) -> None:
+        """``at``: by the clock of its process, which hosts agree on."""
+        has_start = rate.has_reserved(run.process.environment, at)
+        self.require("rate", has_start, f"{run.task}: begun at no start that its process has reserved")
+        excess = rate.begin(at)
+        self.require("rate", excess <= LATE + EARLY + ROUNDING, f"{run.task}: begun {excess:.3f} s before its rate "
+                     f"allows one more in some window")  # fmt: skip
 
     def _end(self, event: Event) -> None:
         run = self.executions.get((event["token"], event["id"]))

@@ -91,6 +91,7 @@ class BaseMachine(RuleBasedStateMachine):
     oracle: ClassVar[type[Oracle]] = Oracle
     ids: ClassVar[Sequence[str]]
     key_limits: ClassVar[Sequence[str]] = ()
+    rate_limits: ClassVar[Sequence[str]] = ()
     pauses: ClassVar[Sequence[float]] = (0.003, 0.02, 0.2, 2.0, 15.0, 50.0, 400.0, 10_000.0)
     tick_minutes: ClassVar[Sequence[int]] = (1, 1, 2, 5, 60)
 
@@ -101,7 +102,7 @@ class BaseMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         store, put, self._drop_table = self.table()
-        self.model = Installation(store, put, self.oracle, key_limits=self.key_limits)
+        self.model = Installation(store, put, self.oracle, key_limits=self.key_limits, rate_limits=self.rate_limits)
         self._inside = inside(self.model.simulation)
         self._inside.__enter__()
         self._requests: list[Request] = []

@@ -57,14 +57,14 @@ def complete_all(model: Installation) -> None:
     for task in oracle.single_tasks():
         if task.began and task.schedule is None:
             _check_task(model, task, rows.get(task.number))
-    oracle.check_limits(model.rules.key_limits)
     for key, times in _effects(model).items():
         if times > 1:
             oracle.report(f"the effect {key} was committed {times} times")
 
 
 def complete_rows(model: Installation) -> None:
-    """Ticks until no row is open, and reports what no tick has found, and what holds a cursor back."""
+    """Ticks until no row is open, and reports what no tick has found, what holds a cursor back, and which limits were
+    exceeded."""
     oracle = model.oracle
     _tick_until_done(model)
     for row in model.open_rows():
@@ -79,6 +79,8 @@ def complete_rows(model: Installation) -> None:
     _reconcile(model)
     if model.reconciled[-1] != (0, 0):
         oracle.report(f"reconcile found and could not repair {model.reconciled[-1]} at the end")
+    oracle.check_limits(model.rules.key_limits)
+    oracle.check_rates(model.rate_limits)
 
 
 def _wait_for_index(model: Installation) -> None:

@@ -13,6 +13,7 @@ import pytest
 from moto import mock_aws
 from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.key_machine import KeyMachine
+from tests.model.rate_machine import RateMachine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.tables import TableOf, in_dynamodb, in_memory
 from tests.model.task_machine import TaskMachine
@@ -33,12 +34,14 @@ FIXED = [
     *((BatchMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
     *((KeyMachine, "memory", examples, part) for part, examples in enumerate((10, 50, 50), 1)),
     *((KeyMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
+    *((RateMachine, "memory", examples, part) for part, examples in enumerate((8, 40, 40), 1)),
+    *((RateMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
     *((KeyedBatchMachine, "memory", examples, part) for part, examples in enumerate((8, 40, 40), 1)),
     *((KeyedBatchMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
 ]
 AT_ENDPOINT = [
     (machine, f"endpoint-{how}", 5, part)
-    for machine in (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine, KeyedBatchMachine)
+    for machine in (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine, RateMachine, KeyedBatchMachine)
     for how in ("single", "batched")
     for part in range(1, 3)
 ]

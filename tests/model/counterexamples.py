@@ -47,6 +47,11 @@ def put_schedule(*script: str, policy: object = None, **fields: object) -> Step:
     return put(ScheduleRow(**fields), *script, policy=policy)  # type: ignore[arg-type]
 
 
+def put_rated(*script: str, action: str = "seldom") -> Step:
+    """Many tasks of an action with a rate limit."""
+    return Step("put_many", when=SOON, script=script or ("ok",), key=None, action=action, many=True)
+
+
 def put_keyed(row: RawRow, *script: str, key: str = "one:a", task_id: str = "k00", policy: object = None) -> Step:
     return Step("put", task_id=task_id, row=row, script=script or ("ok",), policy=policy, key=key)
 
@@ -271,6 +276,9 @@ HANDED_OVER = [
     tick(),
     wait(10.0),
 ]
+
+TOO_OFTEN = "seldom:any: k12 began 4.910 s before its rate allows it"
+SELDOM = [begin(grid=(1, 2)), tick(), put_rated(), tick(), tick()]
 
 BY_MUTATION: Mapping[str, Counterexample] = {
     "a forged token is taken": Counterexample(
@@ -532,6 +540,17 @@ BY_MUTATION: Mapping[str, Counterexample] = {
             change_schedule("pause"),
             tick(Tick(), Tick()),
         ],
+    ),
+    "a process reserves starts that another has": Counterexample(TOO_OFTEN, SELDOM),
+    "a process reserves starts as if it were alone": Counterexample(TOO_OFTEN, SELDOM),
+    "a task does not wait for its start": Counterexample(TOO_OFTEN, SELDOM),
+    "what tasks still wait for is given back": Counterexample(TOO_OFTEN, SELDOM),
+    "a task begins by a start that has passed long ago": Counterexample(
+        "the replay of its trace: line 155: rate: k07: begun at no start that its process has reserved",
+        [*SELDOM[:2], put_rated("slow", action="often"), *SELDOM[3:]],
+    ),
+    "of two processes that reserve at once, both have the same starts": Counterexample(
+        "the replay of its trace: line 124: rate: _dynatick#rate#seldom: written without the condition", SELDOM
     ),
     "an edit puts a schedule behind a deadline": Counterexample(
         "s: the occurrences of 60, 120 are awaited beyond their time",

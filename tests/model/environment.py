@@ -25,7 +25,8 @@ APP = compile(PATH.read_text(encoding="utf-8"), str(PATH), "exec")
 
 
 class Environment:
-    """``log``: what is done instead of logs and metrics; ``end_process``: instead of ending this process."""
+    """``log``: what is done instead of logs and metrics; ``end_process``: instead of ending this process. ``number``:
+    another one for each."""
 
     def __init__(
         self,
@@ -33,7 +34,9 @@ class Environment:
         clock: Callable[[], datetime],
         log: Callable[[Invoked], None],
         end_process: Callable[[], None],
+        number: int,
     ) -> None:
+        self.number = number
         self.actors: list[Actor] = []
         self.raised = False  # its latest invocation
         self._app: dict[str, Any] = {"__name__": "app"}

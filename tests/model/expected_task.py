@@ -81,6 +81,7 @@ class Execution:
     commits: bool = False  # it has returned an effect, which is named by its key
     ended_at: float = math.inf
     limit_key: str | None = None
+    action: str = "log"
     began_at: float = 0.0
     waited: bool = False  # for a completion, as its row said
     overdue_at: float = math.inf  # when that has to have come

@@ -91,6 +91,7 @@ class Actor(Process):
     calls: int = 0
     began: float = 0.0
     ends: float = math.inf  # when it will be killed
+    order_ends: float = math.inf  # when it is to leave the rest to others, as its order says
     closed_at: dict[str, float] = field(default_factory=dict)  # through which second it has closed buckets, by cursor
     finished: bool = False
     raised: bool = False

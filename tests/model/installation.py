@@ -6,11 +6,13 @@ again, a tick starts the other shards. A process that did not end is used again,
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import count
 
 from tests.model.environment import Environment
@@ -25,17 +27,20 @@ from tests.model.tracing import Trace
 from tests.model.wake_up_queue import WakeUpQueue
 from tests.trace import plain
 
+from dynatick.actions.rate_limit import RateLimitedAction, RateLimits
 from dynatick.client import TaskClient
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.commit import Commit
 from dynatick.domain.completion import CompleteLater, completion_token
+from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter, Store
 from dynatick.engine.processor import Invoked, Processor
+from dynatick.engine.rates import RateRecords
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Arrival, Scheduler
 from dynatick.errors import DynatickError, PermanentError, RetryableError
@@ -73,13 +78,16 @@ class Installation:
         oracle: type[Oracle] = Oracle,
         *,
         key_limits: Sequence[str] = (),
+        rate_limits: Sequence[str] = (),
     ) -> None:
         self.defaults = Defaults(key_limits=parse_limits(key_limits))
+        self.rate_limits = rate_limits
         self.simulation = Simulation()
-        self.trace = Trace(self.simulation, INDEX_LAG, key_limits)
+        self.trace = Trace(self.simulation, INDEX_LAG, key_limits, rate_limits)
         self.simulation.on_death = self.trace.died
         self.table = Table(store, put_row, self.simulation, self.trace)
         self.oracle = oracle(self.simulation, read_row=self.table.get)
+        self.oracle.limited_actions = self._limited()
         self.stream = Stream(self.simulation, self._schedule)
         self.table.observers += [self.oracle.observe, self.stream.observe, self._observe_entry]
         self._entered: dict[str, tuple[Actor, bool]] = {}  # by task: who gave it its bucket, and whether that was open
@@ -105,6 +113,7 @@ class Installation:
         self._idle: list[Environment] = []  # the one that was used last at the end
         self._retired = 0  # deployments whose environments are used no more
         self._tokens = count()
+        self._environments = count()
         self._scheduler = self._new_scheduler()
 
     def _rules(self, grid: Grid) -> Rules:
@@ -116,7 +125,12 @@ class Installation:
             index_lag=timedelta(seconds=INDEX_LAG),
             threads=self.threads,
             max_workers=self.workers,
+            limited_actions=frozenset(self._limited()),
         )
+
+    def _limited(self) -> Sequence[str]:
+        """The names of the actions with a rate limit."""
+        return [limit.partition("=")[0] for limit in self.rate_limits]
 
     def _wake_ups(self) -> WakeUpQueue | None:
         return self.wake_up_queue if self.rules.precision is Precision.SECOND else None
@@ -248,7 +262,8 @@ class Installation:
             environment = self._idle.pop() if self._idle and not plan.cold else self._environment()
             continuation = self._retired
             end = actor.ends = self.simulation.now + plan.timeout
-            self.trace.begin(actor, event)
+            actor.order_ends = self._end_of_order(event)
+            self.trace.begin(actor, event, environment.number)
             self.simulation.at(end, lambda: None if actor.finished else actor.kill())
             for execution in self.oracle.executions.values():
                 if execution.process in environment.actors:
@@ -269,20 +284,39 @@ class Installation:
 
         self._spawn(actor, work, delay=delay)
 
+    def _end_of_order(self, event: Mapping[str, object]) -> float:
+        """Until when a recovery of tasks with a rate limit goes on."""
+        order = event.get("dynatick")
+        recover = order.get("recover", {}) if isinstance(order, Mapping) else {}
+        return self.oracle.seconds(parse_instant(recover["until"], "until")) if "until" in recover else math.inf
+
     def _environment(self) -> Environment:
         processor = Processor(
             store=self.store,
-            actions=self,
+            actions=_Actions(self),
             dead_letters=self,
             invoker=self,
             rules=self.rules,
             clock=self._clock,
-            new_token=lambda: f"token-{next(self._tokens)}",
+            new_token=self._new_token,
             pause=self.simulation.sleep,
             wake_ups=self._wake_ups(),
             report_overdue=self.oracle.observe_overdue,
         )
-        return Environment(processor, self._clock, self._log, lambda: self._end_process(processor))
+        end = partial(self._end_process, processor)
+        return Environment(processor, self._clock, self._log, end, next(self._environments))
+
+    def _new_token(self) -> str:
+        return f"token-{next(self._tokens)}"
+
+    def new_rate_limits(self) -> RateLimits:
+        """Those of an environment, as it has them for all of its invocations."""
+        return RateLimits(
+            self.rate_limits,
+            clock=self._clock,
+            horizon=60.0 * self.rules.grid.tick_minutes,
+            records=RateRecords(self.store, self._new_token),
+        )
 
     def _retire(self) -> None:
         """Lambda uses no environment of an earlier deployment."""
@@ -370,7 +404,7 @@ class Installation:
         return self.store.call(take, lambda: nothing, lambda _: nothing)
 
     def names(self) -> Sequence[str]:
-        return ["log"]
+        return ["log", *self._limited()]
 
     def payload_schemas(self) -> Mapping[str, str]:
         return {}
@@ -475,6 +509,26 @@ class Installation:
             return False
         checks = by.kind in ("processor", "scheduler") or (by.kind == "doctor" and not by.plan.faults)
         return not checks or by.raised or not by.finished or bool(by.threads)
+
+
+class _Actions:
+    """The actions of one environment: those of the installation, with the rate limits as its processes keep them."""
+
+    def __init__(self, of: Installation) -> None:
+        self._of = of
+        self._limits = of.new_rate_limits()
+
+    def names(self) -> Sequence[str]:
+        return self._of.names()
+
+    def payload_schemas(self) -> Mapping[str, str]:
+        return self._of.payload_schemas()
+
+    def timeout_seconds(self, task: Task) -> int | None:
+        return self._of.timeout_seconds(task)
+
+    def run(self, task: Task, context: ActionContext) -> object:
+        return RateLimitedAction(task.action, self._of, self._limits).run(task, context)
 
 
 def _record(arrival: Arrival) -> Mapping[str, object]:

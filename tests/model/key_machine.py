@@ -27,11 +27,13 @@ class KeyMachine(TaskMachine):
         """put-item, over whatever was there."""
         self._put(task_id, row, script, policy, key)
 
-    def _put(self, task_id: str, row: RawRow, script: tuple[str, ...], policy: Any, key: str | None) -> None:
+    def _put(
+        self, task_id: str, row: RawRow, script: tuple[str, ...], policy: Any, key: str | None, **more: object
+    ) -> None:
         now, start = self.model.simulation.instant, self.model.simulation.start
         task = self._expect_at(task_id, script, policy, row.when, must=row.must, stray=row.stray)
         task.not_before = row.earliest(now, start)
-        given = {"retryPolicy": policy, "limitKey": key}
+        given = {"retryPolicy": policy, "limitKey": key, **more}
         self.model.put(task, row.attributes(now) | {name: value for name, value in given.items() if value})
 
     @step(when=whens, script=scripts, key=KEYS, many=st.booleans())

@@ -7,7 +7,7 @@ does not raise, for the engine would take that for a fault of the table: it repo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,18 +16,21 @@ from tests.model.faulty_store import QUIET, Actor, Request
 from tests.model.schedule_oracle import ScheduleOracle
 from tests.model.simulation import Simulation
 from tests.model.table import Effect
-from tests.sandbox.limits import broken
+from tests.sandbox.limits import Stay, broken
 
+from dynatick.actions.rate_limit import EARLY, LATE
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.completion import completion_token
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
-from dynatick.domain.limit_keys import KeyLimits
+from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.domain.occurrences import Overdue
 from dynatick.domain.row import RowView, due_of
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.errors import InvalidInput
+
+LATE_OR_EARLY = (LATE + EARLY).total_seconds() + 0.001  # than its start; instants in rows have milliseconds
 
 
 @dataclass
@@ -41,6 +44,7 @@ class Oracle:
     dead_letters: set[int] = field(default_factory=set)  # tasks of which the dead-letter queue took a message
     refused: set[int] = field(default_factory=set)  # those of which it refused one
     violations: list[str] = field(default_factory=list)
+    limited_actions: Collection[str] = ()  # those with a rate limit
     longest_interval: int = 1
     shortest_interval: int = 1
     read_row: Callable[[str], Row | None] = lambda task_id: None  # a row as it is now
@@ -173,6 +177,16 @@ class Oracle:
         """No limit by key was exceeded."""
         stays = [execution.stay for execution in self.executions.values() if execution.limit_key is not None]
         for text in broken(stays, limits, skew=MARGIN):
+            self.report(text)
+
+    def check_rates(self, rates: Sequence[str]) -> None:
+        """No action began more often than its rate, over the whole installation: by the clocks of the processes, so
+        that what their clocks differ by excuses nothing."""
+        stays = []
+        for one in self.executions.values():
+            at = one.began_at + one.process.skew
+            stays.append(Stay(task_id=one.task.task_id, key=f"{one.action}:any", begin=at, end=at))
+        for text in broken(stays, parse_limits(rates), skew=LATE_OR_EARLY):
             self.report(text)
 
     def _schedule_of(self, row: Row) -> ScheduleOracle | None:
@@ -416,6 +430,10 @@ class Oracle:
             bucket, until = Bucket.canonical(new.get("taskDateTime")), parse_instant(new["leaseUntil"], "leaseUntil")
             if bucket is None or bucket.instant < until:
                 self.report(f"{task.task_id}: waits until {until} in {bucket}")
+        elif after == "scheduled" and number(new.get("attempt")) == attempt - 1:
+            self._observe_deferral(task, execution, new)
+            if (claim := self.claims.get(str(old.get("lease")))) is not None:
+                claim.released = True
         elif after == "scheduled":
             if result != "error" or attempt >= task.maximum:
                 self.report(f"{task.task_id}: a retry after attempt {attempt}, whose result is {result}")
@@ -435,11 +453,18 @@ class Oracle:
                 self.report(f"{task.task_id}: released although it was begun")
             claim = self.claims.get(str(old.get("lease")))
             claimer = by if claim is None else claim.process  # another that had no answer may have asked
-            left = by.ends - self.simulation.now
+            left = min(by.ends, by.order_ends) - self.simulation.now
             if claimer.plan == QUIET and left > by.plan.timeout / 2:
                 self.report(f"{task.task_id}: released with {left:.0f} s left, for no reason")
             if (claim := self.claims.get(str(old.get("lease")))) is not None:
                 claim.released = True
+
+    def _observe_deferral(self, task: ExpectedTask, execution: Execution | None, new: Row) -> None:
+        """A task is put off by its rate limit, and the attempt does not count."""
+        if execution is not None:
+            self.report(f"{task.task_id}: put off although it was begun")
+        if new.get("action") not in self.limited_actions:
+            self.report(f"{task.task_id}: put off, and its action {new.get('action')} has no limit")
 
     def _check_dead_letter(self, task: ExpectedTask) -> None:
         if task.number not in self.dead_letters:
@@ -476,7 +501,7 @@ class Oracle:
         token, name = str(claimed.lease), claimed.task_id
         execution = Execution(
             task, context.run, context.attempt, token, context.idempotency_key, process,
-            limit_key=claimed.limit_key, began_at=self.simulation.now,
+            limit_key=claimed.limit_key, action=claimed.action, began_at=self.simulation.now,
         )  # fmt: skip
         claim = self.claims.get(token)
         if claim is None or claim.task is not task or claim.process is not process or claim.released:

@@ -6,6 +6,7 @@
     python -m tests.model.search --batches            the same with batches; their rules are 20 to 22
     python -m tests.model.search --keys               the same with limit keys; their rules are 23 and 24
     python -m tests.model.search --batches --keys     the same with batches that have limit keys
+    python -m tests.model.search --rates              the same with rate limits; their mutations are those of "rule" -1
 
 The counterexample is to be kept in ``counterexamples.py``.
 """
@@ -30,12 +31,13 @@ from tests.model.base_machine import BaseMachine
 from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.key_machine import KeyMachine
 from tests.model.mutated import mutated
+from tests.model.rate_machine import RateMachine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.steps import Counterexample, Step, kind_of, replay, shrink, violations_of
 from tests.model.tables import TableOf, in_memory, machine_on
 from tests.model.task_machine import TaskMachine
 from tests.mutation import Mutation
-from tests.mutations import MUTATIONS
+from tests.mutations import MUTATIONS, OF_RATES
 
 STEPS = 30
 
@@ -103,6 +105,7 @@ def main() -> int:
     parser.add_argument("--schedules", action="store_true")
     parser.add_argument("--batches", action="store_true")
     parser.add_argument("--keys", action="store_true")
+    parser.add_argument("--rates", action="store_true")
     parser.add_argument("--examples", type=int, default=3000)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--seconds", type=float, default=60.0, help="seconds for shrinking a counterexample")
@@ -114,6 +117,8 @@ def main() -> int:
         machine = BatchMachine
     if given.keys or (given.rule or 0) >= 23:
         machine = KeyedBatchMachine if given.batches else KeyMachine
+    if given.rates or given.rule == OF_RATES:
+        machine = RateMachine
     chosen: Sequence[Mutation | None] = [None]
     if given.rule is not None:
         chosen = [m for m in MUTATIONS if m.rule == given.rule and given.words in m.what]

@@ -188,12 +188,13 @@ _REPLACED: dict[object, object] = {
     threading: SimpleNamespace(Thread=SimThread, Lock=SimLock, Condition=SimCondition),
     time: SimpleNamespace(monotonic=lambda: _simulation().now, sleep=lambda seconds: _simulation().sleep(seconds)),
 }
-_WHERE = ("dynatick.engine.", "dynatick.client.")
+_WHERE = ("dynatick.engine.", "dynatick.client.", "dynatick.actions.rate_limit")
 
 
 @contextmanager
 def inside(simulation: Simulation) -> Iterator[None]:
-    """The engine and the client wait in the simulation, until this ends, and throw the same rng each time."""
+    """The engine, rate limits and the client wait in the simulation, until this ends, and throw the same rng each
+    time."""
     put_back: list[tuple[object, str, object]] = []
     rng = random.getstate()
     random.seed(0)

@@ -18,6 +18,7 @@ from tests.model.counterexamples import (
     KEY_REGRESSIONS,
     REGRESSIONS,
     SCHEDULE_REGRESSIONS,
+    SELDOM,
     Counterexample,
     backfill,
     begin,
@@ -27,7 +28,8 @@ from tests.model.counterexamples import (
     tick,
     wait,
 )
-from tests.model.key_machine import KeyMachine
+from tests.model.key_machine import MANY, KeyMachine
+from tests.model.rate_machine import RateMachine
 from tests.model.rows import RawRow
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search, shrunk
@@ -78,3 +80,13 @@ def test_a_task_with_a_limit_key_begins_at_its_second_if_its_key_has_a_place(sha
     assert Counter(one.task.task_id for one in executions) == {"a": 1, "b": 1, "c": 1, "d": 1, "k00": 2}
     lateness = [one.began_at - one.task.not_before for one in executions if one.attempt == 1]
     assert max(lateness) < 2, "the second, rounded up, and what starts the pass"
+
+
+def test_processes_of_two_shards_share_a_rate_and_use_all_of_it() -> None:
+    found = replayed(machine_on(in_memory, RateMachine), SELDOM)
+    assert found.violations == ""
+    executions = list(found.model.oracle.executions.values())
+    assert Counter(one.task.task_id for one in executions) == {f"k{n:02d}": 1 for n in range(MANY)}
+    assert len({one.process for one in executions[14:20]}) == 2, "both have tasks that wait"
+    began = [one.began_at for one in executions]
+    assert began[-1] - began[0] < 1.1 * (MANY - 1) * 5.0

@@ -7,13 +7,14 @@ import pytest
 from proof.replay import refusal_of
 from tests.model.counterexamples import BY_MUTATION
 from tests.model.mutated import mutated
+from tests.model.rate_machine import RateMachine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.situations import SITUATIONS
 from tests.model.steps import kind_of, replay, replayed
 from tests.model.tables import in_memory, machine_on
 from tests.model.task_machine import TaskMachine
 from tests.mutation import Mutation
-from tests.mutations import MUTATIONS, OF_SCHEDULES, RECURRING, RULES, TEMPLATE, WAKE_UPS
+from tests.mutations import MUTATIONS, OF_RATES, OF_SCHEDULES, RECURRING, RULES, TEMPLATE, WAKE_UPS
 
 SEARCHED = (RULES, TEMPLATE, WAKE_UPS, RECURRING)
 """Tests of rules as a whole. Mutations that only tests of one part notice need no counterexample."""
@@ -26,13 +27,14 @@ ACCEPTED = {
     "a retry keeps the instant that it had": "no rule says how long a backoff lasts",
 }
 """The traces without these are accepted by the rules, and why. Schedules have no rules of their own there."""
+MACHINES = {OF_SCHEDULES: ScheduleMachine, OF_RATES: RateMachine}
 REACHED = [mutation for mutation in MUTATIONS if mutation.what in BY_MUTATION]
 
 
 @pytest.mark.parametrize("mutation", REACHED, ids=lambda mutation: f"{mutation.rule}: {mutation.what}")
 def test_a_mutation_is_noticed_by_its_counterexample(mutation: Mutation) -> None:
     kept = BY_MUTATION[mutation.what]
-    machine = machine_on(in_memory, ScheduleMachine if mutation.rule == OF_SCHEDULES else TaskMachine)
+    machine = machine_on(in_memory, MACHINES.get(mutation.rule, TaskMachine))
     assert replay(machine, kept.steps) == ""
     with mutated(mutation):
         made = replayed(machine, kept.steps)
@@ -54,7 +56,7 @@ def test_every_mutation_of_a_rule_has_a_counterexample_or_says_why_not() -> None
     assert searched <= BY_MUTATION.keys() | unreachable
     assert not BY_MUTATION.keys() & unreachable
     assert len(REACHED) == len(BY_MUTATION)
-    assert {mutation.rule for mutation in REACHED} == {OF_SCHEDULES, *range(1, 20)}
+    assert {mutation.rule for mutation in REACHED} == {OF_RATES, OF_SCHEDULES, *range(1, 20)}
 
 
 @pytest.mark.parametrize(

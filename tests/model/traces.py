@@ -28,12 +28,15 @@ from tests.model.base_machine import BaseMachine
 from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.conftest import small_buckets
 from tests.model.key_machine import KeyMachine
+from tests.model.rate_machine import RateMachine
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search
 from tests.model.tables import in_memory
 from tests.model.task_machine import TaskMachine
 
-MACHINES: Sequence[type[BaseMachine]] = (TaskMachine, ScheduleMachine, BatchMachine, KeyMachine, KeyedBatchMachine)
+MACHINES: Sequence[type[BaseMachine]] = (
+    TaskMachine, ScheduleMachine, BatchMachine, KeyMachine, KeyedBatchMachine, RateMachine,
+)  # fmt: skip
 ROUND = 25  # traces of a machine with one seed
 
 

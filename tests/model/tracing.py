@@ -21,13 +21,17 @@ MARGIN = 4.0  # s that the clocks of two hosts may differ by
 
 
 class Trace:
-    """``lag``: the seconds by which the index may lag; ``limits``: of keys, as KeyLimits has them."""
+    """``lag``: the seconds by which the index may lag; ``limits``: of keys, as KeyLimits has them; ``rates``: as
+    ActionRateLimits has them."""
 
-    def __init__(self, simulation: Simulation, lag: float, limits: Sequence[str] = ()) -> None:
+    def __init__(
+        self, simulation: Simulation, lag: float, limits: Sequence[str] = (), rates: Sequence[str] = ()
+    ) -> None:
         self._simulation = simulation
         self._numbers: dict[Actor, int] = {}
         self.events: list[Mapping[str, Any]] = [
-            {"e": "trace", "lag": lag, "skew": MARGIN, "attempts": 4, "executions": True, "limits": list(limits)}
+            {"e": "trace", "lag": lag, "skew": MARGIN, "attempts": 4, "executions": True}
+            | {"limits": list(limits), "rates": list(rates)}
         ]
 
     def add(self, event_kind: str, by: Actor | None, /, **more: Any) -> None:
@@ -42,11 +46,14 @@ class Trace:
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
-    def begin(self, by: Actor, order: object = None) -> int:
-        """The number of a process, which begins at its first event. ``order``: the event of its invocation."""
+    def begin(self, by: Actor, order: object = None, environment: int | None = None) -> int:
+        """The number of a process, which begins at its first event. ``order``: the event of its invocation.
+        ``environment``: the number of that in which it runs; it keeps what it knows for the next invocation there."""
         if by not in self._numbers:
             self._numbers[by] = len(self._numbers)
             self.add("process", by, kind=by.kind, skew=by.skew, order=order)
+            if environment is not None:
+                self.events[-1] |= {"in": environment}  # type: ignore[operator]
             if by.ends < float("inf"):
                 self.events[-1] |= {"until": round(self._simulation.start.timestamp() + by.ends, 6)}  # type: ignore[operator]
         return self._numbers[by]

@@ -41,6 +41,7 @@ AHEAD = timedelta(seconds=5)
 """Starts are reserved so far ahead: those of a process that ends are lost."""
 
 _MAX_RESERVED = timedelta(seconds=1)  # by one write
+_YIELD = timedelta(milliseconds=60)  # the process that has reserved last comes so much later than others would
 _TRY_AGAIN = timedelta(milliseconds=50)  # while another thread reserves starts
 _TABLE_IS_AWAY = timedelta(seconds=1)
 
@@ -81,6 +82,7 @@ class _Limit:
     unused_since: datetime = EPOCH  # after the last start that a task has taken
     reserved_until: datetime = EPOCH  # by the last reservation that is known here
     number: int = 1  # of starts that were reserved last
+    is_last: bool = False  # this process was the last one to reserve some, as far as it knows
     is_reserving: bool = False  # a thread is at it
     queue_end: datetime = EPOCH  # when a further task of this process may start, if no other has any
     deferred_until: datetime = EPOCH  # when the task that was deferred last may start
@@ -89,6 +91,11 @@ class _Limit:
     def unused(self) -> Unused:
         """What is given back with the next reservation: starts that were lost."""
         return Unused(self.reserved_until if self.starts else self.unused_since, self.reserved_until)
+
+    @property
+    def ahead(self) -> timedelta:
+        """How far ahead its next starts may be reserved. Processes that all have enough tasks take turns."""
+        return AHEAD - _YIELD if self.is_last else AHEAD
 
     def take(self, now: datetime, *, is_promised: bool) -> bool:
         """Whether a task may begin, by a start that has come. One that was promised a start takes the first of all,
@@ -209,7 +216,7 @@ class RateLimits:
             for limit in limits:
                 limit.queue_end = max(limit.queue_end, now) + limit.interval
         if turn - now > AHEAD:
-            self._wait(key, _Waiting(), turn - now - AHEAD)
+            self._wait(key, _Waiting(), turn - now - AHEAD + EARLY)
 
     def _take(self, key: _Key, limit: _Limit, waiting: _Waiting) -> None:
         """Takes a start of a limit. Raises RateLimited if none has come."""
@@ -225,12 +232,13 @@ class RateLimits:
                     free_at, is_busy = limit.unused.since, limit.is_reserving
                     if free_at - now >= self._horizon:
                         raise RateLimited((limit.defer(free_at) - now).total_seconds(), defer=True)
-                    is_soon = free_at - now <= AHEAD
+                    ahead = limit.ahead
+                    is_soon = free_at - now <= ahead
                     limit.is_reserving = is_busy or is_soon
             if start is not None:
                 self._wait(key, replace(waiting, promised=start), start - now)
             if not is_soon:
-                self._wait(key, waiting, free_at - now - AHEAD + EARLY)
+                self._wait(key, waiting, free_at - now - ahead + EARLY)
             if is_busy:
                 self._wait(key, waiting, _TRY_AGAIN)
             if not self._reserve(limit, now):
@@ -251,7 +259,7 @@ class RateLimits:
             return False
         else:
             with self._lock:
-                limit.reserved_until = first
+                limit.reserved_until, limit.is_last = first, first < latest
                 if not limit.starts:
                     limit.unused_since = first
                 if first < latest:

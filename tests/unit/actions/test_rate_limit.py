@@ -48,25 +48,25 @@ def test_starts_are_an_interval_apart_and_none_is_saved_up(clock: Clock) -> None
 
 
 def test_a_start_that_is_not_used_for_a_second_is_lost_and_the_next_task_begins_at_once(clock: Clock) -> None:
-    limits = RateLimits(["sns=12/m"], clock=clock)
-    assert [wait(limits, "a"), wait(limits, "b")] == [0, 5]
-    clock.forward(6)
+    limits = RateLimits(["sns=15/m"], clock=clock)
+    assert [wait(limits, "a"), wait(limits, "b")] == [0, 4]
+    clock.forward(5)
     assert wait(limits, "b") == 0, "it is a second late"
-    assert wait(limits, "c") == 4
-    clock.forward(5.5)
+    assert wait(limits, "c") == 3
+    clock.forward(4.5)
     assert wait(limits, "c") == 0, "it is lost, and no other process has reserved one since"
-    assert wait(limits, "d") == 5
+    assert wait(limits, "d") == 4
 
 
 def test_a_lost_start_is_not_given_back_once_another_process_has_reserved_the_next(clock: Clock) -> None:
     store = MemoryStore()
-    one, other = (RateLimits(["sns=12/m"], clock=clock, records=records(store)) for _ in range(2))
-    assert [wait(one, "a"), wait(one, "b")] == [0, 5]
-    clock.forward(6.5)
-    assert wait(other, "c") == 3.5
-    assert wait(one, "b") == 3.52, "until it can be reserved"
-    clock.forward(3.6)
-    assert [wait(other, "c"), wait(one, "b")] == [0, 4.9]
+    one, other = (RateLimits(["sns=15/m"], clock=clock, records=records(store)) for _ in range(2))
+    assert [wait(one, "a"), wait(one, "b")] == [0, 4]
+    clock.forward(5.5)
+    assert wait(other, "c") == 2.5
+    assert wait(one, "b") == 1.52, "until it can be reserved"
+    clock.forward(2.6)
+    assert [wait(other, "c"), wait(one, "b")] == [0, 3.9]
 
 
 def test_a_task_beyond_the_horizon_is_deferred_and_takes_no_start(clock: Clock) -> None:
@@ -164,6 +164,21 @@ def test_no_window_has_more_for_a_host_than_its_rate_beside_that_of_its_action()
     assert not list(broken(of_host, parse_limits(["host=5/s"]), skew=SLACK))
 
 
+@pytest.mark.parametrize(("rate", "number"), [("6/m", 10), ("12/m", 40), ("1/s", 40), ("10/s", 300)])
+@pytest.mark.parametrize("delays", [(0.0,), (0.0, 0.002, 0.005)])
+def test_a_process_with_many_tasks_leaves_every_other_start_to_one_with_few(
+    rate: str, number: int, delays: Sequence[float]
+) -> None:
+    clock, store, few = Clock(), MemoryStore(), number // 10
+    many, other = (RateLimits([f"sns={rate}"], clock=clock, horizon=1e6, records=records(store)) for _ in range(2))
+    arrivals = [*[(0.0, 0)] * number, (0.1, 1), *[(0.0, 1)] * (few - 1)]
+    stays = starts_of(clock, [many, other], arrivals, delays, "sns")
+    places = [place for place, stay in enumerate(stays) if int(stay.task_id[1:]) >= number]
+    ahead = AHEAD / parse_limits([f"sns={rate}"])["sns"].interval  # that were reserved before they came
+    assert len(places) == few
+    assert places[-1] <= ahead + 2 * few + max(10, few)
+
+
 @pytest.mark.parametrize(("rate", "seconds"), [("50/s", 20), ("1/s", 60), ("6/m", 600)])
 def test_processes_that_have_enough_tasks_use_all_of_the_rate_by_few_writes(rate: str, seconds: int) -> None:
     clock, store = Clock(), CountingStore()
@@ -196,6 +211,28 @@ def test_the_answer_to_a_reservation_is_lost_and_it_counts_once(clock: Clock) ->
     limits = RateLimits(["sns=1/s"], clock=clock, records=records(store))
     assert [wait(limits, str(n)) for n in range(4)] == [0, 1, 2, 3]
     assert store.lost
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_two_processes_that_reserve_at_once_the_second_one_decides_again(clock: Clock, is_there: bool) -> None:
+    store = MemoryStore()
+    one, other = (RateLimits(["sns=12/m"], clock=clock, records=records(store)) for _ in range(2))
+    if is_there:
+        assert wait(one, "before") == 0
+        clock.forward(10)
+    get = store.get
+
+    def is_read_by_both(task_id: str) -> Row | None:
+        row = get(task_id)
+        with patch.object(store, "get", get):
+            if not limited:
+                limited.append(wait(other, "b"))
+        return row
+
+    limited: list[float | str] = []
+    with patch.object(store, "get", is_read_by_both):
+        assert wait(one, "a") == 5
+    assert limited == [0]
 
 
 def test_tasks_wait_while_the_table_does_not_answer(clock: Clock) -> None:
