@@ -73,10 +73,11 @@ class ChangedTrace:
 
 
 def changed_traces(number: int = TRACES, seed: int = SEED) -> Iterator[ChangedTrace]:
-    """As many of each machine."""
+    """As many of each machine, or one more."""
     n = 0
-    for machine in MACHINES:
-        for events in traces_of(machine, seed, number // len(MACHINES)):
+    for place, machine in enumerate(MACHINES):
+        of_machine = number // len(MACHINES) + (place < number % len(MACHINES))
+        for events in traces_of(machine, seed, of_machine):
             yield change(events, KINDS[n % len(KINDS)], random.Random(f"{seed}-{n}"))
             n += 1
 

@@ -34,7 +34,7 @@ FIXED = [
     *((BatchMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
     *((KeyMachine, "memory", examples, part) for part, examples in enumerate((10, 50, 50), 1)),
     *((KeyMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
-    *((RateMachine, "memory", examples, part) for part, examples in enumerate((8, 40, 40), 1)),
+    *((RateMachine, "memory", examples, part) for part, examples in enumerate((4, 40, 40), 1)),
     *((RateMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),
     *((KeyedBatchMachine, "memory", examples, part) for part, examples in enumerate((8, 40, 40), 1)),
     *((KeyedBatchMachine, kind, 2, 1) for kind in ("moto", "emulator-batched")),

@@ -50,10 +50,19 @@ class RateRecords(Protocol):
     """What says of each limit from when on no start is reserved."""
 
     def reserve(
-        self, name: str, interval: timedelta, number: int, *, earliest: datetime, latest: datetime, unused: Unused
+        self,
+        name: str,
+        interval: timedelta,
+        number: int,
+        *,
+        earliest: datetime,
+        latest: datetime,
+        unused: Unused,
+        rate: str,
     ) -> datetime:
         """Reserves starts, an interval apart, and gives back those that are ``unused``, if none was reserved since.
-        Returns the first; if it is not before ``latest``, none is reserved. Raises StoreError."""
+        ``rate``: such as 10/s, for people. Returns the first; if it is not before ``latest``, none is reserved. Raises
+        StoreError."""
 
 
 @dataclass(slots=True)
@@ -63,7 +72,15 @@ class OwnRateRecords:
     _until: dict[str, datetime] = field(default_factory=dict)
 
     def reserve(
-        self, name: str, interval: timedelta, number: int, *, earliest: datetime, latest: datetime, unused: Unused
+        self,
+        name: str,
+        interval: timedelta,
+        number: int,
+        *,
+        earliest: datetime,
+        latest: datetime,
+        unused: Unused,
+        rate: str,
     ) -> datetime:
         first = first_free(self._until.get(name, EPOCH), earliest, unused)
         if first < latest:
@@ -76,6 +93,7 @@ class _Limit:
     """A limit, as far as this process knows."""
 
     name: str
+    rate: str  # as it was given, such as 10/s
     interval: timedelta  # from one start to the next
     starts: deque[datetime] = field(default_factory=deque)  # that are reserved, in order
     promised: int = 0  # of them, the first: tasks wait for them
@@ -169,7 +187,8 @@ class RateLimits:
                 raise ConfigurationError(_PARAMETER, f"{shown(limit)} names a host, which only webhooks have")
             if name in self._limits:
                 raise ConfigurationError(_PARAMETER, f"{shown(name)} is there twice")
-            self._limits[name] = _Limit(name, -(-_UNITS[found["unit"]] // int(found["number"])))
+            rate = f"{found['number']}/{found['unit']}"
+            self._limits[name] = _Limit(name, rate, -(-_UNITS[found["unit"]] // int(found["number"])))
 
     def __bool__(self) -> bool:
         return bool(self._limits)
@@ -253,7 +272,13 @@ class RateLimits:
         number = min(2 * limit.number, maximum) if now - limit.reserved_until <= LATE else 1
         try:
             first = self._records.reserve(
-                limit.name, limit.interval, number, earliest=now, latest=latest, unused=limit.unused
+                limit.name,
+                limit.interval,
+                number,
+                earliest=now,
+                latest=latest,
+                unused=limit.unused,
+                rate=limit.rate,
             )
         except StoreError:
             return False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from dynatick.client.key_queues import KeyQueue
 from dynatick.client.payload_check import problem_of
@@ -24,8 +25,11 @@ from dynatick.domain.task import UNSCHEDULED, Row, Status
 from dynatick.domain.view import Json, View
 from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor
+from dynatick.engine.rates import Reserved
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput
+
+_WEBHOOK = "webhook"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,20 +65,34 @@ def explain(
     cursors: Mapping[int, Cursor],
     now: datetime,
     queue: KeyQueue | None = None,
+    rates: Sequence[Reserved] = (),
 ) -> Explanation:
     """What happened to the task of a row, and what it waits for. ``cursors``: by shard, those that can be read.
-    ``queue``: what it may wait for by its limit key."""
+    ``queue``: what it may wait for by its limit key. ``rates``: of its action and host, those that have a limit."""
     view = TaskView.from_row(row)
     if is_or_was_schedule(row):
         sentence = f"{view.task_id} is a schedule: `dynatick schedule get` and `schedule history` tell of its runs"
         return Explanation(task_id=view.task_id, status=str(view.status), sentence=sentence)
-    story = _Story(view, settings or InstallationSettings(grid=Grid(), shards_ever=1), cursors, now, queue)
+    story = _Story(view, settings or InstallationSettings(grid=Grid(), shards_ever=1), cursors, now, queue, rates)
     return Explanation(
         task_id=view.task_id,
         status=str(view.status),
         sentence=f"{view.task_id} {story.sentence()}",
         events=tuple(sorted(story.events(), key=lambda event: event.at or now)),
     )
+
+
+def limits_of(row: Row) -> Sequence[str]:
+    """The names of the rate limits that may hold for the task of a row: of its action, and of a webhook's host."""
+    action, payload = row.get(attr.ACTION), row.get(attr.PAYLOAD)
+    url = payload.get("url") if isinstance(payload, Mapping) else None
+    if action != _WEBHOOK or not isinstance(url, str):
+        return [action] if isinstance(action, str) else []
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        host = None
+    return [_WEBHOOK] if host is None else [_WEBHOOK, f"{_WEBHOOK}:{host}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +102,7 @@ class _Story:
     cursors: Mapping[int, Cursor]
     now: datetime
     queue: KeyQueue | None
+    rates: Sequence[Reserved]
 
     # -- the sentence ------------------------------------------------------------------------------------------------
 
@@ -140,9 +159,21 @@ class _Story:
         if key is not None:
             since = f"since {_shown(view.started_at)}"
             return f"runs, or waits for its turn: {since} members of its pack begin as {key} has places for them"
-        return (
-            f"is running since {_shown(view.started_at)}, attempt {self._of(view.attempt)}; its lease ends at {until}"
-        )
+        attempt = f"attempt {self._of(view.attempt)}; its lease ends at {until}"
+        if (rate := self._rate) is not None:
+            limit = f"at most {rate.rate} of {rate.name}" if rate.rate else f"{rate.name} has a rate, so not all"
+            claimed = f"is claimed since {_shown(view.started_at)}, and runs or waits for its start"
+            return f"{claimed}: {limit} begin, and the next start that is free is at {_shown(rate.until)}; {attempt}"
+        return f"is running since {_shown(view.started_at)}, {attempt}"
+
+    @property
+    def _rate(self) -> Reserved | None:
+        """The rate for which a claimed task may wait in its process; None: it runs. One that must wait longer than
+        from tick to tick is put off."""
+        claimed = self.view.started_at
+        if claimed is None or self.now - claimed > self._tick:
+            return None
+        return max((one for one in self.rates if one.until > self.now), key=lambda one: one.until, default=None)
 
     @property
     def _key_of_pack(self) -> str | None:

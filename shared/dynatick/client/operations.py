@@ -23,7 +23,7 @@ from dynatick.client.action_counts import (
 )
 from dynatick.client.batch_members import row_of
 from dynatick.client.doctor import Diagnosis, examine
-from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing
+from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing, limits_of
 from dynatick.client.installation import FailureGroup, Health, InstallationStatus, health_of, status_of_installation
 from dynatick.client.key_queues import KeyLoad, KeyQueue, read_key_queue
 from dynatick.client.payload_check import MAX_READS, PayloadCheck, PayloadChecker, UnfitPayloads, check_table
@@ -37,6 +37,7 @@ from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, Kind
 from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.ports import Clock, Store
+from dynatick.engine.rates import read_reserved
 from dynatick.engine.reconcile import Reconciled
 from dynatick.engine.settings import pause, resume
 from dynatick.errors import InvalidInput
@@ -196,7 +197,8 @@ class Operations:
                 cursors[bucket.shard] = found
                 if settings is not None:
                     queue = read_key_queue(self.store, row, settings, found, self._clock())
-        return explain(row, settings, cursors, self._clock(), queue)
+        rates = read_reserved(self.store, limits_of(row)) if RowView(row).is_running else ()
+        return explain(row, settings, cursors, self._clock(), queue, rates)
 
     def pause(self, *, reason: str | None = None, by: str | None = None) -> Pause:
         """Pauses everything: from the next tick on nothing is run, until ``resume``; then ticks run what is due.

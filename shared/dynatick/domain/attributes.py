@@ -205,6 +205,7 @@ BEGAN_UNTIL: Final = "beganUntil"  # instant: since then no task has begun whose
 
 # A rate record, which has version and writtenBy, too.
 RESERVED_UNTIL: Final = "reservedUntil"  # instant: from then on no start is reserved
+RATE: Final = "rate"  # such as 10/s: how many may begin
 
 # A chain of the reconcile, which has writtenBy and expiresAt, too.
 READ_THROUGH: Final = "readThrough"  # id

@@ -6,7 +6,7 @@ processes run, for whatever shards, no start is given twice. What a process does
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -51,10 +51,19 @@ class RateRecords:
     new_token: Callable[[], str]
 
     def reserve(
-        self, name: str, interval: timedelta, number: int, *, earliest: datetime, latest: datetime, unused: Unused
+        self,
+        name: str,
+        interval: timedelta,
+        number: int,
+        *,
+        earliest: datetime,
+        latest: datetime,
+        unused: Unused,
+        rate: str = "",
     ) -> datetime:
         """Reserves ``number`` starts of a limit, an interval apart, from ``earliest`` on or as soon as they are free.
-        Those that the caller has not used are given back, if no start was reserved since.
+        Those that the caller has not used are given back, if no start was reserved since. ``rate``: the limit as it
+        was given, such as 10/s, for people.
 
         Returns the first. If it is not before ``latest``, none is reserved. One read and one write. Raises StoreError.
         """
@@ -72,6 +81,7 @@ class RateRecords:
                 set={
                     attr.STATUS: "limits",
                     attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+                    attr.RATE: rate,
                     attr.RESERVED_UNTIL: format_instant(reserved_until(first, interval, number)),
                     attr.VERSION: new,
                     attr.WRITTEN_BY: token,
@@ -81,6 +91,26 @@ class RateRecords:
             )
 
         return change_row(self.store, row_id, f"reserve starts of {name}", decide)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What a rate record says: through ``until`` all starts of a limit are reserved."""
+
+    name: str
+    rate: str  # such as 10/s; "": not known
+    until: datetime
+
+
+def read_reserved(store: Store, names: Iterable[str]) -> Sequence[Reserved]:
+    """Those of the limits that have a record, in the order of ``names``. Raises StoreError."""
+    wanted = {name: rate_record_id(name) for name in names}
+    rows = store.get_many(wanted.values())
+    return [
+        Reserved(name, str(rows[row_id].get(attr.RATE, "")), _reserved_until(rows[row_id]))
+        for name, row_id in wanted.items()
+        if row_id in rows
+    ]
 
 
 def _reserved_until(row: Row | None) -> datetime:

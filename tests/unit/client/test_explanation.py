@@ -10,9 +10,11 @@ from tests.builders import NOON, scheduled_row
 from tests.unit.engine.support import World, bucket_at, fails
 
 from dynatick import TaskClient
+from dynatick.actions.rate_limit import RateLimits
 from dynatick.client.operations import Explanation
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
+from dynatick.engine.rates import RateRecords, Unused
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import RateLimited, Reschedule
 
@@ -138,6 +140,46 @@ def test_one_that_runs_and_one_whose_process_died(client: TaskClient, world: Wor
     assert (
         "dies waits for a tick to make the next attempt: its process died" in client.operations.explain("dies").sentence
     )
+
+
+@pytest.mark.parametrize(
+    ("limit", "task"),
+    [
+        ("log=12/m", {}),
+        ("webhook:api.example.com=12/m", {"action": "webhook", "payload": {"url": "https://API.example.com:8443/a"}}),
+        ("webhook=12/m", {"action": "webhook", "payload": {"url": "https://api.example.com/a"}}),
+    ],
+)
+def test_one_that_may_wait_for_its_rate_in_its_process(
+    limit: str, task: dict[str, object], world: World, client: TaskClient
+) -> None:
+    name = limit.partition("=")[0]
+    world.rigged.put(scheduled_row("t", bucket_at(1), **task))
+    world.clock.forward(seconds=60)
+    world.claim("t")
+    assert "t is running since" in client.operations.explain("t").sentence, "nothing with this limit has begun yet"
+    records = RateRecords(world.store, lambda: "a token")
+    limits = RateLimits([limit], clock=world.clock, records=records)
+    limits.acquire(Task.from_row(world.row("t")), name)
+    world.clock.forward(seconds=2)
+    assert client.operations.explain("t").sentence == (
+        f"t is claimed since 2026-12-31T12:01:00Z, and runs or waits for its start: at most 12/m of {name} begin, and "
+        f"the next start that is free is at 2026-12-31T12:01:05Z; attempt 1 of 4; its lease ends at "
+        f"2026-12-31T12:03:00Z"
+    )
+    world.clock.forward(seconds=4)
+    assert "t is running since" in client.operations.explain("t").sentence, "a start is free, and it has begun"
+    world.clock.forward(seconds=55)
+    until = world.clock() + MINUTE
+    records.reserve(name, 5 * MINUTE / 60, 1, earliest=world.clock(), latest=until, unused=Unused(NOON, NOON))
+    assert "t is running since" in client.operations.explain("t").sentence, "nothing waits from tick to tick"
+
+
+@pytest.mark.parametrize("odd", [{"payload": {"url": "https://[a"}}, {"payload": {"url": 1}}, {"payload": "none"}, {}])
+def test_one_of_a_webhook_whose_payload_is_odd(odd: dict[str, object], world: World, client: TaskClient) -> None:
+    world.rigged.put({**scheduled_row("t", bucket_at(1)), "action": "webhook", **odd})
+    world.claim("t")
+    assert "t is running since" in client.operations.explain("t").sentence
 
 
 def test_one_that_its_handler_rescheduled_or_its_limit_deferred(world: World, client: TaskClient) -> None:
