@@ -172,6 +172,7 @@ def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime
                     late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
                     members=standing_of_pack(page.rows.get(entry.task_id, {})),
                     may_begin_at=instant_or_none(entry.next_attempt_at or entry.due_at),
+                    has_begun=entry.outcome is None and entry.late_milliseconds is not None,
                 )
 
 

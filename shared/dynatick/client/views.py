@@ -169,6 +169,12 @@ class TaskEntry(View):
     ] = None
     # As the index lists it.
     may_begin_at: Annotated[datetime | None, Json(hidden=True)] = field(default=None, compare=False)
+    has_begun: Annotated[bool, Json(hidden=True)] = field(default=False, compare=False)  # and has not ended
+
+    @property
+    def is_retrying(self) -> bool:
+        """Whether it waits for another attempt or turn, as it is listed by the index."""
+        return self.status == OPEN and self.has_begun and self.may_begin_at != self.due_at
 
     @property
     def waiting(self) -> int:

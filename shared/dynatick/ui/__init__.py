@@ -33,7 +33,8 @@ every page          ``nav``, ``nav-now`` … ``nav-ticks``, ``search`` (the form
 Now                 ``now``, ``due-now``, ``in-flight``, ``lateness``, ``failed-24h``, ``minutes`` (chart),
                     ``timeline``, ``failures``, ``next``, ``next-row``
 Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once its bars are there), ``day``, ``bar``
-                    (a link to its bucket or hour), ``earlier``, ``later``, ``span-hour``, ``span-day``,
+                    (a link to its bucket or hour), ``failed-row``, ``now-line``, ``scale``, ``tip`` (what a bar is),
+                    ``earlier``, ``later``, ``span-hour``, ``span-day``,
                     ``span-week``, ``counts`` (the table behind the chart)
 Bucket, Tasks       ``tasks``, ``task-row`` (``data-id``), ``task-link``, ``status-filter``, ``action-filter``,
                     ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``change-redrive``, ``change-cancel``,
@@ -47,6 +48,6 @@ Task                ``task``, ``status``, ``explanation``, ``life`` (its events)
 Schedules           ``schedules``, ``schedule-row`` (``data-id``), ``schedule-link``, ``schedule``, ``strip``,
                     ``occurrence`` (``data-status``), ``missed``, ``missed-occurrence``, ``preview``, ``clock-change``,
                     ``schedule-pause``, ``schedule-resume``, ``schedule-run-now``, ``confirm-…``
-Ticks               ``ticks``, ``tick-row``, ``lateness-chart``, ``duration-chart``, ``gap``
+Ticks               ``ticks``, ``tick-row``, ``lateness-chart``, ``duration-chart``, ``column``, ``gap``
 ==================  ==========================================================================================
 """

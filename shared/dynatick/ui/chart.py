@@ -1,8 +1,7 @@
-"""Bars of buckets as SVG: how high each part is. Pure: the templates draw what is returned here."""
+"""Bars of buckets as SVG: how high each part is, linearly. Pure: the templates draw what is returned here."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,21 +13,27 @@ from dynatick.ui.display import many, number
 DUE = "due"  # and it has not ended
 WAITING = "waiting"  # for a completion, until then at the latest
 SCHEDULED = "scheduled"
+RETRYING = "retrying"  # an attempt failed, and another one is to come
 RECURRING = "recurring"  # an occurrence of a schedule that is to come
 MISSED = "missed"  # an occurrence that was not made
 
-KINDS = ("completed", "cancelled", DUE, WAITING, SCHEDULED, RECURRING, MISSED, "failed")
+KINDS = ("completed", "cancelled", DUE, WAITING, SCHEDULED, RETRYING, RECURRING, MISSED, "failed")
 """The parts of a bar from its bottom to its top, where what matters is seen."""
+
+ATTEMPTS = "attempts"
+"""The attempts that failed at a time, which have a row of their own below the bars."""
 
 WORDS = {
     "completed": "completed", "cancelled": "cancelled", DUE: "due or running", WAITING: "waiting for a completion",
-    SCHEDULED: "scheduled", RECURRING: "recurring", MISSED: "missed", "failed": "failed",
+    SCHEDULED: "scheduled", RETRYING: "retrying", RECURRING: "recurring", MISSED: "missed", "failed": "failed",
+    ATTEMPTS: "failed attempts",
 }  # fmt: skip
 
-_FLOOR = 0.2  # the height of a single task
-_CEILING = 1000  # tasks a minute of a full bar
 _FILLED = 0.8  # of a step; the rest is between two bars
-_SEEN = 0.1  # the height that a part has at least
+_FAILURE_SEEN = 3.0  # pixels: a single failure beside thousands
+_BELOW = {148: 24, 84: 16, 58: 12, 42: 10}  # of a chart's height, the pixels that failed attempts have
+_TALL = 100  # pixels: of lower ones, tenths of a pixel would only be loaded
+_BETWEEN = 4  # pixels from the bars to the failed attempts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +43,7 @@ class Bar:
     start: datetime
     minutes: int
     counts: Mapping[str, int]  # by kind
+    attempts: int | None = None  # that failed then; None: they are not counted for this time
     is_gap: bool = False  # a tick should have come, and did not
 
     @property
@@ -45,8 +51,22 @@ class Bar:
         return sum(self.counts.values())
 
     @property
+    def is_shown(self) -> bool:
+        return bool(self.total or self.attempts or self.is_gap)
+
+    @property
     def end(self) -> datetime:
         return self.start + timedelta(minutes=self.minutes)
+
+    @property
+    def all_counts(self) -> Mapping[str, int]:
+        """The counts, and the attempts that failed."""
+        return {**self.counts, **({ATTEMPTS: self.attempts} if self.attempts else {})}
+
+    @property
+    def failures(self) -> int:
+        """The attempts that failed; where they are not counted, the tasks that are failed."""
+        return self.counts.get("failed", 0) if self.attempts is None else self.attempts
 
     @property
     def bucket(self) -> str:
@@ -64,9 +84,11 @@ class Bar:
 
     @property
     def words(self) -> str:
-        """``12 completed, 1 failed``."""
-        parts = [f"{number(self.counts[kind])} {WORDS[kind]}" for kind in KINDS if self.counts.get(kind)]
-        return ", ".join([*parts, *(["ticks did not come"] if self.is_gap else [])]) or "nothing"
+        """``12 completed, 1 failed, 2 failed attempts``; these only if they are not those of the failed tasks."""
+        words = [f"{number(self.counts[kind])} {WORDS[kind]}" for kind in KINDS if self.counts.get(kind)]
+        if self.attempts and self.attempts != self.counts.get("failed", 0):
+            words.append(many(self.attempts, "failed attempt"))
+        return ", ".join([*words, *(["ticks did not come"] if self.is_gap else [])]) or "nothing"
 
     @property
     def name(self) -> str:
@@ -83,28 +105,88 @@ class Part:
     height: float
 
 
-def height_of(tasks: int, minutes: int = 1) -> float:
-    """The height of a bar, from 0 to 1. It grows with the logarithm, so that one task is seen beside thousands and
-    bars of different charts compare."""
-    if tasks < 1:
-        return 0.0
-    return min(1.0, _FLOOR + (1 - _FLOOR) * math.log(tasks) / math.log(_CEILING * minutes))
-
-
-def parts(bar: Bar, height: float) -> Sequence[Part]:
-    """The parts of a bar, from the bottom up. Each can be seen, however small its share."""
-    counts = bar.counts
-    present = [kind for kind in KINDS if counts.get(kind)]
-    total = sum(counts[kind] for kind in present)
-    full = height_of(total, bar.minutes)
-    shares = [max(_SEEN, full * counts[kind] / total) for kind in present]
-    scale = height * max(full, min(1.0, _SEEN * len(present))) / sum(shares) if shares else 0.0
+def parts(bar: Bar, height: float, largest: int) -> Sequence[Part]:
+    """The parts of a bar, from the bottom up. Linear: ``largest`` tasks have the whole height."""
     drawn: list[Part] = []
-    bottom = height
-    for kind, share in zip(present, shares, strict=True):
-        bottom -= share * scale
-        drawn.append(Part(kind, round(bottom, 1), round(share * scale, 1)))
+    through, digits = 0, 1 if height > _TALL else 0
+    for kind in (kind for kind in KINDS if bar.counts.get(kind)):
+        through += bar.counts[kind]
+        part = height * bar.counts[kind] / largest
+        drawn.append(Part(kind, round(height * (1 - through / largest), digits), round(part, digits)))
     return drawn
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chart:
+    """Bars side by side, and below them a row of the attempts that failed. Both are linear, each from zero, and the
+    largest number has the whole height. Charts that are loaded apart are scaled to the largest of all by the page."""
+
+    bars: Sequence[Bar]
+    step: int
+    height: int  # pixels, with the row below
+
+    @property
+    def width(self) -> int:
+        return len(self.bars) * self.step
+
+    @property
+    def largest(self) -> int:
+        """Tasks of the highest bar."""
+        return max((bar.total for bar in self.bars), default=0)
+
+    @property
+    def most_failures(self) -> int:
+        return max((bar.failures for bar in self.bars), default=0)
+
+    @property
+    def below(self) -> int:
+        return _BELOW[self.height]
+
+    @property
+    def bars_height(self) -> int:
+        return self.height - self.below - _BETWEEN
+
+    @property
+    def shown(self) -> Sequence[tuple[int, Bar]]:
+        """The bars that have something, each with its place."""
+        return [(round(offset(bar, self.bars[0], self.step)), bar) for bar in self.bars if bar.is_shown]
+
+    @property
+    def links(self) -> Sequence[tuple[int | None, Bar]]:
+        """The same, without the place of a bar that follows another one, in charts that the page loads by itself: it
+        places them, and an hour of full minutes has a seventh fewer bytes."""
+        if self.bars_height > _TALL:
+            return self.shown
+        places = [x for x, _ in self.shown]
+        after = [None, *(x + self.step for x in places)]
+        return [(None if x == follows else x, bar) for (x, bar), follows in zip(self.shown, after, strict=False)]
+
+    @property
+    def lines(self) -> Mapping[str, str]:
+        """What to draw of the bars, as the data of a path for each kind: thick lines, in a fifth of the bytes that a
+        rectangle for each part takes. The page draws a bar that is too low to be seen a little higher."""
+        drawn: dict[str, list[str]] = {}
+        for x, bar in self._middles():
+            for part in parts(bar, self.bars_height, self.largest) if bar.total else ():
+                bottom = round(part.y + part.height, 1)
+                drawn.setdefault(part.kind, []).append(f"M{x} {bottom:g}V{part.y:g}")
+        return {kind: "".join(drawn[kind]) for kind in KINDS if kind in drawn}
+
+    @property
+    def failures(self) -> str:
+        """The row of failed attempts, as the data of a path. One among thousands is seen, too."""
+        largest = self.most_failures
+        heights = ((x, max(_FAILURE_SEEN, self.below * bar.failures / largest)) for x, bar in self._middles()
+                   if bar.failures)  # fmt: skip
+        return "".join(f"M{x} {self.height}V{round(self.height - height, 1):g}" for x, height in heights)
+
+    def place_of(self, instant: datetime) -> float | None:
+        """Where an instant is; None: not in this chart."""
+        start, end = self.bars[0].start, self.bars[-1].end
+        return round(self.width * ((instant - start) / (end - start)), 1) if start <= instant < end else None
+
+    def _middles(self) -> Sequence[tuple[int, Bar]]:
+        return [(round(x + self.step * _FILLED / 2), bar) for x, bar in self.shown]
 
 
 def offset(bar: Bar, first: Bar, step: float) -> float:
@@ -112,20 +194,15 @@ def offset(bar: Bar, first: Bar, step: float) -> float:
     return (bar.start - first.start).total_seconds() / 60 / bar.minutes * step
 
 
-def lines(bars: Sequence[Bar], step: float, height: float) -> Mapping[str, str]:
-    """What to draw of some bars, as the data of a path for each kind: thick lines, in a fifth of the bytes that a
-    rectangle for each part takes."""
-    drawn: dict[str, list[str]] = {}
-    for bar in bars:
-        x = round(offset(bar, bars[0], step) + step * _FILLED / 2)
-        for part in parts(bar, height):
-            drawn.setdefault(part.kind, []).append(f"M{x} {round(part.y + part.height)}V{round(part.y)}")
-    return {kind: "".join(drawn[kind]) for kind in KINDS if kind in drawn}
+def half(largest: float) -> str:
+    """The middle of a scale: ``602``, ``2.5``."""
+    return f"{largest / 2:,.1f}".removesuffix(".0")
 
 
 def summary(bars: Sequence[Bar]) -> Mapping[str, int]:
-    """The sums of some bars, by kind."""
-    return {kind: total for kind in KINDS if (total := sum(bar.counts.get(kind, 0) for bar in bars))}
+    """The sums of some bars, by kind, and of the attempts that failed."""
+    counts = [bar.all_counts for bar in bars]
+    return {kind: total for kind in (*KINDS, ATTEMPTS) if (total := sum(one.get(kind, 0) for one in counts))}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,13 +246,3 @@ class FailureBars:
         """What a screen reader says of a time."""
         at = self.start + timedelta(minutes=place * self.minutes)
         return f"{at:%d %b %H:%M}: {many(self.numbers[place], 'failed attempt')}"
-
-
-_SHORTEST_MS, _LONGEST_MS = 1, 600_000
-
-
-def height_of_milliseconds(value: float | None) -> float:
-    """The height of a duration, from 0 to 1, with its logarithm: a millisecond to ten minutes."""
-    if value is None:
-        return 0.0
-    return 0.02 + 0.98 * min(1.0, math.log(max(value, _SHORTEST_MS)) / math.log(_LONGEST_MS))

@@ -27,7 +27,7 @@ from dynatick.client.views import Tally
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
-from dynatick.ui.chart import DUE, MISSED, RECURRING, SCHEDULED, Bar
+from dynatick.ui.chart import DUE, MISSED, RECURRING, RETRYING, SCHEDULED, Bar
 from dynatick.ui.recent import Recent
 
 MINUTE = timedelta(minutes=1)
@@ -49,6 +49,7 @@ class Reading:
     """The tasks of consecutive buckets."""
 
     minutes: Mapping[int, Tally]  # by outcome, or OPEN
+    retrying: Mapping[int, int]  # of those that are open: another attempt is to come
     failures: Sequence[FailureGroup]  # by the pattern of their error
     keys: KeyTally
 
@@ -84,6 +85,20 @@ class TickLog:
     def is_gap(self, minute: int) -> bool:
         """Whether a tick should have come at that minute, and did not."""
         return any(minute in gap for gap in self.gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempts:
+    """The attempts that failed, by minute."""
+
+    counted: range  # the minutes for which they are known
+    counts: Mapping[int, MinuteCounts]
+
+    def of(self, minutes: range) -> int | None:
+        """How many failed in some minutes; None: they are not counted there."""
+        if minutes.start not in self.counted:
+            return None
+        return sum(self.counts[minute].failures for minute in minutes if minute in self.counts)
 
 
 class Readings:
@@ -172,23 +187,26 @@ class Readings:
         log: TickLog | None = None,
     ) -> list[Bar]:
         """A bar for each ``minutes`` from ``start`` to before ``end``. ``readings`` and ``log``, the ticks: of these
-        minutes, if they are read already."""
+        minutes, if they are read already. With a ``log``, failed attempts are counted for the past 24 hours only."""
         first, last, present = minute_of(start), minute_of(end), minute_of(now)
         counts: dict[int, Counter[str]] = {}
         for reading in map(self.hour, hours(start, end)) if readings is None else readings:
             for minute, tally in reading.minutes.items():
-                counts[minute] = _kinds(tally.counts, minute, present)
+                counts[minute] = _kinds(tally.counts, reading.retrying.get(minute, 0), minute, present)
+        has_all = log is None
         log = self._log_of(start, now) if log is None else log
         for minute, number in log.missed.items():
             counts.setdefault(minute, Counter())[MISSED] += number
         for one in self._coming_of(end, now):
             counts.setdefault(Bucket.parse(one.bucket).minute, Counter())[RECURRING] += 1
         gaps = {minute for gap in log.gaps for minute in gap if first <= minute < last}
+        attempts = self._failed_attempts(start, end, now, of_any_day=has_all)
         return [
             Bar(
                 start=instant_of(at),
                 minutes=minutes,
                 counts=_sum(counts.get(minute) for minute in range(at, at + minutes)),
+                attempts=attempts.of(range(at, at + minutes)),
                 is_gap=any(minute in gaps for minute in range(at, at + minutes)),
             )
             for at in range(first, last, minutes)
@@ -210,6 +228,22 @@ class Readings:
             return self.last_day(now)
         day = start.replace(hour=0, minute=0, second=0, microsecond=0)
         return self.ticks(max(day, hour_of(now) - WEEK + HOUR), day + DAY)
+
+    def _failed_attempts(self, start: datetime, end: datetime, now: datetime, *, of_any_day: bool) -> FailedAttempts:
+        """The attempts that failed in a range: near now, of this hour and the one before; else of the past 24 hours,
+        which other parts of a page need too; ``of_any_day``: of an earlier day too, as long as there are records."""
+        recent, day_ago = hour_of(now) - HOUR, hour_of(now) - DAY
+        if start > now or start < now - WEEK or (end <= day_ago and not of_any_day):
+            return FailedAttempts(range(0), {})
+        if end > day_ago:
+            first = recent if start >= recent else day_ago
+            return FailedAttempts(range(minute_of(first), minute_of(now) + 1), self.counts(first, now))
+        day = start.replace(hour=0, minute=0, second=0, microsecond=0)
+        first, last = max(day, hour_of(now) - WEEK + HOUR), day + DAY
+        counts = self._recent.get(
+            ("counts of a day", first), lambda: self._client.operations.minute_counts(start=first, end=last)
+        )
+        return FailedAttempts(range(minute_of(first), minute_of(last)), counts)
 
     def _coming_of(self, end: datetime, now: datetime) -> Sequence[ExpectedOccurrence]:
         """The occurrences up to the end of a range, and of the day that it is in."""
@@ -252,6 +286,7 @@ def error_pattern(error: str) -> str:
 
 def _reading(entries: Iterable[TaskEntry]) -> Reading:
     minutes: dict[int, Tally] = {}
+    retrying: Counter[int] = Counter()
     failures = FailureGroups(lambda error: error_pattern(error or ""))
     keys = KeyTally()
     name, tally = "", Tally()
@@ -260,18 +295,19 @@ def _reading(entries: Iterable[TaskEntry]) -> Reading:
             name = entry.bucket
             tally = minutes.setdefault(Bucket.parse(name).minute, Tally())
         tally.add(entry)
+        if entry.is_retrying:
+            retrying[Bucket.parse(name).minute] += 1
         failures.add(entry)
         keys.add(entry)
-    return Reading(minutes, failures.latest(), keys)
+    return Reading(minutes, retrying, failures.latest(), keys)
 
 
-def _kinds(found: Counter[str], minute: int, present: int) -> Counter[str]:
-    """Counts as the chart has them: what has not ended is due since its minute, or is to come."""
+def _kinds(found: Counter[str], retrying: int, minute: int, present: int) -> Counter[str]:
+    """Counts as the chart has them: what has not ended is due since its minute, or is to come, perhaps once more."""
     counts = Counter(found)
     rest = counts.pop(OPEN, 0)
-    if rest:
-        counts[DUE if minute <= present else SCHEDULED] = rest
-    return counts
+    parts = {DUE: rest} if minute <= present else {SCHEDULED: rest - retrying, RETRYING: retrying}
+    return counts + Counter(parts)
 
 
 def _sum(counts: Iterable[Counter[str] | None]) -> Counter[str]:

@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from dynatick.client import TaskClient
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.ui import display, links
-from dynatick.ui.chart import KINDS, WORDS, lines, offset
+from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, half
 from dynatick.ui.jobs import Jobs
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
 from dynatick.ui.state import state_of
@@ -29,6 +29,7 @@ from dynatick.ui.state import state_of
 _MAX_NOTICES = 200
 _ASSETS = {
     "dynatick.css": "text/css",
+    "charts.js": "text/javascript",
     "dynatick.js": "text/javascript",
     "htmx.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
@@ -114,8 +115,9 @@ class Site:
             "one_hour": HOUR,
             "one_minute": MINUTE,
             "words": WORDS,
-            "lines": lines,
-            "offset": offset,
+            "all_kinds": (*KINDS, ATTEMPTS),
+            "chart_of": Chart,
+            "half": half,
             "link": links,
             "sections": _SECTIONS,
             "version": metadata.version("dynatick"),

@@ -337,4 +337,4 @@ def test_a_gap_does_not_hide_how_late_the_tick_in_it_was(browser: Browser, busy:
         max_lateness=90_000, max_took=None, section="ticks", state=None, notice=None,
     )  # fmt: skip
     chart = bytes(page.body).decode().partition('data-testid="lateness-chart"')[2].partition("</svg>")[0]
-    assert (chart.count('class="gap"'), chart.count('class="completed"')) == (240, 240)
+    assert (chart.count('class="hit gap"'), chart.count('class="completed"')) == (240, 240)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from threading import Barrier
 
@@ -11,7 +13,7 @@ from tests.builders import NOON
 
 from dynatick.domain.buckets import minute_of
 from dynatick.ui import links
-from dynatick.ui.chart import KINDS, Bar, FailureBars, height_of, parts, summary
+from dynatick.ui.chart import KINDS, Bar, Chart, FailureBars, half, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
 from dynatick.ui.readings import error_pattern
 from dynatick.ui.recent import Recent
@@ -21,26 +23,55 @@ def bar(minutes: int = 1, **counts: int) -> Bar:
     return Bar(start=NOON, minutes=minutes, counts=counts)
 
 
-def test_heights_grow_with_the_logarithm_and_end() -> None:
-    heights = [height_of(tasks) for tasks in (0, 1, 10, 100, 1000, 10**6)]
-    assert heights == sorted(heights)
-    assert (heights[:2], heights[4:]) == ([0, 0.2], [1, 1])
-    assert height_of(1000, 60) < 1
-
-
 @pytest.mark.parametrize(
     "counts",
     [{"completed": 1}, {"completed": 100_000, "failed": 1}, dict.fromkeys(KINDS, 1), {"failed": 7, "missed": 1}],
 )
-def test_parts_fill_a_bar_without_gap_and_each_is_seen(counts: dict[str, int]) -> None:
-    drawn = parts(bar(**counts), 100)
+def test_parts_of_a_bar_are_linear_and_without_gap(counts: dict[str, int]) -> None:
+    drawn, total = parts(bar(**counts), 120, 2 * sum(counts.values())), sum(counts.values())
     assert [one.kind for one in drawn] == [kind for kind in KINDS if kind in counts]
-    bottom = 100.0
+    bottom = 120.0
     for part in drawn:
-        assert part.height >= 2
-        assert abs(part.y + part.height - bottom) < 0.2
+        assert part.height == pytest.approx(60 * counts[part.kind] / total, abs=0.06)
+        assert part.y + part.height == pytest.approx(bottom, abs=0.11)
         bottom = part.y
-    assert bottom >= -0.2
+    assert bottom == 60, "half of the largest has half of the height"
+
+
+def heights(path: str) -> list[float]:
+    return [float(y) - float(top) for y, top in re.findall(r"M\d+ ([\d.]+)V([\d.]+)", path)]
+
+
+def test_a_chart_has_what_failed_in_a_row_of_its_own_where_one_is_seen_and_a_hundred_is_more() -> None:
+    bars = [
+        Bar(start=NOON + timedelta(minutes=n), minutes=1, counts={"completed": 1000} if failed else {}, attempts=failed)
+        for n, failed in enumerate((1, 100, 0, 1000))
+    ]
+    drawn = Chart(bars=bars, step=10, height=148)
+    assert (drawn.largest, drawn.most_failures) == (1000, 1000)
+    assert heights(drawn.failures) == [3, 3, 24], "no less than can be seen"
+    assert heights(replace(drawn, bars=bars[:2]).failures) == [3, 24]
+    assert heights(replace(drawn, bars=bars[:1]).failures) == [24], "and the largest is printed"
+    assert heights(drawn.lines["completed"]) == [120, 120, 120]
+    assert [x for x, _ in drawn.shown] == [0, 10, 30]
+
+
+def test_a_time_without_records_has_its_failed_tasks_in_the_row() -> None:
+    uncounted, counted = (Bar(start=NOON, minutes=1, counts={"failed": 2}, attempts=n) for n in (None, 5))
+    assert (uncounted.failures, uncounted.words) == (2, "2 failed")
+    assert (counted.failures, counted.words) == (5, "2 failed, 5 failed attempts")
+    assert Bar(start=NOON, minutes=1, counts={}, attempts=1).is_shown
+    assert not Bar(start=NOON, minutes=1, counts={}, attempts=0).is_shown
+
+
+def test_now_stands_at_now_and_only_in_the_chart_that_it_is_in() -> None:
+    drawn = Chart(bars=[bar(15, completed=1), replace(bar(15), start=NOON + timedelta(minutes=15))], step=10, height=84)
+    places = [drawn.place_of(NOON + timedelta(minutes=minutes)) for minutes in (-1, 0, 12, 15, 29.25, 30)]
+    assert places == [None, 0, 8, 10, 19.5, None]
+
+
+def test_a_scale_names_its_middle() -> None:
+    assert [half(largest) for largest in (2, 5, 2408, 0)] == ["1", "2.5", "1,204", "0"]
 
 
 def test_failed_attempts_are_drawn_linearly_from_zero_and_the_largest_fills_the_height() -> None:
@@ -60,6 +91,7 @@ def test_a_bar_has_a_name_and_leads_to_its_tasks() -> None:
     assert bar(15, completed=1).url == "/timeline?span=hour&from=2026-12-31T12%3A00Z"
     assert Bar(start=NOON, minutes=1, counts={}, is_gap=True).name == "12:00: ticks did not come"
     assert summary([bar(failed=1), bar(failed=2, completed=3)]) == {"completed": 3, "failed": 3}
+    assert summary([replace(bar(failed=1), attempts=4), bar()]) == {"failed": 1, "attempts": 4}
 
 
 @pytest.mark.parametrize(
