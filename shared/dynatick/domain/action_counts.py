@@ -115,7 +115,10 @@ class CountsByAction:
 
     def of(self, action: str) -> ActionCounts:
         """The counts of an action, to be changed."""
-        return self.by_action.setdefault(action, ActionCounts())
+        found = self.by_action.get(action)
+        if found is None:  # rather than setdefault, which would make counts for nothing each time
+            found = self.by_action[action] = ActionCounts()
+        return found
 
     def update(self, other: CountsByAction) -> None:
         for action, counts in other.by_action.items():
