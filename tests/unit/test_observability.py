@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import pytest
 
 from dynatick.engine.counts import COUNTERS
 from dynatick_stack.plan.figures import SCHEDULER_LOG_BYTES
@@ -52,19 +55,49 @@ logging.getLogger("other").info("not ours")
 """
 
 
-def output(program: str) -> list[dict[str, Any]]:
-    """The log lines and metrics of a program, which writes nothing else."""
+# Importing takes most of the time, so it is done once: each program then runs in a child.
+RUN_EACH = """
+import json
+import sys
+for line in sys.stdin:
+    program, out, err = json.loads(line)
+    if (child := os.fork()) == 0:
+        for name, number in ((out, 1), (err, 2)):
+            os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY), number)
+        exec(program)
+        sys.stdout.flush()
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+Output = Callable[[str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Output]:
+    """Returns the log lines and metrics of a program, which writes nothing else."""
     powertools = {"SERVICE_NAME": "dynatick", "METRICS_NAMESPACE": "Dynatick", "LOG_LEVEL": "INFO"}
     environ = {f"POWERTOOLS_{name}": value for name, value in powertools.items()}
-    ran = subprocess.run(
-        [sys.executable, "-c", BEGINNING + program],
-        env={**environ, "AWS_LAMBDA_FUNCTION_NAME": "dynatick"}, capture_output=True, text=True, check=True,
+    runner = subprocess.Popen(
+        [sys.executable, "-c", BEGINNING + RUN_EACH], env={**environ, "AWS_LAMBDA_FUNCTION_NAME": "dynatick"},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert ran.stderr == ""
-    return [json.loads(line) for line in ran.stdout.splitlines() if line]
+    assert runner.stdin is not None and runner.stdout is not None
+
+    def run(program: str) -> list[dict[str, Any]]:
+        folder = tmp_path_factory.mktemp("program")
+        out, err = folder / "out", folder / "err"
+        runner.stdin.write(json.dumps([program, str(out), str(err)]) + "\n")
+        runner.stdin.flush()
+        code = runner.stdout.readline()
+        assert (code, err.read_text()) == ("0\n", "")
+        return [json.loads(line) for line in out.read_text().splitlines() if line]
+
+    with runner:
+        yield run
+        runner.stdin.close()
 
 
-def test_actions_and_handlers_log_in_the_same_format() -> None:
+def test_actions_and_handlers_log_in_the_same_format(output: Output) -> None:
     records = output(PROGRAM)
     assert [(one["level"], one["action"], one.get("task_id")) for one in records] == [
         ("INFO", "pass_ended", None), ("INFO", "task_logged", "a"), ("WARNING", "reminder_due", "b"),
@@ -72,7 +105,7 @@ def test_actions_and_handlers_log_in_the_same_format() -> None:
     assert {one["service"] for one in records} == {"dynatick"}
 
 
-def test_an_invocation_that_has_nothing_to_count_says_nothing() -> None:
+def test_an_invocation_that_has_nothing_to_count_says_nothing(output: Output) -> None:
     assert output("invoke(lambda: None)") == []
 
 
@@ -88,7 +121,9 @@ for elsewhere in (False, True):
 """
 
 
-def test_an_empty_file_is_logged_without_a_warning_and_a_pass_sends_tick_age_wherever_the_shard_is_leased() -> None:
+def test_an_empty_file_is_logged_without_a_warning_and_a_pass_sends_tick_age_wherever_the_shard_is_leased(
+    output: Output,
+) -> None:
     """NoTickAlarm rings if the metric is missing."""
     lines = output(SMALL)
     assert [one["action"] for one in lines if "action" in one] == [
@@ -108,7 +143,7 @@ for fault in (None, StoreError("cannot poll")):
 """
 
 
-def test_a_group_of_shards_sends_what_the_alarms_watch_and_names_its_shards() -> None:
+def test_a_group_of_shards_sends_what_the_alarms_watch_and_names_its_shards(output: Output) -> None:
     lines = output(SHARDS)
     assert [one["action"] for one in lines if "action" in one] == [
         "start_failed", "start_failed", "start_failed", "shards_left", "pass_ended", "shards_polled",
@@ -135,7 +170,7 @@ for kind in ("passed", "woken"):
 """
 
 
-def test_lateness_has_the_percentiles_of_all_tasks_in_at_most_100_values() -> None:
+def test_lateness_has_the_percentiles_of_all_tasks_in_at_most_100_values(output: Output) -> None:
     """A line of the embedded metric format takes no more of one metric, and CloudWatch ignores one that has more."""
     lines = output(LATE)
     lateness = [one["Lateness"] for one in lines if "Lateness" in one]
@@ -158,7 +193,7 @@ for kind in ("passed", "recovered", "woken", "worked"):
 """
 
 
-def test_each_counter_is_in_the_log_line_of_what_ran_tasks_and_has_its_metric() -> None:
+def test_each_counter_is_in_the_log_line_of_what_ran_tasks_and_has_its_metric(output: Output) -> None:
     lines = output(COUNTED)
     ended = [line for line in lines if line.get("action", "").endswith("_ended")]
     measured = [line for line in lines if "Claimed" in line]
@@ -182,7 +217,7 @@ for rejected in (1, 0):
 """
 
 
-def test_dead_letters_of_all_functions_are_one_metric_which_an_alarm_can_watch() -> None:
+def test_dead_letters_of_all_functions_are_one_metric_which_an_alarm_can_watch(output: Output) -> None:
     metrics = [one for one in output(DEAD_LETTERS) if "DeadLetters" in one]
     assert [(one["DeadLetters"], one["service"]) for one in metrics] == [
         *[([3.0], "tasks-of-a-stack")] * 4, ([1.0], "tasks-of-a-stack"),
@@ -206,7 +241,7 @@ scheduler({}, context)
 """
 
 
-def test_the_log_of_the_scheduler_is_as_long_as_its_price_reckons() -> None:
+def test_the_log_of_the_scheduler_is_as_long_as_its_price_reckons(output: Output) -> None:
     """docs/cost.md. Lambda's own three lines, and what CloudWatch adds to each event, are not in it."""
     lines = output(LOGGED)
     size = sum(len(json.dumps(line, separators=(",", ":"))) for line in lines)
@@ -227,7 +262,7 @@ for days, found in [
 """
 
 
-def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue() -> None:
+def test_the_reconcile_logs_its_progress_and_whether_it_is_overdue(output: Output) -> None:
     lines = output(RECONCILED)
     ended = [line for line in lines if line.get("action") == "reconcile_ended"]
     assert [(line["level"], line["overdue"], line["continued"], line.get("problem")) for line in ended] == [
@@ -252,7 +287,7 @@ os._exit(0)
 """
 
 
-def test_what_is_overdue_is_logged_and_counted_even_if_the_process_dies_then() -> None:
+def test_what_is_overdue_is_logged_and_counted_even_if_the_process_dies_then(output: Output) -> None:
     """The rows of its schedules forget it next."""
     first, second, metric = output(OVERDUE)
     assert {name: first[name] for name in ("level", "action", "schedule_id", "occurrence_at", "reason")} == {

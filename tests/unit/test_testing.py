@@ -216,13 +216,12 @@ def test_skipped_ticks_would_have_found_nothing(
 def test_a_year_of_schedules_takes_seconds(virtual: VirtualInstallation) -> None:
     zone = ZoneInfo("Europe/Berlin")
     send_mail.every("cron(0 9 * * ? *)", Mail("team"), timezone=str(zone), schedule_id="stand-up")
-    for n in range(3):
-        send_mail.every(f"cron({n} {n} ? * MON-FRI *)", Mail("team"), schedule_id=f"weekdays-{n}")
+    send_mail.every("cron(0 0 ? * MON *)", Mail("team"), schedule_id="mondays")
     began = time.process_time()
     virtual.advance(days=365)
     assert time.process_time() - began < 20  # it takes one or two
     runs = Counter(one.schedule_id for one in virtual.executed)
-    assert runs == {"stand-up": 365, "weekdays-0": 260} | {f"weekdays-{n}": 261 for n in (1, 2)}
+    assert runs == {"stand-up": 365, "mondays": 52}
     stand_ups = [one for one in virtual.executed_of(send_mail) if one.schedule_id == "stand-up"]
     assert {f"{one.at.astimezone(zone):%H:%M}" for one in stand_ups} == {"09:00"}
     assert [one.due_at for one in virtual.waiting][:2] == [after(days=365, hours=8), after(days=367)]
