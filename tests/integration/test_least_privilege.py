@@ -366,6 +366,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("POST", "/v1/dead-letters/redrive", {})
     ask("POST", "/v1/dead-letters/purge", {})
     ask("GET", "/v1/status")
+    ask("GET", "/v1/actions")
     ask("POST", "/v1/pause", {"reason": "a test"})
     ask("POST", "/v1/resume")
     ask("GET", "/v1/settings")

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body
+from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
 from dynatick.api.models import forms
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
 from dynatick.client import TaskClient
-from dynatick.client.installation import SettingsView, settings_view
-from dynatick.client.operations import Health, InstallationStatus, Pause
+from dynatick.client.installation import MAX_HOURS, SettingsView, settings_view
+from dynatick.client.operations import ActionList, Health, InstallationStatus, Pause
+from dynatick.domain.durations import duration_of
 from dynatick.domain.view import Json, View
+
+Past = Annotated[
+    str,
+    Query(alias="last", description="What ran in this time, up to 3 days, and in as long before.", examples=["24h"]),
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,10 +68,26 @@ class Installation:
                 path="/v1/status",
                 call=self.status,
                 summary="Get the state of the installation",
-                description="For a person: whether ticks run, what waits, and what has failed in the last 24 hours. "
-                "Reads the index minute by minute; a monitor asks for `/v1/health`.",
+                description="For a person: whether ticks run, what waits, and what has failed. Reads the index minute "
+                "by minute, an hour back and ahead unless `hours` says more; a monitor asks for `/v1/health`.",
                 tag="Installation",
                 answers={200: ("The state", InstallationStatus)},
+                problems=("invalid-input",),
+                parameters=frozenset({"hours"}),
+            ),
+            Operation(
+                name="listActions",
+                method="GET",
+                path="/v1/actions",
+                call=self.actions,
+                summary="List the actions",
+                description="Of each what waits, and what ran and failed, beside the same time before; the one of "
+                "which the most attempts failed first. `notCounted` says why attempts and shares are not known, where "
+                "wake-ups run tasks. About 60 requests to the table for a day, on one shard.",
+                tag="Installation",
+                answers={200: ("The actions", ActionList)},
+                problems=("invalid-input",),
+                parameters=frozenset({"last"}),
             ),
             Operation(
                 name="pause",
@@ -92,8 +114,13 @@ class Installation:
             ),
         ]
 
-    def status(self) -> Response[str]:
-        return answer(self._client.operations.status())
+    def status(
+        self, hours: Annotated[int, Query(alias="hours", ge=1, le=MAX_HOURS, description="Back and ahead.")] = 1
+    ) -> Response[str]:
+        return answer(self._client.operations.status(hours=hours))
+
+    def actions(self, last: Past = "24h") -> Response[str]:
+        return answer(self._client.operations.actions(duration_of(last, "last")))
 
     def pause(self, body: Annotated[forms.PauseRequest, Body()]) -> Response[str]:
         self._known()

@@ -36,9 +36,17 @@ def settings(session: Session) -> None:
 
 
 @on_table
-def status(session: Session) -> None:
-    """Show whether ticks run, what waits, and what has failed in the last 24 hours."""
-    found = session.client().operations.status()
+def status(
+    session: Session,
+    hours: Annotated[
+        int, typer.Option(help="Read the tasks of this many hours back and ahead, up to 24: it takes longer.")
+    ] = 1,
+) -> None:
+    """Show whether ticks run, what waits, and what has failed.
+
+    Of the last 24 hours it counts the attempts by the records of the ticks, of the last hour the tasks, and shows which
+    have failed."""
+    found = session.client().operations.status(hours=hours)
     if session.output is Output.TABLE:
         show_pairs(_lines(found, session.clock()))
     else:
@@ -65,6 +73,10 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
     yield f"last {_hours(now - found.since)}", f"{found.completed} completed, {found.failed} failed{cancelled}"
     if late:
         yield "lateness", late
+    day = found.day
+    attempts = "not all counted" if day.attempts is None else day.attempts
+    share = "" if not day.failed_percent else f" ({day.failed_percent:g} %)"
+    yield "attempts", f"{attempts} in 24h, {day.failures} failed{share}: dynatick action list"
     if found.payloads is not None:
         for unfit in unfit_lines(found.payloads):
             yield "will fail", f"{unfit}; of the next {found.payloads.checked}"

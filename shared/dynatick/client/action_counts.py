@@ -7,7 +7,7 @@ not known, nor the share of them that failed, and neither is given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -185,6 +185,24 @@ class ActionList(View):
     not_counted: Annotated[str | None, "Why attempts, and shares of them, are not known. None: they are."] = None
 
 
+def figures_of_all(
+    counts: Collection[MinuteCounts], settings: InstallationSettings | None
+) -> tuple[ActionFigures, str | None]:
+    """The figures of all actions together, and why some of them are not known. Pure."""
+    total = ActionCounts()
+    for one in counts:
+        for of_action in one.by_action.by_action.values():
+            total.update(of_action)
+    all_counted = _all_counted(counts, settings)
+    return ActionFigures.of(total, all_counted=all_counted), None if all_counted else NOT_COUNTED
+
+
+def _all_counted(counts: Collection[MinuteCounts], settings: InstallationSettings | None) -> bool:
+    """Whether no wake-up has run tasks, whose completions are not counted."""
+    to_the_second = settings is not None and settings.precision is Precision.SECOND
+    return not to_the_second and not any(one.has_wake_ups for one in counts)
+
+
 def action_list(
     counts: Mapping[int, MinuteCounts],
     middle: int,
@@ -198,8 +216,7 @@ def action_list(
         [one for minute, one in counts.items() if minute >= middle],
     )
     before, now = (CountsByAction.sum(one.by_action for one in part) for part in parts)
-    to_the_second = settings is not None and settings.precision is Precision.SECOND
-    before_counted, now_counted = (not to_the_second and not any(one.has_wake_ups for one in part) for part in parts)
+    before_counted, now_counted = (_all_counted(part, settings) for part in parts)
     found = []
     for name in {*now.by_action, *before.by_action, *(waiting or ())}:
         wait = None if waiting is None else waiting.get(name, Waiting())

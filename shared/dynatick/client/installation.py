@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
+from dynatick.client.action_counts import ActionFigures, figures_of_all, read_counts
 from dynatick.client.history import listed_entries
 from dynatick.client.key_queues import KeyLoad, KeyTally
 from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
+from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN
@@ -28,7 +30,8 @@ from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.ports import Store
 from dynatick.engine.settings import InstallationSettings
 
-HOURS = 24
+MAX_HOURS = 24
+DAY = timedelta(days=1)
 MAX_POLLS = 6_000  # of buckets, past and to come: two days of minutes on two shards
 MAX_ENTRIES = 100_000  # of the index, in each direction
 MAX_GROUPS = 20
@@ -133,8 +136,8 @@ class FailureGroup(View):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InstallationStatus(View):
-    """The state of the installation. `since` and `until` say what was read: 24 hours each way, or less with many
-    shards or tasks."""
+    """The state of the installation. `since` and `until` say of which tasks: an hour each way, further back if older
+    buckets are not drained, and less with many shards or tasks."""
 
     FORM = "Status"
 
@@ -151,6 +154,8 @@ class InstallationStatus(View):
     completed: int
     failed: int
     cancelled: int
+    day: Annotated[ActionFigures, Json(name="last24Hours"), "The attempts that ended in the last 24 hours."]
+    not_counted: Annotated[str | None, "Why some of its figures are not known. None: they are."] = None
     lateness: Annotated[
         Mapping[str, int],
         Json(name="latenessMs"),
@@ -173,22 +178,44 @@ class InstallationStatus(View):
 
 
 def status_of_installation(
-    store: Store, settings: InstallationSettings | None, health: Health, now: datetime
+    store: Store, settings: InstallationSettings | None, health: Health, now: datetime, *, hours: int = 1
 ) -> InstallationStatus:
-    """Reads the index, nearest hour first. Raises StoreError."""
+    """Reads the index, nearest hour first, and beside it the records of a day. Raises StoreError."""
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    with thread_pool(1, "dynatick-day") as pool:
+        day = pool.submit(_day, store, settings, now)
+        return _status(store, known, health, now, hours, day.result)
+
+
+def _day(store: Store, settings: InstallationSettings | None, now: datetime) -> tuple[ActionFigures, str | None]:
+    """What ended in the last 24 hours, of all actions together, and why some of it is not known."""
+    first, stop = minute_of(now - DAY) + 1, minute_of(now) + 1
+    return figures_of_all(read_counts(store, settings, range(first, stop)).values(), settings)
+
+
+def _status(
+    store: Store,
+    known: InstallationSettings,
+    health: Health,
+    now: datetime,
+    hours: int,
+    day: Callable[[], tuple[ActionFigures, str | None]],
+) -> InstallationStatus:
     shards = range(known.shards_ever)
-    hours = max(1, min(HOURS, MAX_POLLS // (2 * 60 * known.shards_ever)))
+    cursors = read_cursors(store, shards, consistent=False).values()
+    drained = min((one.drained_through for one in cursors if isinstance(one, Cursor)), default=minute_of(now))
+    behind = -(-(minute_of(now) - drained) // 60)
+    possible = max(1, min(MAX_HOURS, MAX_POLLS // (2 * 60 * known.shards_ever)))
     past = _Past(now)
     since = until = instant_of(minute_of(now) + 1)
-    for _ in range(hours):
+    for _ in range(min(max(hours, behind), possible)):
         past.add(listed_entries(store, _hour(since - _HOUR, shards), known.grid, now))
         since -= _HOUR
         if past.entries > MAX_ENTRIES:
             break
     waiting = handed_over = entries = 0
     next_due: list[str] = []  # whose payloads can be checked
-    for _ in range(hours):
+    for _ in range(min(hours, possible)):
         for one in listed_entries(store, _hour(until, shards), known.grid, now):
             entries += 1
             if one.status == OPEN:
@@ -203,7 +230,10 @@ def status_of_installation(
         until += _HOUR
         if entries > MAX_ENTRIES:
             break
+    figures, not_counted = day()
     return InstallationStatus(
+        day=figures,
+        not_counted=not_counted,
         health=health,
         processor_problem=known.processor_problem,
         next_tick=instant_of(known.grid.tick_after(minute_of(now))),

@@ -120,6 +120,9 @@ def test_the_state_an_explanation_and_a_pause() -> None:
     world.next_tick()
     state = caller.ask("GET", "/v1/status")
     assert (state["state"], state["completed"], state["health"]["healthy"]) == ("running", 1, True)
+    assert (state["last24Hours"]["attempts"], state["last24Hours"]["failed"]) == (1, 0)
+    assert caller.ask("GET", "/v1/status", query="hours=24")["since"] == "2026-12-30T12:02:00Z"
+    assert caller.refused_fields("GET", "/v1/status", query="hours=25") == ["hours"]
     explained = caller.ask("GET", "/v1/tasks/t/explanation")
     assert explained["sentence"].startswith("t ran at 2026-12-31T12:01:00")
     assert [event["what"] for event in explained["events"]][:2] == ["inserted", "due"]
@@ -136,3 +139,18 @@ def test_the_state_an_explanation_and_a_pause() -> None:
     assert resumed == {"paused": None, "ended": paused}
     assert caller.ask("POST", "/v1/resume") == {"paused": None, "ended": None}
     assert "paused" not in caller.ask("GET", "/v1/settings")
+
+
+def test_the_actions() -> None:
+    world, caller = installed()
+    world.tick()
+    caller.ask("POST", "/v1/tasks", {"taskId": "t", "delaySeconds": 5})
+    caller.ask("POST", "/v1/tasks", {"taskId": "later", "delaySeconds": 90})
+    world.next_tick()
+    world.clock.forward(minutes=2)
+    (log,) = caller.ask("GET", "/v1/actions")["actions"]
+    assert (log["action"], log["due"], log["past"]["completed"], log["before"]["attempts"]) == ("log", 1, 1, 0)
+    assert log == caller.client.operations.actions().actions[0].to_row()
+    assert caller.ask("GET", "/v1/actions", query="last=1m")["actions"][0]["past"]["attempts"] == 0
+    for last in ("5d", "soon"):
+        assert caller.refused_fields("GET", "/v1/actions", query=f"last={last}") == ["last"]

@@ -291,7 +291,7 @@ def test_the_index_tells_a_task_that_waits_for_a_completion_from_others_that_hav
         "waits-for-its-retry": "open", "scheduled": "open", "running": "open", "moved": "open", "given-up": "open",
         "waiting": "waiting", "beats": "waiting",
     }  # fmt: skip
-    status = client.operations.status()
+    status = client.operations.status(hours=24)
     assert (status.awaiting_completion, status.waiting) == (2, 5)
     world.clock.to(world.clock() + timedelta(hours=9))
     assert "waiting" not in listed().values(), "its time is over: a recovery may run it"
@@ -343,6 +343,6 @@ def test_a_range_up_to_now_has_what_has_run_before_the_tick_of_its_bucket() -> N
         assert [row["taskId"] for row in client.export(**asked)] == ["ran"]  # type: ignore[arg-type]
         assert [dict(one.counts) for one in client.bucket_counts(**asked)] == [{"completed": 1}]  # type: ignore[arg-type]
     assert list(client.cancel_many(last="10m")) == []
-    status = client.operations.status()
+    status = client.operations.status(hours=24)
     assert (status.completed, status.waiting) == (1, 1)
     assert [one.task_id for one in client.history(start="-10m", end="+10m").entries] == ["ran", "waits"]

@@ -102,10 +102,10 @@ def test_a_row_without_an_action_has_the_default_one(world: World, client: TaskC
 
 
 def test_the_status_checks_what_is_due_next_and_the_doctor_all(world: World, client: TaskClient) -> None:
-    assert client.operations.status().payloads is client.operations.doctor().payloads is None
+    assert client.operations.status(hours=24).payloads is client.operations.doctor().payloads is None
     publish(world, "to")
     world.stream(world.row("raw"))
-    found = client.operations.status().payloads
+    found = client.operations.status(hours=24).payloads
     assert isinstance(found, PayloadCheck)
     assert (found.checked, found.failing, found.reads, found.complete) == (5, 3, 1, False)
     world.store.delete("running")  # its lease is one that no process can hold
@@ -126,7 +126,7 @@ def test_the_status_reads_a_hundred_payloads_at_most() -> None:
     for n in range(130):
         client.insert(f"t{n:03}", delay_seconds=3600 + 60 * n, action="mail", payload={})
     publish(world, "to")
-    found = client.operations.status()
+    found = client.operations.status(hours=24)
     assert found.payloads is not None
     assert (found.waiting, found.payloads.checked, found.payloads.failing) == (130, 100, 100)
     assert found.payloads.groups[0].task_id == "t000"

@@ -10,7 +10,7 @@ from tests.builders import NOON
 from tests.unit.client.support import client_of, world_of
 from tests.unit.engine.support import World, fails, ids
 
-from dynatick import MemoryStore, TaskClient
+from dynatick import InvalidInput, MemoryStore, TaskClient
 from dynatick.client import installation
 from dynatick.client.operations import IdleTicks, InstallationStatus, MissedTicks, TickEntry, TickView
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -47,7 +47,7 @@ def test_status_counts_what_ran_failed_and_waits(world: World, client: TaskClien
     world.next_tick()
     client.insert("due", due_at=world.clock())
     world.clock.forward(seconds=90)
-    found = client.operations.status()
+    found = client.operations.status(hours=24)
     assert (found.state, found.completed, found.failed, found.cancelled) == ("running", 6, 3, 1)
     assert (found.waiting, found.due_now, found.running) == (1, 1, 0)
     assert (found.oldest_due, found.next_tick) == (NOON + 3 * MINUTE, NOON + 4 * MINUTE)
@@ -81,14 +81,53 @@ def test_status_polls_no_more_buckets_than_its_bound(monkeypatch: pytest.MonkeyP
     world = world_of(shard_count=2)
     world.tick()
     world.rigged.forget()
-    found = client_of(world).operations.status()
+    found = client_of(world).operations.status(hours=24)
     assert len(world.rigged.polls) <= 1000
     assert found.until - found.since == timedelta(hours=8), "four hours each way"
     monkeypatch.setattr(installation, "MAX_ENTRIES", 3)
     world.insert(*ids(5))
     world.next_tick()
-    found = client_of(world).operations.status()
+    found = client_of(world).operations.status(hours=24)
     assert (found.completed, found.until - found.since) == (5, timedelta(hours=5)), "one hour of the past was enough"
+
+
+def test_status_makes_no_more_than_160_requests_and_counts_the_attempts_of_a_day(
+    world: World, client: TaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.actions.behaviour = {"bad": fails}
+    for task_id in ("good", "bad"):
+        client.insert(task_id, delay_seconds=30, retry_policy=ONCE)
+    world.next_tick()
+    client.redrive("bad")
+    world.clock.forward(hours=20)
+    world.ticks(6)  # which also drain what lies behind
+    client.insert("due", due_at=world.clock())
+    world.clock.forward(seconds=90)
+    asked: list[object] = []
+    for name in ("get_many", "query_bucket"):
+        read = getattr(world.rigged, name)
+        monkeypatch.setattr(
+            world.rigged, name, lambda *given, read=read, **more: (asked.append(given), read(*given, **more))[1]
+        )
+    found = client.operations.status()
+    assert 120 < len(asked) < 160, "and the settings"
+    assert (found.day.attempts, found.day.failed, found.day.completed) == (3, 2, 1)
+    assert found.until - found.since == timedelta(hours=2)
+    assert (found.due_now, found.not_counted) == (1, None)
+
+
+def test_what_is_due_is_read_back_to_the_oldest_bucket_that_is_not_drained(world: World, client: TaskClient) -> None:
+    client.insert("old", delay_seconds=90)
+    world.clock.forward(hours=5)
+    found = client.operations.status()
+    assert (found.due_now, found.oldest_due) == (1, NOON + 2 * MINUTE)
+    assert timedelta(hours=5) <= world.clock() - found.since <= timedelta(hours=7)
+
+
+@pytest.mark.parametrize("hours", [0, 25, True, "1"])
+def test_a_wrong_number_of_hours_is_refused(client: TaskClient, hours: object) -> None:
+    with pytest.raises(InvalidInput, match="expected a number from 1 to 24"):
+        client.operations.status(hours=hours)  # type: ignore[arg-type]
 
 
 def reported(entries: Sequence[TickEntry]) -> list[str]:

@@ -130,7 +130,7 @@ def test_charts_and_figures_count_members(loaded: VirtualInstallation, browser: 
         one.text.startswith("13:00 500 members of news/a webhook")
         for one in elements(browser.get("/now/next"), "next-row")
     )
-    status = loaded.client.operations.status()
+    status = loaded.client.operations.status(hours=24)
     assert (status.completed, status.failed, status.due_now) == (504, 1, 0)
     assert status.waiting == 500 + 600 + 3, "and the tasks of three batches"
 
