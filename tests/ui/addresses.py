@@ -38,8 +38,8 @@ ADDRESSES = {
     "failures": "/failures",
     "failures-of-a-day": "/failures?last=24h",
     "actions": "/actions",
-    "redrive": "/failures/redrive?"
-    + urlencode({"action": "charge-card", "error": "the bank answered 503", "last": "24h"}),
+    "failure": f"/failures/{seed.BANK_DOWN_FINGERPRINT}",
+    "redrive": "/failures/redrive?" + urlencode({"fingerprint": seed.BANK_DOWN_FINGERPRINT, "last": "24h"}),
     "tasks": "/tasks",
     "tasks-by-prefix": "/tasks?"
     + urlencode({"prefix": "charge-", "from": "2027-03-24T02:40Z", "to": "2027-03-24T02:50Z"}),

@@ -13,6 +13,7 @@ from tests.ui.clock import NOW, clock_at
 from tests.ui.installation import Installation
 
 from dynatick import NewTask
+from dynatick.client.failures import fingerprint_of
 from dynatick.domain.task import Row
 from dynatick.store.codec import decode
 from dynatick.testing.table import Table
@@ -24,6 +25,8 @@ NOON = NOW.replace(hour=12, minute=0, second=0)
 
 NO_MAILBOX = 12  # tasks that fail for want of a mailbox, in the night
 BANK_DOWN = 4  # and for a bank that does not answer: they succeed when they are redriven in the morning
+BANK_DOWN_FINGERPRINT = fingerprint_of("the bank answered 503")
+NEGATIVE = 2  # charges of less than nothing, each with other numbers in its error
 
 SCRIPT = "<script>window.hacked = true</script>"
 HOSTILE_ID = "<img src=x onerror='window.hacked=true'> \"quoted\" & 50% off/?#tag ünïcode"
@@ -160,7 +163,7 @@ def _small_tasks(first: datetime) -> Iterator[NewTask]:
     for number in range(BANK_DOWN):
         at = NIGHT + timedelta(minutes=40 + number)
         yield _charge(4001 + number, at, 995, "05:00", maximumRetryAttempts=1, minBackoffSeconds=60)
-    for number in range(2):
+    for number in range(NEGATIVE):
         yield _charge(5001 + number, NIGHT + timedelta(hours=1, minutes=number), -5 - number)
     yield _charge(7001, NOW - 3 * MINUTE, 1299, "09:15", maximumRetryAttempts=5, minBackoffSeconds=600)
     for number in range(1, 4):

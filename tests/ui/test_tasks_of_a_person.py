@@ -36,6 +36,36 @@ def test_what_failed_last_night_is_found_and_redriven_in_four_clicks(own: Served
     assert {own.client.get(task_id).status for task_id in others} == {"failed"}
 
 
+def test_an_incident_is_understood_by_its_page_and_redriven_in_five_clicks(own: Served, open_tab: OpenTab) -> None:
+    person = open_tab(own, "/")
+    person.by("nav-failures").click()
+    expect(person.by("failure-group").first).to_be_visible()
+    counts = [int(str(group.get_attribute("data-count"))) for group in person.by("failure-group").all()]
+    assert counts == sorted(counts, reverse=True), "the one with the most tasks first"
+    negative = person.by("failure-error").filter(has_text="cents is negative")
+    expect(negative).to_have_text("order …: … cents is negative")
+    negative.click()
+    incident = person.by("failure")
+    expect(incident).to_have_attribute("data-count", str(seed.NEGATIVE))
+    expect(incident.get_by_test_id("failure-variant")).to_have_text(
+        ["1order 5001: -5 cents is negative", "1order 5002: -6 cents is negative"]
+    )
+    expect(incident.get_by_test_id("failure-action")).to_contain_text("charge-card")
+    expect(incident.get_by_test_id("trace")).to_contain_text("in charge_card: raise PermanentError(")
+    expect(incident.get_by_test_id("failure-bar")).to_have_count(1)
+    expect(incident.get_by_test_id("task-row")).to_have_count(seed.NEGATIVE)
+    again = open_tab(own, person.page.url.removeprefix(own.url))  # as a colleague gets it
+    expect(again.by("failure")).to_have_attribute("data-count", str(seed.NEGATIVE))
+
+    incident.get_by_test_id("redrive-all").click()
+    expect(person.by("dry-run-count")).to_have_text(str(seed.NEGATIVE))
+    person.by("confirm").click()
+    expect(person.by("job-changed")).to_have_text(str(seed.NEGATIVE))
+    assert person.log.clicks <= 5
+    assert {own.client.get(f"charge-order-{5001 + number}").run for number in range(seed.NEGATIVE)} == {2}
+    assert {own.client.get(f"charge-order-{4001 + number}").run for number in range(seed.BANK_DOWN)} == {1}
+
+
 def test_what_will_run_at_noon_is_seen_in_two_clicks(small: Served, open_tab: OpenTab) -> None:
     person = open_tab(small, "/")
     person.by("nav-timeline").click()

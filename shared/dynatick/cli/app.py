@@ -25,6 +25,7 @@ from dynatick.cli import (
     dead_letter,
     doctor,
     expr,
+    failure,
     installation,
     schedule,
     task,
@@ -99,6 +100,7 @@ app.add_typer(batch.app)
 app.add_typer(bucket.app)
 app.add_typer(schedule.app)
 app.add_typer(action.app)
+app.add_typer(failure.app)
 app.add_typer(tick.app)
 app.add_typer(dead_letter.app)
 app.add_typer(expr.app)

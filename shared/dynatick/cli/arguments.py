@@ -15,7 +15,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.domain.durations import EXAMPLES, duration_or_none
-from dynatick.domain.selection import Selection
+from dynatick.domain.selection import ErrorFilter, Selection
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads
 
@@ -52,6 +52,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="List the selected tasks
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, it never asks.")]
 Limit = Annotated[int, typer.Option(help="The maximum number of tasks.")]
 PageToken = Annotated[str | None, typer.Option(help="Continue after the page before.")]
+Fingerprint = Annotated[
+    str | None, typer.Option(metavar="DIGITS", help="Only those of this group of dynatick failure list.")
+]
 Status = Annotated[
     str | None, typer.Option(help="Only these: scheduled, running, completed, failed, cancelled, unscheduled.")
 ]
@@ -162,7 +165,7 @@ class SelectionOptions:
         values = {option.name.rstrip("_"): getattr(self, option.name) for option in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
-    def select(self, client: TaskClient, *, status: str | None = None, error: str | None = None) -> Selection:
+    def select(self, client: TaskClient, *, status: str | None = None, error: ErrorFilter | None = None) -> Selection:
         """Raises CommandFailed unless there is a bucket, a subject, or both ends of a range; InvalidInput."""
         if self.bucket is None:
             if self.subject is None or self.from_ is not None or self.to is not None:
@@ -212,6 +215,17 @@ class ChangedPayload:
             set_fields=_fields_of(self.set_ or ()),
             unset_fields=tuple(self.unset or ()),
         )
+
+
+def error_filter(error: str | None, fingerprint: str | None) -> ErrorFilter | None:
+    """What selects tasks by their error. Raises InvalidInput, CommandFailed."""
+    if fingerprint is None:
+        return error
+    if error is not None:
+        raise CommandFailed(ExitCode.USAGE, "--error has no effect with --fingerprint; use one of them only")
+    from dynatick.client.failures import has_fingerprint
+
+    return has_fingerprint(fingerprint)
 
 
 def check_range(from_: str | None, to: str | None, last: str | None, *, which: str = "--last") -> None:

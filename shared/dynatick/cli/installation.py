@@ -84,7 +84,7 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
         yield "failed", _group(group, now)
     if (more := len(found.failures) - _GROUPS) > 0:
         past = _hours(now - found.since)
-        yield "failed", f"… and {more} other errors: dynatick task list --status failed --last {quoted(past)}"
+        yield "failed", f"… and {more} other errors: dynatick failure list --last {quoted(past)}"
 
 
 def _state(found: InstallationStatus) -> str:
@@ -100,7 +100,7 @@ def _state(found: InstallationStatus) -> str:
 
 
 def _group(group: FailureGroup, now: datetime) -> str:
-    what = f"{group.count} {group.action} since {ago(group.first, now)}"
+    what = f"{group.count} {', '.join(group.actions)} since {ago(group.first, now)}"
     return f"{what}: {one_line(str(group.error))}   ({suggested('dynatick task explain', group.task_id)})"
 
 

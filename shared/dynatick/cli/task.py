@@ -12,6 +12,7 @@ from dynatick.cli.arguments import (
     ChangedPayload,
     Delay,
     DryRun,
+    Fingerprint,
     Ids,
     IdsOrNone,
     Limit,
@@ -26,6 +27,7 @@ from dynatick.cli.arguments import (
     Waiting,
     WaitTimeout,
     Yes,
+    error_filter,
     ids_of,
     map_of,
     seconds_of,
@@ -158,6 +160,7 @@ def list_tasks(
     *,
     selecting: SelectionOptions,
     status: Status = None,
+    fingerprint: Fingerprint = None,
     attempts: Annotated[
         bool,
         typer.Option("--attempts", help="The attempts of ended tasks, too: half a read unit per task and 4 KB."),
@@ -167,7 +170,7 @@ def list_tasks(
 ) -> None:
     """List the tasks of a bucket, of a range or of a subject, with their status."""
     client = session.client()
-    selection = selecting.select(client, status=status)
+    selection = selecting.select(client, status=status, error=error_filter(None, fingerprint))
     page = list_page(client, selection, attempts=attempts, limit=limit, page_token=page_token)
     show_tasks(session, page, attempts=attempts)
 
@@ -334,6 +337,7 @@ def redrive(
     selecting: SelectionOptions,
     status: Annotated[str | None, typer.Option(help="Failed ones, which are the default.", hidden=True)] = None,
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
+    fingerprint: Fingerprint = None,
     changed: ChangedPayload,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -341,12 +345,12 @@ def redrive(
     """Start failed tasks anew, at the next tick: those named, or all of a bucket, range or subject. With their payload,
     or with another one, which is checked by the handler's type."""
     client = session.client()
-    if are_named(task_ids, **selecting.given(), status=status, error=error):
+    if are_named(task_ids, **selecting.given(), status=status, error=error, fingerprint=fingerprint):
         done = "to be redriven" if dry_run else "redriven"
         change = partial(client.redrive, **changed.arguments(), dry_run=dry_run)
         change_each(session, task_ids or (), change, done, show=partial(show_view, session))
         return
-    selection = selecting.select(client, status=status, error=error)
+    selection = selecting.select(client, status=status, error=error_filter(error, fingerprint))
     redrive = partial(client.redrive_many, selection, **changed.arguments())
     change_many(session, redrive, BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes))
 

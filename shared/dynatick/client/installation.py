@@ -5,13 +5,14 @@ has failed.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
 from dynatick.client.action_counts import ActionFigures, figures_of_all, read_counts
+from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.history import listed_entries
 from dynatick.client.key_queues import KeyLoad, KeyTally
 from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
@@ -118,23 +119,6 @@ def _read(text: str) -> object:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FailureGroup(View):
-    """Failed tasks of one action with the same error."""
-
-    action: str | None
-    error: str | None
-    count: int
-    first: Annotated[datetime, "When the first of them failed."]
-    last: Annotated[datetime, "When the latest failed."]
-    task_id: Annotated[str, "The latest of them."]
-
-    def __add__(self, other: FailureGroup) -> FailureGroup:
-        """Both together, with the action and the error of the latest."""
-        latest = max(self, other, key=lambda group: (group.last, group.task_id))
-        return replace(latest, count=self.count + other.count, first=min(self.first, other.first))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class InstallationStatus(View):
     """The state of the installation. `since` and `until` say of which tasks: an hour each way, further back if older
     buckets are not drained, and less with many shards or tasks."""
@@ -161,7 +145,7 @@ class InstallationStatus(View):
         Json(name="latenessMs"),
         "p50, p99 and max of the tasks that have ended.",
     ] = field(default_factory=dict)
-    failures: Annotated[tuple[FailureGroup, ...], "The most frequent first."] = ()
+    failures: Annotated[tuple[FailureGroup, ...], "The 20 with the most tasks, the most first."] = ()
     keys: Annotated[tuple[KeyLoad, ...], "The five limit keys with the most tasks that wait.", Json(optional=True)] = ()
     payloads: Annotated[
         PayloadCheck | None, "Of the tasks that are due next, 100 at most. Left out: no type of a handler is known."
@@ -248,7 +232,7 @@ def _status(
         failed=past.tally.counts[Status.FAILED],
         cancelled=past.tally.counts[Status.CANCELLED],
         lateness=past.tally.lateness_ms(),
-        failures=past.failures.most_frequent(),
+        failures=tuple(past.failures.by_impact(MAX_GROUPS)),
         keys=past.keys.busiest(store, known.key_limits, now),
         payloads=_checked(store, known, next_due) if known.payload_schemas else None,
     )
@@ -261,33 +245,17 @@ def _checked(store: Store, settings: InstallationSettings, task_ids: Sequence[st
     return checker.found(reads=min(1, len(task_ids)), complete=False)
 
 
-@dataclass(slots=True)
-class FailureGroups:
-    """Groups failed tasks by action and error. ``pattern``: returns the same for errors that are alike."""
-
-    pattern: Callable[[str | None], str | None] = lambda error: error
-    _groups: dict[tuple[str | None, str | None], FailureGroup] = field(default_factory=dict)
-
-    def add(self, entry: TaskEntry) -> None:
-        """Adds a task, if it has failed."""
-        if entry.status != Status.FAILED:
-            return
-        at = entry.finished_at or Bucket.parse(entry.bucket).instant
-        error = self.pattern(entry.error)
-        group = FailureGroup(action=entry.action, error=error, count=1, first=at, last=at, task_id=entry.task_id)
-        self.update([group])
-
-    def update(self, groups: Iterable[FailureGroup]) -> None:
-        for group in groups:
-            key = (group.action, group.error)
-            self._groups[key] = self._groups[key] + group if key in self._groups else group
-
-    def most_frequent(self, maximum: int = MAX_GROUPS) -> tuple[FailureGroup, ...]:
-        return tuple(sorted(self._groups.values(), key=lambda group: -group.count)[:maximum])
-
-    def latest(self) -> list[FailureGroup]:
-        """All, the one that failed last first."""
-        return sorted(self._groups.values(), key=lambda group: group.last, reverse=True)
+def failure_groups(
+    store: Store, settings: InstallationSettings | None, now: datetime, last: timedelta
+) -> list[FailureGroup]:
+    """The tasks of the ``last`` hours that are failed now, in groups, by impact. Raises StoreError."""
+    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    stop = known.grid.tick_after(minute_of(now)) + 1  # what runs to the second lies in the bucket to come
+    selection = Selection(minutes=range(minute_of(now - last), stop), shards=range(known.shards_ever))
+    groups = FailureGroups()
+    for entry in listed_entries(store, selection, known.grid, now):
+        groups.add(entry)
+    return groups.by_impact()
 
 
 @dataclass(slots=True)

@@ -57,6 +57,8 @@ class InstallationSettings:
     processor_problem: str | None = None  # why the processor can't start
     pause: Pause | None = None  # not published: clients write it, and the next
     pauses: tuple[Pause, ...] = ()  # the last ones that have ended
+    # When what is published last changed, by a deployment; one of code alone changes nothing of it.
+    updated_at: datetime | None = field(default=None, compare=False)
 
     def to_row(self) -> dict[str, object]:
         """Returns the attributes of the settings row."""
@@ -239,14 +241,17 @@ def _instant_or_none(value: object) -> datetime | None:
 
 
 def _understood(values: Mapping[str, object]) -> Pause:
-    def instant(name: str) -> datetime | None:
-        try:
-            return parse_instant(values.get(name), name)
-        except InvalidInput:
-            return None
-
     by, reason = (None if (value := values.get(name)) is None else str(value) for name in (attr.BY, attr.REASON))
-    return Pause(since=instant(attr.SINCE), until=instant(attr.UNTIL), by=by, reason=reason)
+    since, until = (_known_instant(values.get(name)) for name in (attr.SINCE, attr.UNTIL))
+    return Pause(since=since, until=until, by=by, reason=reason)
+
+
+def _known_instant(value: object) -> datetime | None:
+    """None for what is malformed: nothing depends on it."""
+    try:
+        return parse_instant(value, "instant")
+    except InvalidInput:
+        return None
 
 
 def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
@@ -294,4 +299,5 @@ def _from_row(row: Row) -> InstallationSettings:
         processor_problem=None if problem is None else str(problem),
         pause=_pause_of(row),
         pauses=_pauses_of(row),
+        updated_at=_known_instant(row.get(attr.UPDATED_AT)),
     )

@@ -7,8 +7,9 @@ Every view is a URL, and so is every filter. Ids, buckets and instants are URL-e
 ``GET /timeline``               ``from``, ``to``, ``span=hour|day|week``
 ``GET /buckets/{bucket}``       the tasks of a bucket: ``2026-12-31T12:00Z`` or ``2026-12-31#12:00``; ``status``,
                                 ``action``, ``prefix``, ``page``
-``GET /failures``               ``last=24h``: groups by action and error
-``GET /failures/redrive``       the dry run for ``action``, ``error``, ``last``; POST redrives, and answers with a job
+``GET /failures``               ``last=24h``: groups by error
+``GET /failures/{fingerprint}`` a group: its actions, times, traces, tasks; ``last``
+``GET /failures/redrive``       the dry run for ``fingerprint``, ``last``; POST redrives, and answers with a job
 ``GET /tasks``                  ``search`` (an id leads to its task, else a prefix), ``prefix``, ``from`` and ``to``,
                                 ``status``, ``action``, ``schedule``, ``page``
 ``GET /tasks/change``           the dry run of ``do=redrive|cancel|reschedule`` for a filter of ``/tasks``; POST does it
@@ -39,7 +40,9 @@ Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once 
 Bucket, Tasks       ``tasks``, ``task-row`` (``data-id``), ``task-link``, ``status-filter``, ``action-filter``,
                     ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``change-redrive``, ``change-cancel``,
                     ``change-reschedule``
-Failures            ``failure-group`` (``data-count``), ``failure-error``, ``failure-sample``, ``redrive-all``
+Failures            ``failure-group`` (``data-count``), ``failure-error``, ``failure-new``, ``failure-sample``,
+                    ``redrive-all``; of one group ``failure`` (``data-count``), ``failure-since``, ``failure-action``,
+                    ``failure-variant``, ``failure-bar``, ``trace``
 Dry run, job        ``dry-run`` (says what it would do), ``dry-run-count``, ``confirm``, ``keep``, ``job``
                     (``data-state``: running, done, failed), ``job-changed``, ``job-skipped``
 Task                ``task``, ``status``, ``explanation``, ``life`` (its events), ``event``, ``attempts``, ``attempt``,

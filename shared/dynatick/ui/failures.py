@@ -1,7 +1,10 @@
-"""Failures: failed tasks grouped by action and error, and redriven together."""
+"""Failures: failed tasks grouped by their error, a page for each group, and redriven together."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -10,17 +13,19 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dynatick.client import ConfirmedChange
-from dynatick.client.installation import FailureGroup
+from dynatick.client.failures import FailureGroup, has_fingerprint
+from dynatick.domain import attributes as attr
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import FailureBars
-from dynatick.ui.readings import HOUR, error_pattern, hour_of
+from dynatick.ui.readings import HOUR, hour_of
 from dynatick.ui.site import Site, query_of, site_of
-from dynatick.ui.task import trace_of
+from dynatick.ui.task import trace_of, trace_of_row
 
 _LONGEST = timedelta(days=7)
 _FIRST = 5  # on Now
 _LONGEST_COUNTED = timedelta(days=1)  # records of a week would cost more than its tasks
+_TRACED = 5  # tasks of a group whose traces are read
 
 
 def _page(request: Request) -> Response:
@@ -43,19 +48,82 @@ def _all_groups(request: Request) -> Response:
     index."""
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    groups = _groups(site, now, query.duration(asked, "last", "24h", longest=_LONGEST))
+    last = query.duration(asked, "last", "24h", longest=_LONGEST)
+    groups = _groups(site, now, last)
     return site.fragment(
-        "failures_groups.html", now, groups=groups, last=asked.get("last", "24h"),
-        tasks=sum(group.count for group in groups),
+        "failures_groups.html", now, groups=groups, last=asked.get("last", "24h"), new=_new(site, groups, now, last),
+        deployed=_deployed(site), tasks=sum(group.count for group in groups),
     )  # fmt: skip
 
 
 def _first(request: Request) -> Response:
-    """The latest groups, for Now."""
+    """The groups with the most tasks, for Now."""
     site = site_of(request)
-    now = site.clock()
-    groups = _groups(site, now, timedelta(days=1))
-    return site.fragment("failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST, last="24h")
+    now, last = site.clock(), timedelta(days=1)
+    groups = _groups(site, now, last)
+    return site.fragment(
+        "failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST, last="24h",
+        new=_new(site, groups, now, last),
+    )  # fmt: skip
+
+
+def _group(request: Request) -> Response:
+    """The page of a group, which reads the rest by a request of its own."""
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    fingerprint = request.path_params["fingerprint"]
+    has_fingerprint(fingerprint)
+    query.duration(asked, "last", "24h", longest=_LONGEST)
+    return site.page(
+        request, "failure.html", "failures", now=now, fingerprint=fingerprint, last=asked.get("last", "24h")
+    )
+
+
+def _details(request: Request) -> Response:
+    site = site_of(request)
+    asked, now = query_of(request), site.clock()
+    last = query.duration(asked, "last", "24h", longest=_LONGEST)
+    fingerprint = request.path_params["fingerprint"]
+    found = [one for one in _groups(site, now, last) if one.fingerprint == fingerprint]
+    if not found:
+        return site.fragment("failure_gone.html", now, fingerprint=fingerprint, last=asked.get("last", "24h"))
+    start, end = _range(now, last)
+    step = 1 if last <= 2 * HOUR else 15 if last <= timedelta(days=1) else 60
+    return site.fragment(
+        "failure_details.html", now, group=found[0], last=asked.get("last", "24h"),
+        failed=FailureBars.of(found[0].minutes, start, end, step), start=start, new=_new(site, found, now, last),
+        deployed=_deployed(site), traces=_traces(site, found[0]),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Where some of the latest tasks of a group failed."""
+
+    text: str
+    tasks: int
+    task_id: str  # one of them
+
+
+def _traces(site: Site, group: FailureGroup) -> Sequence[Trace]:
+    """The traces of the latest tasks, the most frequent first. Built-in actions have none."""
+    ids = [one.task_id for one in group.tasks[:_TRACED]]
+    rows = site.client.store.get_many(ids, consistent=False, only=(attr.ATTEMPTS,))
+    found = {task_id: trace for task_id in ids if (trace := trace_of_row(rows.get(task_id, {}))) is not None}
+    first = {trace: task_id for task_id, trace in reversed(found.items())}
+    return [Trace(trace, tasks, first[trace]) for trace, tasks in Counter(found.values()).most_common()]
+
+
+def _deployed(site: Site) -> datetime | None:
+    """When a deployment last changed the settings."""
+    settings = site.client.settings()
+    return None if settings is None else settings.updated_at
+
+
+def _new(site: Site, groups: Sequence[FailureGroup], now: datetime, last: timedelta) -> frozenset[str]:
+    """The groups of which none failed before the deployment, if that is in the range."""
+    deployed, (since, _) = _deployed(site), _range(now, last)
+    return frozenset(one.fingerprint for one in groups if one.is_new_since(deployed, since))
 
 
 def _sample(request: Request) -> Response:
@@ -69,38 +137,34 @@ def _dry_run(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    wanted = [one for one in _groups(site, now, last) if _fits(asked, one.action, one.error)]
+    wanted = [one for one in _groups(site, now, last) if asked.get("fingerprint", one.fingerprint) == one.fingerprint]
     return site.page(
         request, "failures_redrive.html", "failures", now=now, groups=wanted, last=asked.get("last", "24h"),
-        asked=asked, tasks=sum(group.count for group in wanted),
+        asked=asked, tasks=sum(group.count for group in wanted), back=_back(asked),
     )  # fmt: skip
 
 
 def _redrive(request: Request, form: Form) -> Response:
     site = site_of(request)
     now = site.clock()
-    last = query.duration(form, "last", "24h", longest=_LONGEST)
-    start, end = _range(now, last)
-    wanted = form.get("error")
-    redrive = partial(
-        site.client.redrive_many,
-        start=start,
-        end=end,
-        action=form.get("action"),
-        error=None if wanted is None else lambda error: error_pattern(error) == wanted,
-    )
-    asked = {name: form.get(name) for name in ("action", "error", "last")}
+    start, end = _range(now, query.duration(form, "last", "24h", longest=_LONGEST))
+    fingerprint = form.get("fingerprint")
+    is_wanted = None if fingerprint is None else has_fingerprint(fingerprint)
+    redrive = partial(site.client.redrive_many, start=start, end=end, error=is_wanted)
+    asked = {name: form.get(name) for name in ("fingerprint", "last")}
     job = site.jobs.start(
         "redriven",
         ConfirmedChange(redrive, query.number(form, "confirmed")),
-        back=links.failures(last=form.get("last", "24h")),
+        back=_back(form),
         again=links.with_query("/failures/redrive", asked),
     )
     return RedirectResponse(links.job(job.id), status_code=303)
 
 
-def _fits(asked: query.Query, action: str | None, error: str | None) -> bool:
-    return asked.get("action", action) == action and asked.get("error", error) == error
+def _back(asked: query.Query) -> str:
+    """The page that a redrive was asked for on: that of a group, or that of all."""
+    last, fingerprint = asked.get("last", "24h"), asked.get("fingerprint")
+    return links.failures(last=last) if fingerprint is None else links.failure(fingerprint, last=last)
 
 
 def _groups(site: Site, now: datetime, last: timedelta) -> list[FailureGroup]:
@@ -119,4 +183,6 @@ ROUTES = [
     Route("/failures/sample/{task}", _sample),
     Route("/failures/redrive", _dry_run),
     Route("/failures/redrive", change(_redrive), methods=["POST"]),
+    Route("/failures/{fingerprint}", _group),
+    Route("/failures/{fingerprint}/details", _details),
 ]

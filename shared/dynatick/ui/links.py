@@ -38,6 +38,11 @@ def failures(**filters: object) -> str:
     return with_query("/failures", filters)
 
 
+def failure(fingerprint: str, part: str = "", **filters: object) -> str:
+    """The page of a group of failures, or a part of it."""
+    return with_query(f"/failures/{segment(fingerprint)}{part and '/' + part}", filters)
+
+
 def job(job_id: str) -> str:
     return f"/jobs/{segment(job_id)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from datetime import datetime, timedelta
 from threading import BoundedSemaphore
 
 from dynatick.client import TaskClient, TaskEntry
-from dynatick.client.installation import FailureGroup, FailureGroups
+from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.key_queues import KeyTally
 from dynatick.client.operations import (
     IdleTicks,
@@ -38,11 +37,6 @@ WEEK = timedelta(days=7)
 _AT_A_TIME = 6  # ranges that are read, each by up to eight queries: as many as the client has connections
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
-_MAX_PATTERN = 300
-
-_MAIL = re.compile(r"[^\s'\"<>(),;:]+@[^\s'\"<>(),;:]+")
-_NAMED = re.compile(r"(?<![\w-])(?=[\w-]*\d)[\w-]{4,}(?![\w-])", re.ASCII)  # an id, a long number, a date
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -50,7 +44,7 @@ class Reading:
 
     minutes: Mapping[int, Tally]  # by outcome, or OPEN
     retrying: Mapping[int, int]  # of those that are open: another attempt is to come
-    failures: Sequence[FailureGroup]  # by the pattern of their error
+    failures: Sequence[FailureGroup]
     keys: KeyTally
 
     def total(self) -> Tally:
@@ -161,11 +155,11 @@ class Readings:
         return self._recent.get(("forecast", until), lambda: self._forecast(until))
 
     def failures(self, start: datetime, end: datetime) -> list[FailureGroup]:
-        """The failures of whole hours, the latest first."""
+        """The failures of whole hours, by impact."""
         groups = FailureGroups()
         for reading in self._hours(start, end):
             groups.update(reading.failures)
-        return groups.latest()
+        return groups.by_impact()
 
     def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
         """How many tasks of whole hours ended, by outcome."""
@@ -277,17 +271,10 @@ def hour_of(instant: datetime) -> datetime:
     return instant.replace(minute=0, second=0, microsecond=0)
 
 
-def error_pattern(error: str) -> str:
-    """The first line of an error, with ``…`` for addresses and for words of four characters or more with a digit: the
-    same for errors that differ only in an id, an address or a number."""
-    line = error.strip().partition("\n")[0][:_MAX_PATTERN]
-    return _NAMED.sub("…", _MAIL.sub("…", line))
-
-
 def _reading(entries: Iterable[TaskEntry]) -> Reading:
     minutes: dict[int, Tally] = {}
     retrying: Counter[int] = Counter()
-    failures = FailureGroups(lambda error: error_pattern(error or ""))
+    failures = FailureGroups()
     keys = KeyTally()
     name, tally = "", Tally()
     for entry in entries:
@@ -299,7 +286,7 @@ def _reading(entries: Iterable[TaskEntry]) -> Reading:
             retrying[Bucket.parse(name).minute] += 1
         failures.add(entry)
         keys.add(entry)
-    return Reading(minutes, retrying, failures.latest(), keys)
+    return Reading(minutes, retrying, failures.by_impact(), keys)
 
 
 def _kinds(found: Counter[str], retrying: int, minute: int, present: int) -> Counter[str]:

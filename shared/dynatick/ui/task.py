@@ -31,7 +31,11 @@ _UNBEGUN = (Status.SCHEDULED, "unscheduled")
 
 def trace_of(task: TaskView) -> str | None:
     """Where its handler raised, at its latest failed attempt."""
-    kept = task.row.get(attr.ATTEMPTS)
+    return trace_of_row(task.row)
+
+
+def trace_of_row(row: Mapping[str, object]) -> str | None:
+    kept = row.get(attr.ATTEMPTS)
     last = kept[-1] if isinstance(kept, list) and kept else None
     trace = last.get(attr.TRACE) if isinstance(last, Mapping) else None
     return trace if isinstance(trace, str) else None

@@ -36,6 +36,7 @@ OF_TASKS = {
 OF_OPERATIONS = {
     "tick list": "ticks tick_range", "doctor": "check_payloads doctor health", "pause": "pause", "resume": "resume",
     "status": "status", "task explain": "explain", "action list": "actions minute_counts waiting_by_action",
+    "failure list": "failures",
 }  # fmt: skip
 OF_SCHEDULES = {
     "schedule preview": "forecast preview", "schedule add": "insert", "schedule get": "get", "schedule list": "list",
@@ -81,6 +82,7 @@ def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str
         "task update there --payload {}", "task reschedule there --delay 600", "task run there", "task cancel there",
         "task cancel --bucket 2026-12-31#13:00 --dry-run", "bucket show 2026-12-31#13:00",
         "bucket list --from 2026-12-31#12:00 --to 2026-12-31#14:00", "tick list", "action list", "settings", "doctor",
+        "failure list",
         "schedule add s rate(5minutes)", "schedule get nightly", "schedule list",
         "schedule update nightly --overlap allow", "schedule pause nightly", "schedule resume nightly",
         "schedule run nightly", "schedule preview nightly", "schedule history nightly --from 2026-12-31#11:00",

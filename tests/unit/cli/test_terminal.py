@@ -99,7 +99,9 @@ def test_a_command_that_asks_for_a_schedule_of_eventbridge_has_its_name_as_one_a
 
 @pytest.mark.parametrize("task_id", HOSTILE)
 def test_a_suggested_command_is_one_command_with_the_id_as_its_argument(task_id: str, tmp_path: Path) -> None:
-    group = FailureGroup(count=1, action="a", error="e", task_id=task_id, first=NOON, last=NOON)
+    group = FailureGroup(
+        fingerprint="0" * 10, count=1, action="a", actions={"a": 1}, error="e", task_id=task_id, first=NOON, last=NOON
+    )
     command = _group(group, NOON).partition("   (")[2].removesuffix(")")
     assert command == suggested("dynatick task explain", task_id)
     assert command.isprintable()

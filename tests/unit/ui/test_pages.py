@@ -26,7 +26,7 @@ PAGES = [
     "/timeline?from=2026-12-30T00:00Z&to=2026-12-31T00:00Z", "/timeline/hour?from=2026-12-31T12:00Z",
     "/timeline/strip?from=2026-12-31T12:00Z&to=2026-12-31T18:00Z", "/timeline/day?from=2026-12-31T00:00Z",
     "/buckets/2026-12-31T12:10Z", "/buckets/2026-12-31%2312:10", "/failures", "/failures?last=7d", "/failures/first",
-    "/failures/groups",
+    "/failures/groups", "/failures/0123456789", "/failures/0123456789/details",
     "/failures/redrive?last=24h", "/tasks", "/tasks?last=24h&next=24h&status=failed&action=log&prefix=o",
     "/tasks?from=2026-12-31T12:00&to=2026-12-31T13:00", "/tasks/change?do=cancel&status=scheduled&next=2h",
     "/batches", "/batches?last=7d", "/schedules", "/schedules?state=ENABLED", "/ticks", "/ticks?last=24h",

@@ -1,0 +1,55 @@
+"""``dynatick failure list``, and what selects tasks by its fingerprints: as the page, by the same function."""
+
+from __future__ import annotations
+
+import pytest
+from tests.builders import InProcess, scheduled_row
+from tests.unit.cli.conftest import Shell, fail
+
+from dynatick.client.failures import fingerprint_of
+from dynatick.domain.buckets import Bucket
+
+FINGERPRINT = fingerprint_of("SMTP: refused [2J")
+
+
+@pytest.fixture
+def failed(world: InProcess) -> InProcess:
+    world.tick()
+    for task_id in ("a", "bad-1", "bad-2"):
+        bucket = Bucket.parse("2026-12-31#12:01")
+        world.store.create(scheduled_row(task_id, bucket, action="send-reminder"))
+    world.actions.behaviour |= {"bad-1": fail, "bad-2": fail}
+    world.next_tick()
+    return world
+
+
+def test_failures_are_listed_in_groups(shell: Shell, failed: InProcess) -> None:
+    listed = shell("failure", "list")
+    heading, line = listed.lines
+    assert heading.split() == ["FINGERPRINT", "TASKS", "ACTION", "FIRST", "LAST", "NEW", "ERROR"]
+    assert line.split()[:3] == [FINGERPRINT, "2", "send-reminder"]
+    assert line.endswith("new  SMTP: refused [2J"), "the settings were first written at this start"
+    command = f"dynatick task redrive --dry-run --last 24h --fingerprint {FINGERPRINT}"
+    assert listed.err == f"The first group: {command}\n"
+    (one,) = shell("failure", "list", "--last", "1h", "-o", "json").json["failures"]
+    assert (one["count"], one["actions"], one["new"]) == (2, {"send-reminder": 2}, True)
+    shown = shell(*command.split()[1:])
+    assert shown.err == "2 to be redriven\n"
+
+
+def test_tasks_are_listed_and_redriven_by_fingerprint(shell: Shell, failed: InProcess) -> None:
+    given = ("--last", "1h", "--fingerprint", FINGERPRINT)
+    page = shell("task", "list", "--status", "failed", *given, "-o", "json").json
+    assert [one["taskId"] for one in page["tasks"]] == ["bad-1", "bad-2"]
+    assert shell("task", "redrive", "--last", "1h", "--fingerprint", "0" * 10).err == "There are none\n"
+    assert shell("task", "redrive", *given).err.startswith("2 redriven\n")
+    assert shell("failure", "list").err == "No task of the last 24h is failed now\n"
+
+
+def test_a_wrong_fingerprint_is_named(shell: Shell, failed: InProcess) -> None:
+    wrong = shell("task", "list", "--last", "1h", "--fingerprint", "first")
+    assert wrong.code == 3 and "expected the 10 digits that dynatick failure list shows" in wrong.err
+    both = shell("task", "redrive", "--last", "1h", "--fingerprint", FINGERPRINT, "--error", "SMTP")
+    assert both.code == 2 and "--error has no effect with --fingerprint" in both.err
+    assert shell("task", "redrive", "bad-1", "--fingerprint", FINGERPRINT).code == 2
+    assert "at most 7 days" in shell("failure", "list", "--last", "8d").err
