@@ -116,6 +116,7 @@ HOUR, DAY = 60, 1440  # buckets
         pytest.param("/failures?last=1d", DAY + HOUR, max_units(DAY + HOUR) + 1500, marks=pytest.mark.long),
         pytest.param("/failures?last=7d", 7 * DAY + HOUR, max_units(7 * DAY + HOUR) + 1500, marks=pytest.mark.night),
         ("/failures/0123456789?last=1h", 2 * HOUR, max_units(2 * HOUR)),
+        ("/changes", 0, 5),
         ("/ticks", 25, 400),
         ("/ticks?last=7d", 7 * 25, 6000),  # the records of a week: one each minute
         ("/tasks", HOUR, 200),

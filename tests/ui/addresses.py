@@ -66,6 +66,7 @@ ADDRESSES = {
     "schedule-with-clock-change": schedule("backup"),
     "schedule-paused": schedule("digest"),
     "ticks": "/ticks",
+    "changes": "/changes",
     "ticks-of-a-day": "/ticks?last=24h",
 }
 MISSING = {
@@ -74,5 +75,5 @@ MISSING = {
     "no-such-batch": batch("none"),
     "no-such-page": "/nothing/here",
 }
-_SECTIONS = ("now", "timeline", "failures", "actions", "tasks", "batches", "schedules", "ticks")
+_SECTIONS = ("now", "timeline", "failures", "actions", "tasks", "batches", "schedules", "ticks", "changes")
 EMPTY = {name: ADDRESSES[name] for name in _SECTIONS}

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from playwright.sync_api import expect
 from tests.ui import seed
+from tests.ui.accessibility import violations
 from tests.ui.clock import NOW
 from tests.ui.conftest import OpenTab
 from tests.ui.serving import Served
@@ -64,6 +65,25 @@ def test_an_incident_is_understood_by_its_page_and_redriven_in_five_clicks(own: 
     assert person.log.clicks <= 5
     assert {own.client.get(f"charge-order-{5001 + number}").run for number in range(seed.NEGATIVE)} == {2}
     assert {own.client.get(f"charge-order-{4001 + number}").run for number in range(seed.BANK_DOWN)} == {1}
+
+
+def test_what_has_come_of_a_redrive_is_seen_on_its_page_and_in_the_changes(own: Served, open_tab: OpenTab) -> None:
+    person = open_tab(own, f"/failures/{seed.BANK_DOWN_FINGERPRINT}")
+    person.by("redrive-all").click()
+    person.by("confirm").click()
+    expect(person.by("job-runs")).to_have_text("Of their runs 0 completed, 4 waiting.")
+    own.installation.tick(NEXT_TICK)
+    expect(person.by("job-runs")).to_have_text("Of their runs 4 completed.")  # by itself
+    assert person.log.clicks <= 2
+    person.by("nav-changes").click()
+    row = person.by("change-row")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text(f"redrive failures {seed.BANK_DOWN_FINGERPRINT}")
+    expect(row).to_contain_text("Done: 4 redriven. Of their runs 4 completed.")
+    assert violations(person.page) == []
+    row.get_by_test_id("job-link").click()
+    expect(person.by("job")).to_have_attribute("data-state", "done")
+    assert violations(person.page) == []
 
 
 def test_what_will_run_at_noon_is_seen_in_two_clicks(small: Served, open_tab: OpenTab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -12,11 +13,13 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
 from dynatick.cli.output import Column, Listing, say
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
+from dynatick.domain.durations import duration_of
 from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, StoreError
 
 if TYPE_CHECKING:
     from dynatick.client import ManyResult, TaskView
+    from dynatick.client.followed_runs import FollowedRuns
 
 T = TypeVar("T")
 
@@ -110,6 +113,7 @@ class BulkCommand:
     done: str
     dry_run: bool
     yes: bool  # without asking
+    follow: Callable[[TaskView], object] = lambda task: None  # called with each task that was changed
 
 
 def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
@@ -118,7 +122,7 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     from dynatick.client import ConfirmedChange
 
     if command.dry_run or command.yes or not is_interactive():
-        show_results(session, change(dry_run=command.dry_run), command.done)
+        show_results(session, change(dry_run=command.dry_run), command.done, command.follow)
         return
     number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
     if not number:
@@ -129,9 +133,22 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     )
     confirm(f"{command.verb.capitalize()} {many}?")
     confirmed = ConfirmedChange(change, number if number <= _MAX_COUNTED else None)
-    show_results(session, confirmed.results(), command.done)
+    show_results(session, confirmed.results(), command.done, command.follow)
     if confirmed.has_more():
         say(f"More tasks match by now, and were not {command.done}: repeat the command for them")
+
+
+def wait_for_runs(session: Session, runs: FollowedRuns, timeout: str | None, done: str) -> None:
+    """Waits until runs have ended, and prints what has come of them. Raises CommandFailed unless all have completed."""
+    if not runs.followed:
+        return
+    limit = None if timeout is None else duration_of(timeout, "timeout")
+    counts = runs.wait(session.client().store, timeout=limit, pause=time.sleep)
+    say(f"{counts.followed} {done}: {counts}" + (f"; {runs.not_followed} not followed" if runs.not_followed else ""))
+    if counts.waiting:
+        raise CommandFailed(ExitCode.TIMED_OUT, f"{counts.waiting} have not ended in time")
+    if counts.completed < counts.followed:
+        raise CommandFailed(ExitCode.NOT_COMPLETED, f"{counts.followed - counts.completed} did not complete")
 
 
 def confirm(question: str) -> None:
@@ -146,16 +163,26 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def show_results(session: Session, results: Iterator[ManyResult], done: str) -> None:
-    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle.
+def show_results(
+    session: Session,
+    results: Iterator[ManyResult],
+    done: str,
+    follow: Callable[[TaskView], object] = lambda task: None,
+) -> None:
+    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``follow`` is
+    called with each task that was changed.
 
     Raises CommandFailed if some results are unknown.
     """
+    from dynatick.client import Changed
+
     counts: dict[str, int] = {}
     failures = 0  # in a row
     with Listing(_COLUMNS, session.output, name="tasks") as listing:
         for result in results:
             row = _row(result, done)
+            if isinstance(result, Changed):
+                follow(result.task)
             listing.add(row)
             name = str(row["result"])
             counts[name] = counts.get(name, 0) + 1

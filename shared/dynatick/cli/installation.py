@@ -153,14 +153,21 @@ def ui(
 ) -> None:
     """Show the installation in a browser: what ran, what failed and what will run, minute by minute.
 
-    Listens on 127.0.0.1 only, and uses your AWS credentials. Ctrl-C ends it.
+    Listens on 127.0.0.1 only, and uses your AWS credentials. Each change is a line of JSON on stderr. Ctrl-C ends it.
     """
     try:
         from dynatick.ui.server import serve
         from dynatick.ui.site import Site
+        from dynatick.ui.trail import log_changes
     except ModuleNotFoundError as error:
         message = f"ui needs more packages: pip install 'dynatick[cli]' ({error})"
         raise CommandFailed(ExitCode.UNEXPECTED, message) from error
     client = session.client()
-    site = Site(client=client, clock=session.clock, name=session.name(), read_only=read_only)
+    from dynatick.cli import stack
+
+    def caller() -> str | None:
+        return None if session.local else stack.caller(session)
+
+    log_changes()
+    site = Site(client=client, clock=session.clock, name=session.name(), read_only=read_only, caller=caller)
     serve(site, port, opens=not no_open, say=typer.echo)

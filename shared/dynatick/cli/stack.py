@@ -35,7 +35,17 @@ def resource(session: Session, stack: str, name: str) -> str:
     return str(answer["StackResourceDetail"]["PhysicalResourceId"])
 
 
-def aws_client(session: Session, service: str) -> Any:
+def caller(session: Session) -> str | None:
+    """The ARN that the session's credentials are of, for which no permission is needed; None: STS gives no answer."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return str(aws_client(session, "sts", read_seconds=3).get_caller_identity()["Arn"])
+    except (BotoCoreError, ClientError):
+        return None
+
+
+def aws_client(session: Session, service: str, *, read_seconds: int = 900) -> Any:
     """A client of an AWS service, with the session's options."""
     import boto3
     from botocore.config import Config
@@ -44,5 +54,5 @@ def aws_client(session: Session, service: str) -> Any:
     region = session.region or os.environ.get("AWS_REGION") or None
     profile = boto3.Session(profile_name=session.profile, region_name=region)
     # It waits as long as a function may run, and never starts one twice.
-    config = Config(connect_timeout=3, read_timeout=900, retries={"total_max_attempts": 1})
+    config = Config(connect_timeout=3, read_timeout=read_seconds, retries={"total_max_attempts": 1})
     return profile.client(service, endpoint_url=session.endpoint_url, config=config)  # type: ignore[call-overload]

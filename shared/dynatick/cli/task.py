@@ -33,7 +33,7 @@ from dynatick.cli.arguments import (
     seconds_of,
     shift_of,
 )
-from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many
+from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many, wait_for_runs
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, say, show_document, show_one
 from dynatick.cli.session import Session, on_table
@@ -339,20 +339,40 @@ def redrive(
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
     fingerprint: Fingerprint = None,
     changed: ChangedPayload,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until their runs have ended, and say how: exit codes of task wait.")
+    ] = False,
+    timeout: WaitTimeout = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Start failed tasks anew, at the next tick: those named, or all of a bucket, range or subject. With their payload,
     or with another one, which is checked by the handler's type."""
-    client = session.client()
+    from dynatick.client.followed_runs import FollowedRuns
+
+    if timeout is not None and not wait:
+        raise CommandFailed(ExitCode.USAGE, "--timeout has no effect without --wait")
+    client, runs = session.client(), FollowedRuns()
     if are_named(task_ids, **selecting.given(), status=status, error=error, fingerprint=fingerprint):
         done = "to be redriven" if dry_run else "redriven"
         change = partial(client.redrive, **changed.arguments(), dry_run=dry_run)
-        change_each(session, task_ids or (), change, done, show=partial(show_view, session))
+
+        def redrive_one(task_id: str) -> TaskView:
+            view = change(task_id)
+            if not dry_run:
+                runs.add(view)
+            return view
+
+        change_each(session, task_ids or (), redrive_one, done, show=partial(show_view, session))
+        if wait:
+            wait_for_runs(session, runs, timeout, done)
         return
     selection = selecting.select(client, status=status, error=error_filter(error, fingerprint))
     redrive = partial(client.redrive_many, selection, **changed.arguments())
-    change_many(session, redrive, BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes))
+    command = BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes, follow=runs.add)
+    change_many(session, redrive, command)
+    if wait:
+        wait_for_runs(session, runs, timeout, command.done)
 
 
 app.command("import")(import_file)

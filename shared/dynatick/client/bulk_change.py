@@ -73,6 +73,14 @@ class ChangeUnknown:
     error: StoreError
 
 
+Stop = Callable[[], bool]
+"""Asked from time to time whether to end."""
+
+
+def _never() -> bool:
+    return False
+
+
 ManyResult = Changed | WouldChange | Skipped | ChangeUnknown
 
 
@@ -80,16 +88,18 @@ ManyResult = Changed | WouldChange | Skipped | ChangeUnknown
 class ConfirmedChange:
     """A change of many tasks, for no more of them than a person has seen: others may match by now.
 
-    ``change``: a method of the client, with its arguments but ``dry_run`` and ``limit``. ``number``: None for any.
+    ``change``: a method of the client, with its arguments but ``dry_run``, ``limit`` and ``stop``. ``number``: None for
+    any. ``stop``: whether to end early.
     """
 
     change: Callable[..., Iterator[ManyResult]]
     number: int | None
+    stop: Stop = _never
     _handled: set[str] = field(default_factory=set)
 
     def results(self) -> Iterator[ManyResult]:
         """Changes the tasks as the results are consumed."""
-        for result in self.change(dry_run=False, limit=self.number):
+        for result in self.change(dry_run=False, limit=self.number, stop=self.stop):
             self._handled.add(result.task_id)
             yield result
 
@@ -115,6 +125,7 @@ def change_many(
     began: datetime,
     dry_run: bool,
     limit: int | None = None,
+    stop: Stop = _never,
     latest_first: bool = False,
 ) -> Iterator[ManyResult]:
     """Yields one result per task, in the order of the selection. Memory does not grow with their number.
@@ -127,15 +138,21 @@ def change_many(
     """
     change = _Update(store, selection, began, departures.noting(decide))
     reader = BucketReader(store=store, selection=selection, latest_first=latest_first, limit=_PAGE)
-    return _each(change, reader, unless, dry_run, limit, lambda results: _counted(departures, results))
+    return _each(change, reader, unless, dry_run, limit, stop, lambda results: _counted(departures, results))
 
 
 def delete_many(
-    store: Store, selection: Selection, *, began: datetime, dry_run: bool, limit: int | None = None
+    store: Store,
+    selection: Selection,
+    *,
+    began: datetime,
+    dry_run: bool,
+    limit: int | None = None,
+    stop: Stop = _never,
 ) -> Iterator[ManyResult]:
     """Deletes the rows of tasks, with the results of ``change_many``; running ones are skipped."""
     reader = BucketReader(store=store, selection=selection, limit=_PAGE)
-    return _each(_Deletion(store, selection, began), reader, lambda row: False, dry_run, limit)
+    return _each(_Deletion(store, selection, began), reader, lambda row: False, dry_run, limit, stop)
 
 
 def _each(
@@ -144,6 +161,7 @@ def _each(
     unless: Callable[[Row], bool],
     dry_run: bool,
     limit: int | None,
+    stop: Stop,
     count: Callable[[Sequence[ManyResult]], object] = lambda results: None,
 ) -> Iterator[ManyResult]:
     """``count`` gets the results of a chunk before the first of them is yielded, so that none is missing if the caller
@@ -151,6 +169,9 @@ def _each(
     remaining = sys.maxsize if limit is None else limit
     with thread_pool(_MAX_AT_A_TIME, "dynatick-change") as pool:
         for page in (pages := reader.pages()):
+            if stop():
+                leave(pages)
+                return
             for chunk in _chunks(change.store, page, change.selection, unless):
                 selected = chunk[:remaining]
                 if dry_run:
@@ -160,7 +181,7 @@ def _each(
                     count(results)
                     yield from results
                 remaining -= len(selected)
-                if not remaining:
+                if not remaining or stop():
                     leave(pages)
                     return
 
@@ -334,16 +355,18 @@ class BulkTasks(TaskLists):
         unset_fields: Collection[str] = (),
         dry_run: bool = False,
         limit: int | None = None,
+        stop: Stop = _never,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Redrives the failed tasks of a bucket, range or subject (arguments as for ``select``), with one result per
         task, as they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose
         handler would refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the
-        maximum number of tasks.
+        maximum number of tasks. ``stop``: asked before each 200 tasks whether to end; whoever consumes no more results
+        instead doesn't learn of those of the 200 that are changed already.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
-        return self._change_many(selection, self._decisions.redriven(change), dry_run, limit)
+        return self._change_many(selection, self._decisions.redriven(change), dry_run, limit, stop)
 
     def restore_many(
         self,
@@ -351,12 +374,13 @@ class BulkTasks(TaskLists):
         *,
         dry_run: bool = False,
         limit: int | None = None,
+        stop: Stop = _never,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Takes the cancellations of a bucket, range or subject back, as ``restore`` does, with the arguments and
         results of ``redrive_many``."""
         selection = self._selected(bucket, selected, states_before("restore"))
-        return self._change_many(selection, self._decisions.next_tick(task_update.restored), dry_run, limit)
+        return self._change_many(selection, self._decisions.next_tick(task_update.restored), dry_run, limit, stop)
 
     def run_now_many(
         self,
@@ -364,6 +388,7 @@ class BulkTasks(TaskLists):
         *,
         dry_run: bool = False,
         limit: int | None = None,
+        stop: Stop = _never,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Runs the tasks of a bucket, range or subject at the next tick, with the arguments and results of
@@ -374,6 +399,7 @@ class BulkTasks(TaskLists):
             self._decisions.next_tick(task_update.run_at_once),
             dry_run,
             limit,
+            stop,
             unless=lambda row: task_update.is_due(row, self._clock()),
         )
 
@@ -383,12 +409,13 @@ class BulkTasks(TaskLists):
         *,
         dry_run: bool = False,
         limit: int | None = None,
+        stop: Stop = _never,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Cancels the tasks of a bucket, range or subject, with the arguments and results of ``redrive_many``.
         ``status``: only ``scheduled`` ones, or ``unscheduled``; or those ``waiting`` for a completion."""
         selection = self._selected(bucket, selected, states_before("cancel"), usual=task_update.UNBEGUN)
-        return self._change_many(selection, self._decisions.cancelled(), dry_run, limit)
+        return self._change_many(selection, self._decisions.cancelled(), dry_run, limit, stop)
 
     def delete_many(
         self,
@@ -396,6 +423,7 @@ class BulkTasks(TaskLists):
         *,
         dry_run: bool = False,
         limit: int | None = None,
+        stop: Stop = _never,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Deletes the rows of the tasks of a bucket, range or subject, with the arguments of ``cancel_many``; a result
@@ -405,16 +433,16 @@ class BulkTasks(TaskLists):
         """
         selection = self._selection(bucket, selected)
         histories.check_optional_limit(limit)
-        return self._deleted(selection, dry_run, limit)
+        return self._deleted(selection, dry_run, limit, stop)
 
-    def _deleted(self, selection: Selection, dry_run: bool, limit: int | None) -> Iterator[ManyResult]:
+    def _deleted(self, selection: Selection, dry_run: bool, limit: int | None, stop: Stop) -> Iterator[ManyResult]:
         began, left = self._clock(), limit
         if selection.is_all_of_subject:
             for schedule in islice(self._deleted_schedules(selection.subject, dry_run), limit):
                 yield schedule
                 left = None if left is None else left - 1
         if left != 0:
-            yield from delete_many(self.store, selection, began=began, dry_run=dry_run, limit=left)
+            yield from delete_many(self.store, selection, began=began, dry_run=dry_run, limit=left, stop=stop)
 
     def _deleted_schedules(self, subject: str | None, dry_run: bool) -> Iterator[ManyResult]:
         for row in schedule_rows(self.store, (), subject=subject):
@@ -438,6 +466,7 @@ class BulkTasks(TaskLists):
         shift: timedelta | None = None,
         dry_run: bool = False,
         limit: int | None = None,
+        stop: Stop = _never,
         **selected: Unpack[Selected],
     ) -> Iterator[ManyResult]:
         """Gives the waiting tasks of a bucket, range or subject another time: the same to all, by ``due_at`` or
@@ -451,6 +480,7 @@ class BulkTasks(TaskLists):
             rescheduling.decide,
             dry_run,
             limit,
+            stop,
             unless=rescheduling.is_done,
             latest_first=shift is not None and shift > timedelta(),
         )
@@ -474,6 +504,7 @@ class BulkTasks(TaskLists):
         decide: Callable[[Row], ConditionalUpdate],
         dry_run: bool,
         limit: int | None,
+        stop: Stop,
         *,
         unless: Callable[[Row], bool] = lambda row: False,
         latest_first: bool = False,
@@ -489,5 +520,6 @@ class BulkTasks(TaskLists):
             began=began,
             dry_run=dry_run,
             limit=limit,
+            stop=stop,
             latest_first=latest_first,
         )

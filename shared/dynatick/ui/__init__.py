@@ -15,7 +15,8 @@ Every view is a URL, and so is every filter. Ids, buckets and instants are URL-e
 ``GET /tasks/change``           the dry run of ``do=redrive|cancel|reschedule`` for a filter of ``/tasks``; POST does it
 ``GET /tasks/{id}``             a task; ``GET /tasks/{id}/row`` its whole row as JSON text
 ``POST /tasks/{id}/{change}``   ``redrive``, ``cancel``, ``reschedule`` (``due_at``), ``run-now``
-``GET /jobs/{job}``             the progress of a change of many tasks
+``GET /jobs/{job}``             the progress of a change of many tasks, and of the runs that it began; POST ``…/abort``
+``GET /changes``                what was changed by these pages, the latest first
 ``GET /schedules``              ``state``; ``GET /schedules/{id}`` one of them
 ``POST /schedules/{id}/…``      ``pause`` (``reason``), ``resume``, ``run-now``
 ``GET /ticks``                  ``last=6h``
@@ -27,10 +28,10 @@ A POST needs the form's field ``token``. It answers with a redirect (303) to a p
 ``data-testid``, on the elements that tests and scripts need:
 
 ==================  ==========================================================================================
-every page          ``nav``, ``nav-now`` … ``nav-ticks``, ``search`` (the form), ``search-input``, ``theme``, ``state``
-                    (its ``data-state``: running, paused, late, none), ``last-tick``, ``read-only``, ``notice``
-                    (``role=status``: what a change did), ``problem`` (``role=alert``: what went wrong), ``pause``
-                    and ``resume`` (open the question), ``pause-reason``, ``confirm-pause``, ``confirm-resume``
+every page          ``nav``, ``nav-now`` … ``nav-changes``, ``search`` (the form), ``search-input``, ``theme``,
+                    ``state`` (its ``data-state``: running, paused, late, none), ``last-tick``, ``read-only``,
+                    ``notice`` (``role=status``: what a change did), ``problem`` (``role=alert``: what went wrong),
+                    ``pause`` and ``resume`` (open the question), ``pause-reason``, ``confirm-pause``, ``confirm-resume``
 Now                 ``now``, ``due-now``, ``in-flight``, ``lateness``, ``failed-24h``, ``minutes`` (chart),
                     ``timeline``, ``failures``, ``next``, ``next-row``
 Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once its bars are there), ``day``, ``bar``
@@ -44,7 +45,9 @@ Failures            ``failure-group`` (``data-count``), ``failure-error``, ``fai
                     ``redrive-all``; of one group ``failure`` (``data-count``), ``failure-since``, ``failure-action``,
                     ``failure-variant``, ``failure-bar``, ``trace``
 Dry run, job        ``dry-run`` (says what it would do), ``dry-run-count``, ``confirm``, ``keep``, ``job``
-                    (``data-state``: running, done, failed), ``job-changed``, ``job-skipped``
+                    (``data-state``: running, done, failed, aborted), ``job-changed``, ``job-skipped``, ``job-runs``
+                    (what came of the runs), ``abort``
+Changes             ``changes``, ``change-row`` (``data-state``), ``job-link``, ``job-runs``, ``abort``
 Task                ``task``, ``status``, ``explanation``, ``life`` (its events), ``event``, ``attempts``, ``attempt``,
                     ``payload``, ``result``, ``error``, ``trace``, ``redrive``, ``cancel``, ``reschedule``, ``run-now``
                     (each opens a question), ``confirm-redrive`` …, ``due-at``

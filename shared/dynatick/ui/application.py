@@ -19,7 +19,7 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import actions, batches, failures, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui import actions, batches, failures, made_changes, now, schedules, task, tasks, ticks, timeline
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 
@@ -50,6 +50,7 @@ def application(site: Site) -> Starlette:
             *batches.ROUTES,
             *schedules.ROUTES,
             *ticks.ROUTES,
+            *made_changes.ROUTES,
             Route("/static/{version}/{name}", _asset),
             Route("/favicon.ico", _icon),
         ],

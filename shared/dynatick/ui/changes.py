@@ -28,9 +28,27 @@ def change(endpoint: Callable[[Request, Form], Response]) -> Callable[[Request],
         form = await _form(request)
         if not secrets.compare_digest(form.get("token", "").encode(), site.token.encode()):
             raise HTTPException(403, "The form is not of this dynatick ui: load the page again, and repeat the change.")
-        return await run_in_threadpool(endpoint, request, form)
+        return await run_in_threadpool(_noted, endpoint, request, form)
 
     return checked
+
+
+def _noted(endpoint: Callable[[Request, Form], Response], request: Request, form: Form) -> Response:
+    """Makes a change, and adds it to the trail with what came of it."""
+    site = site_of(request)
+    made = site.trail.begin(request.url.path, form)
+    try:
+        answer = endpoint(request, form)
+    except Exception as error:
+        problem = error.detail if isinstance(error, HTTPException) else str(error)
+        site.trail.end(made, problem or type(error).__name__, is_problem=True)
+        raise
+    notice, job = site.outcome_of(answer)
+    if notice is None and job is not None:
+        site.trail.end(made, None, job=job)
+    else:
+        site.trail.end(made, "done" if notice is None else notice.text, is_problem=bool(notice and notice.is_problem))
+    return answer
 
 
 async def _form(request: Request) -> Form:

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import ConfirmedChange
 from dynatick.client.failures import FailureGroup, has_fingerprint
 from dynatick.domain import attributes as attr
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import FailureBars
+from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.readings import HOUR, hour_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import trace_of, trace_of_row
@@ -153,8 +153,9 @@ def _redrive(request: Request, form: Form) -> Response:
     redrive = partial(site.client.redrive_many, start=start, end=end, error=is_wanted)
     asked = {name: form.get(name) for name in ("fingerprint", "last")}
     job = site.jobs.start(
-        "redriven",
-        ConfirmedChange(redrive, query.number(form, "confirmed")),
+        REDRIVEN,
+        redrive,
+        query.number(form, "confirmed"),
         back=_back(form),
         again=links.with_query("/failures/redrive", asked),
     )

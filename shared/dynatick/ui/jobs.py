@@ -1,15 +1,19 @@
-"""Changes of many tasks, which go on after the answer."""
+"""Changes of many tasks, which go on after the answer, and what comes of the runs that they begin."""
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 
-from dynatick.client import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
+from dynatick.client import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, TaskClient, WouldChange
+from dynatick.client.followed_runs import FollowedRuns, RunCounts
 from dynatick.errors import DynatickError
+from dynatick.ui import links
+
+REDRIVEN = "redriven"
 
 _MAX_JOBS = 50
 _MAX_REASONS = 20
@@ -31,14 +35,68 @@ class Job:
     reasons: Counter[str] = field(default_factory=Counter)  # why tasks were not changed
     problem: str | None = None
     more: bool = False  # further tasks match: they were not among those that were confirmed
+    aborted: Event = field(default_factory=Event)  # it ends after the tasks that are being changed
     ended: Event = field(default_factory=Event)
+    _runs: FollowedRuns = field(default_factory=FollowedRuns)
+    _lock: Lock = field(default_factory=Lock)  # of what follows the runs
 
     @property
     def state(self) -> str:
-        """running, done, failed."""
+        """running, done, failed, aborted."""
         if not self.ended.is_set():
             return "running"
-        return "failed" if self.problem is not None else "done"
+        if self.problem is not None:
+            return "failed"
+        return "aborted" if self.aborted.is_set() else "done"
+
+    @property
+    def words(self) -> str:
+        """``68 redriven, 2 skipped``."""
+        parts = [f"{self.changed:,} {self.verb}"]
+        parts += [f"{self.skipped:,} skipped"] if self.skipped else []
+        return ", ".join([*parts, *([f"{self.unknown:,} without an answer"] if self.unknown else [])])
+
+    @property
+    def runs(self) -> RunCounts | None:
+        """What has come of the runs, as they were read last; None: it began none."""
+        with self._lock:
+            return self._runs.counts() if self._runs.followed else None
+
+    @property
+    def not_followed(self) -> int:
+        """Runs beyond those that are followed."""
+        return self._runs.not_followed
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there will be something new to see."""
+        return not self.ended.is_set() or not self._runs.has_ended
+
+    def refresh(self, client: TaskClient) -> None:
+        """Reads what has come of the runs. Raises StoreError."""
+        if self.ended.is_set():  # until then none of them was due
+            with self._lock:
+                self._runs.refresh(client.store)
+
+    def add(self, result: ManyResult) -> None:
+        match result:
+            case Changed(task=task):
+                self.changed += 1
+                if self.verb == REDRIVEN:
+                    with self._lock:
+                        self._runs.add(task)
+            case WouldChange():
+                self.changed += 1
+            case Skipped(reason=reason):
+                self.skipped += 1
+                self._note(reason)
+            case ChangeUnknown(error=error):
+                self.unknown += 1
+                self._note(str(error))
+
+    def _note(self, reason: str) -> None:
+        if reason in self.reasons or len(self.reasons) < _MAX_REASONS:
+            self.reasons[reason] += 1
 
 
 class Jobs:
@@ -47,25 +105,41 @@ class Jobs:
     def __init__(self, done: Callable[[], None]) -> None:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._done = done
+        self.ended: Callable[[Job], None] = lambda job: None
+        """Called when a job has ended."""
+
+    def of(self, path: str) -> Job | None:
+        """The job of a page."""
+        return next((job for job in self._jobs.values() if links.job(job.id) == path), None)
 
     def get(self, job: str) -> Job | None:
         return self._jobs.get(job)
 
-    def start(self, verb: str, change: ConfirmedChange, *, back: str, again: str) -> Job:
-        """Consumes the results of a change in a thread. Returns when they have ended, or after a moment."""
+    def start(
+        self,
+        verb: str,
+        change: Callable[..., Iterator[ManyResult]],
+        number: int | None,
+        *,
+        back: str,
+        again: str,
+    ) -> Job:
+        """Changes in a thread what the client's method ``change`` selects, ``number`` tasks at most. Returns when that
+        has ended, or after a moment."""
         job = Job(id=secrets.token_urlsafe(6), verb=verb, back=back, again=again)
         self._jobs[job.id] = job
         while len(self._jobs) > _MAX_JOBS:
             self._jobs.popitem(last=False)
-        Thread(target=self._run, args=(job, change), name=f"dynatick-job-{job.id}", daemon=True).start()
+        confirmed = ConfirmedChange(change, number, stop=job.aborted.is_set)
+        Thread(target=self._run, args=(job, confirmed), name=f"dynatick-job-{job.id}", daemon=True).start()
         job.ended.wait(_SOON_SECONDS)
         return job
 
     def _run(self, job: Job, change: ConfirmedChange) -> None:
         try:
             for result in change.results():
-                _count(job, result)
-            job.more = change.has_more()
+                job.add(result)
+            job.more = not job.aborted.is_set() and change.has_more()
         except DynatickError as error:
             job.problem = str(error)
         except BaseException as error:
@@ -74,20 +148,4 @@ class Jobs:
         finally:
             self._done()
             job.ended.set()
-
-
-def _count(job: Job, result: ManyResult) -> None:
-    match result:
-        case Changed() | WouldChange():
-            job.changed += 1
-        case Skipped(reason=reason):
-            job.skipped += 1
-            _note(job, reason)
-        case ChangeUnknown(error=error):
-            job.unknown += 1
-            _note(job, str(error))
-
-
-def _note(job: Job, reason: str) -> None:
-    if reason in job.reasons or len(job.reasons) < _MAX_REASONS:
-        job.reasons[reason] += 1
+            self.ended(job)

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from importlib import metadata
 from importlib.resources import files
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -22,9 +23,10 @@ from dynatick.client import TaskClient
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.ui import display, links
 from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, half
-from dynatick.ui.jobs import Jobs
+from dynatick.ui.jobs import Job, Jobs
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
 from dynatick.ui.state import state_of
+from dynatick.ui.trail import Trail
 
 _MAX_NOTICES = 200
 _ASSETS = {
@@ -55,6 +57,7 @@ _SECTIONS = (
     ("batches", "Batches", "/batches"),
     ("schedules", "Schedules", "/schedules"),
     ("ticks", "Ticks", "/ticks"),
+    ("changes", "Changes", "/changes"),
 )
 
 
@@ -89,6 +92,7 @@ class Site:
     clock: Callable[[], datetime]
     name: str  # of the table or the stack
     read_only: bool = False
+    caller: Callable[[], str | None] = lambda: None  # the ARN of who changes something by these pages
     kept_seconds: float = 10  # for which an answer of the table is used again, by the parts of a page
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _notices: OrderedDict[str, Notice] = field(default_factory=OrderedDict)
@@ -96,6 +100,8 @@ class Site:
     def __post_init__(self) -> None:
         self.readings = Readings(self.client, self.kept_seconds)
         self.jobs = Jobs(done=self.readings.clear)
+        self.trail = Trail(self.clock, self.caller)
+        self.jobs.ended = self.trail.log_end
         self.assets = {name: Asset.read(name) for name in _ASSETS}
         self._templates = Environment(
             loader=PackageLoader("dynatick.ui"),
@@ -165,6 +171,12 @@ class Site:
         while len(self._notices) > _MAX_NOTICES:
             self._notices.popitem(last=False)
         return RedirectResponse(links.with_query(location, {"notice": key}), status_code=303)
+
+    def outcome_of(self, answer: Response) -> tuple[Notice | None, Job | None]:
+        """What the answer to a change leads to: a notice, or a job."""
+        address = urlsplit(answer.headers.get("location", ""))
+        notice = parse_qs(address.query).get("notice", [""])[0]
+        return self._notices.get(notice), self.jobs.of(address.path)
 
 
 def site_of(request: Request) -> Site:

@@ -12,17 +12,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import ConfirmedChange, HistoryPage, ManyResult, TaskView, WouldChange
+from dynatick.client import HistoryPage, ManyResult, TaskView, WouldChange
 from dynatick.domain.buckets import instant_of
 from dynatick.domain.selection import STATUSES, Selection
 from dynatick.errors import InvalidInput, TaskNotFound
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
+from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.query import Query
 from dynatick.ui.site import Site, query_of, site_of
 
 CHANGES = {
-    "redrive": "redriven", "cancel": "cancelled", "reschedule": "rescheduled", "restore": "restored",
+    "redrive": REDRIVEN, "cancel": "cancelled", "reschedule": "rescheduled", "restore": "restored",
     "run-now": "set to run",
 }  # fmt: skip
 _CHANGEABLE = {
@@ -167,7 +168,8 @@ def _change(request: Request, form: Form) -> Response:
     asked = {"do": do, **selection.words(), "due_at": due_at and links.minute(due_at)}
     job = site.jobs.start(
         CHANGES[do],
-        ConfirmedChange(_many(site, do, selection, due_at), query.number(form, "confirmed")),
+        _many(site, do, selection, due_at),
+        query.number(form, "confirmed"),
         back=links.tasks(**selection.words()),
         again=links.with_query("/tasks/change", asked),
     )
@@ -175,7 +177,7 @@ def _change(request: Request, form: Form) -> Response:
 
 
 def _many(site: Site, do: str, selection: Selection, due_at: datetime | None) -> Callable[..., Iterator[ManyResult]]:
-    """The client's method for a change of all selected tasks, which takes ``dry_run`` and ``limit``."""
+    """The client's method for a change of all selected tasks, which takes ``dry_run``, ``limit`` and ``stop``."""
     if do not in _changes(selection):
         allowed = [status for status, changes in _CHANGEABLE.items() if do in changes]
         raise InvalidInput("status", selection.status, f"expected {' or '.join(allowed)} to {do}")
@@ -199,16 +201,6 @@ def _changes(selection: Selection) -> tuple[str, ...]:
     return _CHANGEABLE.get(selection.status or "", ())
 
 
-def _job(request: Request) -> Response:
-    site = site_of(request)
-    job = site.jobs.get(links.of_segment(request.path_params["job"]))
-    if job is None:
-        return site.problem(request, 404, "There is no such change; dynatick ui keeps the latest ones while it runs.")
-    if "hx-request" in request.headers:
-        return site.fragment("job_part.html", site.clock(), job=job)
-    return site.page(request, "job.html", "", now=site.clock(), job=job)
-
-
 def _distance(text: str, name: str) -> timedelta:
     return timedelta() if text == "0s" else query.duration({name: text}, name, text, longest=_LONGEST)
 
@@ -218,5 +210,4 @@ ROUTES = [
     Route("/tasks/change", _dry_run),
     Route("/tasks/change", change(_change), methods=["POST"]),
     Route("/buckets/{bucket}", _bucket),
-    Route("/jobs/{job}", _job),
 ]

@@ -46,6 +46,28 @@ def test_tasks_are_listed_and_redriven_by_fingerprint(shell: Shell, failed: InPr
     assert shell("failure", "list").err == "No task of the last 24h is failed now\n"
 
 
+def test_a_redrive_waits_for_its_runs_and_says_what_came_of_them(
+    shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("task", "redrive", "--last", "1h", "--fingerprint", FINGERPRINT, "--wait")
+    assert shell(*given, "--dry-run").err == "2 to be redriven\n", "there is nothing to wait for"
+    monkeypatch.setattr("time.sleep", lambda seconds: failed.next_tick())
+    del failed.actions.behaviour["bad-1"]
+    ended = shell(*given)
+    assert ended.err.splitlines() == [
+        "2 redriven", "2 redriven: 1 completed, 1 failed again", "error: 1 did not complete"
+    ]  # fmt: skip
+    assert ended.code == 8
+    in_time = shell("task", "redrive", "bad-2", "--wait", "--timeout", "1s")
+    assert in_time.err.splitlines()[-2:] == ["1 redriven: 0 completed, 1 failed again", "error: 1 did not complete"]
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    late = shell("task", "redrive", "bad-2", "--wait", "--timeout", "0s")
+    assert late.code == 9 and late.err.endswith("1 have not ended in time\n")
+    failed.actions.behaviour.clear()
+    failed.next_tick()
+    assert shell("task", "redrive", "bad-2", "--timeout", "1s").code == 2
+
+
 def test_a_wrong_fingerprint_is_named(shell: Shell, failed: InProcess) -> None:
     wrong = shell("task", "list", "--last", "1h", "--fingerprint", "first")
     assert wrong.code == 3 and "expected the 10 digits that dynatick failure list shows" in wrong.err

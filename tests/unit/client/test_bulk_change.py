@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
+from threading import Event
 
 import pytest
 from tests.builders import NOON, FakeClock, scheduled_row
@@ -46,6 +47,20 @@ def ids(results: object, kind: type[ManyResult]) -> list[str]:
     found = list(results)  # type: ignore[call-overload]
     assert {type(result) for result in found} <= {kind}
     return sorted(result.task_id for result in found)
+
+
+def test_a_change_that_is_stopped_ends_after_the_tasks_that_are_being_changed(client: TaskClient) -> None:
+    client.insert_many({"taskId": f"n-{n:03}", "taskDateTime": LATER} for n in range(450))
+    stopped = Event()
+    found: list[str] = []
+    for result in client.cancel_many(start=NOON, end=NOON + timedelta(hours=2), stop=stopped.is_set):
+        found.append(result.task_id)
+        stopped.set()
+    changed = [one.task_id for one in client.iter_history(LATER, status="cancelled", prefix="n-")]
+    assert sorted(found) == changed and 0 < len(found) <= 200
+    assert list(client.cancel_many(LATER, stop=lambda: True)) == []
+    assert len(list(client.delete_many(LATER, dry_run=True, stop=lambda: False))) == 450
+    assert list(client.delete_many(LATER, stop=lambda: True)) == []
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ PAGES = [
     "/tasks?from=2026-12-31T12:00&to=2026-12-31T13:00", "/tasks/change?do=cancel&status=scheduled&next=2h",
     "/batches", "/batches?last=7d", "/schedules", "/schedules?state=ENABLED", "/ticks", "/ticks?last=24h",
     "/actions", "/actions?last=1h", "/actions/rows?last=24h",
+    "/changes", "/changes/rows",
 ]  # fmt: skip
 
 
