@@ -121,6 +121,8 @@ HOUR, DAY = 60, 1440  # buckets
         ("/ticks?last=7d", 7 * 25, 6000),  # the records of a week: one each minute
         ("/tasks", HOUR, 200),
         ("/tasks/task-000000", STATE + 4, 10),
+        # The first part of a search; the others come until a day each way is looked through.
+        ("/search?q=none", 4 * HOUR + 3, max_units(4 * HOUR) + 10),
         ("/schedules", 30, 100),
         ("/schedules/schedule-0", 12, 60),
     ],

@@ -45,6 +45,8 @@ ADDRESSES = {
     + urlencode({"prefix": "charge-", "from": "2027-03-24T02:40Z", "to": "2027-03-24T02:50Z"}),
     "tasks-by-status": "/tasks?"
     + urlencode({"from": "2027-03-24T00:00Z", "to": "2027-03-24T06:00Z", "status": "failed"}),
+    "search": "/search?q=reminder-",
+    "occurrence-missed": task(seed.MISSED_OCCURRENCE),
     "task-waiting": task(seed.WAITS_FOR_RETRY),
     "task-completed": task("reminder-005"),
     "task-failed": task("invoice-mail-00"),

@@ -34,6 +34,7 @@ LONG_ID = "long-" + "0123456789" * 100  # 1,005 bytes of the 1,024 that an id ma
 HUGE_ID = "huge-payload"
 HUGE_BYTES = 300_000
 WAITS_FOR_RETRY = "charge-order-7001"
+MISSED_OCCURRENCE = "probe#1#2027-03-24T03:40:00Z"  # in the outage, and not made up for
 LUNCH = "lunch-menu"  # a schedule with an occurrence at noon
 ENDED_BATCH, BATCH = "new-year/2027", "spring/2027"  # on the day before, and in the evening
 RUNNING_ID = "yearly-report"

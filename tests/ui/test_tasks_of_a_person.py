@@ -120,6 +120,33 @@ def test_why_a_task_waits_is_found_by_a_prefix_or_its_id_without_a_click(small: 
     assert person.log.clicks == 0
 
 
+def test_a_search_looks_both_ways_and_goes_on_until_it_has_found(own: Served, open_tab: OpenTab) -> None:
+    own.client.insert("rare-1", due_at=NOW - timedelta(hours=40), action="log", payload={"message": "x"})
+    own.client.insert("rare-2", due_at=NOW + timedelta(hours=20), action="log", payload={"message": "x"})
+    person = open_tab(own, "/")
+    person.by("search-input").fill("rare-")
+    person.page.keyboard.press("Enter")
+    expect(person.by("looked")).to_contain_text("so far, looking on")  # what it says while it looks
+    expect(person.by("task-row")).to_have_count(1)
+    expect(person.by("looked")).to_have_text("Looked from 23 Mar 07:17 to 25 Mar 11:17: 1 task so far.")
+    person.by("go-on").click()
+    expect(person.by("task-row")).to_have_count(2)
+    expect(person.by("looked")).to_contain_text("2 tasks so far")
+    expect(person.by("go-on")).to_be_visible()
+    assert violations(person.page) == []
+    assert person.log.clicks == 1
+
+
+def test_a_run_that_was_missed_is_explained_by_its_id_without_a_click(small: Served, open_tab: OpenTab) -> None:
+    person = open_tab(small, "/")
+    person.page.keyboard.press("/")
+    person.page.keyboard.type(seed.MISSED_OCCURRENCE)
+    person.page.keyboard.press("Enter")
+    expect(person.by("explanation")).to_contain_text("was not made: its tick came too late, and catchUp skips it")
+    expect(person.by("schedule-link")).to_have_text("probe")
+    assert person.log.clicks == 0
+
+
 def test_a_batch_is_found_by_its_members_and_cancelled_in_four_clicks(own: Served, open_tab: OpenTab) -> None:
     person = open_tab(own, "/buckets/2027-03-24T19:13Z")
     pack = person.by("pack-link").first

@@ -50,6 +50,7 @@ class Explanation(View):
     status: Annotated[str | None, Json(null=True), "None: there is no task."]
     sentence: Annotated[str, "What is most important now."]
     events: Annotated[tuple[TaskEvent, ...], "In order of time."] = ()
+    schedule_id: Annotated[str | None, "Of an occurrence without a task: its schedule."] = None
 
 
 def explain_missing(task_id: str, settings: InstallationSettings | None) -> Explanation:

@@ -262,7 +262,11 @@ def _page(found: list[TaskEntry], reader: BucketReader, page: BucketPage, after:
         position: Position | None = Position(page.bucket, after)
     else:
         position = None if page.bucket is None else _next(reader, page.bucket)
-    return HistoryPage(entries=tuple(found), next_page_token=None if position is None else _token(position))
+    return HistoryPage(
+        entries=tuple(found),
+        next_page_token=None if position is None else _token(position),
+        through=None if position is None or position.bucket is None else position.bucket.instant,
+    )
 
 
 def _next(reader: BucketReader, bucket: Bucket) -> Position | None:

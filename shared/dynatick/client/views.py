@@ -190,6 +190,8 @@ class HistoryPage(View):
 
     entries: Annotated[tuple[TaskEntry, ...], Json(name="tasks")]
     next_page_token: NextPageToken = None
+    # Where the next page begins, if that is by time: all before was looked through.
+    through: Annotated[datetime | None, Json(hidden=True)] = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

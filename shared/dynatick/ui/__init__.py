@@ -10,8 +10,9 @@ Every view is a URL, and so is every filter. Ids, buckets and instants are URL-e
 ``GET /failures``               ``last=24h``: groups by error
 ``GET /failures/{fingerprint}`` a group: its actions, times, traces, tasks; ``last``
 ``GET /failures/redrive``       the dry run for ``fingerprint``, ``last``; POST redrives, and answers with a job
-``GET /tasks``                  ``search`` (an id leads to its task, else a prefix), ``prefix``, ``from`` and ``to``,
-                                ``status``, ``action``, ``schedule``, ``page``
+``GET /search``                 ``q``: leads to the task, schedule or occurrence of an id, or to the tasks of a subject;
+                                else looks for ids that begin so, from now on in both directions
+``GET /tasks``                  ``prefix``, ``from`` and ``to``, ``status``, ``action``, ``schedule``, ``page``
 ``GET /tasks/change``           the dry run of ``do=redrive|cancel|reschedule`` for a filter of ``/tasks``; POST does it
 ``GET /tasks/{id}``             a task; ``GET /tasks/{id}/row`` its whole row as JSON text
 ``POST /tasks/{id}/{change}``   ``redrive``, ``cancel``, ``reschedule`` (``due_at``), ``run-now``
@@ -31,7 +32,8 @@ A POST needs the form's field ``token``. It answers with a redirect (303) to a p
 every page          ``nav``, ``nav-now`` … ``nav-changes``, ``search`` (the form), ``search-input``, ``theme``,
                     ``state`` (its ``data-state``: running, paused, late, none), ``last-tick``, ``read-only``,
                     ``notice`` (``role=status``: what a change did), ``problem`` (``role=alert``: what went wrong),
-                    ``pause`` and ``resume`` (open the question), ``pause-reason``, ``confirm-pause``, ``confirm-resume``
+                    ``pause`` and ``resume`` (open the question), ``pause-reason``, ``confirm-pause``,
+                    ``confirm-resume``
 Now                 ``now``, ``due-now``, ``in-flight``, ``lateness``, ``failed-24h``, ``minutes`` (chart),
                     ``timeline``, ``failures``, ``next``, ``next-row``
 Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once its bars are there), ``day``, ``bar``
@@ -39,7 +41,8 @@ Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once 
                     ``earlier``, ``later``, ``span-hour``, ``span-day``,
                     ``span-week``, ``counts`` (the table behind the chart)
 Bucket, Tasks       ``tasks``, ``task-row`` (``data-id``), ``task-link``, ``status-filter``, ``action-filter``,
-                    ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``change-redrive``, ``change-cancel``,
+                    ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``looked`` (``role=status``: from when to
+                    when it has looked), ``go-on``, ``change-redrive``, ``change-cancel``,
                     ``change-reschedule``
 Failures            ``failure-group`` (``data-count``), ``failure-error``, ``failure-new``, ``failure-sample``,
                     ``redrive-all``; of one group ``failure`` (``data-count``), ``failure-since``, ``failure-action``,

@@ -19,7 +19,7 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import actions, batches, failures, made_changes, now, schedules, task, tasks, ticks, timeline
+from dynatick.ui import actions, batches, failures, made_changes, now, schedules, search, task, tasks, ticks, timeline
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 
@@ -45,6 +45,7 @@ def application(site: Site) -> Starlette:
             *timeline.ROUTES,
             *failures.ROUTES,
             *actions.ROUTES,
+            *search.ROUTES,
             *tasks.ROUTES,
             *task.ROUTES,
             *batches.ROUTES,

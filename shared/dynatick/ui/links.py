@@ -43,6 +43,10 @@ def failure(fingerprint: str, part: str = "", **filters: object) -> str:
     return with_query(f"/failures/{segment(fingerprint)}{part and '/' + part}", filters)
 
 
+def search(text: str) -> str:
+    return with_query("/search", {"q": text})
+
+
 def job(job_id: str) -> str:
     return f"/jobs/{segment(job_id)}"
 

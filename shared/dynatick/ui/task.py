@@ -67,7 +67,13 @@ def _page(request: Request) -> Response:
     try:
         task = site.client.get(task_id)
     except TaskNotFound:
-        sentence = site.client.operations.explain(task_id).sentence
+        missing = site.client.operations.explain(task_id)
+        sentence = missing.sentence
+        if missing.schedule_id is not None:
+            return site.page(
+                request, "occurrence.html", "schedules", now=now, task_id=task_id, schedule_id=missing.schedule_id,
+                explanation=f"{sentence[0].upper()}{sentence[1:]}.",
+            )  # fmt: skip
         return site.problem(request, 404, f"{sentence[0].upper()}{sentence[1:]}.")
     if task.status == RECURRING:
         return RedirectResponse(links.schedule(task_id), 303)

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from dynatick.client import HistoryPage, ManyResult, TaskView, WouldChange
 from dynatick.domain.buckets import instant_of
 from dynatick.domain.selection import STATUSES, Selection
-from dynatick.errors import InvalidInput, TaskNotFound
+from dynatick.errors import InvalidInput
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.jobs import REDRIVEN
@@ -33,6 +33,7 @@ _CHANGEABLE = {
 _RANGE = ("from", "to", "last", "next")
 _PAGE = 50
 _LONGEST = timedelta(days=31)
+_MAX_HOPS = 4  # pages without a task after which the next one isn't read by itself
 _MAX_COUNTED = 10_000  # by a dry run
 _MAX_EXAMPLES = 10
 
@@ -69,8 +70,8 @@ def _range(asked: Query, now: datetime) -> tuple[datetime, datetime]:
 def _page(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    if "search" in asked:
-        return _search(site, asked["search"])
+    if "search" in asked:  # as its address was
+        return RedirectResponse(links.search(asked["search"]), 303)
     if "bucket" in asked:
         return RedirectResponse(links.with_query(links.bucket(asked["bucket"]), {**asked, "bucket": None}), 303)
     selection = _selection(site, asked)
@@ -110,31 +111,15 @@ def _listed(
 ) -> Response:
     token = page.next_page_token
     # The range of a page is that of the next one, too: the present goes on meanwhile.
-    following = {**asked, **({} if selection.bucket is not None else selection.words()), "page": token}
+    following = {**asked, **({} if selection.bucket is not None else selection.words()), "page": token, "hops": None}
+    hops = query.number(asked, "hops") or 0
+    looks_on = None if page.entries or token is None or hops >= _MAX_HOPS else {**following, "hops": hops + 1}
     return site.page(
         request, template, section, now=now, selection=selection, changes=_changes(selection), asked=asked,
         entries=page.entries, statuses=STATUSES,
-        next_page=None if token is None else links.with_query(request.url.path, following), **values,
+        next_page=None if token is None else links.with_query(request.url.path, following), through=page.through,
+        looks_on=looks_on and links.with_query(request.url.path, looks_on), **values,
     )  # fmt: skip
-
-
-def _search(site: Site, text: str) -> Response:
-    """Leads to the task or the schedule of that id, else to the tasks of that subject, else to those whose ids begin
-    so."""
-    try:
-        found = site.client.get(text)
-    except (TaskNotFound, InvalidInput):
-        filters = {"subject": text} if _is_subject(site, text) else {"prefix": text, "last": "24h", "next": "24h"}
-        return RedirectResponse(links.tasks(**filters), 303)
-    is_schedule = found.status == "recurring"
-    return RedirectResponse(links.schedule(text) if is_schedule else links.task(text), 303)
-
-
-def _is_subject(site: Site, text: str) -> bool:
-    try:
-        return bool(site.client.history(subject=text, limit=1).entries)
-    except InvalidInput:
-        return False
 
 
 def _dry_run(request: Request) -> Response:
