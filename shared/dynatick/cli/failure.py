@@ -57,8 +57,8 @@ def list_failures(
     if not found:
         say(f"No task of the last {last} is failed now")
         return
-    group = f"--last {quoted(last)} --fingerprint {quoted(found[0].fingerprint)}"
-    say(f"The first group: dynatick task redrive --dry-run {group}")
+    command = "The first group: dynatick task redrive --dry-run"
+    say(f"{command} --last {quoted(last)} --fingerprint {quoted(found[0].fingerprint)}")
 
 
 def _line(one: FailureGroup, row: Mapping[str, object]) -> Mapping[str, object]:

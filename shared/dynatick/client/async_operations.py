@@ -13,6 +13,7 @@ class AsyncOperations(Threaded):
     check_payloads = awaited(Operations.check_payloads)
     doctor = awaited(Operations.doctor)
     explain = awaited(Operations.explain)
+    failures = awaited(Operations.failures)
     health = awaited(Operations.health)
     minute_counts = awaited(Operations.minute_counts)
     pause = awaited(Operations.pause)

@@ -361,8 +361,8 @@ class BulkTasks(TaskLists):
         """Redrives the failed tasks of a bucket, range or subject (arguments as for ``select``), with one result per
         task, as they are consumed. ``payload``, ``set_fields``, ``unset_fields``: as of ``redrive``; a task whose
         handler would refuse the new payload is skipped. ``dry_run``: returns the tasks and changes none. ``limit``: the
-        maximum number of tasks. ``stop``: asked before each 200 tasks whether to end; whoever consumes no more results
-        instead doesn't learn of those of the 200 that are changed already.
+        maximum number of tasks. ``stop``: asked before each 200 tasks whether to end. To consume no more
+        results instead leaves it open which of the 200 are changed already.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)

@@ -71,7 +71,7 @@ class Part:
 def _part(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    part = _look(site, asked, now)
+    part = _read_on(site, asked, now)
     text = asked.get("q", "")
     following = {
         "q": text, "since": links.minute(part.since), "until": links.minute(part.until), "found": part.found or None,
@@ -85,7 +85,7 @@ def _part(request: Request) -> Response:
     )  # fmt: skip
 
 
-def _look(site: Site, asked: query.Query, now: datetime) -> Part:
+def _read_on(site: Site, asked: query.Query, now: datetime) -> Part:
     """Looks on from what was looked through: ``since`` and ``until``. Raises InvalidInput."""
     middle = instant_of(minute_of(now))
     since, until = query.instant(asked, "since") or middle, query.instant(asked, "until") or middle

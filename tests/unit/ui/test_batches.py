@@ -112,7 +112,7 @@ def test_a_pack_is_shown_as_members_of_its_batch(loaded: VirtualInstallation, br
     assert (pack.status_code, pack.headers["location"]) == (303, "/batches/news%2Fa/members?page=500")
     own = browser.get("/tasks/to-come")
     assert (own.status_code, own.headers["location"]) == (303, "/batches/to-come")
-    assert browser.get("/tasks?search=old").headers["location"] == "/tasks/old"
+    assert browser.get("/search?q=old").headers["location"] == "/tasks/old"
 
 
 def test_charts_and_figures_count_members(loaded: VirtualInstallation, browser: Browser) -> None:

@@ -65,8 +65,8 @@ def test_the_traces_of_the_latest_tasks_are_shown_with_how_many_have_each() -> N
         installation.client.insert(f"t-{n}", due_at=NOON + timedelta(minutes=1), action="of-failures", payload={"n": n})
     installation.advance(minutes=5)
     details = Browser(installation).get(f"/failures/{fingerprint_of('no order 3')}/details")
-    most, rare = elements(details, "trace")
-    assert most.text.endswith('raise PermanentError("no order 2")') and rare.text.endswith('("no order 1")')
+    frequent, rare = elements(details, "trace")
+    assert frequent.text.endswith('raise PermanentError("no order 2")') and rare.text.endswith('("no order 1")')
     assert "3 of the latest 4" in details.text
 
 

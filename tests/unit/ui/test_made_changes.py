@@ -59,7 +59,7 @@ def test_a_redrive_says_what_came_of_its_runs(busy: VirtualInstallation, browser
     assert text_of(job, "job-runs") == "Of their runs 2 completed, 1 waiting."
     busy.advance(hours=2)
     (row,) = rows(browser)
-    assert row.endswith("Done: 3 redriven . Of their runs 2 completed, 1 failed again.")
+    assert row.endswith("Done: 3 redriven Of their runs 2 completed, 1 failed again.")
     assert f"redrive failures {MAILBOX}" in row
     assert "every 10s" not in browser.get("/changes/rows").text, "it is over"
     assert elements(browser.get(answer.headers["location"]), "job-runs")
