@@ -115,14 +115,14 @@ HOUR, DAY = 60, 1440  # buckets
         pytest.param("/timeline?span=week", 7 * DAY + 14, max_units(7 * DAY) + 1800, marks=pytest.mark.night),
         pytest.param("/failures?last=1d", DAY + HOUR, max_units(DAY + HOUR) + 1500, marks=pytest.mark.long),
         pytest.param("/failures?last=7d", 7 * DAY + HOUR, max_units(7 * DAY + HOUR) + 1500, marks=pytest.mark.night),
-        ("/failures/0123456789?last=1h", 2 * HOUR, max_units(2 * HOUR)),
+        ("/failures/0123456789?last=1h", 2 * HOUR, max_units(2 * HOUR) + 5),
         ("/changes", 0, 5),
         ("/ticks", 25, 400),
         ("/ticks?last=7d", 7 * 25, 6000),  # the records of a week: one each minute
         ("/tasks", HOUR, 200),
         ("/tasks/task-000000", STATE + 4, 10),
         # The first part of a search; the others come until a day each way is looked through.
-        ("/search?q=none", 4 * HOUR + 3, max_units(4 * HOUR) + 10),
+        ("/search?q=none", 4 * HOUR + 3, max_units(4 * HOUR) + 15),
         ("/schedules", 30, 100),
         ("/schedules/schedule-0", 12, 60),
     ],
