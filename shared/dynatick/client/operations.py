@@ -26,6 +26,7 @@ from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing, limits_of
 from dynatick.client.failures import FailureGroup
 from dynatick.client.installation import (
+    MAX_HOURS,
     Health,
     InstallationStatus,
     failure_groups,

@@ -113,6 +113,7 @@ def test_without_a_terminal_a_row_is_one_line(capsys: pytest.CaptureFixture[str]
 
 COMMANDS = [
     "task list --last 1h", "bucket list --last 1h", "tick list", "action list", "schedule list", "batch list --last 1h",
+    "failure list",
     "schedule preview report-to-the-accountants-of-the-company", "deadletter list", "deadletter redrive --dry-run",
     "task cancel --bucket 2026-12-31#13:00 --dry-run", "doctor", "status", "settings",
     f"task get {UUID}", "expr next rate(1_hour)",
