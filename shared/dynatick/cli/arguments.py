@@ -72,6 +72,10 @@ IdsOrNone = Annotated[
     typer.Argument(metavar="ID...", help="Ids; - reads them from stdin.", show_default=False),
 ]
 Last = Annotated[str | None, typer.Option(metavar="DURATION", help="Instead of a range: the last 90s, 2h, 1h30m, 1d.")]
+Next = Annotated[
+    str | None,
+    typer.Option("--next", metavar="DURATION", help="Instead of a range, or with --last: the next 2h, 1d."),
+]
 
 
 def shift_of(text: str, field: str) -> timedelta:
@@ -153,6 +157,7 @@ class SelectionOptions:
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None
     last: Last = None
+    next_: Next = None
     subject: Annotated[
         str | None, typer.Option(metavar="TEXT", help="Only tasks with this subject; a range is not needed then.")
     ] = None
@@ -169,8 +174,8 @@ class SelectionOptions:
         """Raises CommandFailed unless there is a bucket, a subject, or both ends of a range; InvalidInput."""
         if self.bucket is None:
             if self.subject is None or self.from_ is not None or self.to is not None:
-                check_range(self.from_, self.to, self.last, which="--bucket, --subject, --last")
-        elif used := {"from", "to", "last"} & self.given().keys():
+                check_range(self.from_, self.to, self.last, self.next_, which="--bucket, --subject, --last, --next")
+        elif used := {"from", "to", "last", "next"} & self.given().keys():
             message = f"--{min(used)} has no effect with --bucket; use one of them only"
             raise CommandFailed(ExitCode.USAGE, message)
         return client.select(
@@ -178,6 +183,7 @@ class SelectionOptions:
             start=self.from_,
             end=self.to,
             last=self.last,
+            next=self.next_,
             status=status,
             action=self.action,
             schedule_id=self.schedule,
@@ -228,9 +234,11 @@ def error_filter(error: str | None, fingerprint: str | None) -> ErrorFilter | No
     return has_fingerprint(fingerprint)
 
 
-def check_range(from_: str | None, to: str | None, last: str | None, *, which: str = "--last") -> None:
-    """Raises CommandFailed unless there is a range, by both its ends or by its length up to now."""
-    if last is None and (from_ is None or to is None):
+def check_range(
+    from_: str | None, to: str | None, last: str | None, ahead: str | None, *, which: str = "--last, --next"
+) -> None:
+    """Raises CommandFailed unless there is a range, by both its ends or by its length up to now or from now on."""
+    if last is ahead is None and (from_ is None or to is None):
         missing = "--to" if from_ is not None else "--from" if to is not None else None
         every = f"select tasks by {which}, or --from and --to"
         raise CommandFailed(ExitCode.USAGE, every if missing is None else f"a range has two ends; give {missing}")

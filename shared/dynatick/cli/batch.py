@@ -16,6 +16,7 @@ from dynatick.cli.arguments import (
     Delay,
     Last,
     LimitKey,
+    Next,
     PageToken,
     Subject,
     Timeout,
@@ -142,16 +143,17 @@ def list_batches(
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None,
     last: Last = None,
+    next_: Next = None,
     limit: Annotated[int, typer.Option(help="The maximum number of batches.")] = 100,
     page_token: PageToken = None,
 ) -> None:
     """List batches, the latest first, by when their last members are due."""
     if from_ is not None or to is not None:
-        check_range(from_, to, last)
+        check_range(from_, to, last, next_)
     batches = session.client().batches
 
     def read(limit: int, token: str | None) -> tuple[Sequence[BatchView], str | None]:
-        page = batches.list(start=from_, end=to, last=last, limit=limit, page_token=token)
+        page = batches.list(start=from_, end=to, last=last, next=next_, limit=limit, page_token=token)
         return page.batches, page.next_page_token
 
     views, token = whole_page(read, limit, page_token)

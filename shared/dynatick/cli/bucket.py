@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.cli.arguments import Last, Limit, PageToken, Status, WaitTimeout, check_range
+from dynatick.cli.arguments import Last, Limit, Next, PageToken, Status, WaitTimeout, check_range
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, on_table
@@ -14,6 +15,9 @@ from dynatick.cli.task_display import list_page, show_tasks
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.domain.durations import duration_of, milliseconds_text
 from dynatick.domain.task import Status as TaskStatus
+
+if TYPE_CHECKING:
+    from dynatick.client.views import TaskCounts
 
 app = typer.Typer(name="bucket", help="List the tasks of buckets, and count them.", no_args_is_help=True)
 
@@ -23,13 +27,23 @@ _COLUMNS = (
     *(Column(status.upper(), status, right=True, spare=spare) for status, spare in _SPARE.items()),
     Column("TOTAL", "total", right=True),
 )
+_BY_ACTION = (Column("ACTION", "action", folds=True), *_COLUMNS[1:])
 
 
 @app.command()
 @on_table
 def show(
     session: Session,
-    bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Such as 2026-12-31#12:00.", show_default=False)],
+    bucket: Annotated[
+        str | None, typer.Argument(metavar="[BUCKET]", help="Such as 2026-12-31#12:00.", show_default=False)
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Only how many tasks there are, by status and action; also of a range.")
+    ] = False,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of the range.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of it, not itself part of it.")] = None,
+    last: Last = None,
+    next_: Next = None,
     status: Status = None,
     limit: Limit = 100,
     page_token: PageToken = None,
@@ -37,7 +51,16 @@ def show(
     """Show a bucket: its tasks, how many there are of each status, and how late those that have ended began.
 
     It also says how many ran and failed there and have gone elsewhere since, by a retry, a further turn or a redrive.
+    With --summary, it counts the tasks of the bucket, or of a range, by status and action.
     """
+    if summary:
+        if bucket is None:
+            check_range(from_, to, last, next_, which="a bucket, --last, --next")
+        counted = session.client().count_tasks(bucket, start=from_, end=to, last=last, next=next_, status=status)
+        _show_summary(session.output, counted)
+        return
+    if bucket is None or not from_ is to is last is next_ is None:
+        raise CommandFailed(ExitCode.USAGE, "name one bucket; --summary counts those of a range")
     client = session.client()
     page = list_page(client, client.select(bucket, status=status), limit=limit, page_token=page_token)
     whole = page if status is None and page_token is None else None
@@ -53,6 +76,22 @@ def show(
             p50, p99, longest = (milliseconds_text(one or 0) for one in found)
             say(f"Lateness: p50 {p50}, p99 {p99}, max {longest}")
     show_tasks(session, page, {"counts": {}, **({} if counts is None else counts.to_row()), "bucket": bucket})
+
+
+def _show_summary(output: Output, counted: TaskCounts) -> None:
+    if output is not Output.TABLE:
+        show_document(counted.to_row(), output)
+        return
+    rows: list[Mapping[str, object]] = [
+        {"action": action, **counts, "total": sum(counts.values())} for action, counts in counted.actions.items()
+    ]
+    if len(rows) > 1:
+        rows.append({"action": "(all)", **counted.counts, "total": counted.total})
+    show_many(rows, _BY_ACTION, output, name="actions")
+    if not rows:
+        say("There are none")
+    if counted.lateness:
+        say(f"Lateness: {', '.join(f'{name} {milliseconds_text(ms)}' for name, ms in counted.lateness.items())}")
 
 
 @app.command()
@@ -81,10 +120,11 @@ def list_buckets(
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant.")] = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End, not itself part of it.")] = None,
     last: Last = None,
+    next_: Next = None,
 ) -> None:
     """List the buckets of a range that hold tasks, with how many there are of each status."""
-    check_range(from_, to, last)
-    found = session.client().bucket_counts(start=from_, end=to, last=last)
+    check_range(from_, to, last, next_)
+    found = session.client().bucket_counts(start=from_, end=to, last=last, next=next_)
     if session.output is not Output.TABLE:
         show_many([one.to_row() for one in found], _COLUMNS, session.output, name="buckets")
         return

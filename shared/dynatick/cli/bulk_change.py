@@ -40,8 +40,8 @@ _COLUMNS = (
 def are_named(ids: Sequence[str] | None, **options: object) -> bool:
     """Whether ids name the tasks; else options select them. Raises CommandFailed if neither or both do."""
     used = [name.replace("_", "-") for name, value in options.items() if value not in (None, False)]
-    if not ids and not {"bucket", "from", "to", "last", "subject"} & set(used):
-        message = "name a task, or select tasks by --bucket, --subject, --last, or --from and --to"
+    if not ids and not {"bucket", "from", "to", "last", "next", "subject"} & set(used):
+        message = "name a task, or select tasks by --bucket, --subject, --last, --next, or --from and --to"
         raise CommandFailed(ExitCode.USAGE, message)
     if ids and used:
         raise CommandFailed(ExitCode.USAGE, f"--{used[0]} has no effect on named tasks; use one of them only")

@@ -254,6 +254,7 @@ class AsyncTaskClient(Threaded):
 
     bucket_counts = _iterated(TaskClient.bucket_counts)
     bucket_departures = awaited(TaskClient.bucket_departures)
+    count_tasks = awaited(TaskClient.count_tasks)
     cancel = awaited(TaskClient.cancel)
     cancel_many = _iterated(TaskClient.cancel_many)
     compose = awaited(TaskClient.compose)

@@ -198,6 +198,7 @@ class Batches:
         start: Time | None = None,
         end: Time | None = None,
         last: timedelta | str | None = None,
+        next: timedelta | str | None = None,
         limit: int = 100,
         page_token: str | None = None,
     ) -> BatchPage:
@@ -210,8 +211,8 @@ class Batches:
         """
         check_limit(limit)
         minutes = EVER
-        if not start is end is last is None:
-            minutes = self._settings_cache.select(start=start, end=end, last=last).minutes
+        if not start is end is last is next is None:
+            minutes = self._settings_cache.select(start=start, end=end, last=last, next=next).minutes
         if not minutes:  # no minute begins in it
             return BatchPage(batches=())
         first, through = instant_of(minutes[0]), instant_of(minutes[-1]) + timedelta(seconds=59)

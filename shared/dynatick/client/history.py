@@ -21,6 +21,7 @@ from dynatick.client.views import (
     BucketCounts,
     HistoryPage,
     Tally,
+    TaskCounts,
     TaskEntry,
     instant_or_none,
     number_or,
@@ -127,6 +128,18 @@ def bucket_counts(store: Store, selection: Selection, listed: HistoryPage | None
             if (task := _entry(entry, page)) is not None and _fits(selection, task):
                 _add(tallies, task)
     yield from _counts(tallies, name)
+
+
+def count_tasks(store: Store, selection: Selection, default_action: str) -> TaskCounts:
+    """How many tasks there are, by status and action, and how late they began."""
+    total, tallies = Tally(), dict[str, Tally]()
+    for page in BucketReader(store=store, selection=selection, attributes=_SHOWN).pages():
+        for entry in page.entries:
+            if (task := _entry(entry, page)) is not None and _fits(selection, task):
+                total.add(task)
+                tallies.setdefault(task.action or default_action, Tally()).add(task)
+    actions = {name: dict(sorted(tallies[name].counts.items())) for name in sorted(tallies)}
+    return TaskCounts(counts=dict(sorted(total.counts.items())), actions=actions, lateness=total.lateness_ms())
 
 
 def _add(tallies: dict[int, Tally], task: TaskEntry) -> None:

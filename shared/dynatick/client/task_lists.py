@@ -13,7 +13,7 @@ from dynatick.client.batch_members import exported, exported_after, find_member
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.task_update import Departures
-from dynatick.client.views import BucketCounts, HistoryPage, TaskEntry
+from dynatick.client.views import BucketCounts, HistoryPage, TaskCounts, TaskEntry
 from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.row import RowView
 from dynatick.domain.selection import STATUSES, Selected, Selection
@@ -47,8 +47,9 @@ class TaskLists:
 
     def select(self, bucket: str | Bucket | None = None, **selected: Unpack[Selected]) -> Selection:
         """The tasks of a bucket (all its shards, unless one is named), or of a range from ``start`` to before ``end``,
-        of at most 31 days. ``last``: the range of a duration up to now, a timedelta or ``1h30m``. ``subject``: those
-        that have it, in order of id, without a bucket or range wherever they are.
+        of at most 31 days. ``last``: the range of a duration up to now, a timedelta or ``1h30m``; ``next``: that from
+        now on; with both, around now. ``subject``: those that have it, in order of id, without a bucket or range
+        wherever they are.
 
         ``status``, ``action``, ``schedule_id``, ``prefix`` of the id, ``error``: only tasks that match. ``error`` is a
         part of the task's error, or a function that decides by the whole. Reads no task. ``history`` and all others
@@ -121,6 +122,13 @@ class TaskLists:
         if selection.bucket is None or selection.is_filtered:
             return counts
         return histories.with_departures(self.store, selection, counts)
+
+    def count_tasks(self, bucket: str | Bucket | Selection | None = None, **selected: Unpack[Selected]) -> TaskCounts:
+        """How many of the tasks that ``select`` describes there are, by status and action, and how late those that have
+        ended began. Reads every entry of these buckets, and the rows of those that have not ended."""
+        settings = self._settings_cache.current()
+        default = None if settings is None else settings.default_action
+        return histories.count_tasks(self.store, self._selection(bucket, selected), default or "")
 
     def bucket_departures(self, bucket: str | Bucket) -> Mapping[str, int]:
         """How many tasks ran or waited in a bucket and have gone elsewhere since, by how: ``retried``, ``rescheduled``,

@@ -195,6 +195,19 @@ class HistoryPage(View):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TaskCounts(View):
+    """How many tasks of each status there are, by action and together, and how late those that have ended began."""
+
+    counts: Annotated[Mapping[str, int], "By status, without zeros."]
+    actions: Annotated[Mapping[str, Mapping[str, int]], "The same by action."]
+    lateness: Annotated[Mapping[str, int], Json(name="latenessMs"), "p50, p99 and max of the tasks that have ended."]
+
+    @property
+    def total(self) -> Annotated[int, "All of them."]:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class BucketCounts(View):
     """How many tasks of each status a bucket holds, and how late those that have ended began."""
 

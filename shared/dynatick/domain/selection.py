@@ -35,6 +35,7 @@ class Selected(TypedDict, total=False):
     start: Time | None  # the first instant of a range; also ``now`` and ``-1h``
     end: Time | None  # the range ends before it
     last: timedelta | str | None  # a duration, such as 1h30m, up to the present minute, instead of a range
+    next: timedelta | str | None  # a duration from the present minute on, instead of a range, or besides ``last``
     status: Status | str | None
     action: str | None
     schedule_id: str | None
@@ -72,6 +73,7 @@ class Selection:
         start: Time | None = None,
         end: Time | None = None,
         last: timedelta | str | None = None,
+        next: timedelta | str | None = None,
         status: Status | str | None = None,
         action: str | None = None,
         schedule_id: str | None = None,
@@ -86,10 +88,10 @@ class Selection:
             raise InvalidInput("error", error, "expected a part of the error as text, or a function that decides by it")
         if subject is not None:
             check_subject(subject)
-        if subject is not None and bucket is start is end is last is None:
+        if subject is not None and bucket is start is end is last is next is None:
             named, minutes, present = None, EVER, None
         else:
-            named, minutes, present = _buckets(bucket, start, end, last, now, grid)
+            named, minutes, present = _buckets(bucket, start, end, last, next, now, grid)
         return cls(
             minutes=minutes,
             shards=(named.shard,) if named is not None and named.shard else range(shards_ever),
@@ -237,39 +239,48 @@ def _buckets(
     start: Time | None,
     end: Time | None,
     last: timedelta | str | None,
+    ahead: timedelta | str | None,
     now: datetime,
     grid: Grid,
 ) -> tuple[Bucket | None, range, int | None]:
     is_range = start is not None or end is not None
+    lengths = {"last": last, "next": ahead}
+    field, length = next(((name, one) for name, one in lengths.items() if one is not None), ("last", None))
     if bucket is not None:
-        if is_range or last is not None:
+        if is_range or length is not None:
             raise InvalidInput("bucket", str(bucket), "expected either a bucket or a range, not both")
         named = bucket if isinstance(bucket, Bucket) else Bucket.parse(bucket, "bucket")
         return named, range(named.minute, named.minute + 1), None
-    if last is not None:
+    if length is not None:
         if is_range:
-            raise InvalidInput("last", str(last), "expected either a duration or a range, not both")
-        try:
-            start, end = now - _length(last), "now"
-        except OverflowError:
-            raise InvalidInput("last", str(last), EXPECTED_RANGE) from None
+            raise InvalidInput(field, str(length), "expected either a duration or a range, not both")
+        start = now if last is None else _away(now, last, "last")
+        end = "now" if ahead is None else _away(now, ahead, "next")
     if start is None or end is None:
         raise InvalidInput("bucket", None, "expected a bucket, a range with start and end, or a subject")
     present = minute_of(now) if isinstance(end, str) and end.strip() == "now" else None
     through = end if present is None else instant_of(grid.tick_after(present) + 1)
     minutes = minutes_between(start, through, now)
     if len(minutes) > MAX_DAYS * 1440 + (0 if present is None else grid.tick_minutes + 1):
-        field, value = ("end", str(end)) if last is None else ("last", str(last))
+        field, value = ("end", str(end)) if length is None else (field, str(length))
         raise InvalidInput(field, value, f"expected a range of at most {MAX_DAYS} days: split it")
     return None, minutes, present
 
 
-def _length(last: object) -> timedelta:
-    if isinstance(last, timedelta):
-        return last
-    if not isinstance(last, str):
-        raise InvalidInput("last", last, "expected a duration: a timedelta, or a text such as 90s or 1h30m")
-    return duration_of(last, "last")
+def _away(now: datetime, length: object, field: str) -> datetime:
+    """The instant of a length before now, or after it (``next``)."""
+    try:
+        return now + _length(length, field) * (1 if field == "next" else -1)
+    except OverflowError:
+        raise InvalidInput(field, str(length), EXPECTED_RANGE) from None
+
+
+def _length(length: object, field: str) -> timedelta:
+    if isinstance(length, timedelta):
+        return length
+    if not isinstance(length, str):
+        raise InvalidInput(field, length, "expected a duration: a timedelta, or a text such as 90s or 1h30m")
+    return duration_of(length, field)
 
 
 def _check_prefix(prefix: str | None) -> None:

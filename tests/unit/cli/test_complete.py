@@ -29,7 +29,7 @@ OF_TASKS = {
     "task reschedule": "reschedule reschedule_many", "task update": "update", "task redrive": "redrive redrive_many",
     "task run": "run_now run_now_many", "task restore": "restore restore_many", "task list": "history iter_history",
     "task export": "export",
-    "task wait": "wait", "bucket list": "bucket_counts iter_listed", "bucket show": "bucket_departures",
+    "task wait": "wait", "bucket list": "bucket_counts iter_listed", "bucket show": "bucket_departures count_tasks",
     "bucket wait": "wait_for_bucket", "settings": "settings", "complete": "complete", "fail": "fail",
     "heartbeat": "heartbeat",
 }  # fmt: skip

@@ -10,7 +10,7 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell
 
 # What the client refuses is tested with the client: of that, one of each exit code.
-NEITHER = "name a task, or select tasks by --bucket, --subject, --last, or --from and --to"
+NEITHER = "name a task, or select tasks by --bucket, --subject, --last, --next, or --from and --to"
 RANGE_TOO = "last: '1h' is not accepted; expected either a duration or a range, not both"
 BUCKET = "2026-12-31#12:00"
 REFUSALS: list[tuple[str, int, str]] = [
@@ -37,7 +37,7 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("task redrive there", 5, "cannot redrive task 'there': it is scheduled; possible only while it is failed"),
     ("task import /nope.ndjson", 4, "cannot read /nope.ndjson: No such file or directory"),
     # lists
-    ("task export", 2, "select tasks by --bucket, --subject, --last, or --from and --to"),
+    ("task export", 2, "select tasks by --bucket, --subject, --last, --next, or --from and --to"),
     ("bucket list --from 5", 2, "a range has two ends; give --to"),
     ("task cancel --to 5", 2, "a range has two ends; give --from"),
     ("task list --from 1h --to now", 3, "--from: '1h' is not accepted; add a sign: +1h is later than now, -1h earlier"),

@@ -12,6 +12,7 @@ from tests.builders import NOON
 
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.selection import Selection
+from dynatick.errors import InvalidInput
 
 NOW = NOON + timedelta(seconds=30)
 BUCKET = "2026-12-31#12:00"
@@ -33,6 +34,8 @@ def select(bucket: str | Bucket | None = None, *, shards_ever: int = 1, **argume
         ({"last": "1m"}, range(2)),
         ({"last": timedelta(minutes=2, seconds=30)}, range(-2, 2)),
         ({"last": "1m", "grid": Grid(tick_minutes=5)}, range(6)),
+        ({"next": "2m"}, range(1, 3)),
+        ({"next": timedelta(hours=1), "last": "1m"}, range(61)),
     ],
 )
 def test_the_minutes_of_a_range(arguments: Mapping[str, Any], minutes: range) -> None:
@@ -90,3 +93,20 @@ def test_its_words_select_the_same_later() -> None:
     assert words == {**between, **filters, "schedule": "s"}
     assert select(start=words["from"], end=words["to"]).minutes == range(MINUTE - 59, MINUTE + 1)
     assert select("2026-12-31#12:00#1").words() == {"bucket": "2026-12-31#12:00#1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "expected"),
+    [
+        ({"next": "2h", "start": "now"}, "next", "expected either a duration or a range, not both"),
+        ({"next": "2h", "bucket": BUCKET}, "bucket", "expected either a bucket or a range, not both"),
+        ({"next": "soon"}, "next", "expected numbers with their units"),
+        ({"next": 5}, "next", "expected a duration: a timedelta"),
+        ({"next": "40d"}, "next", "expected a range of at most 31 days"),
+        ({"last": "20d", "next": "20d"}, "last", "expected a range of at most 31 days"),
+    ],
+)
+def test_a_time_from_now_on_that_is_refused(arguments: Mapping[str, Any], field: str, expected: str) -> None:
+    with pytest.raises(InvalidInput, match=expected) as refused:
+        select(**arguments)
+    assert refused.value.field == field

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import httpx2
@@ -313,6 +314,22 @@ def test_no_share_is_given_where_wake_ups_run_tasks() -> None:
     (row,) = elements(page, "action-row")
     assert row.text.split()[:10] == ["log", "0", "0", "0", "not", "known", "not", "known", "1", "0"]
     assert text_of(Browser(installation).get("/actions"), "not-counted") == f"{NOT_COUNTED}."
+
+
+def test_status_timeline_bucket_and_actions_have_the_same_sums(busy: VirtualInstallation, browser: Browser) -> None:
+    status = busy.client.operations.status(hours=24)
+    counted = busy.client.count_tasks(start=status.since, end=status.until)
+    start = status.since.replace(minute=0)
+    bars = browser.site.readings.bars(start, start + timedelta(hours=48), 60, busy.now)
+    drawn: Counter[str] = sum((Counter(bar.counts) for bar in bars), Counter())
+    assert (status.completed, status.failed, status.cancelled) == (10, 4, 1)
+    for name, number in (("completed", 10), ("failed", 4), ("cancelled", 1), ("scheduled", status.waiting)):
+        assert counted.counts[name] == drawn[name] == number, name
+    actions = busy.client.operations.actions().actions
+    assert (
+        sum(one.now.failures for one in actions) == status.day.failures == sum(bar.attempts or 0 for bar in bars) == 4
+    )
+    assert sum(one.now.completed or 0 for one in actions) == status.day.completed == 10
 
 
 def test_attempts_that_failed_count_though_their_tasks_were_redriven_since(
