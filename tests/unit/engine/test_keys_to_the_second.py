@@ -346,3 +346,18 @@ def test_a_retry_that_begins_before_the_record_of_the_last_attempt_is_answered_k
     w.tick()
     assert [task_id for task_id, _ in w.began if task_id != "c"] == ["a", "a", "b"]
     assert has_place == [True], "its second attempt runs"
+
+
+@pytest.mark.parametrize("beside", [(), ("a",)])
+def test_a_pack_with_a_limit_key_begins_at_its_second(beside: Sequence[str]) -> None:
+    """Alone, and with a task of its key that is due with it."""
+    w = keyed()
+    due = after_noon(130)
+    client = TaskClient(w.store, clock=w.clock, check_actions=False)
+    client.batches.insert([{}] * 3, batch_id="b", action="log", due_at=due, limit_key="customer:1")
+    planned_keys(w, **dict.fromkeys(beside, ("customer:1", 130)))
+    wake_passes(w)
+    members = [f"b/{n:09}" for n in range(3)]
+    began = [(task_id, at) for task_id, at in w.began if task_id != "b"]
+    assert sorted(began) == [(task_id, due) for task_id in sorted([*beside, *members])]
+    w.until_drained()
