@@ -15,6 +15,7 @@ from typing import Any
 from dynatick.cli.output import printable_lines
 from dynatick.client.views import TaskView, text_or_none
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.durations import rounded_text
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.terminal_text import printable
@@ -69,6 +70,8 @@ class Display:
             self._raised[_key(record)] = record  # its attempt follows
             return []
         if action == "attempt_recorded":
+            if record["handler"] == BATCH_ACTION and record["result"] == "rescheduled":
+                return []  # it looks again, each second at first, whether its members have ended
             return self._attempt(line.at, record, tasks.get(str(record["task_id"])))
         if action == "pass_ended":
             text = _of_tick(record)

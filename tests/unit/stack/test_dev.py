@@ -405,6 +405,14 @@ def test_an_attempt_that_is_retried_says_why_though_a_later_one_has_begun(tmp_pa
     assert shown == "02:00:45  failed     send-reminder    mail-2           attempt 1 of 6   answered 501"
 
 
+def test_a_batch_that_asks_again_whether_its_members_have_ended_says_nothing(tmp_path: Path) -> None:
+    polls, ended = ({**ATTEMPT, "handler": "dynatick.batch", "result": result} for result in ("rescheduled", "failed"))
+    (shown,) = Display(folder=tmp_path).show([line(polls), line(ended)], {})
+    assert shown.startswith("02:00:45  failed     dynatick.batch")
+    (shown,) = Display(folder=tmp_path).show([line({**ATTEMPT, "result": "rescheduled"})], {})
+    assert shown.startswith("02:00:45  rescheduled send-reminder")
+
+
 def test_ticks_are_shown_once_and_what_functions_say_unless_it_is_routine(tmp_path: Path) -> None:
     idle = line({"level": "INFO", "action": "pass_ended", "tick": "2026-11-23#02:00", "completed": 0})
     lines = [
