@@ -69,6 +69,7 @@ def main() -> None:
     # With its protocol named, for only then asyncio turns Nagle's delays off.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
+    listening.listen()  # before anyone knows the address: uvicorn does it later
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     gc.disable()  # tables hold millions of objects and no cycles: looking for some would only make pauses
