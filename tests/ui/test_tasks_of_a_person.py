@@ -148,6 +148,25 @@ def test_a_run_that_was_missed_is_explained_by_its_id_without_a_click(small: Ser
     assert person.log.clicks == 0
 
 
+def test_rows_are_selected_and_redriven_and_no_other_is(own: Served, open_tab: OpenTab) -> None:
+    person = open_tab(own, "/tasks?from=2027-03-24T00:00Z&to=2027-03-24T06:00Z&status=failed&prefix=invoice")
+    for number in (1, 3):
+        person.page.get_by_label(f"Select invoice-mail-{number:02}").check()
+    person.by("selected-redrive").click()
+    expect(person.by("dry-run-count")).to_have_text("2")
+    assert violations(person.page) == []
+    person.by("confirm").click()
+    expect(person.by("job-changed")).to_have_text("2")
+    assert person.log.clicks <= 4
+    runs = {number: own.client.get(f"invoice-mail-{number:02}").run for number in range(seed.NO_MAILBOX)}
+    assert [number for number, run in runs.items() if run == 2] == [1, 3]
+
+    person.open("/tasks?from=2027-03-24T00:00Z&to=2027-03-24T06:00Z&status=failed&prefix=charge")
+    person.by("select-all").check()
+    person.by("selected-redrive").click()
+    expect(person.by("dry-run-count")).to_have_text(str(seed.BANK_DOWN + seed.NEGATIVE))
+
+
 def test_a_batch_is_found_by_its_members_and_cancelled_in_four_clicks(own: Served, open_tab: OpenTab) -> None:
     person = open_tab(own, "/buckets/2027-03-24T19:13Z")
     pack = person.by("pack-link").first

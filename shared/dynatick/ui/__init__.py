@@ -14,6 +14,7 @@ Every view is a URL, and so is every filter. Ids, buckets and instants are URL-e
                                 else looks for ids that begin so, from now on in both directions
 ``GET /tasks``                  ``prefix``, ``from`` and ``to``, ``status``, ``action``, ``schedule``, ``page``
 ``GET /tasks/change``           the dry run of ``do=redrive|cancel|reschedule`` for a filter of ``/tasks``; POST does it
+``GET /tasks/selected``         the dry run of ``do`` for the tasks ``id``, several; POST does it for ``ids``
 ``GET /tasks/{id}``             a task; ``GET /tasks/{id}/row`` its whole row as JSON text
 ``POST /tasks/{id}/{change}``   ``redrive``, ``cancel``, ``reschedule`` (``due_at``), ``run-now``
 ``GET /jobs/{job}``             the progress of a change of many tasks, and of the runs that it began; POST ``…/abort``
@@ -41,7 +42,8 @@ Timeline            ``timeline``, ``hour`` (``data-hour``; ``data-loaded`` once 
                     ``earlier``, ``later``, ``span-hour``, ``span-day``,
                     ``span-week``, ``counts`` (the table behind the chart)
 Bucket, Tasks       ``tasks``, ``task-row`` (``data-id``), ``task-link``, ``status-filter``, ``action-filter``,
-                    ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``looked`` (``role=status``: from when to
+                    ``prefix-filter``, ``apply``, ``next-page``, ``none``, ``select`` and ``select-all`` (of rows),
+                    ``selected-redrive`` …, ``looked`` (``role=status``: from when to
                     when it has looked), ``go-on``, ``change-redrive``, ``change-cancel``,
                     ``change-reschedule``
 Failures            ``failure-group`` (``data-count``), ``failure-error``, ``failure-new``, ``failure-sample``,

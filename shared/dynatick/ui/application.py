@@ -19,7 +19,20 @@ from dynatick.errors import (
     TaskNotFound,
     TransitionRefused,
 )
-from dynatick.ui import actions, batches, failures, made_changes, now, schedules, search, task, tasks, ticks, timeline
+from dynatick.ui import (
+    actions,
+    batches,
+    failures,
+    made_changes,
+    now,
+    schedules,
+    search,
+    selected,
+    task,
+    tasks,
+    ticks,
+    timeline,
+)
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 
@@ -46,6 +59,7 @@ def application(site: Site) -> Starlette:
             *failures.ROUTES,
             *actions.ROUTES,
             *search.ROUTES,
+            *selected.ROUTES,
             *tasks.ROUTES,
             *task.ROUTES,
             *batches.ROUTES,

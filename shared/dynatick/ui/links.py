@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from urllib.parse import quote, unquote, urlencode
 
 from dynatick.domain.instants import format_instant
 
-_OTHERS = (".", "..", "change")  # which are no ids in a path
+_OTHERS = (".", "..", "change", "selected")  # which are no ids in a path
 _MARK = "~"
 
 
@@ -66,8 +66,13 @@ def with_query(path: str, values: Mapping[str, object]) -> str:
     return f"{path}{'&' if '?' in path else '?'}{query}" if query else path
 
 
+def pairs(values: Sequence[tuple[str, str]]) -> str:
+    """Parameters of a URL, of which one may come several times."""
+    return urlencode(values)
+
+
 def segment(text: str) -> str:
-    """A text as one segment of a path. Browsers would resolve ``..``, and ``change`` is a page of ours."""
+    """A text as one segment of a path. Browsers would resolve ``..``; ``change`` and ``selected`` are pages of ours."""
     return quote(f"{_MARK}{text}" if text in _OTHERS or text.startswith(_MARK) else text, safe=":@")
 
 

@@ -135,6 +135,8 @@ def _subject(path: str, form: Mapping[str, str]) -> tuple[str, str, str]:
         case ["tasks", "change"]:
             filters = {name: form[name] for name in form if name not in (*_NOT_SHOWN, "due_at")}
             return form.get("do", "redrive"), "many tasks", links.tasks(**filters)
+        case ["tasks", "selected"]:
+            return form.get("do", "redrive"), "selected tasks", "/tasks"
         case ["failures", "redrive"]:
             fingerprint, last = form.get("fingerprint"), form.get("last")
             if fingerprint is None:

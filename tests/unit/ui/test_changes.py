@@ -21,6 +21,7 @@ CHANGES: Mapping[str, Mapping[str, str]] = {
     "/tasks/bad-0/redrive": {},
     "/tasks/called-off/restore": {},
     "/tasks/change": {"do": "cancel", "status": "scheduled", "from": "2026-12-31T13:00Z", "to": "2026-12-31T15:00Z"},
+    "/tasks/selected": {"do": "cancel", "ids": '["to-come"]'},
     "/failures/redrive": {"last": "24h"},
     "/schedules/often/pause": {},
     "/schedules/often/resume": {},

@@ -29,6 +29,10 @@
         question.querySelector("summary").focus();
       }
     });
+    document.addEventListener("change", ({ target }) => {
+      if (!target.matches("input[data-all]")) return;
+      for (const row of target.form.querySelectorAll("input[name=id]")) row.checked = target.checked;
+    });
     document.addEventListener("toggle", ({ target }) => {
       if (target.open && target.matches("details.ask")) target.querySelector("input:not([type=hidden]), form button").focus();
     }, true); // it does not bubble
