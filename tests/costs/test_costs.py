@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import math
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
@@ -22,11 +24,13 @@ from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.completion import completion_token
 from dynatick.domain.instants import format_instant
-from dynatick.domain.task import Task
-from dynatick.engine.cursor import acquire_shard
+from dynatick.domain.task import Row, Task
+from dynatick.engine.cursor import acquire_shard, cursor_id
+from dynatick.engine.invocation import RECORD_DELAY_SECONDS
 from dynatick.engine.orders import PassOrder
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.rates import RateRecords
+from dynatick.store.dynamodb import DynamoStore
 from dynatick_stack.bench import units
 from dynatick_stack.bench.installation import ACTION, Clock, Installation
 from dynatick_stack.counting.counts import Counts, Engine
@@ -206,6 +210,54 @@ def test_a_second_for_which_a_pass_runs_already_costs_a_unit(engine: Engine) -> 
     assert invoked.passed is not None
     assert invoked.passed.leased_elsewhere
     assert meter.read().total.write_units == 1
+
+
+class Lasts:
+    """An action that takes so many seconds of a clock, each of which ends when the pass has read its cursor."""
+
+    def __init__(self, seconds: int, clock: Clock, has_read: threading.Semaphore) -> None:
+        self._seconds, self._clock, self._has_read = seconds, clock, has_read
+
+    def run(self, task: Task, context: ActionContext) -> None:
+        while self._has_read.acquire(blocking=False):
+            pass  # when it began
+        for _ in range(self._seconds):
+            self._clock.to(self._clock() + timedelta(seconds=0.5))
+            time.sleep(2 * RECORD_DELAY_SECONDS)  # wait: the pass may look round, and has nothing to read
+            self._clock.to(self._clock() + timedelta(seconds=0.5))
+            assert self._has_read.acquire(timeout=60)
+
+
+def reads_of_a_pass(engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: int) -> int:
+    """The reads of a pass that stays so many seconds for a task with a limit key."""
+    clock, has_read = Clock(still=True), threading.Semaphore(0)
+    installation = Installation.fresh(engine.url, key_limits=("customer=4",), wake_ups=Sent(), clock=clock)
+    installation.actions.add("lasts", Lasts(seconds, clock, has_read))
+    installation.next_tick()  # publishes its name
+    row = {"taskId": "a", "taskDateTime": str(installation.bucket()), "action": "lasts", "limitKey": "customer:4711"}
+    assert installation.client.insert_many([row]).inserted == 1
+    get = DynamoStore.get
+
+    def noted(store: DynamoStore, task_id: str) -> Row | None:
+        row = get(store, task_id)
+        if task_id == cursor_id(0):
+            has_read.release()
+        return row
+
+    meter = units.Meter(engine)
+    with monkeypatch.context() as patched:
+        patched.setattr(DynamoStore, "get", noted)
+        (report,) = installation.next_tick()
+    assert report.completed == 1
+    return of(meter.read(), "GetItem")[0]
+
+
+def test_with_key_limits_a_pass_reads_its_cursor_once_each_second(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = 4  # settings and cursor; limits record, and whether the number of shards is still the same
+    for seconds in (2, 5):
+        assert reads_of_a_pass(engine, monkeypatch, seconds) == at_once + seconds
 
 
 def test_a_task_that_is_put_off_to_its_turn_costs_three_units(engine: Engine) -> None:
