@@ -549,7 +549,9 @@ class Replay:
             is_named = str(token) in by.named or by.kind == "scheduler"
             self.require("12", is_over or is_named or self._is_of_nobody(token), f"{task_id}: {_change(old, new)} by a "
                          f"process that has not claimed it, and its lease is not over")  # fmt: skip
-        if new.get("outcome") == "completed" and self.header["executions"] and "pack" not in new:
+        noted = self.header["executions"]  # of no action, of all, or of these
+        is_noted = noted if isinstance(noted, bool) else new.get("action") in noted
+        if new.get("outcome") == "completed" and is_noted and "pack" not in new:
             run = self.executions.get((str(token), task_id))
             if run is not None or not str(new.get("action", "")).startswith("dynatick."):
                 result = None if run is None else run.result

@@ -48,7 +48,7 @@ def _text(value: object) -> object:
 
 
 def row_of(row: Row) -> Event:
-    return {name: plain(name, row[name]) for name in row}
+    return {name: row[name] if name == "taskId" else plain(name, row[name]) for name in row}
 
 
 def conditions_of(conditions: Sequence[Condition]) -> list[list[Any]]:

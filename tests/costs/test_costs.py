@@ -213,7 +213,7 @@ def test_a_second_for_which_a_pass_runs_already_costs_a_unit(engine: Engine) -> 
 
 
 class Lasts:
-    """An action that takes so many seconds of a clock, each of which ends when the pass has read its cursor."""
+    """An action that takes some seconds of a clock, each of which ends when the pass has read its cursor."""
 
     def __init__(self, seconds: int, clock: Clock, has_read: threading.Semaphore) -> None:
         self._seconds, self._clock, self._has_read = seconds, clock, has_read
@@ -229,7 +229,7 @@ class Lasts:
 
 
 def reads_of_a_pass(engine: Engine, monkeypatch: pytest.MonkeyPatch, seconds: int) -> int:
-    """The reads of a pass that stays so many seconds for a task with a limit key."""
+    """The reads of a pass that stays for some seconds with a task with a limit key."""
     clock, has_read = Clock(still=True), threading.Semaphore(0)
     installation = Installation.fresh(engine.url, key_limits=("customer=4",), wake_ups=Sent(), clock=clock)
     installation.actions.add("lasts", Lasts(seconds, clock, has_read))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proof.replay import Replay
 from tests.faults.table import figures
 from tests.sandbox.clock import START
 from tests.sandbox.verdict import Verdict
@@ -90,6 +91,9 @@ def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path, reques
     def report(verdict: Verdict) -> None:
         record_property("fault", figures(verdict))
 
+    def report_trace(replayed: Replay) -> None:
+        record_property("trace", {"traces": 1, "events": replayed.events, "checks": replayed.checks.total()})
+
     with ExitStack() as worlds:
         numbers = iter(range(100))
 
@@ -99,10 +103,13 @@ def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path, reques
             delivers = "DYNATICK_PRECISION" not in settings and request.config.getoption("--precision") == "second"
             settings = SECOND | settings if delivers else settings
             begin = start - timedelta(minutes=1)
+            # Those of longer tests, and of other ways to run them, have not been tried.
+            is_usual = not any(map(request.node.get_closest_marker, ("long", "night"))) and dynamodb_endpoint is None
             world = worlds.enter_context(
-                World(engine, folder, dynamodb=dynamodb_endpoint, start=begin, delivers_wake_ups=delivers, **settings)
-            )
-            world.report = report
+                World(engine, folder, dynamodb=dynamodb_endpoint, start=begin, delivers_wake_ups=delivers,
+                      is_traced=is_usual and not delivers, **settings)
+            )  # fmt: skip
+            world.report, world.report_trace = report, report_trace
             world.tick()  # the settings in force are known then, and the cursors there
             world.clock.to(start)  # however long that took
             return world

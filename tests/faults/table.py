@@ -105,12 +105,16 @@ class Table:
 
     def __init__(self) -> None:
         self.rows = {number: Row() for number in FAULTS}
+        self.traces: Counter[str] = Counter()
 
     @property
     def survived(self) -> int:
         return sum(row.survived for row in self.rows.values())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            for name, value in report.user_properties:
+                self.traces.update(value if name == "trace" else {})
         if "::test_fault_" not in report.nodeid or (report.when != "call" and report.passed):
             return
         row = self.rows[int(report.nodeid.partition("::test_fault_")[2][:2])]
@@ -129,6 +133,8 @@ class Table:
         table = as_markdown(self.rows)
         terminalreporter.write_line(table)
         terminalreporter.write_line(f"{self.survived} of {len(FAULTS)} faults survived")
+        traces = "{traces:,} traces accepted by the rules alone: {events:,} events, {checks:,} checks"
+        terminalreporter.write_line(traces.format_map(self.traces))
         if config.getoption("--write-table") and self.survived == len(FAULTS):
             before, _, after = DOCUMENT.read_text().split(MARKER)
             DOCUMENT.write_text(f"{before}{MARKER}\n{table}\n{MARKER}{after}")

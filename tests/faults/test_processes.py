@@ -154,7 +154,7 @@ def expire(world: World, **fields: object) -> None:
     """Tasks whose process died as soon as it had claimed them. ``fields``: of those that kill their process."""
     world.insert_for_next_tick(f"expired-{n:02d}" for n in range(EXPIRED - KILLERS))
     world.insert_for_next_tick((f"killer-{n}" for n in range(KILLERS)), payload={"kill": True}, **fields)
-    for _ in range(3):  # a claim or two at a time
+    for _ in range(6):  # a claim or two at a time
         world.next_tick(faults=[Fault(at="claim", do="kill after", times=None)])
         if all(row["status"] == "running" for row in world.rows().values()):
             break

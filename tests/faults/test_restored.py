@@ -21,10 +21,11 @@ Items = dict[str, dict[str, Any]]  # by id, as DynamoDB spells them
 
 def restore(world: World, items: Items) -> None:
     """The table with these rows. Its stream begins anew, and no process of before comes back."""
-    for task_id in world.items().keys() - items.keys():
-        world.dynamodb.delete_item(TableName=world.table, Key={"taskId": {"S": task_id}})
-    for item in items.values():
-        world.dynamodb.put_item(TableName=world.table, Item=item)
+    with world.restoring():
+        for task_id in world.items().keys() - items.keys():
+            world.dynamodb.delete_item(TableName=world.table, Key={"taskId": {"S": task_id}})
+        for item in items.values():
+            world.dynamodb.put_item(TableName=world.table, Item=item)
     world.stream.new()
     world.note(DELETE, *(world.inserted - items.keys()))
     world.deploy()

@@ -27,6 +27,7 @@ from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from tests.sandbox.calls import Call, parse
 from tests.sandbox.locks import stop
+from tests.sandbox.trace import Tracer
 
 from dynatick.store.wire import Connections
 
@@ -87,7 +88,8 @@ class Seam:
     on_freeze: Callable[[str], None] = lambda kind: None  # called just before the process stops itself
     on_invoke: Callable[[dict[str, Any]], None] | None = None  # gets asynchronous invocations, which then go nowhere
     on_fault: Callable[[Fault, Call], None] = lambda fault, call: None  # called just before a fault is injected
-    interceptor: Interceptor | None = None  # nearest to AWS
+    interceptor: Interceptor | None = None  # nearest to AWS, but for the tracer
+    tracer: Tracer | None = None  # notes what AWS is really sent and answers
     has_begun: Callable[[str], bool] = lambda task_id: True
 
     def __post_init__(self) -> None:
@@ -155,8 +157,16 @@ class Seam:
             if call.kind == "invoke" and self.on_invoke is not None:
                 self.on_invoke(call.body)
                 return respond(request, {}, 202)
-            answered = self.interceptor(call, request, real) if self.interceptor is not None else None
-            return answered or real(request)
+            reached: list[AWSPreparedRequest] = []
+
+            def to_aws(changed: AWSPreparedRequest) -> AWSResponse:
+                reached.append(changed)
+                return real(changed) if self.tracer is None else self.tracer.send(changed, real)
+
+            answered = self.interceptor(call, request, to_aws) if self.interceptor is not None else None
+            if answered is not None and not reached and self.tracer is not None and call.operation == "Query":
+                self.tracer.poll(call.body, json.loads(answered.content))
+            return answered or to_aws(request)
 
         return send
 

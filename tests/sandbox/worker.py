@@ -16,6 +16,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,6 +28,7 @@ from tests.sandbox.index import LaggingIndex, Polls
 from tests.sandbox.journal import append
 from tests.sandbox.locks import stop
 from tests.sandbox.seam import Fault, Seam
+from tests.sandbox.trace import Tracer
 from tests.sandbox.watch import Watch
 
 from dynatick import wiring
@@ -40,6 +42,7 @@ FENCED = "DYNATICK_SANDBOX_FENCED"  # it is killed at the end of an invocation's
 LAG = "DYNATICK_SANDBOX_LAG"  # minimum and maximum seconds that the index lags, if it does
 POLL_SECONDS = "DYNATICK_SANDBOX_POLL_SECONDS"  # of the shared clock, that each poll takes
 NO_LEASE = "DYNATICK_SANDBOX_NO_SHARD_LEASE"  # the shard lease is worth nothing (protocol 16)
+TRACED = "DYNATICK_SANDBOX_TRACED"  # what it does is written down, for proof/replay.py
 QUEUE_DOWN = "DYNATICK_SANDBOX_WAKE_UP_QUEUE_DOWN"
 
 
@@ -83,7 +86,10 @@ class Worker:
         seed = int(environ[SEED])
         random.seed(seed)
         self._seam = Seam(seed=seed, on_freeze=lambda kind: self._respond(frozen=kind))
-        self._watch(SharedFolder.from_env(environ), environ)
+        folder = SharedFolder.from_env(environ)
+        self._tracer = Tracer(folder, environ["DYNATICK_TABLE"]) if TRACED in environ else None
+        self._seam.tracer = self._tracer
+        self._watch(folder, environ)
 
     def _watch(self, folder: SharedFolder, environ: Mapping[str, str]) -> None:
         index = None
@@ -103,7 +109,7 @@ class Worker:
         """Runs the function's real entry point, as Lambda imports it, until standard input ends."""
         wiring.utc_now = self.now
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # the seam waits for it; later threads inherit this
-        with self._seam.installed(), self._seam.over_output():
+        with self._seam.installed(), self._seam.over_output(), self._over_handlers():
             sys.path.insert(0, str(ROOT / "functions" / self._function))
             app = importlib.import_module("app")
             self._respond(ready=True)
@@ -111,10 +117,17 @@ class Worker:
                 self._run(app, **json.loads(line))
                 stop()
 
+    def _over_handlers(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._tracer is None else self._tracer.over_handlers()
+
     def _run(self, app: Any, event: Any, timeout: float, faults: Sequence[Mapping[str, Any]]) -> None:
         self._seam.hits.clear()
         self._seam.arm([Fault(**fault) for fault in faults])
         end = self.now() + timedelta(seconds=timeout)
+        if self._tracer is not None:
+            # Its hard end is by its own clock: that of the trace is the shared one.
+            until = (end - self._skew).timestamp()
+            self._tracer.begin(self._function, event, until=until, skew=self._skew.total_seconds())
         if self._is_fenced and (speed := self._clock.speed):  # by a clock that stands no time goes by
             signal.setitimer(signal.ITIMER_REAL, timeout / speed)
         try:
@@ -125,6 +138,9 @@ class Worker:
             response = {"error": f"{type(error).__name__}: {error}"}
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._tracer is not None:
+            running = app.processor.running if self._function == "processor" else 0
+            self._tracer.end(raised="error" in response, left=running)
         self._respond(**response, hits=self._seam.hits)
 
 

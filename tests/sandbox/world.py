@@ -12,6 +12,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import boto3
+from proof.replay import Replay, replay
 from tests.sandbox import journal
 from tests.sandbox.clock import START, SharedClock
 from tests.sandbox.folder import FOLDER, SharedFolder
@@ -30,8 +32,9 @@ from tests.sandbox.packs import rows_of, with_members
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, Stream, not_done
+from tests.sandbox.trace import CutOff, Tracer, events_of, traced
 from tests.sandbox.verdict import Evidence, Verdict, judge
-from tests.sandbox.worker import SEED
+from tests.sandbox.worker import SEED, TRACED
 
 from dynatick import TaskClient
 from dynatick.domain.batches import Batch, then_id
@@ -72,6 +75,7 @@ class World:
         start: datetime = START,
         speed: float = 1.0,
         delivers_wake_ups: bool = False,
+        is_traced: bool = False,
         **environ: str,
     ) -> None:
         self.tables = tables = dynamodb or endpoint
@@ -93,6 +97,7 @@ class World:
         self.wake_ups_to_deliver: list[WakeUp] = []
         self.always: Sequence[Fault] = ()  # faults that every invocation meets, besides its own
         self.report: Callable[[Verdict], None] = lambda verdict: None
+        self.report_trace: Callable[[Replay], None] = lambda replayed: None
         self.sandboxes: list[Sandbox] = []
         self._incarnations: dict[str, str] = {}  # of the tasks that this process has inserted: the last of each id
         self._request_ids = count()
@@ -115,14 +120,28 @@ class World:
             "POWERTOOLS_METRICS_NAMESPACE": "Dynatick",
             "POWERTOOLS_SERVICE_NAME": "sandbox",
             FOLDER: str(folder),
+            **({TRACED: "1"} if is_traced else {}),
             **environ,
         }
+        self._tracer: Tracer | None = None
+        self._tracing = ExitStack()
+        if is_traced:
+            self._tracer = self._tracing.enter_context(traced(self.folder, self.table, self._header()))
+
+    def _header(self) -> Mapping[str, Any]:
+        """What a trace of this world says first."""
+        limits, rates = (
+            [one for one in self.environ.get(name, "").split(",") if one]
+            for name in ("DYNATICK_KEY_LIMITS", "DYNATICK_ACTION_RATE_LIMITS")
+        )
+        return {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": [ACTION], "limits": limits, "rates": rates}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Ends all processes, and deletes table and queue."""
+        self._tracing.close()
         for sandbox in self.sandboxes:
             sandbox.close()
         self.dynamodb.delete_table(TableName=self.table)
@@ -176,6 +195,8 @@ class World:
         killed = journal.KILLED if from_outside else journal.KILLED_INSIDE
         why = {-signal.SIGKILL: killed, -signal.SIGALRM: journal.TIMED_OUT}.get(code, journal.EXITED)
         self.journal.add(journal.Died(pid=sandbox.pid, role=sandbox.function, why=why))
+        if self._tracer is not None:
+            journal.append(self._tracer.file, {"e": "died", "at": self.folder.now(), "pid": sandbox.pid})
 
     @staticmethod
     def wait_a_moment(seconds: float) -> None:
@@ -532,8 +553,27 @@ class World:
         expected = {"executed": executed, **otherwise}
         assert verdict.results == {name: number for name, number in expected.items() if number}, verdict.results
         assert repeated in (None, sum(verdict.repeated.values())), verdict.repeated
+        self._assert_trace_is_lawful()
         self.report(verdict)
         return verdict
+
+    def _assert_trace_is_lawful(self) -> None:
+        """By the rules alone, as another judge knows them. All tasks have ended."""
+        if self._tracer is None:
+            return
+        try:
+            events = events_of(self._tracer.file)
+        except CutOff:  # killed from outside, wherever it was; the verdict has judged it
+            return
+        began = [(one.task_id, one.run, one.attempt) for one in self.journal.of(journal.Began)]
+        noted = [(one["id"], one["run"], one["attempt"]) for one in events if one["e"] == "begin"]
+        assert {*began} <= {*noted}, "it has each execution that the journal has"
+        replayed = replay([*events, {"e": "rest", "at": self.folder.now()}])
+        self.report_trace(replayed)
+
+    def restoring(self) -> AbstractContextManager[None]:
+        """What is put and deleted meanwhile is a restore of the table."""
+        return nullcontext() if self._tracer is None else self._tracer.restoring()
 
 
 def _taken(path: Path) -> list[Any]:
