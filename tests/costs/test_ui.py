@@ -29,10 +29,12 @@ TASKS = MINUTES
 ENTRY_BYTES = 170  # of a task in the index
 DOLLARS_A_UNIT = 0.125 / 1_000_000
 MAX_DOLLARS = 0.001
+MAX_DOLLARS_A_DAY = 0.15
 MAX_BYTES = 100_000
 STATE = 3  # reads of the head of each page: settings, cursors, settings
 
 _LOADED = re.compile(r'hx-get="([^"]+)" hx-trigger="(?:load|revealed)')
+_FOLLOWING = re.compile(r'hx-get="([^"]+)" hx-trigger="[^"]*tick from:body')
 _FILES = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 
 
@@ -147,15 +149,19 @@ def test_the_first_answer_reads_no_more_than_it_shows(pages: Pages) -> None:
     assert view.counts.total.read_units <= 80
 
 
-def test_a_page_that_stays_open_costs_little(pages: Pages) -> None:
+@pytest.mark.parametrize("url", ["/", "/timeline?span=hour", "/tasks", "/ticks", "/actions", "/schedules/schedule-0"])
+def test_a_page_that_stays_open_costs_little(pages: Pages, url: str) -> None:
+    """What it reads again after each tick, if it is seen all day."""
     site = pages.site()
     http = TestClient(application(site), base_url="http://127.0.0.1:4580")
-    http.get("/now/minutes")
-    site.readings.clear()  # as after a few seconds
+    page = http.get(url).text
+    parts = [html.unescape(part) for part in _FOLLOWING.findall(page)]
+    assert parts
+    site.readings.clear()  # as a tick does
     pages.meter.read()
-    http.get("/now/minutes")
+    for part in parts:
+        assert http.get(part).status_code == 200
     minute = pages.meter.read().total.read_units
     http.get("/live")
     quarter = pages.meter.read().total.read_units
-    assert minute <= 250
-    assert (minute + 4 * quarter) * 1440 * DOLLARS_A_UNIT <= 0.05
+    assert (minute + 4 * quarter) * 1440 * DOLLARS_A_UNIT <= MAX_DOLLARS_A_DAY, (minute, quarter)

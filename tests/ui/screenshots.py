@@ -61,6 +61,7 @@ def write(folder: Path, pages: Served, running: Browser) -> list[Path]:
         person = browser.open_tab(running, pages.url, size=SIZE, scheme=scheme)
         for name, page in SHOWN.items():
             person.open(ADDRESSES[page])
+            person.page.evaluate("document.getElementById('updated').style.visibility = 'hidden'")  # it counts seconds
             path = folder / f"dashboard-{name}-{scheme}.png"
             taken = person.page.screenshot(animations="disabled", caret="hide")
             if not path.exists() or pixels_between(blank, path.read_bytes(), taken) > MAX_PIXELS:

@@ -52,12 +52,12 @@ def fill(endpoint: str, seed: Seed) -> str:
 
 
 @contextmanager
-def served(endpoint: str, seed: Seed) -> Iterator[Served]:
+def served(endpoint: str, seed: Seed, *, kept_seconds: float = 10) -> Iterator[Served]:
     """Fills a table and serves its pages, on a clock that stands still."""
     clock, table = clock_at(NOW), fill(endpoint, seed)
     installation = Installation(DynamoStore(table, endpoint_url=endpoint), clock)
     client = TaskClient(DynamoStore(table, endpoint_url=endpoint), clock=clock)
-    with run(application(Site(client=client, clock=clock, name="reminders"))) as url:
+    with run(application(Site(client=client, clock=clock, name="reminders", kept_seconds=kept_seconds))) as url:
         yield Served(url, table, installation)
 
 

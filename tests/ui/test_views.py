@@ -63,3 +63,12 @@ def test_a_page_that_stays_open_shows_what_has_changed(own: Served, open_tab: Op
     before = person.by("last-tick").inner_text()
     own.installation.tick(NOW.replace(second=0) + timedelta(minutes=1))
     expect(person.by("last-tick")).not_to_have_text(before)
+
+
+def test_a_wide_screen_is_used(small: Served, open_tab: OpenTab) -> None:
+    person = open_tab(small, "/", size=(2200, 1200))
+    wide = person.by("minutes").bounding_box()
+    assert wide and wide["width"] > 2100
+    person.page.set_viewport_size({"width": 1500, "height": 900})
+    narrow = person.by("minutes").bounding_box()
+    assert narrow and narrow["width"] <= 1240

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -159,6 +160,7 @@ def ui(
         from dynatick.ui.server import serve
         from dynatick.ui.site import Site
         from dynatick.ui.trail import log_changes
+        from dynatick.ui.trouble import Access
     except ModuleNotFoundError as error:
         message = f"ui needs more packages: pip install 'dynatick[cli]' ({error})"
         raise CommandFailed(ExitCode.UNEXPECTED, message) from error
@@ -169,5 +171,10 @@ def ui(
         return None if session.local else stack.caller(session)
 
     log_changes()
-    site = Site(client=client, clock=session.clock, name=session.name(), read_only=read_only, caller=caller)
+    access = Access(
+        profile=session.profile or os.environ.get("AWS_PROFILE"), region=session.region, table=session.table
+    )
+    site = Site(
+        client=client, clock=session.clock, name=session.name(), read_only=read_only, caller=caller, access=access
+    )
     serve(site, port, opens=not no_open, say=typer.echo)

@@ -129,13 +129,20 @@ def judge_installation(
     cursors: Mapping[int, Cursor | InvalidInput | None], settings: InstallationSettings, now: datetime
 ) -> Iterator[Finding]:
     """What is wrong with the processor, and with the cursors of the shards in use. While all is paused, no finding
-    says that ticks do nothing."""
+    says that ticks do nothing; after a pause, only if none has come since as long as without one."""
     if settings.processor_problem is not None:
         why = f"the processor can't start: {settings.processor_problem}"
         yield Finding(kind=Kind.PROCESSOR_FAILS, task_id=SETTINGS_ID, why=why)
     for finding in judge_cursors(cursors, settings.grid, now):
-        if settings.pause is None or finding.kind not in _WHILE_PAUSED:
+        if finding.kind not in _WHILE_PAUSED or not (settings.pause or _just_resumed(finding.kind, settings, now)):
             yield finding
+
+
+def _just_resumed(kind: Kind, settings: InstallationSettings, now: datetime) -> bool:
+    """Whether ticks may still have done too little because of the latest pause."""
+    wait = _DRAINED_LATE if kind is Kind.CURSOR_STUCK else _CLOSED_LATE
+    ends = [one.until for one in settings.pauses if one.until is not None]
+    return bool(ends) and now <= max(ends) + _TICKS_MISSED * timedelta(minutes=settings.grid.tick_minutes) + wait
 
 
 def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:

@@ -31,7 +31,8 @@ A POST needs the form's field ``token``. It answers with a redirect (303) to a p
 
 ==================  ==========================================================================================
 every page          ``nav``, ``nav-now`` … ``nav-changes``, ``search`` (the form), ``search-input``, ``theme``,
-                    ``state`` (its ``data-state``: running, paused, late, none), ``last-tick``, ``read-only``,
+                    ``state`` (its ``data-state``: running, paused, late, none, unread), ``last-tick``,
+                    ``updated``, ``trouble`` (why nothing can be read), ``read-only``,
                     ``notice`` (``role=status``: what a change did), ``problem`` (``role=alert``: what went wrong),
                     ``pause`` and ``resume`` (open the question), ``pause-reason``, ``confirm-pause``,
                     ``confirm-resume``

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dynatick.errors import (
     DynatickError,
     InvalidInput,
+    StoreError,
     TaskChanged,
     TaskExists,
     TaskNotFound,
@@ -35,6 +36,7 @@ from dynatick.ui import (
 )
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
+from dynatick.ui.trouble import trouble_of
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -118,7 +120,10 @@ def _icon(request: Request) -> Response:
 
 
 def _problem(request: Request, error: DynatickError) -> Response:
-    return site_of(request).problem(request, status_of(error), str(error))
+    site = site_of(request)
+    if isinstance(error, StoreError) and request.method in ("GET", "HEAD"):
+        return site.trouble(request, status_of(error), trouble_of(error, site.access))
+    return site.problem(request, status_of(error), str(error))
 
 
 def _http_problem(request: Request, error: HTTPException) -> Response:

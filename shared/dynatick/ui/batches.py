@@ -20,7 +20,7 @@ from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import DUE
 from dynatick.ui.display import clock, many, number
 from dynatick.ui.query import Query
-from dynatick.ui.site import Notice, Site, query_of, site_of
+from dynatick.ui.site import TICK, Notice, Site, query_of, site_of
 
 _PAGE = 50
 _LONGEST = timedelta(days=31)
@@ -41,7 +41,7 @@ def _list(request: Request) -> Response:
         "page": token,
     }  # fmt: skip
     return site.page(
-        request, "batches.html", "batches", now=now, asked=asked,
+        request, "batches.html", "batches", now=now, follows=TICK, asked=asked,
         batches=[(one, _bar(one)) for one in page.batches],
         next_page=None if token is None else links.with_query("/batches", following),
     )  # fmt: skip
@@ -73,7 +73,7 @@ def _page(request: Request) -> Response:
     site = site_of(request)
     batch, now = site.client.batches.get(links.of_segment(request.path_params["batch"])), site.clock()
     return site.page(
-        request, "batch.html", "batches", now=now, batch=batch, bar=_bar(batch), rate=_rate(batch, now),
+        request, "batch.html", "batches", now=now, follows=TICK, batch=batch, bar=_bar(batch), rate=_rate(batch, now),
         is_open=batch.status not in TERMINAL, waiting=batch.counts.get(OPEN, 0),
     )  # fmt: skip
 
@@ -94,8 +94,8 @@ def _members(request: Request) -> Response:
     page = site.client.batches.members_page(batch_id, status, limit=_PAGE, page_token=asked.get("page"))
     token = page.next_page_token
     return site.page(
-        request, "batch_members.html", "batches", now=now, batch_id=batch_id, statuses=_STATUSES, wanted=status,
-        entries=[_entry(view) for view in page.members],
+        request, "batch_members.html", "batches", now=now, follows=TICK, batch_id=batch_id, statuses=_STATUSES,
+        wanted=status, entries=[_entry(view) for view in page.members],
         next_page=None if token is None else links.batch(batch_id, "members", status=status, page=token),
     )  # fmt: skip
 

@@ -155,30 +155,48 @@ class Chart:
     def links(self) -> Sequence[tuple[int | None, Bar]]:
         """The same, without the place of a bar that follows another one, in charts that the page loads by itself: it
         places them, and an hour of full minutes has a seventh fewer bytes."""
-        if self.bars_height > _TALL:
+        if not self.is_compact:
             return self.shown
         places = [x for x, _ in self.shown]
         after = [None, *(x + self.step for x in places)]
         return [(None if x == follows else x, bar) for (x, bar), follows in zip(self.shown, after, strict=False)]
 
     @property
+    def is_compact(self) -> bool:
+        """Whether the page loads it by itself, and draws it from fewer bytes."""
+        return self.bars_height <= _TALL
+
+    @property
     def lines(self) -> Mapping[str, str]:
-        """What to draw of the bars, as the data of a path for each kind: thick lines, in a fifth of the bytes that a
-        rectangle for each part takes. The page draws a bar that is too low to be seen a little higher."""
-        drawn: dict[str, list[str]] = {}
+        """What to draw of the bars, for each kind: as the data of a path, thick lines; if it is compact, in a form of
+        our own. The page draws a bar that is too low to be seen a little higher."""
+        drawn: dict[str, list[tuple[int, float, float]]] = {}
         for x, bar in self._middles():
             for part in parts(bar, self.bars_height, self.largest) if bar.total else ():
-                bottom = round(part.y + part.height, 1)
-                drawn.setdefault(part.kind, []).append(f"M{x} {bottom:g}V{part.y:g}")
-        return {kind: "".join(drawn[kind]) for kind in KINDS if kind in drawn}
+                drawn.setdefault(part.kind, []).append((x, round(part.y + part.height, 1), part.y))
+        return {kind: self._written(drawn[kind], self.bars_height) for kind in KINDS if kind in drawn}
 
     @property
     def failures(self) -> str:
-        """The row of failed attempts, as the data of a path. One among thousands is seen, too."""
+        """The row of failed attempts, in the same form. One among thousands is seen, too."""
         largest = self.most_failures
-        heights = ((x, max(_FAILURE_SEEN, self.below * bar.failures / largest)) for x, bar in self._middles()
-                   if bar.failures)  # fmt: skip
-        return "".join(f"M{x} {self.height}V{round(self.height - height, 1):g}" for x, height in heights)
+        heights = [
+            (x, max(_FAILURE_SEEN, self.below * bar.failures / largest)) for x, bar in self._middles() if bar.failures
+        ]
+        lines = [(x, float(self.height), round(self.height - height, 1)) for x, height in heights]
+        return self._written(lines, self.height)
+
+    def _written(self, lines: Sequence[tuple[int, float, float]], base: float) -> str:
+        """Lines, each from its bottom to its top: ``M4 120V60M14 120V90``. Compact: ``4:14 20 44:27-9``, without a
+        place that follows the one before, and without a bottom that is the base."""
+        if not self.is_compact:
+            return "".join(f"M{x} {bottom:g}V{top:g}" for x, bottom, top in lines)
+        words, after = [], None
+        for x, bottom, top in lines:
+            place, begin = "" if x == after else f"{x}:", "" if bottom == base else f"{bottom:g}-"
+            words.append(f"{place}{begin}{top:g}")
+            after = x + self.step
+        return " ".join(words)
 
     def place_of(self, instant: datetime) -> float | None:
         """Where an instant is; None: not in this chart."""

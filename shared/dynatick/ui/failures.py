@@ -19,7 +19,7 @@ from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import FailureBars
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.readings import HOUR, hour_of
-from dynatick.ui.site import Site, query_of, site_of
+from dynatick.ui.site import SLOWLY, Site, query_of, site_of
 from dynatick.ui.task import trace_of, trace_of_row
 
 _LONGEST = timedelta(days=7)
@@ -38,8 +38,8 @@ def _page(request: Request) -> Response:
     counts = site.readings.counts(start, now)
     failed = FailureBars.of({minute: one.failures for minute, one in counts.items()}, start, hour_of(now) + HOUR, step)
     return site.page(
-        request, "failures.html", "failures", now=now, failed=failed, last=asked.get("last", "24h"), start=start,
-        is_shorter=counted < last,
+        request, "failures.html", "failures", now=now, follows=SLOWLY, failed=failed, last=asked.get("last", "24h"),
+        start=start, is_shorter=counted < last,
     )  # fmt: skip
 
 

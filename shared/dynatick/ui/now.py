@@ -123,7 +123,9 @@ def _in_flight(site: Site, due: Mapping[int, int]) -> int | None:
 def _next(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
-    return site.fragment("next.html", now, coming=_upcoming(site, now))
+    settings = site.client.settings()
+    is_paused = settings is not None and settings.pause is not None
+    return site.fragment("next.html", now, coming=_upcoming(site, now), is_paused=is_paused)
 
 
 def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
@@ -155,11 +157,19 @@ def _at(entry: TaskEntry, now: datetime) -> datetime:
 
 
 def _live(request: Request) -> Response:
-    """The state and the last tick, for the head of every page. ``state``: the one that the page shows."""
+    """The state and the last tick, for the head of every page. ``state`` and ``tick``: those that the page shows;
+    another tick makes its parts ask again. ``unread``: it could not be read, and is loaded anew."""
     site = site_of(request)
-    now = site.clock()
+    now, shown = site.clock(), request.query_params
     state = state_of(site.client, now)
-    return site.fragment("live.html", now, state=state, changed=state.word != request.query_params.get("state"))
+    if shown.get("tick", state.tick) != state.tick:
+        site.readings.clear()  # of what a tick changes
+    answer = site.fragment("live.html", now, state=state, changed=state.word != shown.get("state"))
+    if "unread" in shown:
+        answer.headers["HX-Refresh"] = "true"
+    elif shown.get("tick", state.tick) != state.tick:
+        answer.headers["HX-Trigger"] = "tick"
+    return answer
 
 
 def _pause(request: Request, form: Form) -> Response:

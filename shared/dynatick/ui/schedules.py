@@ -15,7 +15,7 @@ from dynatick.errors import InvalidInput, TaskChanged, TaskExists, TransitionRef
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.display import clock
-from dynatick.ui.site import Notice, Site, query_of, site_of
+from dynatick.ui.site import TICK, Notice, Site, query_of, site_of
 
 _STATES = tuple(map(str, ScheduleState))
 _PAGE = 50
@@ -30,7 +30,8 @@ def _page(request: Request) -> Response:
     found = site.client.schedules.list(state, limit=_PAGE, page_token=asked.get("page"))
     token = found.next_page_token
     return site.page(
-        request, "schedules.html", "schedules", now=now, schedules=found.schedules, states=_STATES, wanted=state,
+        request, "schedules.html", "schedules", now=now,
+        follows=TICK, schedules=found.schedules, states=_STATES, wanted=state,
         next_page=None if token is None else links.with_query("/schedules", {**asked, "page": token}),
     )  # fmt: skip
 
@@ -57,7 +58,8 @@ def _schedule(request: Request) -> Response:
     past = schedules.history(schedule_id, limit=_PAST)
     coming = schedules.preview(schedule_id, _COMING)
     return site.page(
-        request, "schedule.html", "schedules", now=now, schedule=schedule, past=past, coming=coming,
+        request, "schedule.html", "schedules", now=now,
+        follows=TICK, schedule=schedule, past=past, coming=coming,
         is_open=schedule.state not in (ScheduleState.COMPLETED, ScheduleState.FAILED),
         is_paused=schedule.state == ScheduleState.DISABLED, zone=_zone(schedule.timezone),
     )  # fmt: skip

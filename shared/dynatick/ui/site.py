@@ -25,16 +25,20 @@ from dynatick.ui import display, links
 from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, half
 from dynatick.ui.jobs import Job, Jobs
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
-from dynatick.ui.state import state_of
+from dynatick.ui.state import PREFIXES, UNREAD, state_of
 from dynatick.ui.trail import Trail
+from dynatick.ui.trouble import Access, Trouble
 
 _MAX_NOTICES = 200
 _ASSETS = {
     "dynatick.css": "text/css",
     "charts.js": "text/javascript",
     "dynatick.js": "text/javascript",
+    "live.js": "text/javascript",
     "htmx.min.js": "text/javascript",
     "icon.svg": "image/svg+xml",
+    "icon-bad.svg": "image/svg+xml",
+    "icon-paused.svg": "image/svg+xml",
 }
 # htmx without what the Content-Security-Policy forbids; and it shows an answer that is an error, too.
 _HTMX = {
@@ -48,6 +52,10 @@ _HTMX = {
         {"code": "[45]..", "swap": True, "error": True},
     ],
 }
+TICK, SLOWLY = "tick from:body", "every 1800s, again from:body"
+"""When a page that stays open is read again: after each tick; what would cost too much, each half hour."""
+
+_ICONS = {"paused": "icon-paused.svg", "late": "icon-bad.svg", "none": "icon-bad.svg", UNREAD: "icon-bad.svg"}
 _SECTIONS = (
     ("now", "Now", "/"),
     ("timeline", "Timeline", "/timeline"),
@@ -93,6 +101,7 @@ class Site:
     name: str  # of the table or the stack
     read_only: bool = False
     caller: Callable[[], str | None] = lambda: None  # the ARN of who changes something by these pages
+    access: Access = field(default_factory=Access)
     kept_seconds: float = 10  # for which an answer of the table is used again, by the parts of a page
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     _notices: OrderedDict[str, Notice] = field(default_factory=OrderedDict)
@@ -126,6 +135,9 @@ class Site:
             "half": half,
             "link": links,
             "sections": _SECTIONS,
+            "icons": {word: self.assets[name].url for word, name in _ICONS.items()},
+            "prefixes": PREFIXES,
+            "tick": TICK,
             "version": metadata.version("dynatick"),
         }
 
@@ -143,15 +155,21 @@ class Site:
         section: str,
         *,
         now: datetime,
+        follows: str | None = None,
         **values: Any,
     ) -> Response:
-        """A whole page. ``section``: the one of the navigation that it belongs to."""
+        """A whole page. ``section``: the one of the navigation that it belongs to. ``follows``: when all of it is read
+        again while it stays open, TICK or SLOWLY; None: its parts are, or it is a question that must not change."""
+        shown = {name: value for name, value in request.query_params.items() if name != "notice"}
         return self.fragment(
             template,
             now,
             section=section,
             state=state_of(self.client, now),
             notice=self._notices.get(request.query_params.get("notice", "")),
+            trouble=None,
+            follows=follows,
+            here=links.with_query(request.url.path, shown),
             **values,
         )
 
@@ -160,8 +178,21 @@ class Site:
         title = HTTPStatus(status).phrase
         template = "problem_part.html" if "hx-request" in request.headers else "problem.html"
         return self.fragment(
-            template, self.clock(), status=status, title=title, text=text, section="", state=None, notice=None
-        )
+            template, self.clock(), status=status, title=title, text=text, section="", state=None, notice=None,
+            trouble=None, follows=None, here="",
+        )  # fmt: skip
+
+    def trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
+        """The answer to a request for which the table could not be read. That for a part goes into the one banner of
+        its page, so that what was read before stays."""
+        if "hx-request" not in request.headers:
+            return self.fragment(
+                "trouble_page.html", self.clock(), status=status, title="Not read", trouble=trouble, section="",
+                state=None, notice=None, follows=None, here="",
+            )  # fmt: skip
+        answer = self.fragment("trouble.html", self.clock(), status=status, trouble=trouble)
+        answer.headers.update({"HX-Retarget": "#trouble", "HX-Reswap": "innerHTML"})
+        return answer
 
     def answer(self, location: str, notice: Notice) -> Response:
         """The answer to a change: leads to a page that shows the notice."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dynatick.client import TaskClient
 from dynatick.client.operations import Pause
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 
 NONE, RUNNING, LATE, PAUSED = "none", "running", "late", "paused"
+UNREAD = "unread"  # the table could not be read
+
+PREFIXES = {LATE: "⚠ needs attention", NONE: "⚠ no tick yet", PAUSED: "⏸ paused", UNREAD: "⚠ not read"}
+"""What the title of a page begins with, unless all is well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +26,13 @@ class State:
     last_tick: datetime | None
     next_tick: datetime
     tick_minutes: int
+
+    @property
+    def tick(self) -> str:
+        """Names the latest tick, so that a page knows of another one. Ticks of a pause leave no record, and count by
+        the clock."""
+        last = self.next_tick - timedelta(minutes=self.tick_minutes) if self.word == PAUSED else self.last_tick
+        return f"{self.word} {last:%Y-%m-%dT%H:%M}" if last else self.word
 
 
 def state_of(client: TaskClient, now: datetime) -> State:

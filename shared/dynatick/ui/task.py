@@ -24,7 +24,7 @@ from dynatick.json_reader import loads
 from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.display import clock
-from dynatick.ui.site import Notice, Site, site_of
+from dynatick.ui.site import TICK, Notice, Site, site_of
 
 _UNBEGUN = (Status.SCHEDULED, "unscheduled")
 
@@ -83,7 +83,8 @@ def _page(request: Request) -> Response:
         return RedirectResponse(links.batch(named[0], "members", page=named[1].first), 303)
     explanation = site.client.operations.explain(task_id)
     return site.page(
-        request, "task.html", "tasks", now=now, task=task, attempts=_attempts(task), possible=possible(task.status),
+        request, "task.html", "tasks", now=now,
+        follows=TICK, task=task, attempts=_attempts(task), possible=possible(task.status),
         events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
         schedule_id=schedule_id_of(task), batch_id=task.row.get(attr.BATCH_ID), trace=trace_of(task),
     )  # fmt: skip

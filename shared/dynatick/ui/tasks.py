@@ -20,7 +20,7 @@ from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.query import Query
-from dynatick.ui.site import Site, query_of, site_of
+from dynatick.ui.site import SLOWLY, TICK, Site, query_of, site_of
 
 CHANGES = {
     "redrive": REDRIVEN, "cancel": "cancelled", "reschedule": "rescheduled", "restore": "restored",
@@ -34,6 +34,7 @@ _RANGE = ("from", "to", "last", "next")
 _PAGE = 50
 _LONGEST = timedelta(days=31)
 _MAX_HOPS = 4  # pages without a task after which the next one isn't read by itself
+_FOLLOWED = 180  # minutes of tasks that a page reads again after each tick
 _MAX_COUNTED = 10_000  # by a dry run
 _MAX_EXAMPLES = 10
 
@@ -98,6 +99,11 @@ def _bucket(request: Request) -> Response:
     )  # fmt: skip
 
 
+def _is_short(selection: Selection) -> bool:
+    """Whether its tasks are read again after each tick: more would cost too much."""
+    return len(selection.minutes) <= _FOLLOWED if selection.has_range else False
+
+
 def _listed(
     request: Request,
     site: Site,
@@ -115,7 +121,8 @@ def _listed(
     hops = query.number(asked, "hops") or 0
     looks_on = None if page.entries or token is None or hops >= _MAX_HOPS else {**following, "hops": hops + 1}
     return site.page(
-        request, template, section, now=now, selection=selection, changes=_changes(selection), asked=asked,
+        request, template, section, now=now,
+        follows=TICK if _is_short(selection) else SLOWLY, selection=selection, changes=_changes(selection), asked=asked,
         entries=page.entries, statuses=STATUSES,
         next_page=None if token is None else links.with_query(request.url.path, following), through=page.through,
         looks_on=looks_on and links.with_query(request.url.path, looks_on), **values,

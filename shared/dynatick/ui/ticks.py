@@ -15,10 +15,11 @@ from dynatick.client.ticks import MAX_DAYS
 from dynatick.domain.buckets import Bucket
 from dynatick.ui import links, query
 from dynatick.ui.display import NOTHING, duration
-from dynatick.ui.site import query_of, site_of
+from dynatick.ui.site import SLOWLY, TICK, query_of, site_of
 
 _SHOWN = 60  # rows of the table
 _COLUMNS = 240  # of a chart
+_FOLLOWED = timedelta(hours=6)  # more records would cost too much each minute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +84,8 @@ def _page(request: Request) -> Response:
     lateness = [one.lateness_ms for one in columns if one.lateness_ms is not None]
     took = [one.took_ms for one in columns if one.took_ms is not None]
     return site.page(
-        request, "ticks.html", "ticks", now=now, last=asked.get("last", "6h"), start=now - last,
+        request, "ticks.html", "ticks", now=now,
+        follows=TICK if last <= _FOLLOWED else SLOWLY, last=asked.get("last", "6h"), start=now - last,
         lines=list(reversed(lines))[:_SHOWN], hidden=max(0, len(lines) - _SHOWN), columns=columns,
         gaps=[line for line in lines if line.kind == "missed"], max_lateness=max(lateness, default=None),
         max_took=max(took, default=None),

@@ -15,7 +15,7 @@ from dynatick.ui import links
 from dynatick.ui.chart import summary
 from dynatick.ui.query import Query, instant, required_instant
 from dynatick.ui.readings import DAY, HOUR, WEEK, hour_of
-from dynatick.ui.site import query_of, site_of
+from dynatick.ui.site import SLOWLY, TICK, query_of, site_of
 
 _SPANS = {"hour": HOUR, "day": DAY, "week": WEEK}
 _PART = timedelta(hours=6)  # of the strip on Now
@@ -56,7 +56,15 @@ def _page(request: Request) -> Response:
             start = hour_of(wanted or now)
             bars = site.readings.bars(start, start + HOUR, 1, now)
             return site.page(
-                request, "timeline_hour.html", "timeline", now=now, start=start, bars=bars, sums=summary(bars), **shown
+                request,
+                "timeline_hour.html",
+                "timeline",
+                now=now,
+                start=start,
+                bars=bars,
+                sums=summary(bars),
+                follows=TICK if start == hour_of(now) else SLOWLY,
+                **shown,
             )
         case "day":
             present = hour_of(now)
@@ -70,14 +78,18 @@ def _page(request: Request) -> Response:
                 columns = [(f"{start:%A, %d %B %Y}, morning" if not start.hour else "First 12 h", rows[:6]),
                            ("Afternoon" if not start.hour else "Next 12 h", rows[6:])]  # fmt: skip
             start = hour_of(wanted) if wanted else present - DAY + HOUR
-            return site.page(request, "timeline_day.html", "timeline", now=now, columns=columns, start=start, **shown)
+            return site.page(
+                request, "timeline_day.html", "timeline", now=now, columns=columns, start=start, follows=SLOWLY, **shown
+            )
         case _:
             today = now.replace(hour=0, minute=0, second=0, microsecond=0)
             start = (wanted or today - 3 * DAY).replace(hour=0, minute=0, second=0, microsecond=0)
             days = [start + DAY * n for n in range(7)]
             near = sorted(days, key=lambda day: abs(day - today))
             rows = [_part("/timeline/day", day, now, 4 * near.index(day)) for day in days]
-            return site.page(request, "timeline_week.html", "timeline", now=now, rows=rows, start=start, **shown)
+            return site.page(
+                request, "timeline_week.html", "timeline", now=now, rows=rows, start=start, follows=SLOWLY, **shown
+            )
 
 
 def _strip_part(request: Request) -> Response:
@@ -94,7 +106,11 @@ def _hour_part(request: Request) -> Response:
     query, now = query_of(request), site.clock()
     starts = [hour_of(required_instant(query, name)) for name in ("from", "and") if name in query or name == "from"]
     shown = [(start, site.readings.bars(start, start + HOUR, 1, now)) for start in starts]
-    return site.fragment("hour.html", now, hours=[(start, bars, summary(bars)) for start, bars in shown])
+    has_now = hour_of(now) in starts
+    return site.fragment(
+        "hour.html", now, hours=[(start, bars, summary(bars)) for start, bars in shown],
+        live_url=links.with_query(request.url.path, query) if has_now else None,
+    )  # fmt: skip
 
 
 def _day_part(request: Request) -> Response:

@@ -101,7 +101,7 @@ def test_the_day_around_now_begins_with_the_nearest_hours(browser: Browser) -> N
     starts = [one.attributes["data-hour"] for one in hours]
     assert starts[:2] == ["2026-12-31T12:00Z", "2026-12-31T11:00Z"]
     assert starts[24] == "2026-12-31T13:00Z"
-    loaded = re.findall(r'hx-get="(/timeline/hour[^"]+)" hx-trigger="load delay:(\d+)ms"', page.text)
+    loaded = re.findall(r'hx-get="(/timeline/hour[^"]+)" hx-trigger="load delay:(\d+)ms, again from:body"', page.text)
     assert len(loaded) == 24, "two hours by each request"
     first = html.unescape(min(loaded, key=lambda one: int(one[1]))[0])
     assert first == "/timeline/hour?from=2026-12-31T13%3A00Z&and=2026-12-31T14%3A00Z"
@@ -351,6 +351,37 @@ def test_a_gap_does_not_hide_how_late_the_tick_in_it_was(browser: Browser, busy:
     page = browser.site.fragment(
         "ticks.html", NOON, last="6h", start=NOON, lines=[line], hidden=0, columns=[column] * 240, gaps=[line],
         max_lateness=90_000, max_took=None, section="ticks", state=None, notice=None,
+        trouble=None, follows=None, here="",
     )  # fmt: skip
     chart = bytes(page.body).decode().partition('data-testid="lateness-chart"')[2].partition("</svg>")[0]
     assert (chart.count('class="hit gap"'), chart.count('class="completed"')) == (240, 240)
+
+
+def test_right_after_a_resume_nothing_needs_attention_until_ticks_do_not_come(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    def state() -> str | None:
+        return elements(browser.get("/"), "state")[0].attributes["data-state"]
+
+    busy.client.operations.pause()
+    busy._now += timedelta(minutes=90)  # without a tick
+    assert state() == "paused"
+    assert "next" not in text_of(browser.get("/live"), "last-tick")
+    busy.client.operations.resume()
+    assert (state(), busy.client.operations.health().missing_ticks) == ("running", 0)
+    busy._now += timedelta(minutes=5)
+    assert state() == "running"
+    busy._now += timedelta(minutes=1)
+    assert state() == "late"
+    assert busy.client.operations.health().missing_ticks > 0
+    assert "next" not in text_of(browser.get("/live"), "last-tick")
+
+
+def test_another_tick_makes_the_parts_of_a_page_ask_again(busy: VirtualInstallation, browser: Browser) -> None:
+    (live,) = elements(browser.get("/"), "last-tick")
+    url = str(live.attributes["hx-get"])
+    assert "hx-trigger" not in browser.get(url).headers
+    busy.advance(minutes=1)
+    assert browser.get(url).headers["hx-trigger"] == "tick"
+    (live,) = elements(browser.get(url), "last-tick")
+    assert "hx-trigger" not in browser.get(str(live.attributes["hx-get"])).headers

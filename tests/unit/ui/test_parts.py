@@ -55,6 +55,17 @@ def test_a_chart_has_what_failed_in_a_row_of_its_own_where_one_is_seen_and_a_hun
     assert [x for x, _ in drawn.shown] == [0, 10, 30]
 
 
+def test_a_chart_that_is_loaded_apart_has_few_bytes() -> None:
+    bars = [
+        Bar(start=NOON + timedelta(minutes=n), minutes=1, counts=counts, attempts=0)
+        for n, counts in enumerate(({"completed": 4}, {"completed": 2, "failed": 2}, {}, {"completed": 1}))
+    ]
+    drawn = Chart(bars=bars, step=10, height=42)
+    assert drawn.lines == {"completed": "4:0 14 34:21", "failed": "14:14-0"}
+    assert drawn.failures == ""
+    assert [x for x, _ in drawn.links] == [0, None, 30]
+
+
 def test_a_time_without_records_has_its_failed_tasks_in_the_row() -> None:
     uncounted, counted = (Bar(start=NOON, minutes=1, counts={"failed": 2}, attempts=n) for n in (None, 5))
     assert (uncounted.failures, uncounted.words) == (2, "2 failed")

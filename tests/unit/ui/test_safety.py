@@ -29,7 +29,7 @@ def test_any_id_has_a_page_that_its_links_lead_to(
     row = browser.get(f"{link}/row")
     assert row.json()["taskId"] == task_id
     assert row.headers["content-type"].startswith("application/json")
-    assert tags(shown).count("script") == 3
+    assert tags(shown).count("script") == 4
     changed = browser.follow(browser.post(f"{link}/cancel"))
     assert text_of(changed, "status") == "cancelled"
 
@@ -59,13 +59,13 @@ def test_html_in_values_and_in_queries_is_text(installation: VirtualInstallation
         page = browser.get(url)
         assert page.status_code == 200
         found = tags(page)
-        assert found.count("script") == (3 if "<html" in page.text else 0), url
+        assert found.count("script") == (4 if "<html" in page.text else 0), url
         assert found.count("img") == (1 if "<html" in page.text else 0), url
         assert "onerror" not in [name for one in elements(page, "task-row") for name in one.attributes]
     dry_run = browser.get(str(elements(browser.get("/failures/groups"), "redrive-all")[0].attributes["href"]))
     assert text_of(dry_run, "dry-run-count") == "1"
     for query in (f"/tasks?prefix={EVIL}", f"/tasks?status={EVIL}", f"/timeline?span={EVIL}", f"/failures?last={EVIL}"):
-        assert tags(browser.get(query)).count("script") == 3
+        assert tags(browser.get(query)).count("script") == 4
 
 
 def test_a_huge_payload_is_cut_and_can_be_had_whole(installation: VirtualInstallation, browser: Browser) -> None:

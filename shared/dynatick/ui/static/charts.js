@@ -1,14 +1,24 @@
 // Charts: one scale for those that are loaded apart, one stop of the Tab key for each, and what a bar says when it is
 // pointed at, focused or tapped.
 (() => {
-  const SEEN = 2.5, FAILURES_SEEN = 3; // pixels that a bar has at least, and a mark of failed attempts
+  const STEP = 10, SEEN = 2.5, FAILURES_SEEN = 3; // pixels that a bar has at least, and a mark of failed attempts
   const charts = "[data-chart]";
   const barOf = (node) => (node instanceof Element ? node.closest(".bars a") : null);
   const chartOf = (bar) => bar.closest(charts) || bar.closest(".bars");
   const barsOf = (chart) => [...chart.querySelectorAll("a")].filter((link) => link.closest(".bars"));
 
-  const LINE = /M(\S+) ([\d.]+)V([\d.]+)/g; // a part of a bar: where, from its bottom, to its top
-  const drawnBy = (path) => [...(path.dataset.drawn ??= path.getAttribute("d")).matchAll(LINE)].map(([, x, from, to]) => [x, Number(from), Number(to)]);
+  const LINE = /M(\S+) ([\d.]+)V([\d.]+)/g, SHORT = /(?:(\d+):)?(?:([\d.]+)-)?([\d.]+)/g;
+  // The parts of bars that a path has: where, from its bottom, to its top.
+  function drawnBy(path, base) {
+    if (path.dataset.bars === undefined) {
+      return [...(path.dataset.drawn ??= path.getAttribute("d")).matchAll(LINE)].map(([, x, from, to]) => [Number(x), Number(from), Number(to)]);
+    }
+    let at = 0;
+    return [...path.dataset.bars.matchAll(SHORT)].map(([, x, from, to]) => {
+      at = x === undefined ? at + STEP : Number(x);
+      return [at, from === undefined ? base : Number(from), Number(to)];
+    });
+  }
   const print = (chart, what, text) => chart.querySelectorAll(`[data-shows="${what}"]`).forEach((node) => { node.textContent = text; });
 
   // The largest number of all parts has the whole height.
@@ -21,19 +31,19 @@
       const paths = [...part.querySelectorAll("path[data-scaled=largest]")];
       const share = largest ? part.dataset.largest / largest : 1;
       const tops = new Map(), last = new Map(); // of each bar: where it ends, and the kind that matters most in it
-      for (const path of paths) for (const [x, , to] of drawnBy(path)) {
+      for (const path of paths) for (const [x, , to] of drawnBy(path, base)) {
         tops.set(x, base - (base - to) * share);
         last.set(x, path);
       }
       for (const path of paths) {
-        path.setAttribute("d", drawnBy(path).map(([x, from, to]) => {
+        path.setAttribute("d", drawnBy(path, base).map(([x, from, to]) => {
           if (base - tops.get(x) >= SEEN) return `M${x} ${(base - (base - from) * share).toFixed(2)}V${(base - (base - to) * share).toFixed(2)}`;
           return path === last.get(x) ? `M${x} ${base}V${base - SEEN}` : "";
         }).join(""));
       }
       const below = part.querySelector("path[data-scaled=failures]");
       const failed = failures ? part.dataset.failures / failures : 1;
-      below.setAttribute("d", drawnBy(below).map(([x, , to]) => `M${x} ${height}V${(height - Math.max(FAILURES_SEEN, (height - to) * failed)).toFixed(2)}`).join(""));
+      below.setAttribute("d", drawnBy(below, height).map(([x, , to]) => `M${x} ${height}V${(height - Math.max(FAILURES_SEEN, (height - to) * failed)).toFixed(2)}`).join(""));
     }
     print(chart, "largest", largest.toLocaleString("en"));
     print(chart, "half", largest > 1 ? (largest / 2).toLocaleString("en") : "");

@@ -1,0 +1,142 @@
+"""Why the table could not be read: what was refused, and the command that repairs it. Pure: knows errors of the SDK by
+their form only."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dynatick.errors import StoreError
+
+_EXPIRED = {
+    "ExpiredToken", "ExpiredTokenException", "RequestExpired", "UnauthorizedSSOTokenError", "SSOTokenLoadError",
+    "TokenRetrievalError", "SSOError", "CredentialRetrievalError",
+}  # fmt: skip
+_UNKNOWN = {
+    "NoCredentialsError", "PartialCredentialsError", "UnrecognizedClientException", "InvalidClientTokenId",
+    "InvalidSignatureException", "ProfileNotFound",
+}  # fmt: skip
+_DENIED = {"AccessDeniedException", "AccessDenied"}
+_MISSING = {"ResourceNotFoundException"}
+_THROTTLED = {
+    "ThrottlingException", "ThrottlingError", "ProvisionedThroughputExceededException", "RequestLimitExceeded",
+}  # fmt: skip
+_UNREACHABLE = {
+    "EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError",
+    "ProxyConnectionError", "NoAnswer",
+}  # fmt: skip
+_REFUSED = re.compile(r"not authorized to perform: (\S+)(?: on resource: (\S+))?")
+_WHO = re.compile(r"User: (\S+)")
+_MAX_TEXT = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """With what the pages read the table. None: the SDK's own configuration."""
+
+    profile: str | None = None
+    region: str | None = None
+    table: str | None = None
+    read_policy: str = "Read"
+
+    def options(self) -> str:
+        """Those that a command of AWS needs."""
+        given = (("--profile", self.profile), ("--region", self.region))
+        return "".join(f" {name} {shlex.quote(value)}" for name, value in given if value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """Why the table could not be read. ``kind``: expired, unknown, denied, missing, throttled, unreachable or other."""
+
+    kind: str
+    title: str
+    refused: str  # what was asked for, and the answer
+    advice: str
+    command: str | None = None
+    profile: str | None = None
+
+
+def trouble_of(error: StoreError, access: Access) -> Trouble:
+    """What an error of the table means."""
+    code, message = _answer(error)
+    profile = access.profile or "default"
+    refused = _short(str(error))
+    if code in _EXPIRED:
+        return Trouble(
+            kind="expired", title="The credentials have expired", refused=refused, profile=profile,
+            command=f"aws sso login{_profile(access)}",
+            advice="Sign in again; the pages go on by themselves. With keys of the environment, start them again.",
+        )  # fmt: skip
+    if code in _UNKNOWN:
+        return Trouble(
+            kind="unknown", title="AWS does not know these credentials", refused=refused, profile=profile,
+            command=f"aws configure{_profile(access)}",
+            advice="Set up the profile or name another one with --profile, then start dynatick ui again.",
+        )  # fmt: skip
+    if code in _DENIED:
+        what, who = _REFUSED.search(message), _WHO.search(message)
+        asked = refused if what is None else f"{what[1]} on {what[2] or access.table or 'the table'}"
+        return Trouble(
+            kind="denied", title="AWS has refused a read", profile=profile,
+            refused=f"{asked}{f', for {who[1]}' if who else ''}",
+            command=f"aws sts get-caller-identity{access.options()}",
+            advice=f"Attach the policy {access.read_policy} of docs/how-to/access.md to this identity, or use another.",
+        )  # fmt: skip
+    if code in _MISSING:
+        table = access.table or "of these pages"
+        return Trouble(
+            kind="missing", title=f"There is no table {table}", refused=refused, profile=profile,
+            command=f"aws dynamodb list-tables{access.options()}",
+            advice="It was deleted, or it is in another account or region: see which tables are there.",
+        )  # fmt: skip
+    if code in _THROTTLED or "left unprocessed" in str(error):
+        table = f" --table-name {shlex.quote(access.table)}" if access.table else ""
+        return Trouble(
+            kind="throttled", title="The table refuses reads, because there are too many", refused=refused,
+            profile=profile, command=f"aws dynamodb describe-table{table}{access.options()}",
+            advice="The pages try again. If it lasts, see its OnDemandThroughput, and the quota of the account.",
+        )  # fmt: skip
+    if code in _UNREACHABLE:
+        return Trouble(
+            kind="unreachable", title="The table does not answer", refused=refused, profile=profile,
+            advice="The pages try again. See that this machine reaches AWS, and that the region is the right one.",
+            command=f"aws sts get-caller-identity{access.options()}",
+        )  # fmt: skip
+    return Trouble(
+        kind="other", title="The table could not be read", refused=refused, profile=profile,
+        advice="The pages try again.",
+    )  # fmt: skip
+
+
+def _profile(access: Access) -> str:
+    return f" --profile {shlex.quote(access.profile)}" if access.profile else ""
+
+
+def _answer(error: BaseException) -> tuple[str, str]:
+    """The code and the message of the service's answer; of an error without one, the name of its type and its text."""
+    last: BaseException = error
+    for one in _causes(error):
+        response = getattr(one, "response", None)
+        found = response.get("Error") if isinstance(response, Mapping) else None
+        if isinstance(found, Mapping) and found.get("Code"):
+            return str(found["Code"]), str(found.get("Message", ""))
+        last = one
+    return type(last).__name__, str(last)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, and those that it was raised for, pynamodb's own way of naming one included."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        yield at
+        named = getattr(at, "cause", None)
+        at = named if isinstance(named, BaseException) else at.__cause__
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 1]}…"
