@@ -196,10 +196,20 @@ def test_a_tick_takes_no_question_away_and_no_focus(fresh: Served, open_tab: Ope
     person.page.wait_for_load_state("networkidle")
     expect(person.by("due-at")).to_have_value("2027-03-24T15:30")
 
+    person.open("/tasks")
+    box = person.page.locator("[data-testid=task-row] input[type=checkbox]").first
+    box.check()
+    person.page.locator("h1").click()
+    fresh.installation.tick(NEXT_TICK + timedelta(minutes=1))
+    poll(person)
+    expect(person.by("last-tick")).to_contain_text("last tick now")
+    person.page.wait_for_load_state("networkidle")
+    expect(box).to_be_checked()
+
     person.open("/")
     person.page.locator(".bars a").first.focus()
     focused = person.page.evaluate("document.activeElement.getAttribute('href')")
-    fresh.installation.tick(NEXT_TICK + timedelta(minutes=1))
+    fresh.installation.tick(NEXT_TICK + timedelta(minutes=2))
     poll(person)
     person.page.wait_for_load_state("networkidle")
     assert person.page.evaluate("document.activeElement.getAttribute('href')") == focused

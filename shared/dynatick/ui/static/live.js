@@ -44,7 +44,9 @@
     document.getElementById("trouble").replaceChildren();
   }
 
+  const isChanged = (field) => (["checkbox", "radio"].includes(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
   const isBusy = (target) => target.querySelector("details[open]")
+    || [...target.querySelectorAll("input, textarea")].some(isChanged)
     || (target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea"))
     || (!getSelection().isCollapsed && target.contains(getSelection().anchorNode));
   const byTick = (detail) => ["tick", "every"].some((name) => detail.requestConfig?.triggeringEvent?.type?.startsWith(name));
