@@ -146,7 +146,7 @@ def test_fault_23_the_process_of_a_task_in_flight_is_not_kept(world: World, at: 
 # -- fault 27: expired leases don't wait for a backlog to be drained; killers among them fail no others. ---------------
 
 BACKLOG = 2000  # 10,000: make faults ARGS="-k run_before_the_backlog --fault-scale 5 --timeout 3600"
-EXPIRED, KILLERS = 50, 5
+EXPIRED, KILLERS = 25, 5  # in one claim: of two under way, it would be luck which has been sent when a process dies
 PASSES = 2
 
 
@@ -154,10 +154,7 @@ def expire(world: World, **fields: object) -> None:
     """Tasks whose process died as soon as it had claimed them. ``fields``: of those that kill their process."""
     world.insert_for_next_tick(f"expired-{n:02d}" for n in range(EXPIRED - KILLERS))
     world.insert_for_next_tick((f"killer-{n}" for n in range(KILLERS)), payload={"kill": True}, **fields)
-    for _ in range(6):  # a claim or two at a time
-        world.next_tick(faults=[Fault(at="claim", do="kill after", times=None)])
-        if all(row["status"] == "running" for row in world.rows().values()):
-            break
+    world.next_tick(faults=[Fault(at="claim", do="kill after", times=None)])
     assert {(row["status"], row["attempt"]) for row in world.rows().values()} == {("running", 1)}
     assert not world.journal.done()
     world.clock.forward(seconds=AFTER_LEASE)

@@ -25,7 +25,6 @@ from botocore.client import BaseClient
 from tests.integration.deployed import TABLE, Deployed, LambdaContext, deploy
 
 from dynatick import TaskClient, cli, secret
-from dynatick.client import installation
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.completion import completion_token
 from dynatick.domain.normalise import Defaults
@@ -237,7 +236,6 @@ def deployed(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Deployed:
         boto3.client("ssm").put_parameter(Name=ssm_secret, Value="a", Type="SecureString")
         boto3.client("secretsmanager").create_secret(Name=managed_secret, SecretString="b")
     monkeypatch.setenv("DYNATICK_HANDLERS_SECRETS", json.dumps(HANDLERS_SECRETS))
-    monkeypatch.setattr(installation, "HOURS", 1)  # of minutes that the status reads, each by the same call
     made = deploy(monkeypatch, "least-privilege", batched=True)
     for function in (made.scheduler, made.processor):
         function.handler({"Records": []} if function is made.scheduler else {"dynatick": {"reconcile": True}},

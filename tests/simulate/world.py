@@ -239,7 +239,8 @@ class World:
     # -- the function --------------------------------------------------------------------------------------------------
 
     def _environment(self) -> Environment:
-        process, numbers = uuid.UUID(int=next(self._processes)).hex, count(1)
+        number = next(self._processes)
+        process, numbers = uuid.UUID(int=number).hex, count(1)
         processor = Processor(
             store=self._store(self.cpu_share),
             actions=self.action,
@@ -251,7 +252,7 @@ class World:
             new_token=lambda: f"{process}.{next(numbers)}",
             pause=self.simulation.sleep,
         )
-        return Environment(processor, self._clock, self.invoked.append, self._end_process)
+        return Environment(processor, self._clock, self.invoked.append, self._end_process, number)
 
     def _store(self, cpu_share: float) -> SimulatedStore:
         return SimulatedStore(self.dynamodb, cpu_share=cpu_share)

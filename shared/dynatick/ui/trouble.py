@@ -4,10 +4,10 @@ their form only."""
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from dynatick.domain.terminal_text import quoted
 from dynatick.errors import StoreError
 
 _EXPIRED = {
@@ -41,10 +41,11 @@ class Access:
     table: str | None = None
     read_policy: str = "Read"
 
-    def options(self) -> str:
-        """Those that a command of AWS needs."""
-        given = (("--profile", self.profile), ("--region", self.region))
-        return "".join(f" {name} {shlex.quote(value)}" for name, value in given if value)
+    def command(self, words: str, *, with_region: bool = True, with_table: bool = False) -> str:
+        """A command of AWS with the options that it needs, to paste into a shell."""
+        given = [("--table-name", self.table if with_table else None), ("--profile", self.profile)]
+        given.append(("--region", self.region if with_region else None))
+        return " ".join([words, *(f"{name} {quoted(value)}" for name, value in given if value)])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,13 +68,13 @@ def trouble_of(error: StoreError, access: Access) -> Trouble:
     if code in _EXPIRED:
         return Trouble(
             kind="expired", title="The credentials have expired", refused=refused, profile=profile,
-            command=f"aws sso login{_profile(access)}",
+            command=access.command("aws sso login", with_region=False),
             advice="Sign in again; the pages go on by themselves. With keys of the environment, start them again.",
         )  # fmt: skip
     if code in _UNKNOWN:
         return Trouble(
             kind="unknown", title="AWS does not know these credentials", refused=refused, profile=profile,
-            command=f"aws configure{_profile(access)}",
+            command=access.command("aws configure", with_region=False),
             advice="Set up the profile or name another one with --profile, then start dynatick ui again.",
         )  # fmt: skip
     if code in _DENIED:
@@ -82,37 +83,32 @@ def trouble_of(error: StoreError, access: Access) -> Trouble:
         return Trouble(
             kind="denied", title="AWS has refused a read", profile=profile,
             refused=f"{asked}{f', for {who[1]}' if who else ''}",
-            command=f"aws sts get-caller-identity{access.options()}",
+            command=access.command("aws sts get-caller-identity"),
             advice=f"Attach the policy {access.read_policy} of docs/how-to/access.md to this identity, or use another.",
         )  # fmt: skip
     if code in _MISSING:
         table = access.table or "of these pages"
         return Trouble(
             kind="missing", title=f"There is no table {table}", refused=refused, profile=profile,
-            command=f"aws dynamodb list-tables{access.options()}",
+            command=access.command("aws dynamodb list-tables"),
             advice="It was deleted, or it is in another account or region: see which tables are there.",
         )  # fmt: skip
     if code in _THROTTLED or "left unprocessed" in str(error):
-        table = f" --table-name {shlex.quote(access.table)}" if access.table else ""
         return Trouble(
             kind="throttled", title="The table refuses reads, because there are too many", refused=refused,
-            profile=profile, command=f"aws dynamodb describe-table{table}{access.options()}",
+            profile=profile, command=access.command("aws dynamodb describe-table", with_table=True),
             advice="The pages try again. If it lasts, see its OnDemandThroughput, and the quota of the account.",
         )  # fmt: skip
     if code in _UNREACHABLE:
         return Trouble(
             kind="unreachable", title="The table does not answer", refused=refused, profile=profile,
             advice="The pages try again. See that this machine reaches AWS, and that the region is the right one.",
-            command=f"aws sts get-caller-identity{access.options()}",
+            command=access.command("aws sts get-caller-identity"),
         )  # fmt: skip
     return Trouble(
         kind="other", title="The table could not be read", refused=refused, profile=profile,
         advice="The pages try again.",
     )  # fmt: skip
-
-
-def _profile(access: Access) -> str:
-    return f" --profile {shlex.quote(access.profile)}" if access.profile else ""
 
 
 def _answer(error: BaseException) -> tuple[str, str]:
