@@ -44,7 +44,12 @@
     document.getElementById("trouble").replaceChildren();
   }
 
-  const isChanged = (field) => (["checkbox", "radio"].includes(field.type) ? field.checked !== field.defaultChecked : field.value !== field.defaultValue);
+  // The browser writes 09:13:00 of a page as 09:13, so times are compared as such.
+  const isChanged = (field) => {
+    if (["checkbox", "radio"].includes(field.type)) return field.checked !== field.defaultChecked;
+    if (field.type === "datetime-local") return !Object.is(field.valueAsNumber, Date.parse(`${field.defaultValue}Z`));
+    return field.value !== field.defaultValue;
+  };
   const isBusy = (target) => target.querySelector("details[open]")
     || [...target.querySelectorAll("input, textarea")].some(isChanged)
     || (target.contains(document.activeElement) && document.activeElement.matches("input, select, textarea"))
