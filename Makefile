@@ -88,7 +88,7 @@ setup: $(VENV)/.ready ## Set up .venv and .venv-local (the other targets do so b
 demo: $(VENV)/.ready ## Deploy locally, run a mixed batch through real ticks, show how it ended
 	@$(BIN)/python -m dynatick_stack.demo
 
-test: $(VENV)/.ready ## Run the tests of every layer, in six minutes
+test: $(VENV)/.ready ## Run the tests of every layer, in five minutes
 	$(run_test)
 	@echo 'The pages of dynatick ui were left out: make test-ui drives them in a browser.'
 
