@@ -54,11 +54,11 @@ def serve(control: socket.socket) -> bool:
                 for file in (*files, *outputs.values(), changed, change, control.detach()):
                     os.close(file)
                 os.setsid()  # Ctrl-C is for the process of the tests, which ends it in order
+                _write(1, pid=os.getpid())  # here, so that it comes before whatever else it says
                 return True
             stdin, outputs[pid], stderr = files
             os.close(stdin)
             os.close(stderr)
-            _write(outputs[pid], pid=pid)
     for pid in outputs:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
