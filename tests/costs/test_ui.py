@@ -31,6 +31,7 @@ DOLLARS_A_UNIT = 0.125 / 1_000_000
 MAX_DOLLARS = 0.001
 MAX_DOLLARS_A_DAY = 0.15
 MAX_BYTES = 100_000
+FOLLOWED = 4  # minutes: in them an hour that is two hours away is read again twice
 STATE = 3  # reads of the head of each page: settings, cursors, settings
 
 _LOADED = re.compile(r'hx-get="([^"]+)" hx-trigger="(?:load|revealed)')
@@ -149,19 +150,38 @@ def test_the_first_answer_reads_no_more_than_it_shows(pages: Pages) -> None:
     assert view.counts.total.read_units <= 80
 
 
-@pytest.mark.parametrize("url", ["/", "/timeline?span=hour", "/tasks", "/ticks", "/actions", "/schedules/schedule-0"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/timeline?span=hour", "/failures?last=1h", "/failures/0123456789?last=1h", "/tasks", "/ticks", "/actions",
+        "/changes", "/schedules/schedule-0",
+        *(
+            pytest.param(url, marks=pytest.mark.long)
+            for url in ("/", "/timeline", "/failures?last=24h", "/failures/0123456789?last=24h")
+        ),
+        *(pytest.param(url, marks=pytest.mark.night) for url in ("/timeline?span=week", "/failures?last=7d")),
+    ],
+)  # fmt: skip
 def test_a_page_that_stays_open_costs_little(pages: Pages, url: str) -> None:
-    """What it reads again after each tick, if it is seen all day."""
+    """What it reads again after each tick, and each half hour, if it is seen all day."""
     site = pages.site()
+    clock = site.clock
+    assert isinstance(clock, Clock)
     http = TestClient(application(site), base_url="http://127.0.0.1:4580")
-    page = http.get(url).text
-    parts = [html.unescape(part) for part in _FOLLOWING.findall(page)]
-    assert parts
-    site.readings.clear()  # as a tick does
     pages.meter.read()
-    for part in parts:
-        assert http.get(part).status_code == 200
-    minute = pages.meter.read().total.read_units
+    texts = [http.get(url).text]
+    texts += [http.get(html.unescape(part)).text for part in dict.fromkeys(_LOADED.findall(texts[0]))]
+    whole = pages.meter.read().total.read_units
+    half_hour = whole if any("every 1800s" in text for text in texts) else 0
+    parts = {html.unescape(part) for text in texts for part in _FOLLOWING.findall(text)}
+    assert parts
+    for _ in range(FOLLOWED):
+        clock.to(clock() + timedelta(minutes=1))
+        site.readings.forget_recent()
+        for part in parts:
+            assert http.get(part, headers={"Dynatick-Follows": "tick"}).status_code == 200
+    minute = pages.meter.read().total.read_units / FOLLOWED
     http.get("/live")
     quarter = pages.meter.read().total.read_units
-    assert (minute + 4 * quarter) * 1440 * DOLLARS_A_UNIT <= MAX_DOLLARS_A_DAY, (minute, quarter)
+    dollars = ((minute + 4 * quarter) * 1440 + half_hour * 48) * DOLLARS_A_UNIT
+    assert dollars <= MAX_DOLLARS_A_DAY, (minute, quarter, half_hour)

@@ -20,6 +20,7 @@ from tests.ui.installation import Installation
 from tests.ui.serving import Served, fill, run, served
 
 from dynatick import TaskClient
+from dynatick.client.failures import fingerprint_of
 from dynatick.errors import StoreError
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.ui.application import application
@@ -28,6 +29,7 @@ from dynatick.ui.trouble import Access
 from dynatick_stack.counting.counts import Engine
 
 NEXT_TICK = NOW.replace(second=0) + timedelta(minutes=1)
+MAILBOX = fingerprint_of("ValueError: no such mailbox")
 WHO = "arn:aws:sts::111122223333:assumed-role/ops/ada"
 
 
@@ -183,6 +185,49 @@ def test_what_is_seen_follows_each_tick(
     assert page.url == fresh.url + path
     expect(page.locator("main")).to_have_count(1)
     expect(person.by("state")).to_have_count(1)
+
+
+@pytest.mark.parametrize(
+    ("path", "test_id", "before", "after"),
+    [
+        ("/failures", "failed-attempts", "0 failed attempts", "1 failed attempt in 24h"),
+        ("/failures", "failures", None, "no such mailbox"),
+        ("/failures?last=7d", "failures", None, "no such mailbox"),
+        ("/failures/" + MAILBOX, "failure-count", None, "1 task"),
+        ("/", "failures", "Nothing failed", "no such mailbox"),
+        ("/", "failed-24h", "0", "1"),
+        ("/timeline?span=week", "day", None, "1 failed"),
+        ("/timeline?from=2027-03-24T00:00Z&span=day", "hour", None, "1 failed"),
+        ("/timeline?span=hour", "counts", "1", "Failed"),
+    ],
+)
+def test_what_failed_at_a_tick_is_seen_by_itself(
+    open_tab: OpenTab, engine: Engine, path: str, test_id: str, before: str | None, after: str
+) -> None:
+    with served(engine.url, seed.empty()) as pages:  # which keep what they read
+        pages.client.insert("bad", due_at=NEXT_TICK, action="send-reminder", payload={"to": "ada@nowhere.invalid"})
+        person = open_tab(pages, path)
+        if before is None:
+            expect(person.page.locator("main")).not_to_contain_text(after)
+        else:
+            expect(person.by(test_id)).to_contain_text(before)
+        pages.installation.tick(NEXT_TICK)
+        assert pages.client.get("bad").status == "failed"
+        poll(person)
+        expect(person.by(test_id).filter(has_text=after)).to_have_count(1)
+        assert person.page.url == pages.url + path
+
+
+def test_what_another_tab_changed_is_seen_in_the_changes_after_a_tick(own: Served, open_tab: OpenTab) -> None:
+    person = open_tab(own, "/changes")
+    expect(person.by("none")).to_be_visible()
+    other = open_tab(own, task("table-1"))
+    other.by("cancel").click()
+    other.by("confirm-cancel").click()
+    expect(other.by("notice")).to_be_visible()
+    own.installation.tick(NEXT_TICK)
+    poll(person)
+    expect(person.by("change-row")).to_contain_text("table-1")
 
 
 def test_a_tick_takes_no_question_away_and_no_focus(fresh: Served, open_tab: OpenTab) -> None:

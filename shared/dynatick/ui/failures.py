@@ -19,7 +19,7 @@ from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import FailureBars
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.readings import HOUR, hour_of
-from dynatick.ui.site import SLOWLY, Site, query_of, site_of
+from dynatick.ui.site import Site, query_of, readings_of, site_of
 from dynatick.ui.task import trace_of, trace_of_row
 
 _LONGEST = timedelta(days=7)
@@ -38,7 +38,7 @@ def _page(request: Request) -> Response:
     counts = site.readings.counts(start, now)
     failed = FailureBars.of({minute: one.failures for minute, one in counts.items()}, start, hour_of(now) + HOUR, step)
     return site.page(
-        request, "failures.html", "failures", now=now, follows=SLOWLY, failed=failed, last=asked.get("last", "24h"),
+        request, "failures.html", "failures", now=now, failed=failed, last=asked.get("last", "24h"),
         start=start, is_shorter=counted < last,
     )  # fmt: skip
 
@@ -49,7 +49,7 @@ def _all_groups(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    groups = _groups(site, now, last)
+    groups = _groups(request, now, last)
     return site.fragment(
         "failures_groups.html", now, groups=groups, last=asked.get("last", "24h"), new=_new(site, groups, now, last),
         deployed=_deployed(site), tasks=sum(group.count for group in groups),
@@ -60,7 +60,7 @@ def _first(request: Request) -> Response:
     """The groups with the most tasks, for Now."""
     site = site_of(request)
     now, last = site.clock(), timedelta(days=1)
-    groups = _groups(site, now, last)
+    groups = _groups(request, now, last)
     return site.fragment(
         "failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST, last="24h",
         new=_new(site, groups, now, last),
@@ -84,7 +84,7 @@ def _details(request: Request) -> Response:
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
     fingerprint = request.path_params["fingerprint"]
-    found = [one for one in _groups(site, now, last) if one.fingerprint == fingerprint]
+    found = [one for one in _groups(request, now, last) if one.fingerprint == fingerprint]
     if not found:
         return site.fragment("failure_gone.html", now, fingerprint=fingerprint, last=asked.get("last", "24h"))
     start, end = _range(now, last)
@@ -137,7 +137,8 @@ def _dry_run(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    wanted = [one for one in _groups(site, now, last) if asked.get("fingerprint", one.fingerprint) == one.fingerprint]
+    groups = _groups(request, now, last)
+    wanted = [one for one in groups if asked.get("fingerprint", one.fingerprint) == one.fingerprint]
     return site.page(
         request, "failures_redrive.html", "failures", now=now, groups=wanted, last=asked.get("last", "24h"),
         asked=asked, tasks=sum(group.count for group in wanted), back=_back(asked),
@@ -168,8 +169,8 @@ def _back(asked: query.Query) -> str:
     return links.failures(last=last) if fingerprint is None else links.failure(fingerprint, last=last)
 
 
-def _groups(site: Site, now: datetime, last: timedelta) -> list[FailureGroup]:
-    return site.readings.failures(*_range(now, last))
+def _groups(request: Request, now: datetime, last: timedelta) -> list[FailureGroup]:
+    return readings_of(request).failures(*_range(now, last), now)
 
 
 def _range(now: datetime, last: timedelta) -> tuple[datetime, datetime]:

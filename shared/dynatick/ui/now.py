@@ -23,7 +23,7 @@ from dynatick.ui import links
 from dynatick.ui.changes import Form, change
 from dynatick.ui.display import many
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Reading, hour_of
-from dynatick.ui.site import Notice, Site, site_of
+from dynatick.ui.site import Notice, Site, readings_of, site_of
 from dynatick.ui.state import state_of
 from dynatick.ui.timeline import strip
 
@@ -72,10 +72,10 @@ def _minutes(request: Request) -> Response:
 
 def _day(request: Request) -> Response:
     """What ended in the past 24 hours."""
-    site = site_of(request)
+    site, readings = site_of(request), readings_of(request)
     now = site.clock()
     end = hour_of(now) + HOUR
-    return site.fragment("day_figures.html", now, outcomes=site.readings.outcomes(end - HOUR - DAY, end))
+    return site.fragment("day_figures.html", now, outcomes=readings.outcomes(end - HOUR - DAY, end, now))
 
 
 def _busiest_keys(site: Site, now: datetime, *readings: Reading) -> Sequence[KeyLoad]:
@@ -163,7 +163,7 @@ def _live(request: Request) -> Response:
     now, shown = site.clock(), request.query_params
     state = state_of(site.client, now)
     if shown.get("tick", state.tick) != state.tick:
-        site.readings.clear()  # of what a tick changes
+        site.readings.forget_recent()
     answer = site.fragment("live.html", now, state=state, changed=state.word != shown.get("state"))
     if "unread" in shown:
         answer.headers["HX-Refresh"] = "true"

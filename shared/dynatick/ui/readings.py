@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from threading import BoundedSemaphore
@@ -27,6 +28,7 @@ from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import DUE, MISSED, RECURRING, RETRYING, SCHEDULED, Bar
+from dynatick.ui.kept_hours import KeptHours
 from dynatick.ui.recent import Recent
 
 MINUTE = timedelta(minutes=1)
@@ -46,6 +48,11 @@ class Reading:
     retrying: Mapping[int, int]  # of those that are open: another attempt is to come
     failures: Sequence[FailureGroup]
     keys: KeyTally
+
+    @property
+    def is_open(self) -> bool:
+        """Whether not all of them have ended."""
+        return any(tally.counts[OPEN] for tally in self.minutes.values())
 
     def total(self) -> Tally:
         total = Tally()
@@ -96,24 +103,45 @@ class FailedAttempts:
 
 
 class Readings:
-    """Reads through a client, and keeps each answer for ``seconds``."""
+    """Reads through a client, and keeps each answer for ``seconds``; 0: nothing."""
 
     def __init__(self, client: TaskClient, seconds: float) -> None:
         self._client = client
         self._recent = Recent(seconds)
         self._turns = BoundedSemaphore(_AT_A_TIME)
         self._past = Recent(_PAST_SECONDS if seconds else 0)
+        self._kept = KeptHours[Reading](lambda reading: reading.is_open) if seconds else None
+        self._follows = False
+
+    def following(self) -> Readings:
+        """The same for a page that follows ticks: it reads whole hours the less often, the farther they are away."""
+        following = copy(self)
+        following._follows = True
+        return following
 
     def clear(self) -> None:
+        """Forgets everything: something was changed."""
+        self._recent.clear()
+        if self._kept is not None:
+            self._kept.clear()
+
+    def forget_recent(self) -> None:
+        """Forgets what the next tick may change; hours that are far away are kept for pages that follow."""
         self._recent.clear()
 
     def read(self, start: datetime, end: datetime) -> Reading:
         """The tasks of the buckets from ``start`` to before ``end``: a query for each minute and shard."""
         return self._recent.get(("read", start, end), lambda: self._read(start, end))
 
-    def hour(self, start: datetime) -> Reading:
+    def hour(self, start: datetime, now: datetime) -> Reading:
         """The tasks of the 60 buckets from ``start`` on."""
-        return self.read(start, start + HOUR)
+        kept = self._kept
+        if kept is None:
+            return self.read(start, start + HOUR)
+        return self._recent.get(
+            ("hour", start, self._follows),
+            lambda: kept.get(start, now, lambda: self._read(start, start + HOUR), anew=not self._follows),
+        )
 
     def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
         """The ticks from ``start`` on."""
@@ -154,21 +182,21 @@ class Readings:
         """The occurrences of schedules from now on; None if there are too many to show."""
         return self._recent.get(("forecast", until), lambda: self._forecast(until))
 
-    def failures(self, start: datetime, end: datetime) -> list[FailureGroup]:
+    def failures(self, start: datetime, end: datetime, now: datetime) -> list[FailureGroup]:
         """The failures of whole hours, by impact."""
         groups = FailureGroups()
-        for reading in self._hours(start, end):
+        for reading in self._hours(start, end, now):
             groups.update(reading.failures)
         return groups.by_impact()
 
-    def outcomes(self, start: datetime, end: datetime) -> Counter[str]:
+    def outcomes(self, start: datetime, end: datetime, now: datetime) -> Counter[str]:
         """How many tasks of whole hours ended, by outcome."""
-        return _sum(reading.total().counts for reading in self._hours(start, end))
+        return _sum(reading.total().counts for reading in self._hours(start, end, now))
 
-    def _hours(self, start: datetime, end: datetime) -> Sequence[Reading]:
+    def _hours(self, start: datetime, end: datetime, now: datetime) -> Sequence[Reading]:
         """The tasks of whole hours, several of them read at a time."""
         with thread_pool(_AT_A_TIME, "dynatick-hours") as pool:
-            return list(pool.map(self.hour, hours(start, end)))
+            return list(pool.map(lambda hour: self.hour(hour, now), hours(start, end)))
 
     def bars(
         self,
@@ -184,7 +212,7 @@ class Readings:
         minutes, if they are read already. With a ``log``, failed attempts are counted for the past 24 hours only."""
         first, last, present = minute_of(start), minute_of(end), minute_of(now)
         counts: dict[int, Counter[str]] = {}
-        for reading in map(self.hour, hours(start, end)) if readings is None else readings:
+        for reading in (self.hour(hour, now) for hour in hours(start, end)) if readings is None else readings:
             for minute, tally in reading.minutes.items():
                 counts[minute] = _kinds(tally.counts, reading.retrying.get(minute, 0), minute, present)
         has_all = log is None

@@ -55,6 +55,9 @@ _HTMX = {
 TICK, SLOWLY = "tick from:body", "every 1800s, again from:body"
 """When a page that stays open is read again: after each tick; what would cost too much, each half hour."""
 
+_FOLLOWS = "dynatick-follows"
+"""A header of requests that a tick makes."""
+
 _ICONS = {"paused": "icon-paused.svg", "late": "icon-bad.svg", "none": "icon-bad.svg", UNREAD: "icon-bad.svg"}
 _SECTIONS = (
     ("now", "Now", "/"),
@@ -215,6 +218,12 @@ def site_of(request: Request) -> Site:
     site = request.app.state.site
     assert isinstance(site, Site)
     return site
+
+
+def readings_of(request: Request) -> Readings:
+    """What the table has, for a request; one that a tick made reads no more than can have changed."""
+    readings = site_of(request).readings
+    return readings.following() if _FOLLOWS in request.headers else readings
 
 
 def query_of(request: Request) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from dynatick.ui import links
 from dynatick.ui.chart import summary
 from dynatick.ui.query import Query, instant, required_instant
 from dynatick.ui.readings import DAY, HOUR, WEEK, hour_of
-from dynatick.ui.site import SLOWLY, TICK, query_of, site_of
+from dynatick.ui.site import SLOWLY, TICK, query_of, readings_of, site_of
 
 _SPANS = {"hour": HOUR, "day": DAY, "week": WEEK}
 _PART = timedelta(hours=6)  # of the strip on Now
@@ -54,7 +54,7 @@ def _page(request: Request) -> Response:
     match span:
         case "hour":
             start = hour_of(wanted or now)
-            bars = site.readings.bars(start, start + HOUR, 1, now)
+            bars = readings_of(request).bars(start, start + HOUR, 1, now)
             return site.page(
                 request,
                 "timeline_hour.html",
@@ -63,7 +63,7 @@ def _page(request: Request) -> Response:
                 start=start,
                 bars=bars,
                 sums=summary(bars),
-                follows=TICK if start == hour_of(now) else SLOWLY,
+                follows=TICK if _goes_on(start + HOUR, now) else SLOWLY,
                 **shown,
             )
         case "day":
@@ -97,7 +97,7 @@ def _strip_part(request: Request) -> Response:
     site = site_of(request)
     query, now = query_of(request), site.clock()
     start, end = _range(query)
-    return site.fragment("strip.html", now, bars=site.readings.bars(start, end, 15, now), start=start, end=end)
+    return site.fragment("strip.html", now, bars=readings_of(request).bars(start, end, 15, now), start=start, end=end)
 
 
 def _hour_part(request: Request) -> Response:
@@ -105,11 +105,11 @@ def _hour_part(request: Request) -> Response:
     site = site_of(request)
     query, now = query_of(request), site.clock()
     starts = [hour_of(required_instant(query, name)) for name in ("from", "and") if name in query or name == "from"]
-    shown = [(start, site.readings.bars(start, start + HOUR, 1, now)) for start in starts]
-    has_now = hour_of(now) in starts
+    readings = readings_of(request)
+    shown = [(start, readings.bars(start, start + HOUR, 1, now)) for start in starts]
     return site.fragment(
         "hour.html", now, hours=[(start, bars, summary(bars)) for start, bars in shown],
-        live_url=links.with_query(request.url.path, query) if has_now else None,
+        live_url=links.with_query(request.url.path, query) if _goes_on(max(starts) + HOUR, now) else None,
     )  # fmt: skip
 
 
@@ -117,9 +117,15 @@ def _day_part(request: Request) -> Response:
     """A day of a week, a bar for every hour."""
     site = site_of(request)
     start, now = hour_of(required_instant(query_of(request), "from")), site.clock()
-    end, readings = start + DAY, site.readings
+    end, readings = start + DAY, readings_of(request)
     bars = readings.bars(start, end, 60, now, log=readings.recent_ticks(start, end, now))
-    return site.fragment("day.html", now, bars=bars, start=start, sums=summary(bars))
+    live_url = links.with_query(request.url.path, query_of(request)) if _goes_on(end, now) else None
+    return site.fragment("day.html", now, bars=bars, start=start, sums=summary(bars), live_url=live_url)
+
+
+def _goes_on(end: datetime, now: datetime) -> bool:
+    """Whether a part that ends then follows ticks: what is older changes by a redrive only."""
+    return end > hour_of(now) - DAY
 
 
 def _rows(start: datetime, step: timedelta, now: datetime, order: int) -> Part:

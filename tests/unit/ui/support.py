@@ -20,17 +20,18 @@ HOST = "127.0.0.1:4580"
 
 @dataclass
 class Browser:
-    """Pages of an installation. ``read_only``: as with ``--read-only``."""
+    """Pages of an installation. ``read_only``: as with ``--read-only``. ``kept_seconds``: as of a site."""
 
     installation: VirtualInstallation
     read_only: bool = False
+    kept_seconds: float = 0
     site: Site = field(init=False)
     http: TestClient = field(init=False)
 
     def __post_init__(self) -> None:
         self.site = Site(
             client=self.installation.client, clock=lambda: self.installation.now, name="reminders",
-            read_only=self.read_only, kept_seconds=0,
+            read_only=self.read_only, kept_seconds=self.kept_seconds,
         )  # fmt: skip
         self.http = TestClient(application(self.site), base_url=f"http://{HOST}", follow_redirects=False)
 

@@ -66,6 +66,7 @@
   });
   document.addEventListener("htmx:configRequest", ({ detail }) => {
     if (detail.path.startsWith("/live")) detail.parameters.state = word();
+    if (detail.triggeringEvent?.type === "tick") detail.headers["Dynatick-Follows"] = "tick";
   });
   document.addEventListener("htmx:beforeRequest", (event) => { // nobody sees it
     const kind = event.detail.requestConfig.triggeringEvent?.type;
