@@ -220,9 +220,7 @@ class Replay:
         self.require("table", event["by"] not in self.processes, f"process {event['by']} begins twice")
         self.require("table", event["kind"] in KINDS, f"process {event['by']} is a {event['kind']}")
         order = event.get("order")
-        inner = order.get("dynatick") if isinstance(order, Mapping) else None
-        if isinstance(order, Mapping) and isinstance(order.get("Records"), list):
-            inner = json.loads(order["Records"][0]["body"]).get("dynatick")
+        inner = _inner(order)
         self.processes[event["by"]] = Process(
             event["by"], environment=event.get("in", ("", event["by"])), kind=event["kind"],
             until=event.get("until", math.inf), skew=event.get("skew", 0.0),
@@ -802,6 +800,15 @@ def _bits(pack: Mapping[str, Any], kind: str) -> int:
 
 def _numbers(bits: int) -> Iterator[int]:
     return (n for n in range(bits.bit_length()) if bits >> n & 1)
+
+
+def _inner(order: object) -> object:
+    """What the event of an invocation orders, be it by a queue; None for what orders nothing that can be read."""
+    records = order.get("Records") if isinstance(order, Mapping) else None
+    if isinstance(records, list):
+        first = records[0] if records else None
+        order = json.loads(first["body"]) if isinstance(first, Mapping) and "body" in first else None
+    return order.get("dynatick") if isinstance(order, Mapping) else None
 
 
 def _texts(value: object) -> Iterator[str]:

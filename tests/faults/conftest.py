@@ -103,8 +103,8 @@ def new_world(engine: str, dynamodb_endpoint: str | None, tmp_path: Path, reques
             delivers = "DYNATICK_PRECISION" not in settings and request.config.getoption("--precision") == "second"
             settings = SECOND | settings if delivers else settings
             begin = start - timedelta(minutes=1)
-            # Those of longer tests, and of other ways to run them, have not been tried.
-            is_usual = not any(map(request.node.get_closest_marker, ("long", "night"))) and dynamodb_endpoint is None
+            # Those of other ways to run them have not been tried, nor those of the night's.
+            is_usual = dynamodb_endpoint is None and request.node.get_closest_marker("night") is None
             world = worlds.enter_context(
                 World(engine, folder, dynamodb=dynamodb_endpoint, start=begin, delivers_wake_ups=delivers,
                       is_traced=is_usual and not delivers, **settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,6 +12,7 @@ from typing import Any
 
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.journal import Began, Ended
+from tests.sandbox.locks import end
 
 from dynatick import Commit, CompleteLater, HandlerContext, PermanentError, RetryableError, task
 
@@ -54,8 +54,7 @@ def journal(plan: dict[str, Any], context: HandlerContext) -> Commit | CompleteL
     times = {"due_at": context.due_at.timestamp(), "until": context.deadline.timestamp()}
     folder.journal.add(Began(**attempt, **times, limit_key=context.limit_key, at=folder.now()))
     if plan.get("kill"):
-        os.kill(os.getpid(), signal.SIGKILL)
-        threading.Event().wait()  # the signal may end this thread a moment later
+        end(signal.SIGKILL)
     if context.attempt <= plan.get("slowAttempts", context.attempt):
         time.sleep(float(plan.get("seconds", 0)))  # wait: the work of a task
     permanent, again = bool(plan.get("permanent")), context.attempt <= plan.get("failures", 0)

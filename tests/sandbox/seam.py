@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import random
 import signal
 import sys
@@ -26,7 +25,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 from tests.sandbox.calls import Call, parse
-from tests.sandbox.locks import stop
+from tests.sandbox.locks import end, stop
 from tests.sandbox.trace import Tracer
 
 from dynatick.store.wire import Connections
@@ -138,7 +137,7 @@ class Seam:
 
     def _send(self, request: AWSPreparedRequest, real: Send) -> AWSResponse:
         if getattr(self._bypass, "on", False):
-            return real(request)
+            return self._to_aws(request, real)
         target = request.headers.get("X-Amz-Target", "")
         body = request.body if isinstance(request.body, bytes) else None
         call = parse(target.decode() if isinstance(target, bytes) else target, request.url.partition("?")[0], body)
@@ -161,7 +160,7 @@ class Seam:
 
             def to_aws(changed: AWSPreparedRequest) -> AWSResponse:
                 reached.append(changed)
-                return real(changed) if self.tracer is None else self.tracer.send(changed, real)
+                return self._to_aws(changed, real)
 
             answered = self.interceptor(call, request, to_aws) if self.interceptor is not None else None
             if answered is not None and not reached and self.tracer is not None and call.operation == "Query":
@@ -169,6 +168,9 @@ class Seam:
             return answered or to_aws(request)
 
         return send
+
+    def _to_aws(self, request: AWSPreparedRequest, real: Send) -> AWSResponse:
+        return real(request) if self.tracer is None else self.tracer.send(request, real)
 
     def _met_by(self, call: Call, *places: str) -> list[Fault]:
         """The faults of these places that a call meets."""
@@ -198,10 +200,10 @@ class Seam:
                 time.sleep(0.01)  # wait: between two looks at the condition
             match fault.do:
                 case "kill before":
-                    _die()
+                    end(signal.SIGKILL)
                 case "kill after":
                     send(request)
-                    _die()
+                    end(signal.SIGKILL)
                 case "freeze before":
                     self._freeze(call.kind)
                 case "freeze after":
@@ -289,9 +291,3 @@ def _changed(request: AWSPreparedRequest, body: dict[str, Any]) -> AWSPreparedRe
     content, headers = json.dumps(body).encode(), HeadersDict(request.headers)
     headers["Content-Length"] = str(len(content))
     return AWSPreparedRequest(request.method, request.url, headers, content, request.stream_output)
-
-
-def _die() -> None:
-    """Does not return, although the signal may end this thread a moment later than it is sent."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    threading.Event().wait()

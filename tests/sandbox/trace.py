@@ -8,9 +8,12 @@ outside of that.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
+import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,21 +52,28 @@ _WHERE = re.compile(r'"((?:[^"]|"")+)"(=\?| IS MISSING|>=(\d+))')
 
 
 class Tracer:
-    """Of one process. ``folder``: that of its world."""
+    """Of one process. ``folder``: that of its world. ``is_outside``: the process runs no function, but is a client."""
 
-    def __init__(self, folder: SharedFolder, table: str) -> None:
-        self._folder, self.table = folder, table
+    def __init__(self, folder: SharedFolder, table: str, *, is_outside: bool = False) -> None:
+        self._folder, self.table, self._is_outside = folder, table, is_outside
         self.file = folder.path / FILE
         self._lock = os.open(folder.path / f"{FILE}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._environment = f"{os.getpid()}.{time.time_ns()}"  # another process may get its number later
         self._invocation = ""
         self._numbers = 0
         self._mine = threading.local()
         self._tokens: set[str] = set()
         self.hand = HAND  # who it is that writes without a condition
+        self.ends_at = math.inf  # when Lambda ends it, by the clock of the trace
 
     @contextmanager
-    def _in_order(self) -> Iterator[None]:
+    def in_order(self) -> Iterator[None]:
+        """Keeps all processes of the world from whatever is noted. One that is killed meanwhile has no request under
+        way."""
         with locked(self._lock):
+            if self._folder.now() >= self.ends_at:
+                os.kill(os.getpid(), signal.SIGALRM)
+                threading.Event().wait()  # the signal may end this thread a moment later
             yield
 
     def _add(self, *events: Mapping[str, Any]) -> None:
@@ -74,19 +84,29 @@ class Tracer:
     def begin(self, kind: str, event: Mapping[str, Any], *, until: float, skew: float) -> None:
         """An invocation begins in this process. Its number is that of each thread that is first seen in it."""
         self._numbers += 1
-        self._invocation = self._mine.number = f"{os.getpid()}.{self._numbers}"
-        with self._in_order():
-            self._add({"e": "process", "by": self._invocation, "in": os.getpid(), "kind": kind, "until": until,
-                       "skew": skew, "order": _order(kind, event)})  # fmt: skip
+        self._invocation = self._mine.number = f"{self._environment}.{self._numbers}"
+        with self.in_order():
+            self._add({"e": "process", "by": self._invocation, "in": self._environment, "kind": kind, "until": until,
+                       "skew": skew, "order": _order(kind, event), "pid": os.getpid()})  # fmt: skip
 
     def end(self, *, raised: bool, left: int) -> None:
-        with self._in_order():
+        with self.in_order():
             self._add({"e": "ended", "by": self._invocation, "raised": raised, "left": left})
+        self.ends_at = math.inf
+
+    def died(self, pid: int) -> None:
+        """Notes that a process has died."""
+        with self.in_order():
+            self._add({"e": "died", "pid": pid})
+
+    def wake_ups(self, orders: Sequence[object]) -> None:
+        with self.in_order():
+            self._add({"e": "sent", "by": self._by, "orders": orders})
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
         """What is put and deleted meanwhile is a restore of the table."""
-        with self._in_order():
+        with self.in_order():
             self._add({"e": "restore", "by": RESTORE})
         self.hand = RESTORE
         try:
@@ -100,6 +120,12 @@ class Tracer:
         number: str = self._mine.__dict__.setdefault("number", self._invocation)
         return number
 
+    def _sender(self, body: bytes) -> str:
+        """Who sends a request."""
+        if not self._is_outside:
+            return self._by
+        return CLIENT if b"ondition" in body or b"Statements" in body else self.hand
+
     @contextmanager
     def over_handlers(self) -> Iterator[None]:
         """Notes when an action of the user begins, and how it ends."""
@@ -107,7 +133,7 @@ class Tracer:
 
         def noted(handler: Handler, task: Task, context: ActionContext) -> object:
             of = {"by": self._by, "id": task.task_id, "token": str(task.lease)}
-            with self._in_order():
+            with self.in_order():
                 self._add({"e": "begin", **of, "attempt": context.attempt, "run": context.run})
             result = "error"
             try:
@@ -120,7 +146,7 @@ class Tracer:
                 result = "permanent"
                 raise
             finally:
-                with self._in_order():
+                with self.in_order():
                     self._add({"e": "end", **of, "result": result})
 
         with patch.object(Handler, "run", noted):
@@ -128,25 +154,25 @@ class Tracer:
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
-    def send(self, request: AWSPreparedRequest, real: Any, by: str | None = None) -> AWSResponse:
-        """Sends a request and notes it. ``by``: the process; None: this one's invocation."""
+    def send(self, request: AWSPreparedRequest, real: Any) -> AWSResponse:
+        """Sends a request and notes it."""
         target = request.headers.get("X-Amz-Target", "")
         operation = (target.decode() if isinstance(target, bytes) else str(target)).rpartition(".")[2]
         if operation not in _NOTED or not isinstance(request.body, bytes):
             return real(request)
-        body = json.loads(request.body)
-        with self._in_order():
+        body, by = json.loads(request.body), self._sender(request.body)
+        with self.in_order():
             at = self._folder.now()
-            self._add({"e": "sending", "pid": os.getpid()})
+            self._add({"e": "request", "pid": os.getpid()})
             response = real(request)
             answer = json.loads(response.content or b"{}")
             events = list(self._events(operation, body, response.status_code, answer, at))
-            self._add(*({"by": by or self._by, **event} for event in events), {"e": "sent", "pid": os.getpid()})
+            self._add(*({"by": by, **event} for event in events), {"e": "answer", "pid": os.getpid()})
         return response
 
     def poll(self, body: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Notes a poll that an index of the test has answered."""
-        with self._in_order():
+        with self.in_order():
             self._add(*({"by": self._by, **event} for event in _polled(body, answer)))
 
     def _events(
@@ -159,7 +185,7 @@ class Tracer:
         match operation:
             case "Query" if ok:
                 yield from ({**event, "at": at} for event in _polled(body, answer))
-            case "SendMessageBatch" if ok:
+            case "SendMessageBatch" if ok and body["QueueUrl"] == os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL"):
                 yield from _letters(body, answer)
             case "BatchExecuteStatement":
                 for statement, one in zip(body["Statements"], answer["Responses"], strict=True):
@@ -266,8 +292,10 @@ def _value(name: str, value: Mapping[str, Any]) -> Any:
     return plain(name, decode({name: dict(value)})[name])
 
 
-def _order(kind: str, event: Mapping[str, Any]) -> object:
+def _order(kind: str, event: object) -> object:
     """What an invocation is for, as a trace has it."""
+    if not isinstance(event, Mapping):
+        return None
     records = event.get("Records")
     if kind == "scheduler" and isinstance(records, list):
         images = [decode(one["dynamodb"]["NewImage"]) for one in records if "NewImage" in one.get("dynamodb", {})]
@@ -288,7 +316,7 @@ _worlds: dict[str, Tracer] = {}  # by the names of their tables
 @contextmanager
 def traced(folder: SharedFolder, table: str, header: Mapping[str, Any]) -> Iterator[Tracer]:
     """Traces what this process does to a world's table, as a client or by hand."""
-    tracer = _worlds[table] = Tracer(folder, table)
+    tracer = _worlds[table] = Tracer(folder, table, is_outside=True)
     now = {"at": folder.now()}
     append(
         folder.path / FILE,
@@ -312,36 +340,34 @@ def _over(connections: type[Any]) -> Iterator[None]:
         tracer = next((one for table, one in _worlds.items() if table.encode() in body), None)
         if tracer is None:
             return real(sender, request)  # type: ignore[no-any-return]
-        by = CLIENT if b"ondition" in body or b"Statements" in body else tracer.hand
-        return tracer.send(request, lambda changed: real(sender, changed), by)
+        return tracer.send(request, lambda changed: real(sender, changed))
 
     with patch.object(connections, "send", send):
         yield
 
 
-def events_of(path: Path, died: Sequence[int] = ()) -> list[Event]:
+def events_of(path: Path) -> Iterator[Event]:
     """The events of a finished trace. Raises CutOff if a process was killed while a request of it was under way."""
     last: dict[int, str] = {}
-    events: list[Event] = []
-    sending: set[int] = set()
-    for line in path.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        pid = event.get("pid")
-        match event["e"]:
-            case "sending":
-                sending.add(pid)
-            case "sent":
-                sending.discard(pid)
-            case "died":
-                if pid in last:
-                    events.append({"e": "died", "at": event["at"], "by": last[pid]})
-            case kind:
-                if kind == "process" and "in" in event:
-                    last[event["in"]] = event["by"]
-                events.append(event)
-    if sending:
-        raise CutOff(f"processes {sorted(sending)} were killed while a request was under way")
-    return events
+    requested: set[int] = set()
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            event = json.loads(line)
+            pid = event.pop("pid", None)
+            match event["e"]:
+                case "request":
+                    requested.add(pid)
+                case "answer":
+                    requested.discard(pid)
+                case "died":
+                    if pid in last:
+                        yield {**event, "by": last.pop(pid)}
+                case kind:
+                    if kind == "process" and pid is not None:
+                        last[pid] = event["by"]
+                    yield event
+    if requested:
+        raise CutOff(f"processes {sorted(requested)} were killed while a request was under way")
 
 
 class CutOff(Exception):

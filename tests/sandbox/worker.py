@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +27,7 @@ import boto3
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.index import LaggingIndex, Polls
 from tests.sandbox.journal import append
-from tests.sandbox.locks import stop
+from tests.sandbox.locks import end, exits_without, stop
 from tests.sandbox.seam import Fault, Seam
 from tests.sandbox.trace import Tracer
 from tests.sandbox.watch import Watch
@@ -64,13 +65,15 @@ class Context:
 class FileQueue:
     """The queue of wake-ups, as a file from which a world delivers them."""
 
-    def __init__(self, folder: SharedFolder, *_: object, **__: object) -> None:
-        self._folder = folder
+    def __init__(self, folder: SharedFolder, tracer: Tracer | None, *_: object, **__: object) -> None:
+        self._folder, self._tracer = folder, tracer
 
     def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
         if os.environ.get(QUEUE_DOWN):
             return len(wake_ups)
         append(self._folder.wake_ups, *([event, at.timestamp()] for event, at in wake_ups))
+        if self._tracer is not None:
+            self._tracer.wake_ups([event for event, _ in wake_ups])
         return 0
 
 
@@ -96,7 +99,7 @@ class Worker:
         if limits := environ.get(LAG):
             client = boto3.client("dynamodb")
             index = LaggingIndex(self._seam, environ["DYNATICK_TABLE"], folder, client, *map(float, limits.split()))
-        wiring.QueueWakeUps = partial(FileQueue, folder)  # type: ignore[assignment, misc]
+        wiring.QueueWakeUps = partial(FileQueue, folder, self._tracer)  # type: ignore[assignment, misc]
         Watch(folder, self._seam, Polls(folder, float(environ.get(POLL_SECONDS, 0)), index))
 
     def now(self) -> datetime:
@@ -109,7 +112,7 @@ class Worker:
         """Runs the function's real entry point, as Lambda imports it, until standard input ends."""
         wiring.utc_now = self.now
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})  # the seam waits for it; later threads inherit this
-        with self._seam.installed(), self._seam.over_output(), self._over_handlers():
+        with self._seam.installed(), self._seam.over_output(), exits_without(), self._over_handlers():
             sys.path.insert(0, str(ROOT / "functions" / self._function))
             app = importlib.import_module("app")
             self._respond(ready=True)
@@ -123,25 +126,35 @@ class Worker:
     def _run(self, app: Any, event: Any, timeout: float, faults: Sequence[Mapping[str, Any]]) -> None:
         self._seam.hits.clear()
         self._seam.arm([Fault(**fault) for fault in faults])
-        end = self.now() + timedelta(seconds=timeout)
+        hard_end = self.now() + timedelta(seconds=timeout)
+        # By its own clock: that of the trace is the shared one.
+        until, fence = (hard_end - self._skew).timestamp(), None
         if self._tracer is not None:
-            # Its hard end is by its own clock: that of the trace is the shared one.
-            until = (end - self._skew).timestamp()
             self._tracer.begin(self._function, event, until=until, skew=self._skew.total_seconds())
         if self._is_fenced and (speed := self._clock.speed):  # by a clock that stands no time goes by
-            signal.setitimer(signal.ITIMER_REAL, timeout / speed)
+            fence = self._fence(until, timeout / speed)
         try:
-            returned = app.handler(event, Context(hard_end=end, worker=self, function_name=self._function))
+            returned = app.handler(event, Context(hard_end=hard_end, worker=self, function_name=self._function))
             response = {"returned": returned}
         except Exception as error:  # as Lambda reports a function's error
             traceback.print_exc()
             response = {"error": f"{type(error).__name__}: {error}"}
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            if fence is not None:
+                fence.cancel()
         if self._tracer is not None:
             running = app.processor.running if self._function == "processor" else 0
             self._tracer.end(raised="error" in response, left=running)
         self._respond(**response, hits=self._seam.hits)
+
+    def _fence(self, until: float, seconds: float) -> threading.Timer:
+        """Ends this process in that many seconds of the machine's clock, unless it is cancelled."""
+        if self._tracer is not None:
+            self._tracer.ends_at = until
+        fence = threading.Timer(seconds, end, [signal.SIGALRM])
+        fence.daemon = True
+        fence.start()
+        return fence
 
 
 def main() -> None:

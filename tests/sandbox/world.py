@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import boto3
-from proof.replay import Replay, replay
+from proof.replay import Event, Replay, replay
 from tests.sandbox import journal
 from tests.sandbox.clock import START, SharedClock
 from tests.sandbox.folder import FOLDER, SharedFolder
@@ -32,7 +32,7 @@ from tests.sandbox.packs import rows_of, with_members
 from tests.sandbox.process import Outcome, Sandbox
 from tests.sandbox.seam import Fault
 from tests.sandbox.stream import Record, Stream, not_done
-from tests.sandbox.trace import CutOff, Tracer, events_of, traced
+from tests.sandbox.trace import Tracer, events_of, traced
 from tests.sandbox.verdict import Evidence, Verdict, judge
 from tests.sandbox.worker import SEED, TRACED
 
@@ -187,7 +187,8 @@ class World:
 
     def kill(self, sandbox: Sandbox) -> None:
         """Kills a process in the middle of whatever it does."""
-        sandbox.kill()
+        with self.between_requests():
+            sandbox.kill()
         self.note_death(sandbox, -signal.SIGKILL, from_outside=True)
 
     def note_death(self, sandbox: Sandbox, code: int, *, from_outside: bool = False) -> None:
@@ -196,7 +197,11 @@ class World:
         why = {-signal.SIGKILL: killed, -signal.SIGALRM: journal.TIMED_OUT}.get(code, journal.EXITED)
         self.journal.add(journal.Died(pid=sandbox.pid, role=sandbox.function, why=why))
         if self._tracer is not None:
-            journal.append(self._tracer.file, {"e": "died", "at": self.folder.now(), "pid": sandbox.pid})
+            self._tracer.died(sandbox.pid)
+
+    def between_requests(self) -> AbstractContextManager[None]:
+        """If this world is traced, no process has a request under way meanwhile, so that it may be killed."""
+        return nullcontext() if self._tracer is None else self._tracer.in_order()
 
     @staticmethod
     def wait_a_moment(seconds: float) -> None:
@@ -559,17 +564,21 @@ class World:
 
     def _assert_trace_is_lawful(self) -> None:
         """By the rules alone, as another judge knows them. All tasks have ended."""
-        if self._tracer is None:
-            return
-        try:
-            events = events_of(self._tracer.file)
-        except CutOff:  # killed from outside, wherever it was; the verdict has judged it
-            return
-        began = [(one.task_id, one.run, one.attempt) for one in self.journal.of(journal.Began)]
-        noted = [(one["id"], one["run"], one["attempt"]) for one in events if one["e"] == "begin"]
-        assert {*began} <= {*noted}, "it has each execution that the journal has"
-        replayed = replay([*events, {"e": "rest", "at": self.folder.now()}])
-        self.report_trace(replayed)
+        if self._tracer is not None:
+            self.report_trace(replay(self.trace()))
+
+    def trace(self) -> Iterator[Event]:
+        """What has happened, as long as all processes rest: every task has ended. Raises AssertionError if it lacks an
+        execution that the journal has."""
+        assert self._tracer is not None, "it is not traced"
+        noted = set[tuple[object, ...]]()
+        for event in events_of(self._tracer.file):
+            if event["e"] == "begin":
+                noted.add((event["id"], event["run"], event["attempt"]))
+            yield event
+        began = {(one.task_id, one.run, one.attempt) for one in self.journal.of(journal.Began)}
+        assert began <= noted, f"the trace lacks executions that the journal has: {[*(began - noted)][:5]}"
+        yield {"e": "rest", "at": self.folder.now()}
 
     def restoring(self) -> AbstractContextManager[None]:
         """What is put and deleted meanwhile is a restore of the table."""

@@ -79,6 +79,13 @@ def test_it_accepts_a_task_that_keeps_the_rules() -> None:
     assert refusal_of(life()) is None
 
 
+@pytest.mark.parametrize("order", [None, 7, "", [], {}, {"dynatick": None}, {"dynatick": {"wakeUp": None}}])
+def test_it_takes_whatever_event_begins_a_process(order: object) -> None:
+    for given in (order, {"Records": [{"body": json.dumps(order)}]}, {"Records": []}, {"Records": [7]}):
+        trace = [*life()[:-1], event("process", 164, 2, kind="processor", until=AT + 300, order=given), life()[-1]]
+        assert refusal_of(trace) is None
+
+
 @pytest.mark.parametrize(
     ("rule", "line", "changes"),
     [

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +18,7 @@ from proof.replay import refusal_of
 from tests.builders import NOON, scheduled_row
 from tests.sandbox.clock import SharedClock
 from tests.sandbox.folder import SharedFolder
+from tests.sandbox.locks import end, exits_without
 from tests.sandbox.seam import respond
 from tests.sandbox.trace import CutOff, Tracer, events_of, traced
 from tests.trace import change_of, row_of
@@ -61,7 +67,7 @@ def folder(tmp_path: Path) -> SharedFolder:
 
 def noted(tracer: Tracer) -> list[dict[str, Any]]:
     """What it has noted after the header and the processes."""
-    return [dict(event) for event in events_of(tracer.file)[4:]]
+    return [dict(event) for event in events_of(tracer.file)][4:]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.task_id)
@@ -96,7 +102,7 @@ def test_a_trace_of_which_a_write_is_missing_is_refused(store: DynamoStore, fold
     with traced(folder, TABLE, {"lag": 120.0, "skew": 4.0}) as tracer:
         store.create(scheduled_row("t", bucket_at(1)))
         store.write(change)
-    events = events_of(tracer.file)
+    events = list(events_of(tracer.file))
     assert refusal_of(events) is None
     refused = refusal_of([one for one in events if one["e"] != "create"])
     assert refused is not None and refused.rule == "table"
@@ -106,7 +112,54 @@ def test_a_request_that_was_cut_off_makes_a_trace_worthless(store: DynamoStore, 
     with traced(folder, TABLE, {}) as tracer, pytest.raises(ConnectionError):
         tracer.send(_request(), _breaks)
     with pytest.raises(CutOff, match="were killed while a request was under way"):
-        events_of(tracer.file)
+        list(events_of(tracer.file))
+
+
+def in_a_child(work: Callable[[], object]) -> int:
+    """How a forked process ends that does this: minus the signal, or its exit code."""
+    if not (pid := os.fork()):
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            work()
+        finally:
+            os._exit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+@pytest.mark.parametrize(
+    ("leave", "code"), [(lambda: end(signal.SIGKILL), -signal.SIGKILL), (lambda: os._exit(1), 1)], ids=["end", "exit"]
+)
+def test_a_process_ends_between_two_requests(folder: SharedFolder, leave: Callable[[], None], code: int) -> None:
+    tracer, is_sending, answered = Tracer(folder, TABLE), threading.Event(), folder.path / "answered"
+
+    def answer(request: AWSPreparedRequest) -> AWSResponse:
+        is_sending.set()
+        time.sleep(0.05)  # wait: another thread tries to end the process meanwhile
+        answered.touch()
+        return respond(request, {"Items": []})
+
+    def send_and_leave() -> None:
+        threading.Thread(target=tracer.send, args=(_request(), answer), daemon=True).start()
+        with exits_without():
+            is_sending.wait(60)
+            leave()
+
+    assert in_a_child(send_and_leave) == code
+    assert answered.exists()
+    assert list(events_of(tracer.file)) == []
+
+
+def test_a_process_whose_time_is_up_sends_and_notes_nothing_more(folder: SharedFolder) -> None:
+    tracer, sent = Tracer(folder, TABLE), folder.path / "sent"
+
+    def overstay() -> None:
+        tracer.begin("processor", {}, until=folder.now(), skew=0.0)
+        tracer.ends_at = folder.now()
+        tracer.send(_request(), lambda request: sent.touch())
+
+    assert in_a_child(overstay) == -signal.SIGALRM
+    assert not sent.exists()
+    assert [event["e"] for event in events_of(tracer.file)] == ["process"]
 
 
 def _request() -> AWSPreparedRequest:
