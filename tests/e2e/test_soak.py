@@ -40,4 +40,5 @@ def test_a_short_soak(tmp_path: Path) -> None:
     history = History().take(Journal(tmp_path / "kept" / "journal"))
     assert history.done >= 10
     assert sum(history.deaths.values()) + sum(history.faults.values()) >= 3
+    assert number(output, "trace: accepted,") > 100
     assert left(folder) == []

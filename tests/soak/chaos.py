@@ -250,7 +250,8 @@ class Chaos:
                 return
             if role == "inserter":
                 if inserters := sorted(self._inserters.items()):
-                    kill_group(inserters[int(which * len(inserters))][1])
+                    with self._world.between_requests():
+                        kill_group(inserters[int(which * len(inserters))][1])
                 continue
             slots = [self._scheduler] if role == "scheduler" else self._slots
             for _ in repeat(None, 30):
@@ -258,7 +259,7 @@ class Chaos:
                 if busy := [(slot, sandbox) for slot, sandbox in working if sandbox is not None and sandbox.alive]:
                     slot, sandbox = busy[int(which * len(busy))]
                     slot.killed = True
-                    with suppress(ProcessLookupError):
+                    with suppress(ProcessLookupError), self._world.between_requests():
                         os.kill(sandbox.pid, signal.SIGKILL)
                     break
                 if self._over.wait(POLL):

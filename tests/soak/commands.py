@@ -7,6 +7,7 @@ import sys
 
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.seam import Seam
+from tests.sandbox.trace import Tracer
 from tests.sandbox.watch import Watch
 
 from dynatick.cli import run
@@ -17,7 +18,7 @@ def main() -> int:
     folder = SharedFolder.from_env(os.environ)
     clock = folder.clock
     Session.clock = lambda self: clock()  # type: ignore[method-assign]
-    seam = Seam()
+    seam = Seam(tracer=Tracer(folder, os.environ["DYNATICK_TABLE"], is_outside=True))
     Watch(folder, seam)
     with seam.installed():
         return run(sys.argv[1:])

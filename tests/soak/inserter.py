@@ -18,6 +18,7 @@ import boto3
 from tests.sandbox.folder import SharedFolder
 from tests.sandbox.journal import CANCEL, REDRIVE, RESCHEDULE, RUN
 from tests.sandbox.seam import Fault, Seam
+from tests.sandbox.trace import Tracer
 from tests.sandbox.watch import Watch
 from tests.soak.batches import FURTHEST, draw_batch, end_unsealed
 from tests.soak.interfaces import Interfaces
@@ -51,6 +52,7 @@ class Inserter:
         self._dice = random.Random(f"{seed} {name}")
         self._seam = Seam(seed=self._dice.randrange(1 << 32))
         self._seam.arm(FAULTS)
+        self._seam.tracer = Tracer(folder, table, is_outside=True)
         Watch(folder, self._seam)
         self._client = TaskClient(DynamoStore(table), clock=folder.clock)
         self._interfaces = Interfaces(name, folder, self._client, boto3.client("dynamodb"), table)

@@ -7,6 +7,7 @@ which know no other clock, behave as they would in those minutes.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from proof.replay import Event, Refused, Replay
 from proof.windows import Report
 from proof.windows import judge as judge_windows
 from tests.sandbox.history import History
@@ -46,12 +48,14 @@ class Soaked:
     history: History
     verdict: Verdict
     windows: Report
+    trace: Replay
+    refusal: str | None  # of the trace
     buckets: int  # ticks' worth of the shared clock that have passed
     settled_in: float  # seconds of the machine's clock
 
     @property
     def problems(self) -> list[str]:
-        return [*self.verdict.problems, *self.windows.problems]
+        return [*self.verdict.problems, *self.windows.problems, *([self.refusal] if self.refusal else [])]
 
 
 @contextmanager
@@ -68,7 +72,7 @@ def new_world(plan: Plan, folder: Path, say: Say) -> Iterator[World]:
     }
     endpoint = emulator.start(0, state_dir=state, say=say).endpoint
     try:
-        with World(endpoint, shared, start=datetime.now(UTC), speed=plan.speed, **settings) as world:
+        with World(endpoint, shared, start=datetime.now(UTC), speed=plan.speed, is_traced=True, **settings) as world:
             yield world
     finally:
         emulator.stop(state_dir=state)
@@ -107,14 +111,31 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
         history.take(map(parse, lines.new()))
         events = [*account(history, skew=SKEW, late=LATE_BEGIN, read=read)]
         (folder / "shared" / "windows.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        replayed = Replay()
         return Soaked(
             plan=plan,
             history=history,
             verdict=world.judge(history=history, timeout=TIMEOUT, skew=SKEW, noted_late=NOTED_LATE),
             windows=judge_windows(events),
+            trace=replayed,
+            refusal=judge_trace(replayed, world.trace()),
             buckets=int((world.clock() - start).total_seconds() // 60),
             settled_in=time.monotonic() - stopped,
         )
+
+
+def judge_trace(replayed: Replay, trace: Iterator[Event]) -> str | None:
+    """By the rules alone. Why a trace is refused, and where it is kept then."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl", prefix="soak-trace-", delete=False) as file:
+        try:
+            for event in trace:
+                file.write(json.dumps(event) + "\n")
+                replayed.feed(event)
+        except Refused as refused:
+            file.writelines(json.dumps(event) + "\n" for event in trace)
+            return f"the trace is refused, {refused}: {file.name}"
+    Path(file.name).unlink()
+    return None
 
 
 def settle(world: World, chaos: Chaos, attempts: Callable[[], int]) -> None:

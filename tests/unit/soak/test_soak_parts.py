@@ -14,6 +14,7 @@ import pytest
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
+from proof.replay import Event, Replay
 from tests.builders import NOON
 from tests.sandbox.clock import SharedClock
 from tests.sandbox.folder import SharedFolder
@@ -22,6 +23,7 @@ from tests.sandbox.seam import Fault, Seam, respond
 from tests.sandbox.watch import Watch
 from tests.soak.chaos import Chaos
 from tests.soak.plan import Plan
+from tests.soak.run import judge_trace
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -76,6 +78,18 @@ def send(folder: SharedFolder, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(URLLib3Session, "send", answer)
     monkeypatch.setattr(Seam, "_freeze", lambda self, kind: None)
     return sent
+
+
+def test_a_trace_that_is_refused_is_a_problem_of_the_soak_and_is_kept() -> None:
+    lawful: list[Event] = [{"e": "trace"}, {"e": "process", "at": 1.0, "by": 1, "kind": "client"}]
+    broken = {"e": "poll", "at": 2.0, "by": 2, "bucket": "2026-12-31#12:00", "entries": []}
+    assert judge_trace(Replay(), iter(lawful)) is None
+    why = judge_trace(Replay(), iter([*lawful, broken, {"e": "rest", "at": 3.0}]))
+    assert why is not None
+    assert why.startswith("the trace is refused, line 3: ")
+    kept = Path(why.rpartition(": ")[2])
+    assert [json.loads(line)["e"] for line in kept.read_text().splitlines()] == ["trace", "process", "poll", "rest"]
+    kept.unlink()
 
 
 def records(*names: str) -> list[Any]:
