@@ -47,6 +47,9 @@ LimitKey = Annotated[
 WaitTimeout = Annotated[
     str | None, typer.Option("--timeout", metavar="DURATION", help="Such as 90s or 10m. Default: as long as it takes.")
 ]
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait until their runs have ended, and say how: exit codes of task wait.")
+]
 Waiting = Annotated[str | None, typer.Option(help="Only scheduled, or only unscheduled ones. Default: both.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="List the selected tasks, and change none.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, it never asks.")]

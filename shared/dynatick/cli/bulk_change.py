@@ -138,6 +138,12 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
         say(f"More tasks match by now, and were not {command.done}: repeat the command for them")
 
 
+def check_wait(timeout: str | None, *, wait: bool) -> None:
+    """Raises CommandFailed if there is a time for a wait that was not asked for."""
+    if timeout is not None and not wait:
+        raise CommandFailed(ExitCode.USAGE, "--timeout has no effect without --wait")
+
+
 def wait_for_runs(session: Session, runs: FollowedRuns, timeout: str | None, done: str) -> None:
     """Waits until runs have ended, and prints what has come of them. Raises CommandFailed unless all have completed."""
     if not runs.followed:

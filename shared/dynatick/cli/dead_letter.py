@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.cli.arguments import Yes
-from dynatick.cli.bulk_change import MAX_FAILURES, confirm, is_interactive, summed
+from dynatick.cli.arguments import Wait, WaitTimeout, Yes
+from dynatick.cli.bulk_change import MAX_FAILURES, check_wait, confirm, is_interactive, summed, wait_for_runs
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Listing, Output, say, show_many
 from dynatick.cli.session import Session, on_table
@@ -88,13 +88,25 @@ def redrive(
     *,
     action: Action = None,
     error: Error = None,
+    wait: Wait = False,
+    timeout: WaitTimeout = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Redrive the tasks whose failure is current, and delete their messages; obsolete ones, too."""
-    letters = session.dead_letters(queue_url)
+    from dynatick.client.followed_runs import FollowedRuns
+
+    check_wait(timeout, wait=wait)
+    letters, runs = session.dead_letters(queue_url), FollowedRuns()
     _ask(letters, "Redrive the tasks of", dry_run=dry_run, yes=yes)
-    _show(session, letters.redrive(action=action, error=error, dry_run=dry_run), dry_run=dry_run)
+
+    def follow(one: HandledLetter) -> None:
+        if one.task is not None:
+            runs.add(one.task)
+
+    _show(session, letters.redrive(action=action, error=error, dry_run=dry_run), dry_run=dry_run, follow=follow)
+    if wait:
+        wait_for_runs(session, runs, timeout, "redriven")
 
 
 @app.command()
@@ -124,13 +136,21 @@ def _ask(letters: DeadLetters, verb: str, *, dry_run: bool, yes: bool) -> None:
         confirm(f"{verb} about {letters.count()} messages?")
 
 
-def _show(session: Session, handled: HandledLetters, *, dry_run: bool) -> None:
-    """Prints the result of each letter, and the counts. Raises CommandFailed if some results are unknown."""
+def _show(
+    session: Session,
+    handled: HandledLetters,
+    *,
+    dry_run: bool,
+    follow: Callable[[HandledLetter], object] = lambda one: None,
+) -> None:
+    """Prints the result of each letter, and the counts. ``follow`` is called with each letter. Raises CommandFailed if
+    some results are unknown."""
     counts: dict[str, int] = {}
     failures = 0  # in a row
     with Listing(_RESULTS, session.output, name="deadLetters") as listing:
         for one in handled:
             row = _row(one, dry_run=dry_run)
+            follow(one)
             listing.add(row)
             result = str(row["result"])
             counts[result] = counts.get(result, 0) + 1

@@ -24,6 +24,7 @@ from dynatick.cli.arguments import (
     Subject,
     TaskId,
     Timeout,
+    Wait,
     Waiting,
     WaitTimeout,
     Yes,
@@ -33,7 +34,7 @@ from dynatick.cli.arguments import (
     seconds_of,
     shift_of,
 )
-from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many, wait_for_runs
+from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many, check_wait, wait_for_runs
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, say, show_document, show_one
 from dynatick.cli.session import Session, on_table
@@ -339,9 +340,7 @@ def redrive(
     error: Annotated[str | None, typer.Option(metavar="TEXT", help="Only those with this in their error.")] = None,
     fingerprint: Fingerprint = None,
     changed: ChangedPayload,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until their runs have ended, and say how: exit codes of task wait.")
-    ] = False,
+    wait: Wait = False,
     timeout: WaitTimeout = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -350,8 +349,7 @@ def redrive(
     or with another one, which is checked by the handler's type."""
     from dynatick.client.followed_runs import FollowedRuns
 
-    if timeout is not None and not wait:
-        raise CommandFailed(ExitCode.USAGE, "--timeout has no effect without --wait")
+    check_wait(timeout, wait=wait)
     client, runs = session.client(), FollowedRuns()
     if are_named(task_ids, **selecting.given(), status=status, error=error, fingerprint=fingerprint):
         done = "to be redriven" if dry_run else "redriven"

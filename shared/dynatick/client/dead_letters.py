@@ -21,6 +21,7 @@ from dynatick.client.history import check_optional_limit
 from dynatick.client.letter_views import MAX_HIDDEN, DeadLetterView, Letter, LetterReading, LetterState, state_of
 from dynatick.client.task_decisions import TaskDecisions
 from dynatick.client.task_update import Departures, carry_out, try_many
+from dynatick.client.views import TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read, merge_updates
 from dynatick.domain.task import Row
@@ -53,6 +54,7 @@ class HandledLetter(View):
         "purged: deleted. unknown: the table gave no answer, so that the letter is kept. Repeat the request.",
     ]
     reason: Annotated[str | None, Json(name="detail"), "Why it was kept."] = None
+    task: Annotated[TaskView | None, Json(hidden=True)] = None  # as it was redriven; the same for all letters of a task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,12 +236,12 @@ class DeadLetters:
             view = letters[tried.change.task_id].view
             write = partial(carry_out, self._store, tried.change.task_id, partial(decide, view), tried=tried)
             written = _result(view, write)
-            done = HandledLetter(letter=view, result=LetterResult.REDRIVEN)
             if isinstance(written, HandledLetter):
                 results[tried.change.task_id] = written
             else:
                 departures.count(tried.change.task_id)
-                results[tried.change.task_id] = done
+                task = TaskView.from_row(written)
+                results[tried.change.task_id] = HandledLetter(letter=view, result=LetterResult.REDRIVEN, task=task)
         departures.write()
         return results
 

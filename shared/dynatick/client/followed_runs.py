@@ -61,7 +61,9 @@ class FollowedRuns:
     _ended: dict[str, int] = field(default_factory=dict)  # how many, by how
 
     def add(self, task: TaskView) -> None:
-        """Follows the run that a task has now."""
+        """Follows the run that a task has now, once."""
+        if self._open.get(task.task_id) == task.run:
+            return
         if self.followed >= MAX_FOLLOWED:
             self.not_followed += 1
             return

@@ -72,6 +72,27 @@ def test_redrive(shell: Shell, failed: InProcess) -> None:
     assert shell("bucket", "show", "2026-12-31#12:02", "-o", "json").json["left"] == {"redrivenFailed": 1}
 
 
+def test_a_redrive_waits_for_its_runs_and_counts_the_task_of_two_letters_once(
+    shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dry = shell("deadletter", "redrive", "--dry-run", "--wait")
+    assert (dry.code, dry.err) == (0, "1 to be dropped, 1 to be redriven\n"), "there is nothing to wait for"
+    queue = queue_of(failed)
+    queue.put(next(one.body for one in queue.visible if '"taskId":"b"' in one.body.replace(" ", "")))
+    monkeypatch.setattr("time.sleep", lambda seconds: failed.next_tick())
+    again = shell("deadletter", "redrive", "--wait")
+    assert again.err.splitlines() == [
+        "1 dropped, 2 redriven", "1 redriven: 0 completed, 1 failed again", "error: 1 did not complete",
+    ]  # fmt: skip
+    assert again.code == 8
+    failed.actions.behaviour.clear()
+    well = shell("deadletter", "redrive", "--wait", "--timeout", "5m", "--error", "smtp")
+    assert well.err.splitlines()[-1] == "2 redriven: 2 completed"
+    assert well.code == 0
+    without = shell("deadletter", "redrive", "--timeout", "5m")
+    assert (without.code, without.err) == (2, "error: --timeout has no effect without --wait\n")
+
+
 def test_purge_and_a_message_that_is_no_letter(shell: Shell, failed: InProcess) -> None:
     assert shell("deadletter", "purge", "--dry-run").err == "1 to be dropped, 1 to be purged\n"
     assert shell("deadletter", "purge", "--obsolete").err == "1 dropped\n"
