@@ -24,6 +24,7 @@ from dynatick.client.failures import fingerprint_of
 from dynatick.errors import StoreError
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.ui.application import application
+from dynatick.ui.sign_in import sign_in_of
 from dynatick.ui.site import Site
 from dynatick.ui.trouble import Access
 from dynatick_stack.counting.counts import Engine
@@ -37,6 +38,7 @@ def refusal(code: str, message: str = "refused") -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": message}}, "Query")
 
 
+SIGN_IN = sign_in_of({"ops": {"sso_session": "corp"}}, "ops", {})
 EXPIRED = refusal("ExpiredTokenException", "The security token included in the request is expired")
 DENIED = refusal("AccessDeniedException", f"User: {WHO} is not authorized to perform: dynamodb:GetItem on resource: t")
 
@@ -61,7 +63,7 @@ def broken(engine: Engine) -> Iterator[tuple[Served, Any]]:
     store: Any = Refusing(DynamoStore(table, endpoint_url=engine.url))
     site = Site(
         client=TaskClient(store, clock=clock), clock=clock, name="reminders", kept_seconds=0,
-        access=Access(profile="ops", region="eu-central-1", table=table),
+        access=Access(profile="ops", region="eu-central-1", table=table, sign_in=SIGN_IN),
     )  # fmt: skip
     installation = Installation(DynamoStore(table, endpoint_url=engine.url), clock)
     with run(application(site)) as url:

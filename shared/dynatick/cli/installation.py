@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, say, show_document, show_one, show_pairs
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, on_table, user
 from dynatick.cli.task_display import ago, unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import milliseconds_text
@@ -117,7 +116,7 @@ def pause(
 ) -> None:
     """Run nothing from the next tick on, until dynatick resume. Tasks that run go on to their end."""
     client = session.client()
-    wanted = by or _user()
+    wanted = by or user()
     before = client.settings()
     found = client.operations.pause(reason=reason, by=wanted)
     if session.output is not Output.TABLE:
@@ -138,13 +137,6 @@ def resume(session: Session) -> None:
         say(f"Resumed; it was paused {ended}. The next tick runs what is due")
 
 
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return None
-
-
 @on_table
 def ui(
     session: Session,
@@ -158,6 +150,7 @@ def ui(
     """
     try:
         from dynatick.ui.server import serve
+        from dynatick.ui.sign_in import sign_in_of
         from dynatick.ui.site import Site
         from dynatick.ui.trail import log_changes
         from dynatick.ui.trouble import Access
@@ -172,7 +165,10 @@ def ui(
 
     log_changes()
     access = Access(
-        profile=session.profile or os.environ.get("AWS_PROFILE"), region=session.region, table=session.table
+        profile=session.profile or os.environ.get("AWS_PROFILE"),
+        region=session.region,
+        table=session.table,
+        sign_in=sign_in_of(stack.profiles(), session.profile, os.environ),
     )
     site = Site(
         client=client, clock=session.clock, name=session.name(), read_only=read_only, caller=caller, access=access

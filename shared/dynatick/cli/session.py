@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import inspect
 import os
 from collections.abc import Callable
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from dynatick.client.connect import ClientSettings
 
 P = ParamSpec("P")
+
+
+def user() -> str | None:
+    """The user of this machine."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return None
 
 
 @dataclass(kw_only=True)
@@ -76,6 +85,13 @@ class Session:
 
         # The table's name has no effect on a queue.
         return open_queue(self._settings("none", queue_url or self._queue_url()))
+
+    def caller(self) -> str | None:
+        """Who uses the command: the ARN of the credentials; of the local stack, or if AWS doesn't say, the user of this
+        machine."""
+        from dynatick.cli import stack
+
+        return (None if self.local else stack.caller(self)) or user()
 
     def name(self) -> str:
         """The name of the installation: that of its stack, else of its table. Raises CommandFailed if there is none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode, hint_of
@@ -43,6 +44,18 @@ def caller(session: Session) -> str | None:
         return str(aws_client(session, "sts", read_seconds=3).get_caller_identity()["Arn"])
     except (BotoCoreError, ClientError):
         return None
+
+
+def profiles() -> Mapping[str, Any]:
+    """The profiles of this machine, as the SDK reads its configuration; none if it can't."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session
+
+    try:
+        found: Mapping[str, Any] = Session().full_config["profiles"]
+    except BotoCoreError:
+        return {}
+    return found
 
 
 def aws_client(session: Session, service: str, *, read_seconds: int = 900) -> Any:

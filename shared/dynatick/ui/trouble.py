@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from dynatick.domain.terminal_text import quoted
 from dynatick.errors import StoreError
+from dynatick.ui.sign_in import UNKNOWN, SignIn
 
 _EXPIRED = {
     "ExpiredToken", "ExpiredTokenException", "RequestExpired", "UnauthorizedSSOTokenError", "SSOTokenLoadError",
-    "TokenRetrievalError", "SSOError", "CredentialRetrievalError",
+    "TokenRetrievalError", "SSOError", "CredentialRetrievalError", "LoginRefreshRequired", "LoginTokenLoadError",
 }  # fmt: skip
 _UNKNOWN = {
     "NoCredentialsError", "PartialCredentialsError", "UnrecognizedClientException", "InvalidClientTokenId",
@@ -40,6 +41,7 @@ class Access:
     region: str | None = None
     table: str | None = None
     read_policy: str = "Read"
+    sign_in: SignIn = UNKNOWN
 
     def command(self, words: str, *, with_region: bool = True, with_table: bool = False) -> str:
         """A command of AWS with the options that it needs, to paste into a shell."""
@@ -68,8 +70,7 @@ def trouble_of(error: StoreError, access: Access) -> Trouble:
     if code in _EXPIRED:
         return Trouble(
             kind="expired", title="The credentials have expired", refused=refused, profile=profile,
-            command=access.command("aws sso login", with_region=False),
-            advice="Sign in again; the pages go on by themselves. With keys of the environment, start them again.",
+            command=access.sign_in.command, advice=access.sign_in.advice,
         )  # fmt: skip
     if code in _UNKNOWN:
         return Trouble(

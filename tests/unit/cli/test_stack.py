@@ -294,3 +294,18 @@ def test_a_tick_that_cannot_be_run(
     monkeypatch.setattr(tick, "_lambda", lambda session: SimpleNamespace(invoke=invoke))
     ended = shell("tick", "run", "--function", "p")
     assert (ended.code, ended.out, ended.err) == (code, "", f"error: {message}\n")
+
+
+def test_the_configuration_of_the_machine_is_read_as_the_sdk_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("[profile ops]\nsso_session = corp\n[sso-session corp]\nsso_start_url = https://x\n")
+    (tmp_path / "credentials").write_text("[keys]\naws_access_key_id = A\naws_secret_access_key = B\n")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    found = stack.profiles()
+    assert found["ops"]["sso_session"] == "corp"
+    assert found["keys"]["aws_access_key_id"] == "A"
+    config.write_text("no section")
+    assert stack.profiles() == {}

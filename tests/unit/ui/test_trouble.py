@@ -7,9 +7,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from pynamodb.exceptions import QueryError
 
 from dynatick.errors import StoreError
+from dynatick.ui.sign_in import SignIn, sign_in_of
 from dynatick.ui.trouble import Access, trouble_of
 
-ACCESS = Access(profile="team prod", region="eu-central-1", table="reminders-Tasks")
+SIGN_IN = SignIn(command="aws sso login --profile 'team prod'", advice="Sign in again.")
+ACCESS = Access(profile="team prod", region="eu-central-1", table="reminders-Tasks", sign_in=SIGN_IN)
 DENIED = (
     "User: arn:aws:sts::111122223333:assumed-role/ops/ada is not authorized to perform: dynamodb:Query on resource: "
     "arn:aws:dynamodb:eu-central-1:111122223333:table/reminders-Tasks/index/taskDateTime-index because no policy does"
@@ -63,3 +65,49 @@ def test_a_refusal_names_what_was_asked_for_and_who_asked() -> None:
 def test_keys_that_were_left_are_throttled_and_the_default_profile_is_named() -> None:
     found = trouble_of(StoreError("cannot read rows: 7 keys were left unprocessed 10 times"), Access())
     assert (found.kind, found.profile, found.command) == ("throttled", "default", "aws dynamodb describe-table")
+
+
+PROFILES = {
+    "default": {"aws_access_key_id": "AKIA", "aws_secret_access_key": "s"},
+    "team prod": {"sso_session": "corp", "sso_role_name": "ops"},
+    "old": {"sso_start_url": "https://corp.awsapps.com/start"},
+    "signed": {"login_session": "arn:aws:iam::111122223333:user/ada"},
+    "tool": {"credential_process": "/opt/tools/broker --secret hunter2"},
+    "odd": {"credential_process": "broker 'x"},
+    "role": {"role_arn": "arn:aws:iam::111122223333:role/ops", "source_profile": "team prod"},
+    "itself": {"role_arn": "arn:aws:iam::111122223333:role/ops", "source_profile": "itself", "aws_access_key_id": "A"},
+    "keys": {"aws_access_key_id": "ASIA", "aws_session_token": "t"},
+    "instance": {"role_arn": "arn:aws:iam::111122223333:role/ops", "credential_source": "Ec2InstanceMetadata"},
+}
+
+
+@pytest.mark.parametrize(
+    ("profile", "command", "advice"),
+    [
+        ("team prod", "aws sso login --profile 'team prod'", "Sign in again; the pages go on by themselves."),
+        ("old", "aws sso login --profile old", "Sign in again"),
+        ("signed", "aws login --profile signed", "Sign in again"),
+        ("role", "aws sso login --profile 'team prod'", "Sign in again"),
+        ("itself", "aws configure --profile itself", "Get new keys"),
+        ("tool", None, "/opt/tools/broker gives them (credential_process): sign in to it; the pages go on"),
+        ("odd", None, "A program gives them (credential_process)"),
+        ("keys", "aws configure --profile keys", "Get new keys and enter them, then start dynatick ui again."),
+        ("instance", None, "Renew them, then start dynatick ui again."),
+        ("none", None, "Renew them"),
+        (None, "aws configure", "Get new keys"),
+    ],
+)
+def test_what_renews_credentials_depends_on_how_the_profile_gets_them(
+    profile: str | None, command: str | None, advice: str
+) -> None:
+    found = sign_in_of(PROFILES, profile, {"AWS_PROFILE": "default"})
+    assert found.command == command
+    assert found.advice.startswith(advice)
+    assert "hunter2" not in found.advice
+
+
+def test_keys_of_the_environment_come_before_all_but_a_profile_of_the_command_line() -> None:
+    keys = {"AWS_ACCESS_KEY_ID": "ASIA", "AWS_PROFILE": "team prod"}
+    found = sign_in_of(PROFILES, None, keys)
+    assert found.command is None and "AWS_ACCESS_KEY_ID" in found.advice
+    assert sign_in_of(PROFILES, "team prod", keys).command == "aws sso login --profile 'team prod'"
