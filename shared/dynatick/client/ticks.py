@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -120,13 +121,15 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
         return []
     minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
     shards = range(settings.shards_ever)
-    records = _records(store, minutes, shards)
+    records: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
+    for minute, of_shard, row in _records(store, minutes, shards):
+        records[of_shard].append((minute, row))
     cursors = read_cursors(store, shards)
     entries: list[tuple[int, int, int, TickEntry]] = []
     for shard in shards:
         found = cursors[shard]
         cursor = found if isinstance(found, Cursor) else None  # the doctor reports a malformed one
-        own = [(minute, row) for minute, of_shard, row in records if of_shard == shard]
+        own = records[shard]
         later = _next_record(store, cursor, minutes.stop, shard, now)
         served = {minute: _ended(row, minute) for minute, row in own}  # by its last invocation
         idle = _idle(shard, [row for _, row in own] + later, cursor, served, settings)
@@ -196,7 +199,7 @@ def _without_record(
     now: datetime,
 ) -> list[tuple[int, MissedTicks | PausedTicks]]:
     """The missed and the paused ticks: those of the present grid without a record, after the first with one."""
-    served = [*passes.items(), *((first, last) for first, last, _ in idle)]
+    served = sorted([*passes.items(), *((first, last) for first, last, _ in idle)])
     if not served or cursor is None:
         return []
     end = minute_of(now - TICK_GRACE) + 1
@@ -207,11 +210,15 @@ def _without_record(
     run: list[int] = []
     was_paused = False
     pauses = (*settings.pauses, *((settings.pause,) if settings.pause else ()))
-    start = max(minutes.start, min(first for first, _ in served))
+    start = max(minutes.start, served[0][0])
     grid = settings.grid
     minute = grid.tick_after(start - 1)
+    begun, through = 0, minute - 1  # how many have begun by then, and the last minute that these serve
     while minute < end:
-        is_served = any(first <= minute <= last for first, last in served)
+        while begun < len(served) and served[begun][0] <= minute:
+            through = max(through, served[begun][1])
+            begun += 1
+        is_served = minute <= through
         is_paused = any(pause.covers(instant_of(minute)) for pause in pauses)
         if is_served or is_paused != was_paused:
             _close(run, shard, was_paused, found)
