@@ -126,7 +126,7 @@ def test_a_row_with_a_reserved_id_never_runs_and_holds_nothing_back(world: InPro
     assert world.row(str(row["taskId"])) == row, "no function changes it"
 
 
-@pytest.mark.parametrize("status", ["body", "bucket", "cursor", "reconcile", "settings", "tick"])
+@pytest.mark.parametrize("status", ["body", "bucket", "change", "cursor", "reconcile", "settings", "tick"])
 def test_a_task_with_the_status_of_an_own_row_fails_with_the_reason(world: InProcess, status: str) -> None:
     """The stream filter drops it, so the tick or the reconcile finds it."""
     bucket = bucket_in(world)

@@ -11,12 +11,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from starlette.testclient import TestClient
 
-from dynatick.client import TaskClient
+from dynatick.client import Changed, ManyResult, TaskClient
+from dynatick.client.followed_runs import FollowedRuns
+from dynatick.ui import links
 from dynatick.ui.application import application
+from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.site import Site
 from dynatick_stack.bench.installation import Clock, Installation
 from dynatick_stack.bench.units import Meter
@@ -119,7 +123,10 @@ HOUR, DAY = 60, 1440  # buckets
         pytest.param("/failures?last=1d", DAY + HOUR, max_units(DAY + HOUR) + 1500, marks=pytest.mark.long),
         pytest.param("/failures?last=7d", 7 * DAY + HOUR, max_units(7 * DAY + HOUR) + 1500, marks=pytest.mark.night),
         ("/failures/0123456789?last=1h", 2 * HOUR, max_units(2 * HOUR) + 5),
-        ("/changes", 0, 5),
+        # The records of up to 50 changes of many tasks, and the index that lists them.
+        ("/changes", 1, 10),
+        # A page of rows, each read for its dry run.
+        (f"/tasks/selected?do=run-now&{'&'.join(f'id=task-{n:06}' for n in range(50))}", 0, STATE + 50),
         ("/ticks", 25, 400),
         ("/ticks?last=7d", 7 * 25, 6000),  # the records of a week: one each minute
         ("/tasks", HOUR, 200),
@@ -185,3 +192,45 @@ def test_a_page_that_stays_open_costs_little(pages: Pages, url: str) -> None:
     quarter = pages.meter.read().total.read_units
     dollars = ((minute + 4 * quarter) * 1440 + half_hour * 48) * DOLLARS_A_UNIT
     assert dollars <= MAX_DOLLARS_A_DAY, (minute, quarter, half_hour)
+
+
+def test_a_job_that_is_followed_reads_its_record_and_the_runs_that_have_not_ended(pages: Pages) -> None:
+    runs = 100
+    site, changes = pages.site(), pages.installation.client.operations.changes
+    ended = partial(_changed, pages.installation.client, runs)
+    own = site.jobs.start(REDRIVEN, ended, None, back="/", again="/")
+    own.ended.wait(30)
+    with changes.recorded("redrive", by="ada", given={}) as tally:
+        tally.runs = FollowedRuns()
+        for result in ended():
+            tally.add(result)
+    (recorded,) = [one for one in changes.list() if one.by == "ada"]
+    http = TestClient(application(site), base_url="http://127.0.0.1:4580")
+    for job, reads in ((own.id, runs), (own.id, 0), (recorded.change_id, runs + 1)):
+        pages.meter.read()
+        assert http.get(links.job(job)).status_code == 200
+        total = pages.meter.read().total
+        assert reads <= total.read_units <= reads + STATE + 1, "what has ended is not read again"
+        assert total.writes == 0
+
+
+def test_the_record_of_a_change_costs_a_fiftieth_of_the_change(pages: Pages) -> None:
+    """Two writes and the index that lists it: six units, and one for each KB of the ids of a redrive."""
+    runs = 1000
+    results = list(_changed(pages.installation.client, runs))
+    changes = pages.installation.client.operations.changes
+    pages.meter.read()
+    with changes.recorded("redrive", by="ada", given={"last": "24h"}) as tally:
+        tally.runs = FollowedRuns()
+        for result in results:
+            tally.add(result)
+    total = pages.meter.read().total
+    assert 4 <= total.write_units <= 6 + 10
+    assert total.write_units <= runs / 50, "each of its tasks takes at least two"
+
+
+def _changed(client: TaskClient, number: int, **_: object) -> Iterator[ManyResult]:
+    """What a change of tasks that have ended has done."""
+    for n in range(number):
+        task = client.get(f"task-{n:06}")
+        yield Changed(task.task_id, task)

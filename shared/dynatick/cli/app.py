@@ -21,6 +21,7 @@ from dynatick.cli import (
     action,
     batch,
     bucket,
+    change,
     completion,
     dead_letter,
     doctor,
@@ -101,6 +102,7 @@ app.add_typer(bucket.app)
 app.add_typer(schedule.app)
 app.add_typer(action.app)
 app.add_typer(failure.app)
+app.add_typer(change.app)
 app.add_typer(tick.app)
 app.add_typer(dead_letter.app)
 app.add_typer(expr.app)

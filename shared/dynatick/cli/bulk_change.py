@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.cli.arguments import ids_of, is_single
@@ -19,6 +19,7 @@ from dynatick.errors import DynatickError, StoreError
 
 if TYPE_CHECKING:
     from dynatick.client import ManyResult, TaskView
+    from dynatick.client.change_records import Tally
     from dynatick.client.followed_runs import FollowedRuns
 
 T = TypeVar("T")
@@ -113,7 +114,8 @@ class BulkCommand:
     done: str
     dry_run: bool
     yes: bool  # without asking
-    follow: Callable[[TaskView], object] = lambda task: None  # called with each task that was changed
+    given: Mapping[str, object] = field(default_factory=dict)  # the filter, for the record of the change
+    runs: FollowedRuns | None = None  # of a redrive: what follows them
 
 
 def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], command: BulkCommand) -> None:
@@ -121,8 +123,11 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     named, since others may match by then. Raises CommandFailed."""
     from dynatick.client import ConfirmedChange
 
-    if command.dry_run or command.yes or not is_interactive():
-        show_results(session, change(dry_run=command.dry_run), command.done, command.follow)
+    if command.dry_run:
+        show_results(session, change(dry_run=True), command.done)
+        return
+    if command.yes or not is_interactive():
+        _change(session, lambda: change(dry_run=False), command)
         return
     number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
     if not number:
@@ -133,9 +138,18 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     )
     confirm(f"{command.verb.capitalize()} {many}?")
     confirmed = ConfirmedChange(change, number if number <= _MAX_COUNTED else None)
-    show_results(session, confirmed.results(), command.done, command.follow)
+    _change(session, confirmed.results, command)
     if confirmed.has_more():
         say(f"More tasks match by now, and were not {command.done}: repeat the command for them")
+
+
+def _change(session: Session, change: Callable[[], Iterator[ManyResult]], command: BulkCommand) -> None:
+    """Makes a change, shows its results, and records it."""
+    changes = session.client().operations.changes
+    with changes.recorded(command.verb, by=session.caller(), given=command.given) as tally:
+        if command.runs is not None:
+            tally.runs = command.runs
+        show_results(session, change(), command.done, tally)
 
 
 def check_wait(timeout: str | None, *, wait: bool) -> None:
@@ -173,22 +187,20 @@ def show_results(
     session: Session,
     results: Iterator[ManyResult],
     done: str,
-    follow: Callable[[TaskView], object] = lambda task: None,
+    tally: Tally | None = None,
 ) -> None:
-    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``follow`` is
-    called with each task that was changed.
+    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``tally`` counts
+    them, too.
 
     Raises CommandFailed if some results are unknown.
     """
-    from dynatick.client import Changed
-
     counts: dict[str, int] = {}
     failures = 0  # in a row
     with Listing(_COLUMNS, session.output, name="tasks") as listing:
         for result in results:
             row = _row(result, done)
-            if isinstance(result, Changed):
-                follow(result.task)
+            if tally is not None:
+                tally.add(result)
             listing.add(row)
             name = str(row["result"])
             counts[name] = counts.get(name, 0) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,7 @@ from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.client import DeadLetters, HandledLetter, HandledLetters
+    from dynatick.client.change_records import Tally
 
 app = typer.Typer(
     name="deadletter",
@@ -100,11 +101,16 @@ def redrive(
     letters, runs = session.dead_letters(queue_url), FollowedRuns()
     _ask(letters, "Redrive the tasks of", dry_run=dry_run, yes=yes)
 
-    def follow(one: HandledLetter) -> None:
-        if one.task is not None:
-            runs.add(one.task)
-
-    _show(session, letters.redrive(action=action, error=error, dry_run=dry_run), dry_run=dry_run, follow=follow)
+    handled = letters.redrive(action=action, error=error, dry_run=dry_run)
+    if dry_run:
+        _show(session, handled, dry_run=True)
+        return
+    given = {name: text for name, text in (("action", action), ("error", error)) if text is not None}
+    with session.client().operations.changes.recorded(
+        "redrive dead letters", by=session.caller(), given=given
+    ) as tally:
+        tally.runs = runs
+        _show(session, handled, dry_run=False, tally=tally)
     if wait:
         wait_for_runs(session, runs, timeout, "redriven")
 
@@ -141,16 +147,17 @@ def _show(
     handled: HandledLetters,
     *,
     dry_run: bool,
-    follow: Callable[[HandledLetter], object] = lambda one: None,
+    tally: Tally | None = None,
 ) -> None:
-    """Prints the result of each letter, and the counts. ``follow`` is called with each letter. Raises CommandFailed if
-    some results are unknown."""
+    """Prints the result of each letter, and the counts. ``tally`` counts the tasks that were redriven. Raises
+    CommandFailed if some results are unknown."""
     counts: dict[str, int] = {}
     failures = 0  # in a row
     with Listing(_RESULTS, session.output, name="deadLetters") as listing:
         for one in handled:
             row = _row(one, dry_run=dry_run)
-            follow(one)
+            if tally is not None:
+                _count(tally, one)
             listing.add(row)
             result = str(row["result"])
             counts[result] = counts.get(result, 0) + 1
@@ -163,6 +170,13 @@ def _show(
         raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
     if not handled.complete:
         say("There may be more; repeat the command")
+
+
+def _count(tally: Tally, one: HandledLetter) -> None:
+    if str(one.result) == "unknown":
+        tally.unanswered += 1
+    elif one.task is not None and tally.runs is not None and tally.runs.add(one.task):
+        tally.changed += 1
 
 
 def _row(one: HandledLetter, *, dry_run: bool) -> Mapping[str, object]:

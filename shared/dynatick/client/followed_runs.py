@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from dynatick.client.tasks import watch
 from dynatick.client.views import TaskView, number_or, text_or_none
@@ -15,8 +17,12 @@ from dynatick.domain.lifecycle import state_of
 from dynatick.domain.task import Row, Status
 from dynatick.domain.view import View
 from dynatick.engine.ports import Store
+from dynatick.json_reader import parse
 
 MAX_FOLLOWED = 10_000
+MAX_PACKED_BYTES = 64 * 1024
+"""Of the runs in the record of a change, before they are compressed: some 2,000 of them."""
+
 _MAX_READ = 1000  # rows at a time
 
 _ENDED = {str(Status.COMPLETED): "completed", str(Status.FAILED): "failed", str(Status.CANCELLED): "cancelled"}
@@ -57,18 +63,20 @@ class FollowedRuns:
 
     followed: int = 0
     not_followed: int = 0  # beyond the first 10,000
-    _open: dict[str, int] = field(default_factory=dict)  # the run of each task
+    _begun: dict[str, int] = field(default_factory=dict)  # the run of each task
+    _open: dict[str, int] = field(default_factory=dict)  # those of them that have not ended
     _ended: dict[str, int] = field(default_factory=dict)  # how many, by how
 
-    def add(self, task: TaskView) -> None:
-        """Follows the run that a task has now, once."""
-        if self._open.get(task.task_id) == task.run:
-            return
+    def add(self, task: TaskView) -> bool:
+        """Follows the run that a task has now. False: it is followed already."""
+        if self._begun.get(task.task_id) == task.run:
+            return False
         if self.followed >= MAX_FOLLOWED:
             self.not_followed += 1
-            return
+            return True
         self.followed += 1
-        self._open[task.task_id] = task.run
+        self._begun[task.task_id] = self._open[task.task_id] = task.run
+        return True
 
     def refresh(self, store: Store) -> None:
         """Reads up to 1,000 of the tasks whose runs have not ended, those that were not read for longest first. Raises
@@ -95,6 +103,39 @@ class FollowedRuns:
             return self.counts()
 
         return watch(poll, lambda _: self.has_ended, timeout=timeout, seconds=time.monotonic, pause=pause)
+
+    def refresh_all(self, store: Store) -> None:
+        """Reads all of the tasks whose runs have not ended, once. Raises StoreError."""
+        for _ in range(0, len(self._open), _MAX_READ):
+            self.refresh(store)
+
+    def packed(self) -> tuple[bytes | None, int]:
+        """All runs, compressed, as far as they fit; None: there are none. And how many runs are not in it."""
+        pairs: list[str] = []
+        size = 0
+        for task_id, run in self._begun.items():
+            pair = json.dumps([task_id, run])
+            size += len(pair) + 1
+            if size > MAX_PACKED_BYTES:
+                break
+            pairs.append(pair)
+        left_out = self.not_followed + len(self._begun) - len(pairs)
+        return (zlib.compress(f"[{','.join(pairs)}]".encode()) if pairs else None), left_out
+
+    @classmethod
+    def unpacked(cls, content: object, not_followed: int = 0) -> FollowedRuns:
+        """The runs of ``packed``; none, if the content is malformed."""
+        found: dict[str, int] = {}
+        try:
+            # What would not have been written is not decompressed.
+            packed: Any = getattr(content, "value", content)  # boto3's Binary, recognised by its attribute
+            text = zlib.decompressobj().decompress(packed, 2 * MAX_PACKED_BYTES)
+            pairs: Any = parse(text.decode())
+            for task_id, run in pairs:
+                found[str(task_id)] = int(run)
+        except (ValueError, TypeError, zlib.error):
+            return cls(not_followed=not_followed)
+        return cls(followed=len(found), not_followed=not_followed, _begun=found, _open=dict(found))
 
     @property
     def has_ended(self) -> bool:

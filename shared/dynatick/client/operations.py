@@ -22,6 +22,7 @@ from dynatick.client.action_counts import (
     read_waiting,
 )
 from dynatick.client.batch_members import row_of
+from dynatick.client.change_records import ChangeRecords, ChangeView
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing, limits_of
 from dynatick.client.failures import FailureGroup
@@ -55,6 +56,8 @@ __all__ = [
     "ActionFigures",
     "ActionList",
     "ActionSummary",
+    "ChangeRecords",
+    "ChangeView",
     "Diagnosis",
     "Explanation",
     "FailureGroup",
@@ -87,6 +90,8 @@ class Operations:
 
     def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
         self.store, self._settings_cache, self._clock = store, settings_cache, clock
+        self.changes = ChangeRecords(store, clock)
+        """The changes of many tasks that were made by commands and pages."""
 
     def ticks(
         self,

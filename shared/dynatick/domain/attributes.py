@@ -50,7 +50,7 @@ MOVED_TO: Final = "movedTo"  # the bucket to which Dynatick itself has moved the
 DEFERRALS: Final = "deferrals"  # whole number
 IDEMPOTENCY_DIGEST: Final = "idempotencyDigest"  # text: of the HTTP request that inserted the task, and of its key
 BATCH_ID: Final = "batchId"  # of a member of a batch
-LISTED_AS: Final = "listedAs"  # text: the list that a row is in, the key of an index; batches are in "batch"
+LISTED_AS: Final = "listedAs"  # text: the list that a row is in, the key of an index: batch, change
 LISTED_AT: Final = "listedAt"  # instant, of a whole second: its place in that list
 PACK: Final = "pack"  # map of the names below: what makes a task the pack of a batch
 MALFORMED_REASON: Final = "malformedReason"
@@ -206,6 +206,17 @@ BEGAN_UNTIL: Final = "beganUntil"  # instant: since then no task has begun whose
 # A rate record, which has version and writtenBy, too.
 RESERVED_UNTIL: Final = "reservedUntil"  # instant: from then on no start is reserved
 RATE: Final = "rate"  # such as 10/s: how many may begin
+
+# The record of a change of many tasks, which has createdAt, finishedAt, expiresAt, by, listedAs and listedAt, too, and
+# as body the runs that it began.
+CHANGE: Final = "change"  # text: what was done to each task
+GIVEN: Final = "given"  # map of texts: the filter
+STATE: Final = "state"  # text
+CHANGED: Final = "changed"  # whole number, like the next two
+SKIPPED: Final = "skipped"
+UNANSWERED: Final = "unanswered"
+PROBLEM: Final = "problem"  # text
+NOT_FOLLOWED: Final = "notFollowed"  # whole number: runs that are not in its body
 
 # A chain of the reconcile, which has writtenBy and expiresAt, too.
 READ_THROUGH: Final = "readThrough"  # id

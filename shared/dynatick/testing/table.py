@@ -14,7 +14,7 @@ from dynatick.engine.ports import Entry
 from dynatick.store.codec import Item, decode, entry_of
 from dynatick.store.memory import MemoryStore
 
-_OWN_STATUSES = ("body", "bucket", "cursor", "limits", "reconcile", "settings", "tick")
+_OWN_STATUSES = ("body", "bucket", "change", "cursor", "limits", "reconcile", "settings", "tick")
 _OPEN_STATUSES = (str(Status.SCHEDULED), str(Status.WAITING), "recurring")
 
 

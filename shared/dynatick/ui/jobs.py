@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
 from dynatick.client import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, TaskClient, WouldChange
+from dynatick.client.change_records import Tally
 from dynatick.client.followed_runs import FollowedRuns, RunCounts
 from dynatick.errors import DynatickError
 from dynatick.ui import links
@@ -77,6 +78,10 @@ class Job:
         if self.ended.is_set():  # until then none of them was due
             with self._lock:
                 self._runs.refresh(client.store)
+
+    def tally(self) -> Tally:
+        """What it has changed, for its record."""
+        return Tally(changed=self.changed, skipped=self.skipped, unanswered=self.unknown, runs=self._runs)
 
     def add(self, result: ManyResult) -> None:
         match result:

@@ -81,6 +81,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     world.tick()
     monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
     monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
+    monkeypatch.setattr(Session, "caller", lambda session: "ada")
     monkeypatch.setattr(Session, "clock", lambda session: world.clock())
     # The doctor reads again what it finds, after a pause.
     monkeypatch.setattr("dynatick.client.operations.examine", partial(doctor.examine, pause=lambda seconds: None))

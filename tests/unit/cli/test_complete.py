@@ -19,6 +19,7 @@ from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.session import Session
 from dynatick.client import DeadLetters
 from dynatick.client.batches import Batches
+from dynatick.client.change_records import ChangeRecords
 from dynatick.client.operations import Operations
 from dynatick.client.schedules import Schedules
 
@@ -45,6 +46,7 @@ OF_SCHEDULES = {
     "schedule export": "export", "schedule import": "compose", "schedule sync": "sync",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
+OF_CHANGES = {"change list": "list", "change show": "get runs_of"}
 OF_BATCHES = {
     "batch add": "insert load_pack seal", "batch show": "get", "batch members": "members members_page",
     "batch cancel": "cancel", "batch reschedule": "reschedule", "batch redrive": "redrive",
@@ -52,6 +54,7 @@ OF_BATCHES = {
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
 NO_VERBS |= {"transact_put"}  # for a transaction of a program
+NO_VERBS |= {"new", "begin", "end", "forget", "recorded"}  # what commands and pages write of their own changes
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 
@@ -62,6 +65,7 @@ SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--lo
         (Operations, OF_OPERATIONS),
         (Schedules, OF_SCHEDULES),
         (Batches, OF_BATCHES),
+        (ChangeRecords, OF_CHANGES),
         (DeadLetters, OF_DEAD_LETTERS),
     ],
 )
@@ -82,7 +86,7 @@ def test_everything_that_the_client_does_has_a_command(of: type, verbs: dict[str
         "task update there --payload {}", "task reschedule there --delay 600", "task run there", "task cancel there",
         "task cancel --bucket 2026-12-31#13:00 --dry-run", "bucket show 2026-12-31#13:00",
         "bucket list --from 2026-12-31#12:00 --to 2026-12-31#14:00", "tick list", "action list", "settings", "doctor",
-        "failure list",
+        "failure list", "change list",
         "schedule add s rate(5minutes)", "schedule get nightly", "schedule list",
         "schedule update nightly --overlap allow", "schedule pause nightly", "schedule resume nightly",
         "schedule run nightly", "schedule preview nightly", "schedule history nightly --from 2026-12-31#11:00",

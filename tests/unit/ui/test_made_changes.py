@@ -14,6 +14,7 @@ from tests.unit.ui.support import Browser, elements, text_of
 
 from dynatick.client import Changed, ManyResult
 from dynatick.client.failures import fingerprint_of
+from dynatick.client.followed_runs import FollowedRuns
 from dynatick.errors import StoreError
 from dynatick.testing.virtual_installation import VirtualInstallation
 from dynatick.ui.jobs import Jobs
@@ -24,12 +25,15 @@ ARN = "arn:aws:iam::123456789012:user/ada"
 
 
 def rows(browser: Browser) -> list[str]:
-    return [one.text for one in elements(browser.get("/changes"), "change-row")]
+    """Without the last deployment."""
+    found = [one.text for one in elements(browser.get("/changes"), "change-row")]
+    assert "a deployment settings everything The last one that changed the settings" in found[-1]
+    return found[:-1]
 
 
 def test_each_change_is_a_row_with_who_made_it_and_what_came_of_it(busy: VirtualInstallation, browser: Browser) -> None:
     browser.site.trail._caller = lambda: ARN
-    assert "Nothing was changed yet." in text_of(browser.get("/changes"), "changes")
+    assert rows(browser) == []
     browser.follow(browser.post("/tasks/to-come/reschedule", due_at="2026-12-31T15:30"))
     browser.follow(browser.post("/tasks/to-come/redrive"))
     browser.post("/schedules/none/pause", reason="the move")
@@ -42,7 +46,7 @@ def test_each_change_is_a_row_with_who_made_it_and_what_came_of_it(busy: Virtual
     assert "pause schedule none reason the move" in missing and "none" in missing
     assert "payload another one Redriven: run 2 begins at 13:01." in redriven and "secret" not in redriven
     states = [one.attributes["data-state"] for one in elements(browser.get("/changes"), "change-row")]
-    assert states == ["done", "failed", "failed", "done"]
+    assert states == ["done", "failed", "failed", "done", "done"]
     browser.post("/pause", token="wrong")
     assert len(rows(browser)) == 4, "what has no token is no change"
 
@@ -142,3 +146,61 @@ def test_a_job_that_ends_in_an_error_says_so_in_its_row(busy: VirtualInstallatio
     job = browser.site.jobs.start("redriven", broken, None, back="/", again="/")
     job.ended.wait(30)
     assert (job.state, job.words, job.problem) == ("failed", "1 redriven", "no route")
+
+
+def test_changes_of_commands_and_of_other_dashboards_are_listed_with_what_came_of_them(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    changes = busy.client.operations.changes
+    answer = Browser(busy).post("/failures/redrive", last="24h", fingerprint="0123456789", confirmed="4")
+    busy.advance(seconds=30)
+    with changes.recorded("redrive", by="bob", given={"last": "24h", "payload": "another one"}) as tally:
+        tally.runs = FollowedRuns()
+        for result in busy.client.redrive_many(last="24h"):
+            tally.add(result)
+    busy.client.operations.pause(by="bob", reason="the move")
+    busy.advance(minutes=2)
+    busy.client.operations.resume()
+    with pytest.raises(KeyboardInterrupt), changes.recorded("cancel", by="carl", given={"bucket": "b"}) as tally:
+        tally.skipped += 2
+        raise KeyboardInterrupt
+    with changes.recorded("delete", by="carl", given={"bucket": "b"}):
+        pass
+    busy.advance(hours=2)
+    who = browser.site.trail.who
+    assert rows(browser) == [
+        "13:02:30.000 carl cancel many tasks bucket b Aborted: 0 changed, 2 skipped",
+        "13:00:30.000 bob redrive many tasks last 24h; payload another one Done: 4 changed",
+        "13:00:30.000 bob pause everything reason the move Until 2026-12-31T13:02:30Z",
+        f"13:00:00.000 {who} redrive failures 0123456789 fingerprint 0123456789; last 24h Done: 0 changed",
+    ]
+    here, there = elements(browser.get("/changes"), "job-link")[1:]
+    assert there.attributes["href"] == answer.headers["location"]
+    page = browser.get(str(here.attributes["href"]))
+    assert text_of(page, "change-record").startswith("Done: 4 changed. 13:00:30.000 , by bob ; last 24h")
+    assert text_of(page, "job-runs") == "Of their runs 1 completed, 3 failed again."
+    assert browser.post(f"{here.attributes['href']}/abort").status_code == 404, "it is not of this dashboard"
+
+
+def test_a_change_is_made_though_its_record_can_not_be_written_and_the_log_says_so(
+    busy: VirtualInstallation, browser: Browser, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreError("denied")
+
+    monkeypatch.setattr(browser.site.trail._records, "end", refuse)
+    with caplog.at_level(logging.INFO, LOG.name):
+        browser.follow(browser.post("/failures/redrive", last="24h", confirmed="4"))
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == LOG.name]
+    assert [one["action"] for one in lines] == ["change_begun", "change_ended", "change_not_recorded"]
+    assert lines[-1]["problem"] == "denied"
+
+
+def test_a_change_that_goes_on_elsewhere_or_whose_process_died_is_said(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    changes = busy.client.operations.changes
+    changes.begin(changes.new("cancel", by=None, given={}))
+    (row,) = rows(browser)
+    assert row.endswith("unknown cancel many tasks Begun; its end is not known")
+    assert "every 10s" not in browser.get("/changes/rows").text

@@ -36,7 +36,7 @@ def test_selected_rows_are_redriven_after_a_dry_run_and_others_are_not(
     assert (text_of(job, "job-changed"), text_of(job, "job-skipped")) == ("1", "1")
     assert text_of(job, "job-runs") == "Of their runs 0 completed, 1 waiting."
     assert [busy.client.get(one).run for one in ("bad-0", "bad-1", "bad-2", "other")] == [2, 1, 2, 1]
-    (row,) = elements(browser.get("/changes"), "change-row")
+    row, _deployment = elements(browser.get("/changes"), "change-row")
     assert "redrive selected tasks" in row.text
 
 

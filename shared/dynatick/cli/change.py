@@ -1,0 +1,96 @@
+"""``dynatick change …``: changes of many tasks, by whom, and what came of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dynatick.cli.arguments import Wait, WaitTimeout
+from dynatick.cli.bulk_change import check_wait, wait_for_runs
+from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.output import Column, Output, say, show_document, show_many
+from dynatick.cli.session import Session, on_table
+from dynatick.domain.durations import duration_of
+from dynatick.domain.instants import format_instant
+from dynatick.domain.terminal_text import one_line, suggested
+
+if TYPE_CHECKING:
+    from dynatick.client.operations import ChangeView
+
+app = typer.Typer(
+    name="change", help="Show who has changed many tasks at once, and what came of it.", no_args_is_help=True
+)
+
+_COLUMNS = (
+    Column("ID", "changeId"),
+    Column("AT", "at", to_seconds=True, spare=1),
+    Column("CHANGE", "change"),
+    Column("TASKS", "changed", right=True),
+    Column("STATE", "state"),
+    Column("GIVEN", "given", folds=True),
+    Column("BY", "by", folds=True),
+)
+
+
+@app.command("list")
+@on_table
+def list_changes(
+    session: Session,
+    last: Annotated[str, typer.Option(metavar="DURATION", help="Those of the last 2h, 7d, up to 31d.")] = "7d",
+    limit: Annotated[int, typer.Option(help="The maximum number of changes, up to 1,000.")] = 100,
+) -> None:
+    """List the changes of many tasks by a filter, the latest first: those of commands and of pages, by anyone."""
+    found = session.client().operations.changes.list(last=duration_of(last, "last"), limit=limit)
+    rows = [one.to_row() for one in found]
+    if session.output is Output.TABLE:
+        rows = [{**row, "given": _given(one)} for one, row in zip(found, rows, strict=True)]
+    show_many(rows, _COLUMNS, session.output, name="changes")
+    if session.output is Output.TABLE:
+        redriven = next((one for one in found if one.change.startswith("redrive")), None)
+        if not found:
+            say(f"Nothing was changed by a filter in the last {last}")
+        elif redriven is not None:
+            say(f"What came of the runs: {suggested('dynatick change show', redriven.change_id)}")
+
+
+@app.command()
+@on_table
+def show(
+    session: Session,
+    change_id: Annotated[str, typer.Argument(metavar="ID", help="As dynatick change list shows it.")],
+    wait: Wait = False,
+    timeout: WaitTimeout = None,
+) -> None:
+    """Show a change of many tasks, and of a redrive what has come of its runs by now."""
+    check_wait(timeout, wait=wait)
+    changes = session.client().operations.changes
+    found = changes.get(change_id)
+    if found is None:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"there is no change {one_line(change_id)}; they are kept for 31 days")
+    if session.output is Output.TABLE:
+        for line in _lines(found):
+            say(line)
+    else:
+        show_document(found.to_row(), session.output)
+    if wait:
+        wait_for_runs(session, changes.runs_of(found), timeout, "redriven")
+
+
+def _given(one: ChangeView) -> str:
+    return one_line(" ".join(f"{name}={value}" for name, value in one.given.items()))
+
+
+def _lines(one: ChangeView) -> list[str]:
+    by = "" if one.by is None else f" by {one_line(one.by)}"
+    lines = [f"{one_line(one.change)} at {format_instant(one.at)}{by}"]
+    lines += [f"Given: {_given(one)}"] if one.given else []
+    if one.ended_at is None:
+        lines.append("Its end is not known: it goes on, or its process has died")
+    else:
+        lines.append(f"{one.state}: {one.words}")
+    lines += [f"Problem: {one_line(one.problem)}"] if one.problem else []
+    if one.runs is not None:
+        more = f"; {one.not_followed:,} more are not followed" if one.not_followed else ""
+        lines.append(f"Of their runs {one.runs}{more}")
+    return lines
