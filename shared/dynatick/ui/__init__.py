@@ -1,14 +1,15 @@
 """The pages of ``dynatick ui``: HTML over the client, on loopback, for the person who started it.
 
-Every view is a URL, and so is every filter. Ids, buckets and instants are URL-encoded. Times are UTC.
+Every view is a URL, and so is every filter. Ids, buckets and instants are URL-encoded. Times are UTC, or with ``tz``
+those of a zone, which all links keep. With ``stack``, the name of a table or stack, only the pages of that one answer.
 
 ==============================  ================================================================================
 ``GET /``                       *Now*: state, minutes around now, past and next 24 h, first failures, next runs
 ``GET /timeline``               ``from``, ``to``, ``span=hour|day|week``
 ``GET /buckets/{bucket}``       the tasks of a bucket: ``2026-12-31T12:00Z`` or ``2026-12-31#12:00``; ``status``,
                                 ``action``, ``prefix``, ``page``
-``GET /failures``               ``last=24h``: groups by error
-``GET /failures/{fingerprint}`` a group: its actions, times, traces, tasks; ``last``
+``GET /failures``               ``last=24h``, ``to``: groups by error
+``GET /failures/{fingerprint}`` a group: its actions, times, traces, tasks; ``last``, ``to``
 ``GET /failures/redrive``       the dry run for ``fingerprint``, ``last``; POST redrives, and answers with a job
 ``GET /search``                 ``q``: leads to the task, schedule or occurrence of an id, or to the tasks of a subject;
                                 else looks for ids that begin so, from now on in both directions
@@ -21,7 +22,9 @@ Every view is a URL, and so is every filter. Ids, buckets and instants are URL-e
 ``GET /changes``                what was changed by these pages, the latest first
 ``GET /schedules``              ``state``; ``GET /schedules/{id}`` one of them
 ``POST /schedules/{id}/…``      ``pause`` (``reason``), ``resume``, ``run-now``
-``GET /ticks``                  ``last=6h``
+``GET /actions``                ``last=24h``, ``to``
+``GET /ticks``                  ``last=6h``, ``to``
+``GET /link``                   ``of``: leads from the address of a page to that of its range, which stays the same
 ``POST /pause``, ``/resume``    the installation; ``reason``
 ==============================  ================================================================================
 
@@ -31,6 +34,7 @@ A POST needs the form's field ``token``. It answers with a redirect (303) to a p
 
 ==================  ==========================================================================================
 every page          ``nav``, ``nav-now`` … ``nav-changes``, ``search`` (the form), ``search-input``, ``theme``,
+                    ``zone-utc``, ``zone-local`` (the browser's), ``zone-chosen`` (another than UTC), ``copy-link``,
                     ``state`` (its ``data-state``: running, paused, late, none, unread), ``last-tick``,
                     ``updated``, ``trouble`` (why nothing can be read), ``read-only``,
                     ``notice`` (``role=status``: what a change did), ``problem`` (``role=alert``: what went wrong),

@@ -21,27 +21,31 @@ _LONGEST = timedelta(days=1)  # twice as much is read
 def _page(request: Request) -> Response:
     """The page, without what waits: that is read by a request of its own."""
     site = site_of(request)
-    last, now = _last(request), site.clock()
+    asked, last, now = query_of(request), _last(request), site.clock()
+    to = query.instant(asked, "to")
     return site.page(
-        request, "actions.html", "actions", now=now, last=query_of(request).get("last", "24h"),
-        found=_actions(site, now, last, None),
+        request, "actions.html", "actions", now=now, last=asked.get("last", "24h"), to=to,
+        found=_actions(site, asked, now, last, None),
     )  # fmt: skip
 
 
 def _rows(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
-    found = _actions(site, now, _last(request), site.readings.waiting())
-    return site.fragment("actions_rows.html", now, found=found)
+    found = _actions(site, query_of(request), now, _last(request), site.readings.waiting())
+    return site.fragment("actions_rows.html", now, found=found, to=None)
 
 
 def _last(request: Request) -> timedelta:
     return query.duration(query_of(request), "last", "24h", longest=_LONGEST)
 
 
-def _actions(site: Site, now: datetime, last: timedelta, waiting: Mapping[str, Waiting] | None) -> ActionList:
-    counts = site.readings.counts(now + MINUTE - 2 * last, now)
-    return action_list(counts, minute_of(now - last) + 1, waiting, site.client.settings())
+def _actions(
+    site: Site, asked: query.Query, now: datetime, last: timedelta, waiting: Mapping[str, Waiting] | None
+) -> ActionList:
+    until = query.until(asked, now)
+    counts = site.readings.counts(until + MINUTE - 2 * last, now, until + MINUTE if "to" in asked else None)
+    return action_list(counts, minute_of(until - last) + 1, waiting, site.client.settings())
 
 
 ROUTES = [Route("/actions", _page), Route("/actions/rows", _rows)]

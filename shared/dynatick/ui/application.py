@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import parse_qsl
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +27,7 @@ from dynatick.ui import (
     actions,
     batches,
     failures,
+    links,
     made_changes,
     now,
     schedules,
@@ -34,9 +38,13 @@ from dynatick.ui import (
     ticks,
     timeline,
 )
+from dynatick.ui.frozen import frozen
 from dynatick.ui.loopback import Loopback
 from dynatick.ui.site import Site, site_of
 from dynatick.ui.trouble import trouble_of
+from dynatick.ui.zone import PARAMETER, parameters, zone
+
+_OWN_PAGE = re.compile(r"/(?!/)[^\\\s]*", re.ASCII)
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -68,6 +76,7 @@ def application(site: Site) -> Starlette:
             *schedules.ROUTES,
             *ticks.ROUTES,
             *made_changes.ROUTES,
+            Route("/link", _link),
             Route("/static/{version}/{name}", _asset),
             Route("/favicon.ico", _icon),
         ],
@@ -75,6 +84,7 @@ def application(site: Site) -> Starlette:
             Middleware(_Guarded),
             Middleware(Loopback, has_pages=True),
             Middleware(GZipMiddleware, minimum_size=1000),
+            Middleware(_AsAddressed),
         ],
         exception_handlers={DynatickError: _problem, HTTPException: _http_problem},  # type: ignore[dict-item]
     )
@@ -104,6 +114,54 @@ class _Guarded:
         # Routes match the path as it was sent, so that an id may contain a slash.
         raw = scope.get("raw_path")
         await self._app({**scope, "path": raw.decode("ascii", "replace")} if raw else scope, receive, guarded)
+
+
+class _AsAddressed:
+    """Answers in the zone that the URL names, and leads on with it; and nothing to a URL of another installation."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+
+        async def keeping(message: Message) -> None:
+            if message["type"] == "http.response.start" and parameters():
+                message["headers"] = [(name, _kept(name, value)) for name, value in message["headers"]]
+            await send(message)
+
+        try:
+            with zone(request.query_params.get(PARAMETER)):
+                wanted, site = request.query_params.get(links.STACK), site_of(request)
+                answer = self._app if wanted in (None, "", site.name) else site.other(request, str(wanted))
+                await answer(scope, receive, keeping)
+        except InvalidInput as error:  # the name of the zone: others are answered further in
+            await _problem(request, error)(scope, receive, send)
+
+
+def _kept(name: bytes, value: bytes) -> bytes:
+    if name.lower() != b"location" or not value.startswith(b"/"):
+        return value
+    return links.with_missing(value.decode("ascii"), parameters()).encode("ascii")
+
+
+def _link(request: Request) -> Response:
+    """Leads to the address of what a page shows now; ``of``: the page's own. As text, if that is wanted."""
+    site = site_of(request)
+    page = request.query_params.get("of", "")
+    if _OWN_PAGE.fullmatch(page) is None:
+        raise HTTPException(404)
+    path, _, asked = page.partition("?")
+    pairs = parse_qsl(asked)
+    is_plain = len(dict(pairs)) == len(pairs)  # not the rows that are selected
+    address = frozen(path, dict(pairs), site.clock()) if is_plain else page
+    address = links.with_missing(address, {links.STACK: site.name, **parameters()})
+    if request.headers.get("accept") == "text/plain":
+        return PlainTextResponse(address)
+    return RedirectResponse(address, 303)
 
 
 def _asset(request: Request) -> Response:

@@ -32,7 +32,7 @@ _BARS = (Status.COMPLETED, Status.CANCELLED, DUE, Status.SCHEDULED, Status.FAILE
 def _list(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    start, end = _range(asked, now)
+    start, end = range_of(asked, now)
     page = site.client.batches.list(start=start, end=end, limit=_PAGE, page_token=asked.get("page"))
     token = page.next_page_token
     # The range of a page is that of the next one, too: the present goes on meanwhile.
@@ -47,7 +47,7 @@ def _list(request: Request) -> Response:
     )  # fmt: skip
 
 
-def _range(asked: Query, now: datetime) -> tuple[datetime | None, datetime | None]:
+def range_of(asked: Query, now: datetime) -> tuple[datetime | None, datetime | None]:
     """The range ``from`` and ``to``, or ``last`` and ``next``; None: all. Raises InvalidInput."""
     if asked.keys().isdisjoint(("from", "to", "last", "next")):
         return None, None

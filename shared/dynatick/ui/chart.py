@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.ui import links
 from dynatick.ui.display import many, number
+from dynatick.ui.zone import hour_of, written
 
 DUE = "due"  # and it has not ended
 WAITING = "waiting"  # for a completion, until then at the latest
@@ -79,7 +80,7 @@ class Bar:
         if self.minutes == 1:
             return links.bucket(links.minute(self.start))
         if self.minutes <= 60:
-            return links.timeline("hour", self.start.replace(minute=0))
+            return links.timeline("hour", hour_of(self.start))
         return links.timeline("day", self.start)
 
     @property
@@ -93,7 +94,7 @@ class Bar:
     @property
     def name(self) -> str:
         """What a screen reader says."""
-        return f"{self.start:%H:%M}: {self.words}"
+        return f"{written(self.start, '%H:%M')}: {self.words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,4 +264,4 @@ class FailureBars:
     def name(self, place: int) -> str:
         """What a screen reader says of a time."""
         at = self.start + timedelta(minutes=place * self.minutes)
-        return f"{at:%d %b %H:%M}: {many(self.numbers[place], 'failed attempt')}"
+        return f"{written(at, '%d %b %H:%M')}: {many(self.numbers[place], 'failed attempt')}"

@@ -1,4 +1,4 @@
-"""How values are shown: instants, durations, numbers, JSON. Pure: ``now`` is a parameter."""
+"""How values are shown: instants in the zone of the request, durations, numbers, JSON. ``now`` is a parameter."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dynatick.domain.durations import milliseconds_text, relative_text
 from dynatick.domain.instants import format_instant
 from dynatick.domain.packs import Span, parse_pack_id
 from dynatick.domain.terminal_text import quoted
+from dynatick.ui.zone import comes_twice, in_zone, local, written
 
 MAX_SHOWN = 20_000
 """Characters of a payload or a result that a page shows; a link leads to the rest."""
@@ -23,8 +24,8 @@ def instant(value: datetime | None) -> str:
     """``2026-12-31 12:00:00``; with milliseconds where there are some."""
     if value is None:
         return NOTHING
-    text = f"{value:%Y-%m-%d %H:%M:%S}"
-    return f"{text}.{value.microsecond // 1000:03d}" if value.microsecond else text
+    milliseconds = f".{value.microsecond // 1000:03d}" if value.microsecond else ""
+    return written(value, f"%Y-%m-%d %H:%M:%S{milliseconds}")
 
 
 def machine(value: datetime) -> str:
@@ -36,18 +37,21 @@ def clock(value: datetime | None, now: datetime) -> str:
     """``12:00`` of a day that is near, with its day otherwise."""
     if value is None:
         return NOTHING
-    seconds = f":{value:%S}" if value.second else ""
-    if value.date() == now.date():
-        return f"{value:%H:%M}{seconds}"
-    if abs(value - now) < 300 * _DAY:
-        return f"{value:%d %b %H:%M}{seconds}"
-    return f"{value:%Y-%m-%d %H:%M}{seconds}"
+    time = "%H:%M:%S" if value.second else "%H:%M"
+    if local(value).date() == local(now).date():
+        return written(value, time)
+    return written(value, f"%d %b {time}" if abs(value - now) < 300 * _DAY else f"%Y-%m-%d {time}")
 
 
 def precise(value: datetime, now: datetime) -> str:
     """``12:00:00.040`` of today, with its day otherwise."""
-    time = f"{value:%H:%M:%S}.{value.microsecond // 1000:03d}"
-    return time if value.date() == now.date() else f"{value:%d %b} {time}"
+    time = f"%H:%M:%S.{value.microsecond // 1000:03d}"
+    return written(value, time if local(value).date() == local(now).date() else f"%d %b {time}")
+
+
+def field(value: datetime) -> str:
+    """An instant as the value of a form's field."""
+    return f"{local(value):%Y-%m-%dT%H:%M:%S}"
 
 
 def relative(value: datetime | None, now: datetime) -> str:
@@ -93,5 +97,6 @@ def text(value: object) -> str:
 FILTERS: Mapping[str, Callable[..., Any]] = {
     "instant": instant, "machine": machine, "clock": clock, "relative": relative, "duration": duration,
     "number": number, "many": many, "as_json": as_json, "cut": cut, "precise": precise, "text": text, "pack": pack,
-    "quoted": quoted,
+    "quoted": quoted, "written": written, "field": field, "in_zone": in_zone, "comes_twice": comes_twice,
+    "local": local,
 }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -18,7 +19,7 @@ from dynatick.ui import links, query
 from dynatick.ui.changes import Form, change
 from dynatick.ui.chart import FailureBars
 from dynatick.ui.jobs import REDRIVEN
-from dynatick.ui.readings import HOUR, hour_of
+from dynatick.ui.readings import HOUR, WEEK, hour_of
 from dynatick.ui.site import Site, query_of, readings_of, site_of
 from dynatick.ui.task import trace_of, trace_of_row
 
@@ -33,13 +34,13 @@ def _page(request: Request) -> Response:
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
     counted = min(last, _LONGEST_COUNTED)
-    start, _ = _range(now, counted)
+    start, end = _range(asked, now, counted)
     step = 1 if counted <= 2 * HOUR else 15
-    counts = site.readings.counts(start, now)
-    failed = FailureBars.of({minute: one.failures for minute, one in counts.items()}, start, hour_of(now) + HOUR, step)
+    counts = site.readings.counts(start, now, end if "to" in asked else None)
+    failed = FailureBars.of({minute: one.failures for minute, one in counts.items()}, start, end, step)
     return site.page(
-        request, "failures.html", "failures", now=now, failed=failed, last=asked.get("last", "24h"),
-        start=start, is_shorter=counted < last,
+        request, "failures.html", "failures", now=now, failed=failed, start=start, end=end, is_shorter=counted < last,
+        is_deleted=start < now - WEEK, **_within(asked),
     )  # fmt: skip
 
 
@@ -49,10 +50,10 @@ def _all_groups(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    groups = _groups(request, now, last)
+    groups, (start, end) = _groups(request, asked, now, last), _range(asked, now, last)
     return site.fragment(
-        "failures_groups.html", now, groups=groups, last=asked.get("last", "24h"), new=_new(site, groups, now, last),
-        deployed=_deployed(site), tasks=sum(group.count for group in groups),
+        "failures_groups.html", now, groups=groups, new=_new(site, groups, start), deployed=_deployed(site),
+        tasks=sum(group.count for group in groups), start=start, end=end, **_within(asked),
     )  # fmt: skip
 
 
@@ -60,10 +61,10 @@ def _first(request: Request) -> Response:
     """The groups with the most tasks, for Now."""
     site = site_of(request)
     now, last = site.clock(), timedelta(days=1)
-    groups = _groups(request, now, last)
+    groups = _groups(request, {}, now, last)
     return site.fragment(
-        "failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST, last="24h",
-        new=_new(site, groups, now, last),
+        "failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST,
+        new=_new(site, groups, _range({}, now, last)[0]), **_within({}),
     )  # fmt: skip
 
 
@@ -75,8 +76,9 @@ def _group(request: Request) -> Response:
     has_fingerprint(fingerprint)
     query.duration(asked, "last", "24h", longest=_LONGEST)
     return site.page(
-        request, "failure.html", "failures", now=now, fingerprint=fingerprint, last=asked.get("last", "24h")
-    )
+        request, "failure.html", "failures", now=now, fingerprint=fingerprint, end=query.instant(asked, "to"),
+        **_within(asked),
+    )  # fmt: skip
 
 
 def _details(request: Request) -> Response:
@@ -84,15 +86,15 @@ def _details(request: Request) -> Response:
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
     fingerprint = request.path_params["fingerprint"]
-    found = [one for one in _groups(request, now, last) if one.fingerprint == fingerprint]
+    found = [one for one in _groups(request, asked, now, last) if one.fingerprint == fingerprint]
     if not found:
-        return site.fragment("failure_gone.html", now, fingerprint=fingerprint, last=asked.get("last", "24h"))
-    start, end = _range(now, last)
+        return site.fragment("failure_gone.html", now, fingerprint=fingerprint, **_within(asked))
+    start, end = _range(asked, now, last)
     step = 1 if last <= 2 * HOUR else 15 if last <= timedelta(days=1) else 60
     return site.fragment(
-        "failure_details.html", now, group=found[0], last=asked.get("last", "24h"),
-        failed=FailureBars.of(found[0].minutes, start, end, step), start=start, new=_new(site, found, now, last),
-        deployed=_deployed(site), traces=_traces(site, found[0]),
+        "failure_details.html", now, group=found[0], failed=FailureBars.of(found[0].minutes, start, end, step),
+        start=start, end=end, new=_new(site, found, start), deployed=_deployed(site), traces=_traces(site, found[0]),
+        **_within(asked),
     )  # fmt: skip
 
 
@@ -120,9 +122,9 @@ def _deployed(site: Site) -> datetime | None:
     return None if settings is None else settings.updated_at
 
 
-def _new(site: Site, groups: Sequence[FailureGroup], now: datetime, last: timedelta) -> frozenset[str]:
-    """The groups of which none failed before the deployment, if that is in the range."""
-    deployed, (since, _) = _deployed(site), _range(now, last)
+def _new(site: Site, groups: Sequence[FailureGroup], since: datetime) -> frozenset[str]:
+    """The groups of which none failed before the deployment, if that is in the range, which begins at ``since``."""
+    deployed = _deployed(site)
     return frozenset(one.fingerprint for one in groups if one.is_new_since(deployed, since))
 
 
@@ -137,22 +139,22 @@ def _dry_run(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    groups = _groups(request, now, last)
+    groups = _groups(request, asked, now, last)
     wanted = [one for one in groups if asked.get("fingerprint", one.fingerprint) == one.fingerprint]
     return site.page(
-        request, "failures_redrive.html", "failures", now=now, groups=wanted, last=asked.get("last", "24h"),
-        asked=asked, tasks=sum(group.count for group in wanted), back=_back(asked),
+        request, "failures_redrive.html", "failures", now=now, groups=wanted, asked=asked,
+        tasks=sum(group.count for group in wanted), back=_back(asked), **_within(asked),
     )  # fmt: skip
 
 
 def _redrive(request: Request, form: Form) -> Response:
     site = site_of(request)
     now = site.clock()
-    start, end = _range(now, query.duration(form, "last", "24h", longest=_LONGEST))
+    start, end = _range(form, now, query.duration(form, "last", "24h", longest=_LONGEST))
     fingerprint = form.get("fingerprint")
     is_wanted = None if fingerprint is None else has_fingerprint(fingerprint)
     redrive = partial(site.client.redrive_many, start=start, end=end, error=is_wanted)
-    asked = {name: form.get(name) for name in ("fingerprint", "last")}
+    asked = {name: form.get(name) for name in ("fingerprint", "last", "to")}
     job = site.jobs.start(
         REDRIVEN,
         redrive,
@@ -165,17 +167,24 @@ def _redrive(request: Request, form: Form) -> Response:
 
 def _back(asked: query.Query) -> str:
     """The page that a redrive was asked for on: that of a group, or that of all."""
-    last, fingerprint = asked.get("last", "24h"), asked.get("fingerprint")
-    return links.failures(last=last) if fingerprint is None else links.failure(fingerprint, last=last)
+    within, fingerprint = _within(asked)["within"], asked.get("fingerprint")
+    return links.failures(**within) if fingerprint is None else links.failure(fingerprint, **within)
 
 
-def _groups(request: Request, now: datetime, last: timedelta) -> list[FailureGroup]:
-    return readings_of(request).failures(*_range(now, last), now)
+def _groups(request: Request, asked: query.Query, now: datetime, last: timedelta) -> list[FailureGroup]:
+    return readings_of(request).failures(*_range(asked, now, last), now)
 
 
-def _range(now: datetime, last: timedelta) -> tuple[datetime, datetime]:
-    """Whole hours, up to the present one."""
-    return hour_of(now - last), hour_of(now) + HOUR
+def _range(asked: query.Query, now: datetime, last: timedelta) -> tuple[datetime, datetime]:
+    """Whole hours, up to the present one or to that of ``to``. Raises InvalidInput."""
+    until = query.until(asked, now)
+    return hour_of(until - last), hour_of(until) + HOUR
+
+
+def _within(asked: query.Query) -> dict[str, Any]:
+    """What the parts and links of a page have of its range; ``follows_ticks``: it goes on."""
+    within = {"last": asked.get("last", "24h"), **({"to": asked["to"]} if "to" in asked else {})}
+    return {"last": within["last"], "within": within, "follows_ticks": "to" not in asked}
 
 
 ROUTES = [

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from urllib.parse import quote, unquote, urlencode
 
 from dynatick.domain.instants import format_instant
 
 _OTHERS = (".", "..", "change", "selected")  # which are no ids in a path
+STACK = "stack"
+"""The parameter with the name of the table or the stack that an address is of."""
+
 _MARK = "~"
+_OWN_URL = re.compile(r'(\s(?:href|hx-get|action)=")(/(?!static/)[^"]*)')
 
 
 def task(task_id: str, part: str = "") -> str:
@@ -56,7 +62,8 @@ def timeline(span: str, start: datetime | None = None) -> str:
 
 
 def minute(value: datetime) -> str:
-    """An instant in a URL, ``2026-12-31T12:00Z``."""
+    """An instant in a URL, in UTC: ``2026-12-31T12:00Z``."""
+    value = value.astimezone(UTC)
     return f"{value:%Y-%m-%dT%H:%MZ}" if not value.second and not value.microsecond else format_instant(value)
 
 
@@ -64,6 +71,21 @@ def with_query(path: str, values: Mapping[str, object]) -> str:
     """A URL with parameters, without those that are None or empty."""
     query = urlencode({name: str(value) for name, value in values.items() if value not in (None, "")})
     return f"{path}{'&' if '?' in path else '?'}{query}" if query else path
+
+
+def keeping(text: str, parameters: Mapping[str, str]) -> str:
+    """HTML, with parameters that the URLs of its links, parts and forms get, unless they have them."""
+    if not parameters:
+        return text
+
+    return _OWN_URL.sub(lambda found: found[1] + html.escape(with_missing(html.unescape(found[2]), parameters)), text)
+
+
+def with_missing(url: str, parameters: Mapping[str, str]) -> str:
+    """A URL with parameters, but for those that it has."""
+    address, mark, fragment = url.partition("#")
+    missing = {name: value for name, value in parameters.items() if not re.search(rf"[?&]{name}=", address)}
+    return f"{with_query(address, missing)}{mark}{fragment}"
 
 
 def pairs(values: Sequence[tuple[str, str]]) -> str:

@@ -10,20 +10,31 @@ from dynatick.domain.buckets import Bucket, minute_of, parse_time
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import parse_instant
 from dynatick.errors import InvalidInput
+from dynatick.ui.display import field
+from dynatick.ui.zone import of_local
 
 Query = Mapping[str, str]
 
 _LOCAL = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,3})?)?", re.ASCII
-)  # as a form's field writes it: in UTC
+)  # as a form's field writes it: in the zone of the page
 
 
 def instant(query: Query, name: str) -> datetime | None:
-    """An instant; without an offset in UTC. None if there is no such parameter. Raises InvalidInput."""
+    """An instant; without an offset in the zone of the page. None if there is no such parameter. Raises InvalidInput.
+
+    ``{name}_shown``: which instant the form had. Its local time may come twice, and was left as it is.
+    """
     if name not in query:
         return None
     text = query[name]
-    return parse_instant(f"{text}Z" if _LOCAL.fullmatch(text) else text, name)
+    if not _LOCAL.fullmatch(text):
+        return parse_instant(text, name)
+    if (shown := query.get(f"{name}_shown")) is not None:
+        was = parse_instant(shown, name)
+        if field(was).startswith(text.replace(" ", "T")):
+            return was
+    return of_local(text, name)
 
 
 def required_instant(query: Query, name: str) -> datetime:
@@ -32,6 +43,12 @@ def required_instant(query: Query, name: str) -> datetime:
     if found is None:
         raise InvalidInput(name, None, "expected an instant such as 2026-12-31T12:00Z")
     return found
+
+
+def until(query: Query, now: datetime) -> datetime:
+    """The last minute of a page's range: that before ``to``, if it has one, or the present. Raises InvalidInput."""
+    to = instant(query, "to")
+    return now if to is None else to - timedelta(minutes=1)
 
 
 def duration(query: Query, name: str, default: str, *, longest: timedelta) -> timedelta:

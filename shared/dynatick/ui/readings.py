@@ -161,10 +161,13 @@ class Readings:
         past = self._past.get((first, recent), lambda: self._client.operations.ticks(start=first, end=recent))
         return TickLog.of([*past, *self.ticks(recent).entries])
 
-    def counts(self, start: datetime, now: datetime) -> Mapping[int, MinuteCounts]:
-        """What ran from ``start`` to now, by minute and action. Hours that are over are read again after a while
-        only."""
+    def counts(self, start: datetime, now: datetime, end: datetime | None = None) -> Mapping[int, MinuteCounts]:
+        """What ran from ``start`` to before ``end`` (default: now), by minute and action. Hours that are over are read
+        again after a while only."""
         recent, first = hour_of(now) - HOUR, hour_of(start)
+        if end is not None:
+            read = self._past if end <= recent else self._recent
+            return read.get(("counts", start, end), lambda: self._client.operations.minute_counts(start=start, end=end))
         past: Mapping[int, MinuteCounts] = {}
         if first < recent:
             past = self._past.get(
@@ -216,7 +219,7 @@ class Readings:
             for minute, tally in reading.minutes.items():
                 counts[minute] = _kinds(tally.counts, reading.retrying.get(minute, 0), minute, present)
         has_all = log is None
-        log = self._log_of(start, now) if log is None else log
+        log = self._log_of(start, end, now) if log is None else log
         for minute, number in log.missed.items():
             counts.setdefault(minute, Counter())[MISSED] += number
         for one in self._coming_of(end, now):
@@ -239,7 +242,7 @@ class Readings:
         found = self._coming_of(instant_of(minute + 1), now)
         return [one for one in found if Bucket.parse(one.bucket).minute == minute]
 
-    def _log_of(self, start: datetime, now: datetime) -> TickLog:
+    def _log_of(self, start: datetime, end: datetime, now: datetime) -> TickLog:
         """The ticks of a range that begins at ``start``: those of a whole day, which other parts of a page need too;
         near now, those of this hour and the one before, which are among them."""
         if start > now or start < now - WEEK:  # older records are gone
@@ -249,7 +252,7 @@ class Readings:
         if start >= hour_of(now) - DAY:
             return self.last_day(now)
         day = start.replace(hour=0, minute=0, second=0, microsecond=0)
-        return self.ticks(max(day, hour_of(now) - WEEK + HOUR), day + DAY)
+        return self.ticks(max(day, hour_of(now) - WEEK + HOUR), max(day + DAY, end))
 
     def _failed_attempts(self, start: datetime, end: datetime, now: datetime, *, of_any_day: bool) -> FailedAttempts:
         """The attempts that failed in a range: near now, of this hour and the one before; else of the past 24 hours,
@@ -261,9 +264,9 @@ class Readings:
             first = recent if start >= recent else day_ago
             return FailedAttempts(range(minute_of(first), minute_of(now) + 1), self.counts(first, now))
         day = start.replace(hour=0, minute=0, second=0, microsecond=0)
-        first, last = max(day, hour_of(now) - WEEK + HOUR), day + DAY
+        first, last = max(day, hour_of(now) - WEEK + HOUR), max(day + DAY, end)
         counts = self._recent.get(
-            ("counts of a day", first), lambda: self._client.operations.minute_counts(start=first, end=last)
+            ("counts of a day", first, last), lambda: self._client.operations.minute_counts(start=first, end=last)
         )
         return FailedAttempts(range(minute_of(first), minute_of(last)), counts)
 

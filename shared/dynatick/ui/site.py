@@ -28,6 +28,7 @@ from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
 from dynatick.ui.state import PREFIXES, UNREAD, state_of
 from dynatick.ui.trail import Trail
 from dynatick.ui.trouble import Access, Trouble
+from dynatick.ui.zone import PARAMETER, parameters, zone_name
 
 _MAX_NOTICES = 200
 _ASSETS = {
@@ -54,6 +55,9 @@ _HTMX = {
 }
 TICK, SLOWLY = "tick from:body", "every 1800s, again from:body"
 """When a page that stays open is read again: after each tick; what would cost too much, each half hour."""
+
+_OF_NO_PAGE = ("notice", PARAMETER, links.STACK)
+"""Parameters that each page may have, and that say nothing of what it shows."""
 
 _FOLLOWS = "dynatick-follows"
 """A header of requests that a tick makes."""
@@ -147,9 +151,10 @@ class Site:
     def fragment(self, template: str, now: datetime, *, status: int = 200, **values: Any) -> Response:
         """A part of a page."""
         text = self._templates.get_template(template).render(
-            now=now, site=self, token=self.token, read_only=self.read_only, **values
-        )
-        return HTMLResponse(text, status_code=status)
+            now=now, site=self, token=self.token, read_only=self.read_only, zone_name=zone_name(), kept=parameters(),
+            **values,
+        )  # fmt: skip
+        return HTMLResponse(links.keeping(text, parameters()), status_code=status)
 
     def page(
         self,
@@ -163,7 +168,6 @@ class Site:
     ) -> Response:
         """A whole page. ``section``: the one of the navigation that it belongs to. ``follows``: when all of it is read
         again while it stays open, TICK or SLOWLY; None: its parts are, or it is a question that must not change."""
-        shown = {name: value for name, value in request.query_params.items() if name != "notice"}
         return self.fragment(
             template,
             now,
@@ -172,7 +176,7 @@ class Site:
             notice=self._notices.get(request.query_params.get("notice", "")),
             trouble=None,
             follows=follows,
-            here=links.with_query(request.url.path, shown),
+            here=_here(request),
             **values,
         )
 
@@ -183,6 +187,13 @@ class Site:
         return self.fragment(
             template, self.clock(), status=status, title=title, text=text, section="", state=None, notice=None,
             trouble=None, follows=None, here="",
+        )  # fmt: skip
+
+    def other(self, request: Request, wanted: str) -> Response:
+        """The answer to an address of another installation."""
+        return self.fragment(
+            "other_stack.html", self.clock(), status=404, wanted=wanted, instead=_here(request), section="", state=None,
+            notice=None, trouble=None, follows=None, here="",
         )  # fmt: skip
 
     def trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
@@ -213,6 +224,12 @@ class Site:
         return self._notices.get(notice), self.jobs.of(address.path)
 
 
+def _here(request: Request) -> str:
+    """The address of a page, without what says nothing of it. A parameter may come several times."""
+    shown = [(name, value) for name, value in request.query_params.multi_items() if name not in _OF_NO_PAGE and value]
+    return f"{request.url.path}{'?' if shown else ''}{links.pairs(shown)}"
+
+
 def site_of(request: Request) -> Site:
     """The site that a request asks."""
     site = request.app.state.site
@@ -228,4 +245,6 @@ def readings_of(request: Request) -> Readings:
 
 def query_of(request: Request) -> Mapping[str, str]:
     """The parameters of a request's URL, without those that are empty."""
-    return {name: value.strip() for name, value in request.query_params.items() if value.strip()}
+    return {
+        name: value.strip() for name, value in request.query_params.items() if value.strip() and name not in _OF_NO_PAGE
+    }

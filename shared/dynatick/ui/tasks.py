@@ -42,8 +42,7 @@ _MAX_EXAMPLES = 10
 def _selection(site: Site, asked: Query) -> Selection:
     """The tasks that a page shows, as in its URL: of a ``bucket``, or of a range, and filters. Raises InvalidInput."""
     bucket = query.bucket(asked["bucket"]) if "bucket" in asked else None
-    is_timed = bucket is None and ("subject" not in asked or not asked.keys().isdisjoint(_RANGE))
-    start, end = _range(asked, site.clock()) if is_timed else (None, None)
+    start, end = range_of(asked, site.clock()) if is_timed(asked) else (None, None)
     return site.client.select(
         bucket,
         start=start,
@@ -56,7 +55,12 @@ def _selection(site: Site, asked: Query) -> Selection:
     )
 
 
-def _range(asked: Query, now: datetime) -> tuple[datetime, datetime]:
+def is_timed(asked: Query) -> bool:
+    """Whether a page shows the tasks of a range."""
+    return "bucket" not in asked and ("subject" not in asked or not asked.keys().isdisjoint(_RANGE))
+
+
+def range_of(asked: Query, now: datetime) -> tuple[datetime, datetime]:
     """The range ``from`` and ``to``, or ``last`` and ``next``, of which any may be left out. Raises InvalidInput."""
     start, end = query.instant(asked, "from"), query.instant(asked, "to")
     if start is None and end is None:

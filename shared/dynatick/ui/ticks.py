@@ -16,6 +16,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.ui import links, query
 from dynatick.ui.display import NOTHING, duration
 from dynatick.ui.site import SLOWLY, TICK, query_of, site_of
+from dynatick.ui.zone import written
 
 _SHOWN = 60  # rows of the table
 _COLUMNS = 240  # of a chart
@@ -60,7 +61,8 @@ class Column:
         """What a screen reader says: ``12:04: 21 s``. ``what``: lateness or took."""
         at, value = self._of(what)
         shown = [duration(value)] if value is not None else []
-        return f"{at:%d %b %H:%M}: {', '.join([*shown, *(['ticks did not come'] if self.is_gap else [])]) or NOTHING}"
+        words = ", ".join([*shown, *(["ticks did not come"] if self.is_gap else [])]) or NOTHING
+        return f"{written(at, '%d %b %H:%M')}: {words}"
 
     def value(self, what: str) -> float | None:
         return self._of(what)[1]
@@ -79,13 +81,17 @@ def _page(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
     last = query.duration(asked, "last", "6h", longest=timedelta(days=MAX_DAYS))
-    lines = [_line(entry) for entry in site.client.operations.ticks(last)]
-    columns = _columns(lines, now - last, last / _COLUMNS)
+    to = query.instant(asked, "to")
+    ticks = site.client.operations
+    entries = ticks.ticks(last) if to is None else ticks.ticks(start=to - last, end=to)
+    lines = [_line(entry) for entry in entries]
+    start = (now if to is None else to) - last
+    columns = _columns(lines, start, last / _COLUMNS)
     lateness = [one.lateness_ms for one in columns if one.lateness_ms is not None]
     took = [one.took_ms for one in columns if one.took_ms is not None]
     return site.page(
         request, "ticks.html", "ticks", now=now,
-        follows=TICK if last <= _FOLLOWED else SLOWLY, last=asked.get("last", "6h"), start=now - last,
+        follows=None if to else TICK if last <= _FOLLOWED else SLOWLY, last=asked.get("last", "6h"), start=start, to=to,
         lines=list(reversed(lines))[:_SHOWN], hidden=max(0, len(lines) - _SHOWN), columns=columns,
         gaps=[line for line in lines if line.kind == "missed"], max_lateness=max(lateness, default=None),
         max_took=max(took, default=None),

@@ -13,12 +13,15 @@ from starlette.routing import Route
 from dynatick.errors import InvalidInput
 from dynatick.ui import links
 from dynatick.ui.chart import summary
+from dynatick.ui.display import clock
 from dynatick.ui.query import Query, instant, required_instant
-from dynatick.ui.readings import DAY, HOUR, WEEK, hour_of
+from dynatick.ui.readings import DAY, HOUR, WEEK
 from dynatick.ui.site import SLOWLY, TICK, query_of, readings_of, site_of
+from dynatick.ui.zone import days_later, hour_of, midnight_of, written
 
 _SPANS = {"hour": HOUR, "day": DAY, "week": WEEK}
 _PART = timedelta(hours=6)  # of the strip on Now
+_MAX_HALVES = 2 * DAY
 _MAX_PART = DAY  # that one request reads
 
 
@@ -50,7 +53,7 @@ def _page(request: Request) -> Response:
     end = instant(query, "to")
     if wanted is not None and end is not None and "span" not in query:
         span = next((name for name, length in _SPANS.items() if end - wanted <= length), "week")
-    shown: dict[str, Any] = {"span": span, "wanted": wanted, "now_hour": hour_of(now)}
+    shown: dict[str, Any] = {"span": span, "wanted": wanted, "end": end}
     match span:
         case "hour":
             start = hour_of(wanted or now)
@@ -73,23 +76,23 @@ def _page(request: Request) -> Response:
                 coming = [_rows(present + HOUR * (n + 1), HOUR, now, 2 * n) for n in range(0, 24, 2)]
                 columns = [("Past 24 h", past), ("Next 24 h", coming)]
             else:
-                start = hour_of(wanted)
-                rows = [_rows(start + HOUR * n, HOUR, now, n) for n in range(0, 24, 2)]
-                columns = [(f"{start:%A, %d %B %Y}, morning" if not start.hour else "First 12 h", rows[:6]),
-                           ("Afternoon" if not start.hour else "Next 12 h", rows[6:])]  # fmt: skip
+                columns = _columns(hour_of(wanted), now) if end is None else _halves(hour_of(wanted), end, now)
             start = hour_of(wanted) if wanted else present - DAY + HOUR
+            around = start if wanted else midnight_of(now)
             return site.page(
-                request, "timeline_day.html", "timeline", now=now, columns=columns, start=start, follows=SLOWLY, **shown
-            )
+                request, "timeline_day.html", "timeline", now=now, columns=columns, start=start,
+                earlier=days_later(around, -1), later=days_later(around, 1), follows=SLOWLY, **shown,
+            )  # fmt: skip
         case _:
-            today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-            start = (wanted or today - 3 * DAY).replace(hour=0, minute=0, second=0, microsecond=0)
-            days = [start + DAY * n for n in range(7)]
+            today = midnight_of(now)
+            start = midnight_of(wanted) if wanted else midnight_of(now, -3)
+            days = [midnight_of(start, n) for n in range(7)]
             near = sorted(days, key=lambda day: abs(day - today))
             rows = [_part("/timeline/day", day, now, 4 * near.index(day)) for day in days]
             return site.page(
-                request, "timeline_week.html", "timeline", now=now, rows=rows, start=start, follows=SLOWLY, **shown
-            )
+                request, "timeline_week.html", "timeline", now=now, rows=rows, start=start, last_day=days[-1],
+                earlier=midnight_of(start, -7), later=midnight_of(start, 7), follows=SLOWLY, **shown,
+            )  # fmt: skip
 
 
 def _strip_part(request: Request) -> Response:
@@ -117,7 +120,7 @@ def _day_part(request: Request) -> Response:
     """A day of a week, a bar for every hour."""
     site = site_of(request)
     start, now = hour_of(required_instant(query_of(request), "from")), site.clock()
-    end, readings = start + DAY, readings_of(request)
+    end, readings = days_later(start, 1), readings_of(request)
     bars = readings.bars(start, end, 60, now, log=readings.recent_ticks(start, end, now))
     live_url = links.with_query(request.url.path, query_of(request)) if _goes_on(end, now) else None
     return site.fragment("day.html", now, bars=bars, start=start, sums=summary(bars), live_url=live_url)
@@ -128,9 +131,29 @@ def _goes_on(end: datetime, now: datetime) -> bool:
     return end > hour_of(now) - DAY
 
 
-def _rows(start: datetime, step: timedelta, now: datetime, order: int) -> Part:
-    """Two hours by one request: it costs less than two."""
-    part, second = _part("/timeline/hour", start, now, order), start + step
+def _columns(start: datetime, now: datetime) -> list[tuple[str, list[Part]]]:
+    """The hours of a day from ``start`` on: of a local day 23 to 25, in two columns."""
+    hours = -((start - days_later(start, 1)) // HOUR)
+    rows = [_rows(start + HOUR * n, HOUR if n + 1 < hours else None, now, n) for n in range(0, hours, 2)]
+    if start != midnight_of(start):
+        return [("First 12 h", rows[:6]), ("Next 12 h", rows[6:])]
+    return [(f"{written(start, '%A, %d %B %Y')}, morning", rows[:6]), ("Afternoon", rows[6:])]
+
+
+def _halves(start: datetime, end: datetime, now: datetime) -> list[tuple[str, list[Part]]]:
+    """The hours of a range, in two columns."""
+    hours = -((start - min(end, start + _MAX_HALVES)) // HOUR)
+    rows = [_rows(start + HOUR * n, HOUR if n + 1 < hours else None, now, n) for n in range(0, hours, 2)]
+    middle = -(-len(rows) // 2)
+    return [(clock(part[0].start, now), part) for part in (rows[:middle], rows[middle:]) if part]
+
+
+def _rows(start: datetime, step: timedelta | None, now: datetime, order: int) -> Part:
+    """Two hours by one request: it costs less than two. Without a ``step``: one hour."""
+    part = _part("/timeline/hour", start, now, order)
+    if step is None:
+        return part
+    second = start + step
     return replace(part, url=links.with_query(part.url, {"and": links.minute(second)}), second=second)
 
 

@@ -351,7 +351,7 @@ def test_a_gap_does_not_hide_how_late_the_tick_in_it_was(browser: Browser, busy:
     page = browser.site.fragment(
         "ticks.html", NOON, last="6h", start=NOON, lines=[line], hidden=0, columns=[column] * 240, gaps=[line],
         max_lateness=90_000, max_took=None, section="ticks", state=None, notice=None,
-        trouble=None, follows=None, here="",
+        trouble=None, follows=None, here="", to=None,
     )  # fmt: skip
     chart = bytes(page.body).decode().partition('data-testid="lateness-chart"')[2].partition("</svg>")[0]
     assert (chart.count('class="hit gap"'), chart.count('class="completed"')) == (240, 240)

@@ -16,6 +16,26 @@
         localStorage.setItem("dynatick-theme", root.dataset.theme);
       });
     }
+    const local = document.getElementById("zone-local"); // only the browser knows where it is
+    const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (local && zone && ![local.dataset.shown, "UTC", "Etc/UTC"].includes(zone)) {
+      const address = new URL(local.href);
+      address.searchParams.set("tz", zone);
+      local.href = address.href;
+      local.textContent = zone;
+      local.hidden = false;
+    }
+    document.getElementById("copy")?.addEventListener("click", async (event) => { // without a script it leads there
+      const link = event.currentTarget;
+      event.preventDefault();
+      try {
+        const answer = await fetch(link.href, { headers: { Accept: "text/plain" } });
+        await navigator.clipboard.writeText(location.origin + await answer.text());
+        link.textContent = "Copied";
+      } catch {
+        location.assign(link.href);
+      }
+    });
     document.addEventListener("keydown", (event) => {
       const field = document.getElementById("search");
       const typing = event.target.closest("input, textarea, select");
