@@ -148,6 +148,12 @@ class Chart:
         return self.height - self.below - _BETWEEN
 
     @property
+    def middle(self) -> float:
+        """Where the axis has a number between zero and the largest, from the top."""
+        value = middle(self.largest)
+        return self.bars_height if value is None else round(self.bars_height * (1 - value / self.largest), 1)
+
+    @property
     def shown(self) -> Sequence[tuple[int, Bar]]:
         """The bars that have something, each with its place."""
         return [(round(offset(bar, self.bars[0], self.step)), bar) for bar in self.bars if bar.is_shown]
@@ -213,9 +219,19 @@ def offset(bar: Bar, first: Bar, step: float) -> float:
     return (bar.start - first.start).total_seconds() / 60 / bar.minutes * step
 
 
-def half(largest: float) -> str:
-    """The middle of a scale: ``602``, ``2.5``."""
-    return f"{largest / 2:,.1f}".removesuffix(".0")
+def middle(largest: int) -> int | None:
+    """The roundest number near the middle of an axis, a multiple of 1, 2 or 5 times a power of ten: 300 of 505, 1,000
+    of 2,408. None: there is no number between."""
+    if largest < 2:
+        return None
+    power: int = 10 ** (len(str(largest)) - 1)
+    while power:
+        for step in (5 * power, 2 * power, power):
+            value = step * ((largest + step) // (2 * step))
+            if 2 * largest <= 5 * value <= 3 * largest:
+                return value
+        power //= 10
+    return 2  # of 3
 
 
 def summary(bars: Sequence[Bar]) -> Mapping[str, int]:

@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from dynatick.client import TaskClient
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.ui import display, links
-from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, half
+from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, middle
 from dynatick.ui.jobs import Job, Jobs
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
 from dynatick.ui.state import PREFIXES, UNREAD, state_of
@@ -139,7 +139,7 @@ class Site:
             "words": WORDS,
             "all_kinds": (*KINDS, ATTEMPTS),
             "chart_of": Chart,
-            "half": half,
+            "middle": middle,
             "link": links,
             "sections": _SECTIONS,
             "icons": {word: self.assets[name].url for word, name in _ICONS.items()},

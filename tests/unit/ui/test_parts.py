@@ -13,7 +13,7 @@ from tests.builders import NOON
 
 from dynatick.domain.buckets import minute_of
 from dynatick.ui import links
-from dynatick.ui.chart import KINDS, Bar, Chart, FailureBars, half, parts, summary
+from dynatick.ui.chart import KINDS, Bar, Chart, FailureBars, middle, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
 from dynatick.ui.recent import Recent
 
@@ -80,8 +80,19 @@ def test_now_stands_at_now_and_only_in_the_chart_that_it_is_in() -> None:
     assert places == [None, 0, 8, 10, 19.5, None]
 
 
-def test_a_scale_names_its_middle() -> None:
-    assert [half(largest) for largest in (2, 5, 2408, 0)] == ["1", "2.5", "1,204", "0"]
+def test_a_scale_names_a_round_number_near_its_middle() -> None:
+    named = {0: None, 1: None, 2: 1, 3: 2, 5: 2, 7: 4, 9: 5, 10: 5, 99: 50, 505: 300, 2408: 1000, 100_000: 50_000}
+    assert {largest: middle(largest) for largest in named} == named
+    for largest in range(4, 3000):
+        value = middle(largest)
+        assert value is not None and 0.4 <= value / largest <= 0.6
+        assert len(str(value).rstrip("0")) <= 2, "two digits, and noughts"
+
+
+def test_the_line_of_the_middle_is_where_its_number_is() -> None:
+    drawn = Chart(bars=[bar(completed=505)], step=10, height=148)
+    assert (drawn.bars_height, drawn.middle) == (120, pytest.approx(120 * (1 - 300 / 505), abs=0.06))
+    assert Chart(bars=[bar(completed=1)], step=10, height=148).middle == 120
 
 
 def test_failed_attempts_are_drawn_linearly_from_zero_and_the_largest_fills_the_height() -> None:

@@ -2,6 +2,7 @@
 // pointed at, focused or tapped.
 (() => {
   const STEP = 10, SEEN = 2.5, FAILURES_SEEN = 3; // pixels that a bar has at least, and a mark of failed attempts
+  const NAMED = 9, TEXT = 9; // where the largest number stands, and how high one is
   const charts = "[data-chart]";
   const barOf = (node) => (node instanceof Element ? node.closest(".bars a") : null);
   const chartOf = (bar) => bar.closest(charts) || bar.closest(".bars");
@@ -20,6 +21,18 @@
     });
   }
   const print = (chart, what, text) => chart.querySelectorAll(`[data-shows="${what}"]`).forEach((node) => { node.textContent = text; });
+
+  // As middle() of chart.py.
+  function middleOf(largest) {
+    if (largest < 2) return null;
+    for (let power = 10 ** (String(largest).length - 1); power >= 1; power /= 10) {
+      for (const step of [5 * power, 2 * power, power]) {
+        const value = step * Math.floor((largest + step) / (2 * step));
+        if (2 * largest <= 5 * value && 5 * value <= 3 * largest) return value;
+      }
+    }
+    return 2;
+  }
 
   // The largest number of all parts has the whole height.
   function scale(chart) {
@@ -46,7 +59,13 @@
       below.setAttribute("d", drawnBy(below, height).map(([x, , to]) => `M${x} ${height}V${(height - Math.max(FAILURES_SEEN, (height - to) * failed)).toFixed(2)}`).join(""));
     }
     print(chart, "largest", largest.toLocaleString("en"));
-    print(chart, "half", largest > 1 ? (largest / 2).toLocaleString("en") : "");
+    const middle = middleOf(largest), above = middle ? 1 - middle / largest : 1; // the rest of the height is below it
+    for (const part of parts) part.querySelector("path[data-grid]").setAttribute("d", `M0 ${(part.dataset.base * above).toFixed(1)}H${part.viewBox.baseVal.width}`);
+    print(chart, "middle", middle ? middle.toLocaleString("en") : "");
+    for (const text of chart.querySelectorAll("[data-shows=middle]")) { // which keeps off those above and below it
+      const base = Number(text.nextElementSibling.getAttribute("y"));
+      text.setAttribute("y", Math.max(NAMED + TEXT, Math.min(base * above + TEXT / 2, base - TEXT)).toFixed(1));
+    }
     print(chart, "failures", failures.toLocaleString("en"));
   }
 
