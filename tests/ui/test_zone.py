@@ -1,4 +1,4 @@
-"""A person chooses the zone of all times in the header, and whoever gets the address sees the same."""
+"""A person chooses the zone of all times in the header, and a colleague who gets the address sees the same."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def hour_of(value: datetime) -> datetime:
 
 
 def midnight_of(value: datetime, days: int = 0) -> datetime:
-    """The instant at which the local day of an instant begins, or one so many days later."""
+    """The instant at which the local day of an instant begins, or one that is ``days`` later."""
     day = local(value).date() + timedelta(days=days)
     return datetime.combine(day, time(), _chosen.get()).astimezone(UTC)
 
