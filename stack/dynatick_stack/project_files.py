@@ -20,7 +20,7 @@ NEVER = (
     ".*",
     "__pycache__", "node_modules", "build", "dist", "*.egg-info",
     "test", "tests", "test_*.py", "*_test.py", "conftest.py",
-    "*.pyc", "*.pyi", "*.whl", "*.log", PROJECT_FILE,
+    "*.pyc", "*.pyi", "*.whl", "*.log", "*.sqlite3", "*.sqlite3-*", PROJECT_FILE,
 )  # fmt: skip
 """Names of files and folders. Virtual environments and the file of the requirements are left out besides."""
 

@@ -61,8 +61,9 @@ def dev(folder: Path, handlers: str, *packages: str) -> Iterator[Running]:
     (folder / "handlers.py").write_text(handlers, encoding="utf-8")
     required = "".join(f"{package}=={metadata.version(package)}\n" for package in packages)
     (folder / "requirements.txt").write_text(required, encoding="utf-8")
-    with (folder / "dynatick.toml").open("a", encoding="utf-8") as settings:  # below [handlers]
-        settings.write('requirements = "requirements.txt"\n')
+    settings = folder / "dynatick.toml"
+    if "requirements" not in (text := settings.read_text(encoding="utf-8")):
+        settings.write_text(f'{text}requirements = "requirements.txt"\n', encoding="utf-8")  # below [handlers]
     running = Running(*DYNATICK, "dev", cwd=folder, environ=environment(PYTHONUNBUFFERED="1"))
     try:
         running.shows(r"^Handlers: ", within=180)
@@ -77,8 +78,10 @@ def in_application(folder: Path, command: str) -> str:
 
 
 def files(folder: Path) -> str:
-    """Begins a project of Dynatick around what is there, and returns the page's handlers."""
+    """Begins a project of Dynatick around what is there, unless the page does, and returns the page's handlers."""
     handlers = (folder / "handlers.py").read_text(encoding="utf-8")
+    if (folder / "dynatick.toml").exists():
+        return handlers
     (folder / "handlers.py").unlink()
     write_project(folder)
     (folder / "test_handlers.py").unlink(missing_ok=True)

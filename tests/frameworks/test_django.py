@@ -32,7 +32,9 @@ def new_project(folder: Path) -> Path:
     run(folder, "-m", "django", "startproject", "mysite", ".")
     run(folder, "manage.py", "startapp", "shop")
     names = write_project("django.md", folder)
-    assert names == {"mysite/settings.py", "shop/tasks.py", "handlers.py", "shop/tests.py"}
+    assert names == {
+        "mysite/settings.py", "shop/tasks.py", "dynatick.toml", "requirements.txt", "handlers.py", "shop/tests.py",
+    }  # fmt: skip
     shutil.copy(OWN / "django_more_tasks.py", folder / "shop" / "more_tasks.py")
     for name, (ours, theirs) in BEFORE_6.items() if metadata.version("django") < "6" else ():
         text = (folder / name).read_text(encoding="utf-8")
@@ -49,6 +51,14 @@ def test_the_backend_does_what_django_wants_of_one(project: Path) -> None:
     shutil.copy(OWN / "django_backend.py", project / "shop" / "tests.py")
     said = run(project, "manage.py", "test")
     assert "\nOK\n" in said and "skipped" not in said
+
+
+def test_without_the_packages_of_the_command_line_manage_py_names_them(project: Path) -> None:
+    (project / "typer.py").write_text("raise ModuleNotFoundError('No module named typer')\n")
+    with pytest.raises(
+        AssertionError, match=r"CommandError: dynatick needs more packages: pip install 'dynatick\[cli\]'"
+    ):
+        run(project, "manage.py", "dynatick", "status")
 
 
 def test_manage_py_has_the_commands(project: Path) -> None:

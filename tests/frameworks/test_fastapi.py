@@ -12,8 +12,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    assert write_project("fastapi.md", tmp_path) == {"reminders.py", "app.py", "test_app.py"}
-    (tmp_path / "handlers.py").write_text("from reminders import send_reminder\n\n__all__ = ['send_reminder']\n")
+    assert write_project("fastapi.md", tmp_path) == {"reminders.py", "app.py", "handlers.py", "test_app.py"}
     return tmp_path
 
 

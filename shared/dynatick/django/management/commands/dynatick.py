@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
 
 class Command(BaseCommand):
@@ -15,16 +15,21 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Leaves what follows to ``dynatick``: its options are not Django's."""
-        from dynatick.cli.app import invoke
-
-        sys.exit(invoke(argv[2:]))
+        sys.exit(_invoke(argv[2:]))
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("arguments", nargs="*")
 
     def handle(self, *_: Any, arguments: list[str], **__: Any) -> None:
         """For ``call_command``. Raises SystemExit unless it ends with 0."""
-        from dynatick.cli.app import invoke
-
-        if code := invoke(arguments):
+        if code := _invoke(arguments):
             sys.exit(code)
+
+
+def _invoke(arguments: list[str]) -> int:
+    """The exit code. Raises CommandError if the packages of the command line are missing."""
+    try:
+        from dynatick.cli.app import invoke
+    except ModuleNotFoundError as error:
+        raise CommandError(f"dynatick needs more packages: pip install 'dynatick[cli]' ({error})") from error
+    return invoke(arguments)
