@@ -27,7 +27,7 @@ Event = Mapping[str, Any]
 
 OWN = "_dynatick#"
 CURSOR, LIMITS, SETTINGS = "_dynatick#cursor#", "_dynatick#limits#", "_dynatick#settings"
-RATE = "_dynatick#rate#"
+RATE, RECONCILE = "_dynatick#rate#", "_dynatick#reconcile#"
 ENDED = ("completed", "failed", "cancelled")
 CLAIMED = ("running", "waiting")
 ENGINE = ("processor", "scheduler")
@@ -68,6 +68,8 @@ class Process:
     leases: set[str] = field(default_factory=set)  # tokens of shard leases and limits leases
     began: float = math.inf
     shown: Sequence[Sequence[Any]] = ()  # by the records of the stream that it has: tasks and their buckets
+    scanned: list[Scanned] = field(default_factory=list)  # of a reconcile
+    drained: Mapping[int, int] = field(default_factory=dict)  # S by shard, when its scan began
     to_check: dict[str, str] = field(default_factory=dict)  # tasks that it put into buckets that were closed by then
     died: bool = False
     is_over: bool = False  # its invocation has returned, and nothing of it runs any more
@@ -75,6 +77,10 @@ class Process:
     @property
     def is_wake_up(self) -> bool:
         return "wakeUp" in self.sent_for
+
+    @property
+    def is_reconcile(self) -> bool:
+        return self.kind == "processor" and self.sent_for.get("reconcile") is True
 
     @property
     def touches_no_cursor(self) -> str | None:
@@ -87,6 +93,16 @@ class Page:
     at: float
     after: str  # "" for the first
     through: str | None  # None: to the last
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A page of the whole table."""
+
+    at: float
+    after: str | None  # None for the first
+    through: str | None  # None: to the last
+    ids: Sequence[str]  # of the rows that had not ended
 
 
 @dataclass
@@ -150,7 +166,8 @@ class Replay:
     """One trace. ``feed`` takes its events in order and raises Refused."""
 
     def __init__(self) -> None:
-        self.header: Event = {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": False, "limits": [], "rates": []}
+        self.header: Event = {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": False, "limits": [], "rates": [],
+                              "stream": False}  # fmt: skip
         self.rows: dict[str, Row] = {}
         self.processes: dict[object, Process] = {}
         self.shards: dict[int, Shard] = defaultdict(Shard)
@@ -166,6 +183,11 @@ class Replay:
         self.rates: dict[str, Rate] = {}  # by the names of their limits
         self.letters: set[str] = set()
         self.planned: dict[str, Process] = {}  # by wake-up: who has planned it
+        self.to_show: dict[str, float] = {}  # tasks of which the stream has to show a change, and when that was
+        self.changed: dict[str, float] = {}  # when each task was changed last
+        self.limits_records: set[str] = set()
+        self.used: dict[str, int] = {}  # limits leases by which tasks have begun: how many shards they know
+        self.read_through: dict[object, str] = {}  # by process of a reconcile: through which id all is judged, it says
         self.tasks: set[str] = set()
         self.checks: Counter[str] = Counter()  # how often each rule was checked
         self.events = 0
@@ -183,12 +205,15 @@ class Replay:
         try:
             at = float(event.get("at", self.now))
             self.require("table", at >= self.now, f"an event {self.now - at:.3f} s before the one above")
+            if at > self.now:
+                self._check_shown()
             self.now = at
             {
                 "trace": self._trace, "process": self._process, "ended": self._ended, "died": self._died,
                 "write": self._write, "create": self._create, "put": self._put, "delete": self._delete,
                 "poll": self._poll, "begin": self._begin, "end": self._end, "letters": self._take_letters,
                 "shown late": self._shown_late, "sent": self._sent, "restore": self._restore, "rest": self._rest,
+                "record": self._record, "scan": self._scan,
             }[event["e"]](event)  # fmt: skip
         except Refused as refused:
             refused.line = self.events
@@ -246,6 +271,79 @@ class Replay:
                 self.require("7", not is_there, f"{task_id}: put into {bucket}, which is closed, and not placed again")
             for task_id, bucket in by.shown:
                 self._check_placed(task_id, bucket, by)
+        if by.is_reconcile and not event["raised"] and not event["left"]:
+            self._check_reconciled(by, event.get("unrepaired"))
+
+    # -- rule 8: the stream --------------------------------------------------------------------------------------------
+
+    def _record(self, event: Event) -> None:
+        """The stream has a record of the last change of a task, which it will show to the scheduler."""
+        self.require("table", self.changed.get(event["id"]) == self.now, f"{event['id']}: a record of no change")
+        self.to_show.pop(event["id"], None)
+
+    def _check_shown(self) -> None:
+        """At each later instant: the stream has a record of what was changed before."""
+        left = next(iter(self.to_show), None)
+        self.require("8", left is None, f"{left}: changed, and the stream does not show it")
+
+    def _note_change(self, task_id: str, at: float, old: Row | None, new: Row | None) -> None:
+        if old == new:
+            return
+        self.changed[task_id] = at
+        self.to_show.pop(task_id, None)  # the record is of what it has become
+        if self.header["stream"] and new is not None and (old is None or state_of(new) in ("scheduled", "unscheduled")):
+            self.to_show[task_id] = at
+
+    # -- rule 15: the reconcile ----------------------------------------------------------------------------------------
+
+    def _scan(self, event: Event) -> None:
+        """A page of the whole table. A reconcile goes on where its last page ended, or where its order says."""
+        by = self._by(event)
+        if not by.is_reconcile:
+            return
+        if by.scanned and event["after"] == by.scanned[-1].after:
+            del by.scanned[-1]  # its answer was lost
+        after = by.scanned[-1].through if by.scanned else by.sent_for.get("after")
+        if not by.drained:
+            by.drained = {
+                shard: _minute(self.rows.get(f"{CURSOR}{shard}", {}), "drainedThrough") for shard in self.shards
+            }
+        self.require("15", event["after"] == after, f"it reads on after {event['after']}, and has read through {after}")
+        by.scanned.append(Scanned(float(event["at"]), event["after"], event["through"], event["ids"]))
+
+    def _check_reconciled(self, by: Process, unrepaired: int | None) -> None:
+        """An invocation of the reconcile has returned. ``unrepaired``: how many rows it says that it has left; None if
+        that is not known."""
+        if not by.scanned:
+            chain = self.rows.get(f"{RECONCILE}{by.sent_for.get('beganAt')}", {})
+            others = chain.get("readThrough") not in (None, by.sent_for.get("after"))
+            self.require("15", others, "a reconcile has read nothing, and no other has its order carried out")
+            return
+        through = by.scanned[-1].through
+        if by.number in self.read_through:
+            through = self.read_through[by.number]
+        elif through is not None:
+            return  # it has not come through in time, or another was first: what it has read is read again
+        left: list[str] = []
+        for page in by.scanned:
+            for task_id in page.ids:
+                if self.changed.get(task_id, -math.inf) < page.at and self._is_behind(task_id, by):
+                    left.append(task_id)
+                if task_id == through:
+                    break
+            if through in (page.through, *page.ids):
+                break
+        else:
+            self.require("15", through is None, f"it has read through {through}, which it has not seen")
+        if unrepaired is not None:
+            self.require("15", len(left) <= unrepaired, f"{left[:3]}: open where no tick polls, and not placed")
+
+    def _is_behind(self, task_id: str, by: Process) -> bool:
+        """Whether a task lies in a bucket that was drained before this process began to read."""
+        row = self.rows.get(task_id, {})
+        place = _place(row)
+        is_task = not task_id.startswith(OWN) and row.get("status") in ("scheduled", "running")
+        return is_task and place is not None and place[0] <= by.drained.get(place[1], -1)
 
     def _check_placed(self, task_id: str, bucket: object, by: Process) -> None:
         """A scheduler that has seen a task leaves it in no bucket that was closed by then. Of one that was moved since,
@@ -352,8 +450,13 @@ class Replay:
                 if not closings or closings[-1][0] < closed[0]:
                     # The index of what is restored is made of its rows, so it shows all that was written before.
                     closings.append((closed[0], -math.inf if by.kind == "restore" else at))
+        if task_id.startswith(LIMITS):
+            self.limits_records.add(task_id)
+        if task_id.startswith(RECONCILE) and new is not None and by.kind == "processor":
+            self.read_through[by.number] = str(new.get("readThrough"))
         if task_id.startswith(OWN):
             return
+        self._note_change(task_id, at, old, new)
         self.tasks.add(task_id)
         if new is None or event["e"] == "put":
             self.running.pop(task_id, None)  # from now on it is another task that has this id
@@ -619,6 +722,9 @@ class Replay:
         if not by.is_wake_up and by.touches_no_cursor is None:
             self.require("23", record.get("lease") in by.leases, f"{task_id}: claimed with {key}, without the limits "
                          f"lease of its shard")  # fmt: skip
+            number = record.get("shardCount", 1)
+            self.require("24", shard_of(key, number) == shard, f"{task_id}: claimed in shard {shard}, and {key} has "
+                         f"another one of {number}")  # fmt: skip
 
     # -- executions ----------------------------------------------------------------------------------------------------
 
@@ -649,6 +755,7 @@ class Replay:
         run = Execution(task_id, token, by, at, key)
         if key is not None:
             self._check_limit(run, key, at)
+            self._check_others(run, key, at)
         if (rate := self.rates.get(str(self.actions.get(claim)))) is not None:
             self._check_rate(run, rate, at + by.skew)
         self.executions[token, task_id] = run
@@ -663,6 +770,21 @@ class Replay:
         policy = row.get("retryPolicy")
         given = policy.get("maximumRetryAttempts") if isinstance(policy, Mapping) else None
         return int(self.header["attempts"] if given is None else given + 1)
+
+    def _check_others(self, run: Execution, key: str, at: float) -> None:
+        """Nobody who knows another number of shards has begun tasks with limit keys by a lease that still stands."""
+        records = [self.rows.get(task_id, {}) for task_id in self.limits_records]
+        own = {row["lease"]: int(row["shardCount"]) for row in records if row.get("lease") in run.process.leases}
+        self.require("23", bool(own), f"{run.task}: begun with {key}, without a limits lease")
+        self.used |= own
+        others = [
+            f"{row['leaseUntil']} knows {self.used[row['lease']]}"
+            for row in records
+            if self.used.get(str(row.get("lease"))) not in (None, *own.values())
+            and at < _instant(row.get("leaseUntil")) - self.skew
+        ]
+        self.require("24", not others, f"{run.task}: begun with {key}, by one of {[*own.values()]} shards, and a "
+                     f"process that may run such tasks until {others}")  # fmt: skip
 
     def _check_limit(self, run: Execution, key: str, at: float) -> None:
         at_once, interval = self.limits[key.partition(":")[0]]

@@ -95,6 +95,7 @@ class Actor(Process):
     closed_at: dict[str, float] = field(default_factory=dict)  # through which second it has closed buckets, by cursor
     finished: bool = False
     raised: bool = False
+    unrepaired: int | None = None  # rows that its scan says it has left
     environment: list[Actor] = field(default_factory=list)  # the invocations that share a process with this one
     request: Request = field(default_factory=lambda: Request("nothing"))
 
@@ -186,7 +187,15 @@ class FaultyStore:
         return self._read(poll)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
-        return self._read(lambda: self.table.inner.scan(after=after, open_only=open_only))
+        actor = self.actor
+
+        def scan() -> ScanPage:
+            page = self.table.inner.scan(after=after, open_only=open_only)
+            if open_only:
+                self.table.trace.scan(actor, after, page)
+            return page
+
+        return self._read(scan)
 
     def create(self, row: Row) -> bool:
         return self.call(

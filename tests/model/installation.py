@@ -88,7 +88,7 @@ class Installation:
         self.table = Table(store, put_row, self.simulation, self.trace)
         self.oracle = oracle(self.simulation, read_row=self.table.get)
         self.oracle.limited_actions = self._limited()
-        self.stream = Stream(self.simulation, self._schedule)
+        self.stream = Stream(self.simulation, self._schedule, self._note_record)
         self.table.observers += [self.oracle.observe, self.stream.observe, self._observe_entry]
         self._entered: dict[str, tuple[Actor, bool]] = {}  # by task: who gave it its bucket, and whether that was open
         self.table.allowed_lag = INDEX_LAG
@@ -115,6 +115,10 @@ class Installation:
         self._tokens = count()
         self._environments = count()
         self._scheduler = self._new_scheduler()
+
+    def _note_record(self, effect: Effect) -> None:
+        if not is_own_row(effect.task_id):
+            self.trace.record(effect)
 
     def _rules(self, grid: Grid) -> Rules:
         precise = self.precise and grid.tick_minutes <= LONGEST_PRECISE
@@ -276,7 +280,8 @@ class Installation:
                 if tries < len(RETRY_DELAYS):
                     self._process(event, delay=RETRY_DELAYS[tries], tries=tries + 1)
             actor.finished = True
-            self.trace.add("ended", actor, raised=actor.raised, left=len(actor.threads) - 1)
+            ended = {"raised": actor.raised, "left": len(actor.threads) - 1}
+            self.trace.add("ended", actor, **ended, unrepaired=actor.unrepaired)
             if continuation == self._retired:
                 self._idle.append(environment)
             else:
@@ -328,6 +333,7 @@ class Installation:
         self.invocations.append(invoked)
         if invoked.reconciled is not None:
             self.reconciled.append((invoked.reconciled.found, invoked.reconciled.failed))
+            self.store.actor.unrepaired = invoked.reconciled.failed
         if self.store.actor.plan.unlogged:
             raise NotLogged
 

@@ -49,12 +49,14 @@ Deliver = Callable[[Sequence[Arrival], Callable[[frozenset[str] | None], None]],
 
 
 class Stream:
-    """``observe`` gets every effect, ``deliver`` gets the batches."""
+    """``observe`` gets every effect, ``deliver`` gets the batches, ``note`` gets the effects that have records."""
 
-    def __init__(self, simulation: Simulation, deliver: Deliver) -> None:
+    def __init__(
+        self, simulation: Simulation, deliver: Deliver, note: Callable[[Effect], None] = lambda effect: None
+    ) -> None:
         self.mode = StreamMode()
         self._simulation = simulation
-        self._deliver = deliver
+        self._deliver, self._note = deliver, note
         self._feeds = [_Feed() for _ in range(SHARDS)]
         self._written = 0
         self._filter = FILTER
@@ -64,6 +66,7 @@ class Stream:
         if effect.new is None or not self._shows(effect.old, effect.new):
             return
         self._written += 1
+        self._note(effect)
         feed = self._feed(effect.task_id)
         feed.records.append(Arrival(str(self._written), effect.new, effect.old))
         self._send_next(feed)

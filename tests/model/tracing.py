@@ -10,7 +10,7 @@ from tests.trace import change_of, conditions_of, row_of
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Written
 from dynatick.domain.task import Row
-from dynatick.engine.ports import DeadLetter, Page
+from dynatick.engine.ports import DeadLetter, Page, ScanPage
 
 if TYPE_CHECKING:
     from tests.model.faulty_store import Actor
@@ -31,7 +31,7 @@ class Trace:
         self._numbers: dict[Actor, int] = {}
         self.events: list[Mapping[str, Any]] = [
             {"e": "trace", "lag": lag, "skew": MARGIN, "attempts": 4, "executions": True}
-            | {"limits": list(limits), "rates": list(rates)}
+            | {"limits": list(limits), "rates": list(rates), "stream": True}
         ]
 
     def add(self, event_kind: str, by: Actor | None, /, **more: Any) -> None:
@@ -85,7 +85,15 @@ class Trace:
         of = "open" if is_of_open else "all"
         self.add("poll", by, bucket=str(bucket), after=after, through=page.after, of=of, entries=entries)
 
+    def scan(self, by: Actor, after: str | None, page: ScanPage) -> None:
+        ids = [str(row["taskId"]) for row in page.rows]
+        self.add("scan", by, after=after, through=page.after, ids=ids)
+
     # -- the rest of the world -----------------------------------------------------------------------------------------
+
+    def record(self, effect: Effect) -> None:
+        """The stream has a record of a change, and its filter lets it through."""
+        self.add("record", None, id=effect.task_id)
 
     def letters(self, by: Actor, letters: Sequence[DeadLetter]) -> None:
         self.add("letters", by, ids=[str(letter.row["taskId"]) for letter in letters])

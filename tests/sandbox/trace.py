@@ -38,7 +38,7 @@ CLIENT, HAND, RESTORE = "client", "hand", "restore"
 FILE = "trace"
 _NOTED = (
     "PutItem", "DeleteItem", "UpdateItem", "BatchWriteItem", "BatchExecuteStatement", "TransactWriteItems", "Query",
-    "SendMessageBatch",
+    "Scan", "SendMessageBatch",
 )  # fmt: skip
 _REFUSED = ("ConditionalCheckFailed", "DuplicateItem")
 _ASSIGNED = re.compile(r"(#\w+) = (?:#\w+ \+ )?(:\w+)")
@@ -185,6 +185,9 @@ class Tracer:
         match operation:
             case "Query" if ok:
                 yield from ({**event, "at": at} for event in _polled(body, answer))
+            case "Scan":
+                if body["TableName"] == self.table and "FilterExpression" in body:
+                    yield _scanned(body, answer)
             case "SendMessageBatch" if ok and body["QueueUrl"] == os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL"):
                 yield from _letters(body, answer)
             case "BatchExecuteStatement":
@@ -278,6 +281,13 @@ def _polled(body: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Even
         "after": body.get("ExclusiveStartKey", {}).get("taskId", {}).get("S"),
         "through": answer.get("LastEvaluatedKey", {}).get("taskId", {}).get("S"),
     }  # fmt: skip
+
+
+def _scanned(body: Mapping[str, Any], answer: Mapping[str, Any]) -> Event:
+    """A page of what has not ended in the whole table."""
+    after, through = body.get("ExclusiveStartKey", {}), answer.get("LastEvaluatedKey", {})
+    return {"e": "scan", "ids": [one["taskId"]["S"] for one in answer["Items"]],
+            "after": after.get("taskId", {}).get("S"), "through": through.get("taskId", {}).get("S")}  # fmt: skip
 
 
 def _letters(body: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Event]:

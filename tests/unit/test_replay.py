@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from boto3.dynamodb.types import Binary
-from proof.replay import refusal_of
+from proof.replay import refusal_of, shard_of
 from tests.trace import plain
 
 ROOT = Path(__file__).parents[2]
@@ -117,6 +117,122 @@ def test_it_refuses_what_breaks_a_rule(rule: str, line: int, changes: dict[str, 
     assert refused is not None
     assert refused.rule == rule
     assert refused.line >= line
+
+
+def test_the_stream_shows_what_is_inserted() -> None:
+    header, *rest = life()
+    trace = [{**header, "stream": True}, *rest]
+    refused = refusal_of(trace)
+    assert str(refused) == "line 5: rule 8: a: changed, and the stream does not show it"
+    assert refusal_of([*trace[:4], event("record", 1, None, id="a"), *trace[4:]]) is None
+    refused = refusal_of([*trace[:4], event("record", 1, None, id="b"), *trace[4:]])
+    assert refused is not None and refused.rule == "table"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_shown"), [("scheduled", True), (None, True), ("running", False), ("waiting", False)]
+)
+def test_the_stream_shows_what_waits_or_has_no_status(status: str | None, is_shown: bool) -> None:
+    header, *rest = life()[:4]
+    change = {"set": {"status": status, "p": 2}} if status else {"set": {}, "remove": ["status"]}
+    trace = [
+        {**header, "stream": True}, *rest, event("record", 1, None, id="a"),
+        event("write", 2, 0, id="a", ok=True, **{"if": []}, **change), event("process", 3, 1, kind="client"),
+    ]  # fmt: skip
+    refused = refusal_of(trace)
+    assert (refused is not None and refused.rule == "8") is is_shown
+
+
+def reconciled(*events: dict[str, Any], **order: Any) -> list[dict[str, Any]]:
+    """Of three tasks, b and c lie in a bucket that was drained long ago; a scan reads them."""
+    header, client, cursor, *_ = life()
+    places = {"a": "2026-12-31#23:50", "b": "2026-12-31#23:39", "c": "2026-12-31#23:40"}
+    return [
+        header, client, cursor,
+        *(event("create", 1, 0, id=name, ok=True,
+                row={"taskId": name, "status": "scheduled", "taskDateTime": bucket, "attempt": 0})
+          for name, bucket in places.items()),
+        event("process", 60, kind="processor", until=AT + 180, order={"dynatick": {"reconcile": True, **order}}),
+        *events,
+    ]  # fmt: skip
+
+
+def moved(name: str) -> dict[str, Any]:
+    place = {"b": "2026-12-31#23:39", "c": "2026-12-31#23:40"}[name]
+    return event("write", 65, id=name, ok=True, set={"taskDateTime": "2026-12-31#23:50"},
+                 **{"if": [["taskDateTime", "is", place]]})  # fmt: skip
+
+
+def page(after: str | None, through: str | None, *ids: str) -> dict[str, Any]:
+    return event("scan", 62, after=after, through=through, ids=[*ids])
+
+
+THROUGH = event("create", 66, id="_dynatick#reconcile#x", ok=True,
+                row={"taskId": "_dynatick#reconcile#x", "readThrough": "b"})  # fmt: skip
+ENDED = event("ended", 67, raised=False, left=0, unrepaired=0)
+
+
+@pytest.mark.parametrize(
+    ("order", "events", "is_lawful"),
+    [
+        ({}, [page(None, "b", "a", "b"), page("b", None, "c"), moved("b"), moved("c"), ENDED], True),
+        ({}, [page(None, "b", "a", "b"), page("b", None, "c"), moved("b"), ENDED], False),
+        ({}, [page(None, None, "a", "b", "c"), moved("b"), {**ENDED, "unrepaired": 1}], True),
+        ({}, [page(None, None, "a", "b", "c"), {**ENDED, "raised": True}], True),
+        ({}, [page(None, "b", "a", "b"), moved("b"), THROUGH, ENDED], True),
+        ({}, [page(None, "c", "a", "b", "c"), moved("b"), THROUGH, ENDED], True),
+        ({}, [page(None, "b", "a", "b"), THROUGH, ENDED], False),
+        ({}, [page(None, "a", "a"), THROUGH, ENDED], False),
+        ({}, [page(None, "a", "a"), page("b", None, "c"), moved("c"), ENDED], False),
+        ({}, [page(None, "b", "a", "b"), page(None, "b", "a", "b"), page("b", None), moved("b"), ENDED], True),
+        ({}, [ENDED], False),
+        ({"beganAt": "x"}, [THROUGH, ENDED], True),
+        ({"beganAt": "x", "after": "b"}, [THROUGH, ENDED], False),
+        ({"after": "b"}, [page("b", None, "c"), moved("c"), ENDED], True),
+        ({"after": "b"}, [page("b", None, "c"), ENDED], False),
+        ({"after": "a"}, [page("b", None, "c"), moved("c"), ENDED], False),
+    ],
+)
+def test_a_reconcile_reads_the_whole_table_and_places_what_no_tick_would_poll(
+    order: dict[str, Any], events: list[dict[str, Any]], is_lawful: bool
+) -> None:
+    refused = refusal_of(reconciled(*events, **order))
+    assert refused is None if is_lawful else refused is not None and refused.rule == "15"
+
+
+def keyed(shards: int, *, begins: bool, until: str = "2026-12-31T23:43:00Z") -> list[dict[str, Any]]:
+    """A process that knows two shards begins the task a in shard 0. Another has the limits of shard 1, begins b there
+    if it ``begins`` any, and knows another number of ``shards``."""
+    trace = [{**life()[0], "limits": ["c=1", "d=1"]}, *life()[1:3]]
+    keys = {0: next(f"c:{n}" for n in range(99) if shard_of(f"c:{n}", 2) == 0),
+            1: next(f"d:{n}" for n in range(99) if shard_of(f"d:{n}", shards) == 1)}  # fmt: skip
+    for shard, (name, number) in enumerate({"a": 2, "b": shards}.items()):
+        bucket = f"{BUCKET}#1" if shard else BUCKET
+        record = {"taskId": f"_dynatick#limits#{shard}", "lease": f"l{shard}", "leaseUntil": until, "version": 1}
+        row = {"taskId": name, "status": "scheduled", "taskDateTime": bucket, "attempt": 0, "limitKey": keys[shard]}
+        conditions = [["status", "is", "scheduled"], ["taskDateTime", "is", bucket], ["outcome", "absent"]]
+        trace += [
+            event("create", 1, 0, id=name, ok=True, row=row),
+            event("process", 60, shard + 1, kind="processor", until=AT + 180, order={"dynatick": {"tick": bucket}}),
+            event("create", 61, shard + 1, id=record["taskId"], ok=True, row={**record, "shardCount": number}),
+            event("poll", 62, shard + 1, bucket=bucket, after=None, through=None, of="open", entries=[[name, None]]),
+            event("write", 63, shard + 1, id=name, ok=True, set={**CLAIMED, "lease": f"t{name}"}, **{"if": conditions}),
+            *([event("begin", 64, shard + 1, id=name, token=f"t{name}", attempt=1, run=1)] if name == "a" or begins
+              else []),
+        ]  # fmt: skip
+    return sorted(trace, key=lambda one: one.get("at", 0.0))
+
+
+def test_a_limit_key_has_one_shard_and_no_two_processes_disagree_about_it() -> None:
+    assert refusal_of(keyed(2, begins=True)) is None
+    assert refusal_of(keyed(3, begins=False)) is None, "it has given up, for all that is known"
+    refused = refusal_of(keyed(3, begins=True))
+    assert refused is not None and refused.rule == "24" and "by one of [3] shards" in refused.why
+    elsewhere = keyed(2, begins=True)
+    place = next(n for n, one in enumerate(elsewhere) if one["e"] == "create" and one["id"] == "_dynatick#limits#0")
+    elsewhere[place] = elsewhere[place] | {"row": {**elsewhere[place]["row"], "shardCount": 999}}
+    refused = refusal_of(elsewhere)
+    assert refused is not None and refused.rule == "24" and "another one of 999" in refused.why
 
 
 def test_it_refuses_a_trace_in_which_a_task_is_lost() -> None:

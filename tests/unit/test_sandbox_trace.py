@@ -52,6 +52,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> DynamoStore:
             last = {"taskId": {"S": "b"}, "taskDateTime": {"S": str(bucket_at(1))}}
             items = [{"taskId": {"S": name}, "taskDateTime": {"S": str(bucket_at(1))}} for name in ("a", "b")]
             answer = {"Items": items, "LastEvaluatedKey": last}
+        elif "Scan" in str(request.headers.get("X-Amz-Target")):
+            answer = {"Items": [{"taskId": {"S": "a"}}], "LastEvaluatedKey": {"taskId": {"S": "a"}}}
         return respond(request, answer)
 
     for connections in (URLLib3Session, Connections):
@@ -89,10 +91,12 @@ def test_creations_polls_and_deletions_are_noted(store: DynamoStore, folder: Sha
         store.create_many([row])
         store.query_bucket(bucket_at(1), after="0", limit=2)
         store.query_bucket(bucket_at(1), outcome="failed")
+        store.scan(after="0")
         store.delete("it's", (Is("status", "scheduled"),))
-    created, too, polled, deleted = noted(tracer)
+    created, too, polled, scanned, deleted = noted(tracer)
     assert created["e"] == too["e"] == "create" and created["row"] == too["row"] == row_of(row)
     assert (polled["bucket"], polled["after"], polled["through"]) == (str(bucket_at(1)), "0", "b")
+    assert (scanned["e"], scanned["after"], scanned["through"], scanned["ids"]) == ("scan", "0", "a", ["a"])
     assert polled["entries"] == [["a", None], ["b", None]]
     assert (deleted["e"], deleted["id"], deleted["if"]) == ("delete", "it's", [["status", "is", "scheduled"]])
 
