@@ -354,7 +354,8 @@ class Replay:
             return
         if row.get("status") == "recurring" or self.entered[task_id] >= by.began:
             return
-        if row.get("scheduleId") is not None and state_of(row) == "running":
+        waits_for_turn = state_of(row) == "scheduled" and {"limitKey", "movedTo"} <= row.keys()
+        if row.get("scheduleId") is not None and (state_of(row) == "running" or waits_for_turn):
             return  # the pass that has written it there goes on with it
         is_closed = self.shards[place[1]].closed_at(place[0]) < by.began
         self.require("5", not is_closed, f"{task_id}: left in {row['taskDateTime']}, which is closed")
@@ -402,6 +403,9 @@ class Replay:
         self.require("table", event["row"]["taskId"] == event["id"], f"{event['id']}: its row has another id")
         self.require("table", event["ok"] == (event["id"] not in self.rows), f"{event['id']}: {_taken(event['ok'])}, "
                      f"and {'there is' if event['id'] in self.rows else 'there is no'} such row")  # fmt: skip
+        by = self._by(event)
+        if self._is_occurrence_of_a_pass(event, by):
+            by.seen[str(event["row"].get("taskDateTime"))].add(event["id"])  # it knows that this lies there
         if event["ok"]:
             self._effect(event, None, dict(event["row"]))
 

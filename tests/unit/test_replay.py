@@ -86,6 +86,37 @@ def test_it_takes_whatever_event_begins_a_process(order: object) -> None:
         assert refusal_of(trace) is None
 
 
+def test_a_pass_need_not_poll_an_occurrence_that_it_has_made_and_that_waits_for_its_turn() -> None:
+    trace = [one for one in life() if one.get("id") != "a" or one["at"] > AT + 60]
+    row = {"taskId": "a", "scheduleId": "s", "status": "scheduled", "taskDateTime": BUCKET, "attempt": 0}
+    by_client = event("create", 1, 0, id="a", ok=True, row=row)
+    by_pass = by_client | {"at": AT + 62, "by": 1}
+    unpolled = [one | {"entries": []} if one["e"] == "poll" else one for one in trace]
+    refused = refusal_of([*unpolled[:3], by_client, *unpolled[3:]])
+    assert refused is not None and refused.rule == "9"
+    assert refusal_of([*unpolled[:6], by_pass, *unpolled[6:]]) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "is_left"),
+    [
+        ({}, False),
+        ({"scheduleId": "s"}, False),
+        ({"scheduleId": "s", "limitKey": "c:1", "movedTo": BUCKET}, True),
+        ({"limitKey": "c:1", "movedTo": BUCKET}, False),
+    ],
+)
+def test_a_scheduler_leaves_in_a_closed_bucket_what_a_pass_goes_on_with(more: dict[str, str], is_left: bool) -> None:
+    row = {"taskId": "b", "status": "scheduled", "taskDateTime": BUCKET, "attempt": 0, **more}
+    trace = [
+        *life()[:6], event("create", 61.5, 1, id="b", row=row, ok=True),
+        event("process", 70, 2, kind="scheduler", until=AT + 90, order={"stream": [["b", BUCKET]]}),
+        event("ended", 71, 2, raised=False, left=0),
+    ]  # fmt: skip
+    refused = refusal_of(trace)
+    assert refused is None if is_left else refused is not None and refused.rule == "5"
+
+
 @pytest.mark.parametrize(
     ("rule", "line", "changes"),
     [
