@@ -304,10 +304,6 @@ def version_of(row: Mapping[str, object]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def without_none(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def instant_or_none(value: object) -> datetime | None:
     """An instant of a row; None for anything else."""
     if value is None:

@@ -32,7 +32,6 @@ class Part:
     start: datetime
     url: str
     delay: int
-    is_past: bool
     second: datetime | None = None  # another hour, shown after it
 
 
@@ -159,7 +158,7 @@ def _rows(start: datetime, step: timedelta | None, now: datetime, order: int) ->
 
 def _part(path: str, start: datetime, now: datetime, order: int, *, end: datetime | None = None) -> Part:
     url = links.with_query(path, {"from": links.minute(start), "to": end and links.minute(end)})
-    return Part(start=start, url=url, delay=order * 30, is_past=start <= now)
+    return Part(start=start, url=url, delay=order * 30)
 
 
 def _range(query: Query) -> tuple[datetime, datetime]:
