@@ -76,7 +76,7 @@ def test_what_has_come_of_a_redrive_is_seen_on_its_page_and_in_the_changes(own: 
     expect(person.by("job-runs")).to_have_text("Of their runs 4 completed.")  # by itself
     assert person.log.clicks <= 2
     person.by("nav-changes").click()
-    row = person.by("change-row")
+    row = person.by("change-row").filter(has_text="redrive")  # beside the deployment
     expect(row).to_have_count(1)
     expect(row).to_contain_text(f"redrivefailures {seed.BANK_DOWN_FINGERPRINT}")
     expect(row.get_by_test_id("job-link")).to_have_text("Done: 4 redriven")
