@@ -29,7 +29,7 @@ PHONE = (360, 740)
 expect.set_options(timeout=60_000)
 
 # Parts of a page that it loads by itself and that are not there yet.
-_TO_COME = '[hx-trigger^="load"] .wait, [hx-trigger^="load"][hx-swap="outerHTML"]'
+TO_COME = '[hx-trigger^="load"] .wait, [hx-trigger^="load"][hx-swap="outerHTML"]'
 
 _COUNT_CLICKS = """
 addEventListener('pointerdown', event => { if (event.isTrusted) noteClick() }, true);
@@ -109,7 +109,7 @@ class Person:
 
     def settle(self) -> None:
         """Waits until the page is at rest. A busy machine may be idle for half a second before a part is asked for."""
-        expect(self.page.locator(_TO_COME)).to_have_count(0)
+        expect(self.page.locator(TO_COME)).to_have_count(0)
         self.page.wait_for_load_state("networkidle")
 
     def by(self, test_id: str) -> Any:

@@ -1,18 +1,21 @@
 """`python -m dynatick_stack.counting`: serves on a free port of this machine and prints its address.
 
 `GET /counts` returns what was counted so far, `GET /records/TABLE` what the table's stream has brought since the last
-time. Ends when its standard input does, so that it never outlives the process that started it.
+time. ``--read-milliseconds 50`` lets each read take that long, as from far away. Ends when its standard input does, so
+that it never outlives the process that started it.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import gc
 import os
 import socket
 import sys
 import threading
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -23,14 +26,16 @@ from dynatick_stack.counting.database import Database
 from dynatick_stack.counting.rules import Refused
 
 JSON = b"application/x-amz-json-1.0"
+READS = ("GetItem", "BatchGetItem", "TransactGetItems", "Query", "Scan")
 TYPE = "com.amazonaws.dynamodb.v20120810#"
 
 
 class Endpoint:
-    """The ASGI application."""
+    """The ASGI application. ``read_seconds``: that each read takes, beside others."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_seconds: float = 0) -> None:
         self._database = Database()
+        self._read_seconds = read_seconds
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         body = b""
@@ -39,7 +44,10 @@ class Endpoint:
             if not event.get("more_body", False):
                 break
         target = next((value for name, value in scope["headers"] if name == b"x-amz-target"), b"").decode()
-        status, answer = self._answer(target.rpartition(".")[2], scope["path"], body)
+        operation = target.rpartition(".")[2]
+        if self._read_seconds and operation in READS:
+            await asyncio.sleep(self._read_seconds)
+        status, answer = self._answer(operation, scope["path"], body)
         headers = [
             (b"content-type", JSON),
             (b"content-length", str(len(answer)).encode()),
@@ -60,12 +68,15 @@ class Endpoint:
             return 400, orjson.dumps(refusal | {name: value for name, value in more.items() if value})
 
 
-def application() -> Loopback:
+def application(read_seconds: float = 0) -> Loopback:
     """An endpoint with no tables."""
-    return Loopback(Endpoint())
+    return Loopback(Endpoint(read_seconds))
 
 
-def main() -> None:
+def main(arguments: Sequence[str] = ()) -> None:
+    parser = argparse.ArgumentParser(prog="python -m dynatick_stack.counting", description=__doc__)
+    parser.add_argument("--read-milliseconds", type=int, default=0)
+    given = parser.parse_args(arguments)
     # With its protocol named, for only then asyncio turns Nagle's delays off.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
@@ -74,7 +85,12 @@ def main() -> None:
     print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
     gc.disable()  # tables hold millions of objects and no cycles: looking for some would only make pauses
     config = uvicorn.Config(
-        application(), http="httptools", lifespan="off", log_level="warning", access_log=False, server_header=False
+        application(given.read_milliseconds / 1000),
+        http="httptools",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
     )
     uvicorn.Server(config).run(sockets=[listening])
 
@@ -85,4 +101,4 @@ def _end_with_stdin() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -73,9 +73,9 @@ class Engine:
 
 
 @contextmanager
-def counting() -> Iterator[Engine]:
-    """An endpoint with no tables, in a process of its own; it ends with the block."""
-    command = [sys.executable, "-m", "dynatick_stack.counting"]
+def counting(*, read_milliseconds: int = 0) -> Iterator[Engine]:
+    """An endpoint with no tables, in a process of its own; it ends with the block. Each read takes that long."""
+    command = [sys.executable, "-m", "dynatick_stack.counting", "--read-milliseconds", str(read_milliseconds)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

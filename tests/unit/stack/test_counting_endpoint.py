@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import socket
+from collections.abc import MutableMapping
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -31,3 +34,30 @@ def test_whoever_reads_its_address_can_connect(
     monkeypatch.setattr(gc, "disable", lambda: None)
     endpoint.main()
     assert connected
+
+
+def test_from_far_away_each_read_takes_its_time_and_no_write_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    answers: list[MutableMapping[str, Any]] = []
+
+    async def note(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        answers.append(message)
+
+    def call(of: endpoint.Endpoint, operation: str) -> list[float]:
+        waited.clear()
+        headers = [(b"x-amz-target", f"DynamoDB_20120810.{operation}".encode())]
+        asyncio.run(of({"type": "http", "path": "/", "headers": headers}, receive, send))
+        return list(waited)
+
+    monkeypatch.setattr(endpoint.asyncio, "sleep", note)
+    monkeypatch.setattr(endpoint.Database, "call", lambda self, operation, given: {})
+    far, near = endpoint.Endpoint(0.05), endpoint.Endpoint()
+    assert [call(far, name) for name in ("Query", "GetItem", "BatchGetItem")] == [[0.05]] * 3
+    assert call(far, "PutItem") == call(far, "UpdateItem") == call(near, "Query") == []
+    assert [one["status"] for one in answers if "status" in one] == [200] * 6
