@@ -38,9 +38,21 @@ from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError
 
 GROUP = "dynatick.cli"
+_MAX_SENTENCE = 1000  # characters
 
 
-class Nouns(TyperGroup):
+class Group(TyperGroup):
+    """Lists its commands with the whole first sentence of each, also where it takes several lines."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, one.get_short_help_str(_MAX_SENTENCE)) for name, one in found if one and not one.hidden]
+            )
+
+
+class Nouns(Group):
     """Dynatick's own commands, and those of plug-ins."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -96,16 +108,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-app.add_typer(task.app)
-app.add_typer(batch.app)
-app.add_typer(bucket.app)
-app.add_typer(schedule.app)
-app.add_typer(action.app)
-app.add_typer(failure.app)
-app.add_typer(change.app)
-app.add_typer(tick.app)
-app.add_typer(dead_letter.app)
-app.add_typer(expr.app)
+for group in (task, batch, bucket, schedule, action, failure, change, tick, dead_letter, expr):
+    app.add_typer(group.app, cls=Group)
 app.command("settings")(installation.settings)
 app.command("status")(installation.status)
 app.command("complete")(completion.complete)

@@ -186,7 +186,13 @@ def _sum_up(found: Diagnosis, *, shown: int) -> None:
         faults.append(f"{found.payloads.failing} that will fail")
     repaired = f"; {found.repaired} repaired" if found.repaired else ""
     wrong = ", ".join(faults) or "nothing wrong"
-    say(f"Read {found.scanned} tasks and schedules that have not ended: {wrong}{repaired}")
+    say(f"Read {_scanned(found.scanned)}: {wrong}{repaired}")
+
+
+def _scanned(number: int) -> str:
+    return (
+        f"{number} tasks and schedules that have not ended" if number != 1 else "1 task or schedule that has not ended"
+    )
 
 
 @contextmanager
@@ -210,5 +216,4 @@ def _say_progress(report: Reconciled) -> None:
 
 
 def _progress_text(report: Reconciled) -> str:
-    read = f"{report.scanned} tasks and schedules that have not ended"
-    return f"Read {report.pages} MB: {read}, {report.found} findings"
+    return f"Read {report.pages} MB: {_scanned(report.scanned)}, {report.found} findings"

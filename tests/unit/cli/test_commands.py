@@ -188,6 +188,18 @@ def test_ticks(shell: Shell, buckets: InProcess) -> None:
     assert len(one.lines) == 1
 
 
+@pytest.mark.parametrize("noun", [[], ["task"], ["batch"], ["schedule"], ["deadletter"]])
+def test_help_lists_each_command_with_a_whole_sentence(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, noun: list[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    shown = shell(*noun, "--help").lines
+    assert max(map(len, shown)) <= 60
+    commands = " ".join(" ".join(shown[shown.index("Commands:") :]).split())
+    assert "..." not in commands
+    assert commands.endswith(".")
+
+
 @pytest.mark.parametrize(
     "arguments", [["--version"], ["--help"], ["task", "--help"], ["task", "add", "--help"], ["local", "--help"]]
 )

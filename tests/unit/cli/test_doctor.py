@@ -40,16 +40,16 @@ def test_it_only_reads_unless_it_is_told_to_repair(shell: Shell, world: InProces
         "never-normalised  lost  it was never normalised  it is made a task",
     ]
     assert ended.err == (
-        "Read 1 tasks and schedules that have not ended: 1 never-normalised\n"
+        "Read 1 task or schedule that has not ended: 1 never-normalised\n"
         "error: 1 of 1 not repaired: dynatick doctor --repair repairs what it can\n"
     )
     repaired = shell("doctor", "--repair")
     assert repaired.code == 0
     assert repaired.lines[1].split() == ["never-normalised", "lost", "it", "was", "never", "normalised", "yes"]
-    assert repaired.err == "Read 1 tasks and schedules that have not ended: 1 never-normalised; 1 repaired\n"
+    assert repaired.err == "Read 1 task or schedule that has not ended: 1 never-normalised; 1 repaired\n"
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err == "Read 1 tasks and schedules that have not ended: nothing wrong\n"
+    assert ended.err == "Read 1 task or schedule that has not ended: nothing wrong\n"
     assert shell("doctor", "--output", "json").json == {
         "healthy": True, "scanned": 1, "found": 0, "repaired": 0, "kinds": {}, "retiredShards": {}, "missedTicks": 0,
         "wokenLate": 0, "paused": None, "concurrentExecutions": None, "findings": [],
@@ -131,7 +131,7 @@ def test_what_is_reported_and_is_no_fault(shell: Shell, world: InProcess) -> Non
         "Shard 1 gets no new tasks, and still holds 1 that have not ended; ticks serve it\n"
         "4 ticks of the last hour are missing; tasks that were due run later\n"
         f"{late}\n"
-        "Read 1 tasks and schedules that have not ended: nothing wrong\n"
+        "Read 1 task or schedule that has not ended: nothing wrong\n"
     )
     shell("pause", "--reason", "a release", "--by", "ada")
     world.clock.forward(hours=3)
