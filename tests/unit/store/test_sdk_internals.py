@@ -30,6 +30,7 @@ OUR_OWN = {
     "_begin",
     "_cancelling",
     "_due",
+    "_follows",
     "_ids",
 }  # of another object of the class, of the client that is made asynchronous, or of a class of the same module
 
