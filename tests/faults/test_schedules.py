@@ -45,6 +45,7 @@ def check(world: World, *ids: str, first: datetime, last: datetime | None = None
     verdict = world.judge(schedules_end=False)
     assert verdict.problems == []
     assert verdict.results == {"executed": len(expected)}
+    world.assert_trace_is_lawful()
 
 
 STEPS = [

@@ -558,11 +558,11 @@ class World:
         expected = {"executed": executed, **otherwise}
         assert verdict.results == {name: number for name, number in expected.items() if number}, verdict.results
         assert repeated in (None, sum(verdict.repeated.values())), verdict.repeated
-        self._assert_trace_is_lawful()
+        self.assert_trace_is_lawful()
         self.report(verdict)
         return verdict
 
-    def _assert_trace_is_lawful(self) -> None:
+    def assert_trace_is_lawful(self) -> None:
         """By the rules alone, as another judge knows them. All tasks have ended."""
         if self._tracer is not None:
             self.report_trace(replay(self.trace()))
