@@ -190,6 +190,8 @@ UPDATED_AT: Final = "updatedAt"  # instant
 PROCESSOR_PROBLEM: Final = "processorProblem"  # text: why the processor can't start
 PAUSED: Final = "paused"  # map: since, by, reason; absent while ticks run tasks
 PAUSES: Final = "pauses"  # list of maps: the last ones that have ended, with until
+PAUSED_ACTIONS: Final = "pausedActions"  # map: of each action that is paused, a map as ``paused`` is
+ACTION_PAUSES: Final = "actionPauses"  # list of maps: the last pauses of actions that have ended, with action and until
 BY: Final = "by"  # text: who
 
 PUBLISHED: Final = (

@@ -1,13 +1,20 @@
-"""A pause of everything: while it lasts, no tick runs anything."""
+"""Pauses. While everything is paused, no tick runs anything; while an action is, its tasks wait."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
+from dynatick.domain.buckets import Grid, instant_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.view import View
+
+KNOWN_AFTER = timedelta(seconds=10)
+"""What begins tasks knows of a pause, and of its end, no later than this."""
+
+LONGEST_WAIT = timedelta(minutes=15)
+"""So far ahead, at most, a task is moved whose action is paused."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,3 +36,24 @@ class Pause(View):
         until = "" if self.until is None else f" until {format_instant(self.until)}"
         by = "" if self.by is None else f" by {self.by}"
         return f"{since}{until}{by}" + ("" if self.reason is None else f": {self.reason}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActionPause(Pause):
+    """The pause of one action: none of its tasks begins. Since when, by whom, and why."""
+
+    action: str
+    waiting_begin_by: Annotated[
+        datetime | None, "The latest tick at which a task begins that waits; None: the pause is in force."
+    ] = None
+
+    def wait(self, now: datetime, grid: Grid) -> timedelta:
+        """How long a task is left alone that is found during the pause: a quarter of the time since it began, from a
+        tick to ``LONGEST_WAIT``. So after a short pause it begins soon, and a long one costs few writes."""
+        quarter = LONGEST_WAIT if self.since is None else (now - self.since) / 4
+        return max(timedelta(minutes=grid.tick_minutes), min(quarter, LONGEST_WAIT))
+
+    def begin_by(self, until: datetime, grid: Grid) -> datetime:
+        """The latest tick to which a task was moved if the pause ends now."""
+        known = until + KNOWN_AFTER
+        return instant_of(grid.tick_at_or_after(known + self.wait(known, grid)))

@@ -6,6 +6,7 @@ claimed task until its attempt is recorded.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -106,6 +107,7 @@ class Claiming:
             recorded=self._recorded,
             released=self._released,
             put_back=self._put_back,
+            withheld=self._withheld,
             after_events=after_events,
         )
         self.expired = ExpiredLeases(
@@ -114,9 +116,12 @@ class Claiming:
             recoveries_until,
             services.rules.limited_actions,
             is_limited=services.rules.is_limited,
+            is_paused=self.execution.is_action_paused,
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.unmade: set[int] = set()  # of those where it has left occurrences of a schedule to a further round
+        self.waits_for_resume = defaultdict[str, set[int]](set)  # minutes of buckets, by actions that are paused
+        self.withheld: dict[str, str] = {}  # actions of tasks that were released since those are paused, by id
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
         self.due: dict[tuple[Bucket, str], Due] = {}  # of entries that wait for turns before their tick
         self.on_time: set[Bucket] = set()  # for whose ticks this pass has sent a wake-up
@@ -178,6 +183,22 @@ class Claiming:
     def is_full(self, batch: Entries) -> bool:
         """Whether a claim can have no further entry: of packs, it has no more than begin soon."""
         return len(batch) >= BATCH or _tasks_of(batch) > max(BATCH, self.execution.max_waiting_members // 2)
+
+    def paused_action(self, task_id: str, action: str | None = None) -> str | None:
+        """The action of an entry, if that is paused. ``action``: as the index says; it may say nothing or be behind,
+        so a task that was claimed for that reason once is known. None: it is not paused."""
+        paused = self.execution.services.pause.actions
+        return next((one for one in (action, self.withheld.get(task_id)) if one is not None and one in paused), None)
+
+    def withhold(self, bucket: Bucket, task_id: str, action: str) -> None:
+        """Leaves an entry whose action is paused. The holder moves it to a later tick at the end of its pass."""
+        self.window.add_contended(bucket.minute, in_turn=task_id if self.permit.is_of_holder else None)
+        self.waits_for_resume[action].add(bucket.minute)
+
+    def take_resumed(self) -> set[int]:
+        """The minutes of the buckets in which entries were left whose actions are not paused any more."""
+        resumed = [action for action in self.waits_for_resume if not self.execution.is_action_paused(action)]
+        return {minute for action in resumed for minute in self.waits_for_resume.pop(action)}
 
     def begin_round(self) -> None:
         self.minutes_with_work.clear()
@@ -255,7 +276,7 @@ class Claiming:
         worker leaves both to the holder. ``again``: it was offered before, and holds its bucket back since then."""
         if self.turns is None or self.turns.knows(bucket, task_id) or not self.turns.is_limited(key):
             return
-        if again and (task_id, bucket.minute) in self.execution.ids:
+        if again and ((task_id, bucket.minute) in self.execution.ids or self.paused_action(task_id) is not None):
             return
         if self.execution.services.settings.grid.shard_of(key) != bucket.shard:
             self.window.add_in_flight(bucket.minute)
@@ -277,6 +298,8 @@ class Claiming:
             return True
         if (task_id, bucket.minute) in self.execution.ids:
             return True  # a pack that is open
+        if self.paused_action(task_id) is not None:
+            return True
         if turns.offer(bucket, task_id, key, is_closed=False):
             self.due[bucket, task_id] = due
             self.window.add_in_flight(bucket.minute)
@@ -433,6 +456,12 @@ class Claiming:
     def _released(self, place: Place) -> None:
         self.window.end_in_flight(place.minute, is_open=True)
         self.report.leave(place.position)
+
+    def _withheld(self, place: Place, task: Task) -> None:
+        self.window.end_in_flight(place.minute, is_open=True)
+        self.withheld[task.task_id] = task.action
+        if not self._is_open(Bucket(place.minute, self.report.shard)):
+            self.waits_for_resume[task.action].add(place.minute)
 
     def _put_back(self, place: Place, pack: Task) -> None:
         """Lets a pack wait for its turn again; one of a bucket that is not closed yet, for its tick."""

@@ -73,7 +73,9 @@ class Counts:
         "be ended"
     )
     put_off: int = _counter(
-        "Tasks with a limit key, moved to the tick at which their turn is expected", has_metric=False
+        "Tasks moved to the tick at which the turn of their limit key is expected, or to a later one because their "
+        "action is paused",
+        has_metric=False,
     )
     superseded: int = _counter("Outcomes not written, because the task was ended or deleted meanwhile")
     unrecorded: int = _counter("Tasks that ran and whose outcome could not be written: they run again")

@@ -23,7 +23,7 @@ from dynatick.domain.retry import deferral
 from dynatick.domain.row import Due, RowView
 from dynatick.domain.task import Row
 from dynatick.engine.claiming import Claiming
-from dynatick.engine.claims import is_stuck
+from dynatick.engine.claims import is_stuck, lease_is_over
 from dynatick.engine.conditional_write import create, write, write_many
 from dynatick.engine.counts import PassReport, Recorded, tick_record_id
 from dynatick.engine.cursor import Cursor, acquire_shard
@@ -75,8 +75,9 @@ _ROWS = 100  # that are read at once
 
 
 def defer_waiting(services: Services, window: Window, report: PassReport, turns: KeyTurns) -> None:
-    """Moves what waits for the turn of its limit key out of buckets that had their final poll, each to the tick at
-    which its turn is expected: else every tick would poll those buckets again."""
+    """Moves what waits for the turn of its limit key, or for the end of its action's pause, out of buckets that had
+    their final poll: else every tick would poll those buckets again. Each goes to the tick at which its turn is
+    expected, or the pause is to be looked at again."""
     end = services.clock() + TO_DEFER
     before = Counter[str]()
     for minute, ids in list(window.take_in_turn()):
@@ -100,12 +101,18 @@ def _defer_waiting(
     placed: dict[str, Bucket] = {}
     for row in rows:
         view = RowView(row)
-        key = view.limit_key
-        if key is None or not view.is_open_in(bucket) or not (view.is_scheduled or view.is_released):
+        key, pause = view.limit_key, services.pause.actions.get(str(row.get(attr.ACTION)))
+        if not view.is_open_in(bucket):
             continue
-        wait = min(turns.expected(key, before[key]), MAX_WAIT_FOR_TURN)
-        before[key] += tasks_of(view.task_id)
-        later = grid.bucket_of(key, now + wait)
+        waits = view.is_scheduled or view.is_released
+        if pause is not None and (waits or (view.is_running and lease_is_over(row, now))):
+            wait = pause.wait(now, grid)
+        elif key is not None and waits and turns.is_limited(key):
+            wait = min(turns.expected(key, before[key]), MAX_WAIT_FOR_TURN)
+            before[key] += tasks_of(view.task_id)
+        else:
+            continue
+        later = grid.bucket_of(view.shard_key, now + wait)
         later = later._replace(minute=max(later.minute, grid.tick_after(minute_of(now))))
         moves.append(move(row, later))
         placed[view.task_id] = later
@@ -282,7 +289,7 @@ class _Pass:
             self.expired.start_recoveries()
             if self.report.resume is not None or not self.shard.is_held or execution.fault is not None:
                 return polled_through
-            worked |= self.claiming.minutes_with_work
+            worked |= self.claiming.minutes_with_work | self.claiming.take_resumed()
             if resume is None and worked:
                 round_end = min(self.clock() + ROUND_TIMEOUT, self.budget.stop_waiting)
                 execution.wait(until=execution.nothing_runs, end=round_end)
@@ -429,8 +436,10 @@ class _Pass:
         for _ in range(_READ_ON):
             bucket = Bucket(minute, self.report.shard)
             page = self.services.store.query_bucket(bucket, after=after, limit=_ENTRIES)
-            found += [(bucket, entry.task_id, entry.limit_key) for entry in page.entries if entry.limit_key is not None]
-            of_key += sum(entry.limit_key == key for entry in page.entries)
+            paused = self.services.pause.actions
+            entries = [entry for entry in page.entries if entry.action not in paused]
+            found += [(bucket, entry.task_id, entry.limit_key) for entry in entries if entry.limit_key is not None]
+            of_key += sum(entry.limit_key == key for entry in entries)
             minute, after = (minute, page.after) if page.after is not None else (minute + 1, None)
             if minute > through:
                 return found, None

@@ -12,11 +12,12 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
+from types import MappingProxyType
 from typing import TypeVar
 
 from dynatick.domain import attributes as attr
@@ -25,6 +26,7 @@ from dynatick.domain.conditional_update import Result, Unknown, Written
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import release
 from dynatick.domain.packs import MemberRow, Pack
+from dynatick.domain.pause import ActionPause
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
@@ -57,7 +59,7 @@ from dynatick.engine.record import (
     milliseconds,
 )
 from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.settings import InstallationSettings, read_pause
+from dynatick.engine.settings import InstallationSettings, read_pauses
 from dynatick.engine.turns import NoTurns, Turns
 from dynatick.errors import DynatickError, InvalidInput
 
@@ -104,17 +106,27 @@ PAUSE_CHECK = timedelta(seconds=5)
 
 
 class PauseWatch:
-    """Whether everything is paused. Any thread may ask: none waits for the table.
+    """Whether everything is paused, and which actions are. Any thread may ask: none waits for the table.
 
-    Once it was paused, it stays so for this invocation.
+    Once everything was paused, it stays so for this invocation; an action may be resumed.
     """
 
-    def __init__(self, store: Store, clock: Clock, *, known_at: datetime, in_one_thread: bool = False) -> None:
-        """``known_at``: it was not paused then. ``in_one_thread``: it is read in the thread that asks."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        known_at: datetime,
+        actions: Mapping[str, ActionPause] = MappingProxyType({}),
+        in_one_thread: bool = False,
+    ) -> None:
+        """``known_at``: everything was not paused then, but these ``actions`` were. ``in_one_thread``: it is read in
+        the thread that asks."""
         self._store, self._clock, self._in_one_thread = store, clock, in_one_thread
         self._read_at = known_at + PAUSE_CHECK
         self._reading = threading.Lock()
         self._is_paused = False
+        self._actions = actions
         self.fault: Exception | None = None  # the first read that failed
 
     def is_paused(self) -> bool:
@@ -124,9 +136,15 @@ class PauseWatch:
             begin(self._read, name="dynatick-pause", in_one_thread=self._in_one_thread)
         return self._is_paused
 
+    @property
+    def actions(self) -> Mapping[str, ActionPause]:
+        """The pauses of actions, by action, as known from the last read, which ``is_paused`` begins."""
+        return self._actions
+
     def _read(self) -> None:
         try:
-            self._is_paused = read_pause(self._store) is not None
+            everything, self._actions = read_pauses(self._store)
+            self._is_paused = everything is not None
         except Exception as error:  # the coordinator raises it once everything in flight is recorded
             self.fault = self.fault or error
         finally:
@@ -203,9 +221,10 @@ class Execution:
     """The tasks in flight of one invocation.
 
     The coordinator calls ``started``, ``released`` and ``recorded`` with each task to which that happens,
-    ``put_back`` with each pack that was released because its limit key let no member begin, and
-    ``after_events`` after each round of events. ``start`` starts another invocation, in a thread, and returns whether
-    it could. At the end of a ``with`` block, the threads are dismissed.
+    ``put_back`` with each pack that was released because its limit key let no member begin, ``withheld`` instead of
+    ``released`` with each task that was because its action is paused, and ``after_events`` after each round of events.
+    ``start`` starts another invocation, in a thread, and returns whether it could. At the end of a ``with`` block, the
+    threads are dismissed.
     """
 
     def __init__(
@@ -220,12 +239,13 @@ class Execution:
         recorded: Callable[[Place, Task, RecordResult], None] = lambda place, task, result: None,
         released: Callable[[Place], None] = lambda place: None,
         put_back: Callable[[Place, Task], None] = lambda place, task: None,
+        withheld: Callable[[Place, Task], None] = lambda place, task: None,
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
         self.services, self.report, self.budget, self.start_other = services, report, budget, start
         self.turns = turns or NoTurns(services.rules.key_limits)
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
-        self.put_back = put_back
+        self.put_back, self.withheld = put_back, withheld
         self.recorder = Recorder(
             services.store,
             services.rules,
@@ -236,6 +256,8 @@ class Execution:
             send_wake_ups=None if services.wake_ups is None else self._send_later,
         )
         self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them, or all is paused
+        self.of_paused: list[Claimed] = []  # in flight, but their actions are paused; released at the next event
+        self.paused_actions: Collection[str] = ()  # as they were when what was not begun was last searched for them
         self.events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self.io_pool = IoPool(
             min_threads=MIN_IO_THREADS,
@@ -255,7 +277,7 @@ class Execution:
             clock=services.clock,
             ended=lambda attempted: self.events.put(partial(self._ended, attempted)),
             unbegun=lambda claimed: self.events.put(partial(self._unbegun, [claimed])),
-            is_paused=self.is_paused,
+            is_paused=self.is_held_up,
             seconds_to_wait=self.turns.seconds_to_wait,
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
@@ -267,6 +289,7 @@ class Execution:
             turns=self.turns,
             in_one_thread=services.rules.in_one_thread,
             may_begin=self.may_begin,
+            is_paused=self.is_action_paused,
             submit=self.task_pool.submit,
             in_io_thread=self.in_io_thread,
             end=self._to_record,
@@ -342,6 +365,9 @@ class Execution:
         if claimed.size:
             self.large[str(claimed.task.lease)] = claimed.size
         self.started(place)
+        if self.is_action_paused(claimed.task.action):
+            self.of_paused.append(claimed)
+            return
         is_pack = RowView(claimed.row).is_pack
         may_begin = may_begin and (self.turns.opens if is_pack else self.turns.admits)(claimed.task)
         if not may_begin:
@@ -367,6 +393,8 @@ class Execution:
         for claimed in unbegun:
             if isinstance(claimed.row, MemberRow):
                 self.packs.took_back(claimed)
+            elif self.is_action_paused(claimed.task.action):
+                self.of_paused.append(claimed)
             else:
                 self.too_late.append(claimed)
 
@@ -393,6 +421,14 @@ class Execution:
         if is_paused:
             self.report.paused = True
         return is_paused
+
+    def is_action_paused(self, action: object) -> bool:
+        """Whether this action is paused; everything may be, too. Any thread may ask."""
+        return isinstance(action, str) and action in self.services.pause.actions
+
+    def is_held_up(self, task: Task) -> bool:
+        """Whether a task may not begin, because everything or its action is paused. Any thread may ask."""
+        return self.is_paused() or self.is_action_paused(task.action)
 
     def in_io_thread(
         self, work: Callable[[], _Answer], then: Callable[[_Answer], None], failed: Callable[[Exception], None]
@@ -457,16 +493,33 @@ class Execution:
         self.packs.proceed()
         if self.is_paused():
             self.release_unbegun()
+        else:
+            self._release_of_paused()
         if self.services.pause.fault is not None:
             self.keep_fault(self.services.pause.fault)
         self.after_events()
 
     def release_unbegun(self) -> Sequence[str]:
-        """Releases the tasks that were claimed and not begun (12). Returns their ids. What the table doesn't take stays
-        in ``unreleased``."""
+        """Releases the tasks that were claimed and not begun (12). Returns the ids of those that had no time. What the
+        table doesn't take stays in ``unreleased``."""
         self._unbegun(self.task_pool.take_unbegun())
         self.packs.proceed()
         unbegun, self.too_late = self.too_late, []
+        of_paused, self.of_paused = self.of_paused, []
+        self._release_all([*unbegun, *of_paused])
+        return [claimed.task.task_id for claimed in unbegun]
+
+    def _release_of_paused(self) -> None:
+        """Releases what was claimed and not begun of actions that are paused."""
+        paused = self.services.pause.actions.keys()
+        if not paused <= {*self.paused_actions}:
+            self._unbegun(self.task_pool.take_unbegun(lambda task: task.action in paused))
+        self.paused_actions = paused
+        if self.of_paused:
+            of_paused, self.of_paused = self.of_paused, []
+            self._release_all(of_paused)
+
+    def _release_all(self, unbegun: Sequence[Claimed]) -> None:
         results: Sequence[Result] = [Unknown("not written")] * len(unbegun)
         try:
             results = write_many(self.services.store, [release(claimed.task) for claimed in unbegun])
@@ -474,19 +527,22 @@ class Execution:
             self.keep_fault(error)
         for claimed, result in zip(unbegun, results, strict=True):
             self._release(claimed.task, result)
-        return [claimed.task.task_id for claimed in unbegun]
 
     def _release(self, task: Task, result: Result, number: int = 1) -> None:
         self.report.released += number if isinstance(result, Written) else 0
         if isinstance(result, Unknown):
             self.add_unreleased(task.task_id, str(task.lease))
         self.turns.freed(task)
-        self.released(self._remove(task))
+        place = self._remove(task)
+        if self.is_action_paused(task.action):
+            self.withheld(place, task)
+        else:
+            self.released(place)
 
     def _pack_put_back(self, claimed: Claimed, result: Result, number: int) -> None:
         """A pack was released that waits for the turn of its limit key again."""
         task = claimed.task
-        if not isinstance(result, Written):
+        if not isinstance(result, Written) or self.is_action_paused(task.action):
             return self._release(task, result, number)
         self.report.released += number
         self.turns.freed(task)

@@ -63,7 +63,8 @@ class _Open:
     is_writing: bool = False  # a checkpoint is being written, or the body read
     is_lost: bool = False  # another process has it, or it is not known how a member was recorded: its lease will expire
     is_behind: bool = False  # more have ended since ``kept_at``
-    is_stopped: bool = False  # the task pool has not begun a member that it was given: no more begin in this invocation
+    # Its action is paused, or the task pool has not begun a member that it was given: no more begin in this invocation.
+    is_stopped: bool = False
 
     def __post_init__(self) -> None:
         self.done, self.excluded, self.extracted = self.pack.done, self.pack.excluded, self.pack.extracted
@@ -99,6 +100,7 @@ class Packs:
         turns: Turns,
         in_one_thread: bool,
         may_begin: Callable[[], bool],
+        is_paused: Callable[[str], bool],
         submit: Callable[[Claimed], None],
         in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[Exception], None]], None],
         end: Callable[[Attempted], None],
@@ -107,15 +109,16 @@ class Packs:
         lost: Callable[[Claimed], None],
         keep_fault: Callable[[Exception], None],
     ) -> None:
-        """``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack, or of a lost member.
-        ``released`` is called with each pack that was released, the result of that write, and how many of its members
-        were not begun; ``put_back`` likewise, with each whose limit key let none begin; ``lost`` with each pack whose
-        lease will expire."""
+        """``is_paused``: by action. ``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack,
+        or of a lost member. ``released`` is called with each pack that was released, the result of that write, and how
+        many of its members were not begun; ``put_back`` likewise, with each whose limit key let none begin; ``lost``
+        with each pack whose lease will expire."""
         self._store, self._clock, self._max_submitted = store, clock, 2 * threads
         self._turns, self._put_back = turns, put_back
         self._max_idle = timedelta() if in_one_thread else MAX_IDLE
         self._in_one_thread = in_one_thread
         self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
+        self._is_paused = is_paused
         self._end, self._released, self._lost, self._keep_fault = end, released, lost, keep_fault
         self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
         self._submitted = 0  # members in the task pool
@@ -147,6 +150,7 @@ class Packs:
         )
         unbegun: list[_Open] = []
         for one in list(self._open.values()):
+            one.is_stopped = one.is_stopped or self._is_paused(one.claimed.task.action)
             if one.is_lost:
                 if one.is_idle and one.is_behind:
                     self._keep(one)  # so that its recovery does not repeat these

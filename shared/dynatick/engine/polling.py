@@ -321,6 +321,9 @@ class Polling:
             # A task can't have the id of our own rows; and one that is in flight holds its bucket back already.
             elif is_own_row(task_id) or (task_id, bucket.minute) in self.execution.ids:
                 continue
+            # An entry without dueAt is still to be normalised: its claim does that.
+            elif paused := self.claiming.paused_action(task_id, entry.action if entry.due_at is not None else None):
+                self.claiming.withhold(bucket, task_id, paused)
             elif self.execution.services.rules.is_limited(entry.limit_key):
                 self.claiming.offer(bucket, task_id, str(entry.limit_key))
             elif not of_packs and may_be_pack(task_id):

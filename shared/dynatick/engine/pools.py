@@ -381,13 +381,13 @@ class TaskPool:
         clock: Callable[[], datetime],
         ended: Callable[[Attempted], None],
         unbegun: Callable[[Claimed], None],
-        is_paused: Callable[[], bool] = lambda: False,
+        is_paused: Callable[[Task], bool] = lambda task: False,
         seconds_to_wait: Callable[[Task], float] = lambda task: 0.0,
         max_timeout_seconds: int | None = None,
         in_one_thread: bool = False,
     ) -> None:
         """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
-        too little time until then, and with each while ``is_paused``. ``seconds_to_wait``: for the rate of its limit
+        too little time until then, and with each that ``is_paused``. ``seconds_to_wait``: for the rate of its limit
         key. ``max_timeout_seconds``: a task with a longer
         timeout fails; None: no limit. ``in_one_thread``: ``submit`` runs the task before it returns."""
         self._actions = actions
@@ -470,22 +470,30 @@ class TaskPool:
                 found.append(overrun)
         return found
 
-    def take_unbegun(self) -> list[Claimed]:
-        """Removes and returns the tasks that no thread has begun."""
+    def take_unbegun(self, which: Callable[[Task], bool] = lambda task: True) -> list[Claimed]:
+        """Removes and returns the tasks that no thread has begun, those for which ``which`` says so."""
         with self._limits_changed:
-            unbegun = [claimed for _, _, claimed in self._rate_limited]
-            self._rate_limited.clear()
+            unbegun = [claimed for _, _, claimed in self._rate_limited if which(claimed.task)]
+            self._rate_limited[:] = [entry for entry in self._rate_limited if not which(entry[2].task)]
+            heapq.heapify(self._rate_limited)
         with self._lock:
-            unbegun += self._waiting_large
-            self._waiting_large.clear()
+            unbegun += [claimed for claimed in self._waiting_large if which(claimed.task)]
+            self._waiting_large = deque(claimed for claimed in self._waiting_large if not which(claimed.task))
+            kept: list[Claimed] = []
             while True:
                 try:
                     claimed = self._queue.get_nowait()
                 except Empty:
-                    return unbegun
-                if claimed is not None:
+                    break
+                if claimed is not None and which(claimed.task):
                     self._loaded -= claimed.size
                     unbegun.append(claimed)
+                elif claimed is not None:
+                    kept.append(claimed)
+            for claimed in kept:
+                self._queue.put(claimed)
+            self._begin_large()
+            return unbegun
 
     def close(self) -> None:
         """Ends each thread when it is idle. Tasks that no thread has begun are dropped."""
@@ -540,8 +548,8 @@ class TaskPool:
 
     def run(self, claimed: Claimed) -> Attempted | None:
         """Makes one attempt in the calling thread. Never raises: what the action raises is the outcome.
-        None: it waits for its rate limit, or there is too little time left for it, or all is paused."""
-        if self._is_paused():
+        None: it waits for its rate limit, or there is too little time left for it, or it is paused."""
+        if self._is_paused(claimed.task):
             self._unbegun(claimed)
             return None
         task, started = claimed.task, self._clock()

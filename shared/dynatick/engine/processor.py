@@ -36,7 +36,7 @@ from dynatick.engine.reconcile import Reconciled, read_on
 from dynatick.engine.recovery import recover
 from dynatick.engine.releasing import release_orders, write_releases
 from dynatick.engine.rules import Rules
-from dynatick.engine.settings import InstallationSettings, publish_settings, read_pause
+from dynatick.engine.settings import InstallationSettings, publish_settings, read_pauses
 from dynatick.engine.shards import GroupReport, serve_group
 from dynatick.engine.sharing import work
 from dynatick.engine.wake_ups import MAX_EARLY, MAX_LATE, wake
@@ -284,7 +284,11 @@ class Processor:
             new_token=self.new_token,
             placer=Placer(self.store, self.rules, settings, self.clock, leave_to_pass),
             pause=PauseWatch(
-                self.store, self.clock, known_at=self._known[0].pause_read_at, in_one_thread=self.rules.in_one_thread
+                self.store,
+                self.clock,
+                known_at=self._known[0].pause_read_at,
+                actions=settings.paused_actions,
+                in_one_thread=self.rules.in_one_thread,
             ),
             wake_ups=None if self.wake_ups is None else WakeUpsUntilRefused(self.wake_ups),
             report_overdue=self.report_overdue,
@@ -314,7 +318,8 @@ class Processor:
         if not self._known or now - self._known[0].read_at > _SETTINGS_FRESH_FOR:
             return self._publish_settings()
         if now - self._known[0].pause_read_at > PAUSE_CHECK:
-            settings = replace(self._known[0].settings, pause=read_pause(self.store))
+            everything, actions = read_pauses(self.store)
+            settings = replace(self._known[0].settings, pause=everything, paused_actions=actions)
             self._known[:] = [_Known(settings, self._known[0].read_at, pause_read_at=now)]
         return self._known[0].settings
 

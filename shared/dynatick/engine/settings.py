@@ -1,12 +1,12 @@
 """The settings row: the functions publish their settings there, and clients read them.
 
 ``shardsEver`` only grows: every tick drains every shard that was ever in use (protocol 14). ``paused`` is written by
-clients alone: while it is there, no tick runs anything.
+clients alone: while it is there, no tick runs anything. So is ``pausedActions``: what has such an action waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, as
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.pause import Pause
+from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
 from dynatick.engine.conditional_write import change_row
 from dynatick.engine.cursor import create_cursor
@@ -37,6 +37,7 @@ SCHEMA_FORM = 1
 
 MAX_PROBLEM_CHARACTERS = 1000
 MAX_PAUSES_KEPT = 20
+MAX_PAUSED_ACTIONS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +58,8 @@ class InstallationSettings:
     processor_problem: str | None = None  # why the processor can't start
     pause: Pause | None = None  # not published: clients write it, and the next
     pauses: tuple[Pause, ...] = ()  # the last ones that have ended
+    paused_actions: Mapping[str, ActionPause] = field(default_factory=dict)  # by action
+    action_pauses: tuple[ActionPause, ...] = ()  # the last ones that have ended
     # When what is published last changed, by a deployment; one of code alone changes nothing of it.
     updated_at: datetime | None = field(default=None, compare=False)
 
@@ -161,10 +164,11 @@ def publish_settings(
     return change_row(store, SETTINGS_ID, "publish the settings", publish)
 
 
-def read_pause(store: Store) -> Pause | None:
-    """The pause in force a moment ago: a read that need not be consistent costs half. Raises StoreError."""
-    row = store.get_many([SETTINGS_ID], consistent=False, only=(attr.PAUSED,)).get(SETTINGS_ID)
-    return None if row is None else _pause_of(row)
+def read_pauses(store: Store) -> tuple[Pause | None, Mapping[str, ActionPause]]:
+    """The pause of everything and those of actions in force a moment ago: a read that need not be consistent costs
+    half. Raises StoreError."""
+    row = store.get_many([SETTINGS_ID], consistent=False, only=(attr.PAUSED, attr.PAUSED_ACTIONS)).get(SETTINGS_ID)
+    return (None, {}) if row is None else (_pause_of(row), _paused_actions_of(row))
 
 
 def pause(store: Store, *, now: datetime, by: str | None, reason: str | None) -> Pause:
@@ -205,6 +209,76 @@ def resume(store: Store, *, now: datetime) -> Pause | None:
         )
 
     return change_row(store, SETTINGS_ID, "resume", end)
+
+
+def pause_action(store: Store, action: str, *, now: datetime, by: str | None, reason: str | None) -> ActionPause:
+    """Pauses an action, and returns its pause in force: an earlier one, if it is paused already.
+
+    Raises InvalidInput if too many are, ConfigurationError before the first tick, and StoreError.
+    """
+
+    def begin(row: Row | None) -> tuple[ActionPause, ConditionalUpdate | None]:
+        there = _published(row)
+        paused = _paused_actions_of(there)
+        if (earlier := paused.get(action)) is not None:
+            return earlier, None
+        if len(paused) >= MAX_PAUSED_ACTIONS:
+            problem = f"{len(paused)} actions are paused, which is the maximum; resume others, or pause everything"
+            raise InvalidInput(attr.ACTION, action, problem)
+        wanted = ActionPause(action=action, since=up_to_millisecond(now), by=by, reason=reason)
+        return wanted, ConditionalUpdate(
+            task_id=SETTINGS_ID,
+            set={attr.PAUSED_ACTIONS: _as_map([*paused.values(), wanted])},
+            conditions=(Is(attr.STATUS, "settings"), *as_read(there, attr.PAUSED_ACTIONS)),
+        )
+
+    return change_row(store, SETTINGS_ID, f"pause {action}", begin)
+
+
+def resume_action(store: Store, action: str, *, now: datetime) -> ActionPause | None:
+    """Ends the pause of an action, and returns it; None: there was none. Raises ConfigurationError before the first
+    tick, and StoreError."""
+
+    def end(row: Row | None) -> tuple[ActionPause | None, ConditionalUpdate | None]:
+        there = _published(row)
+        left = dict(_paused_actions_of(there))
+        if (paused := left.pop(action, None)) is None:
+            return None, None
+        ended = replace(paused, until=up_to_millisecond(now))
+        pauses = [one.to_row() for one in (*_action_pauses_of(there), ended)][-MAX_PAUSES_KEPT:]
+        return ended, ConditionalUpdate(
+            task_id=SETTINGS_ID,
+            set={attr.ACTION_PAUSES: pauses} | ({attr.PAUSED_ACTIONS: _as_map(left.values())} if left else {}),
+            remove=() if left else (attr.PAUSED_ACTIONS,),
+            conditions=as_read(there, attr.PAUSED_ACTIONS, attr.ACTION_PAUSES),
+            mark=(Is(attr.ACTION_PAUSES, pauses),),  # another pause may have begun since
+        )
+
+    return change_row(store, SETTINGS_ID, f"resume {action}", end)
+
+
+def _as_map(pauses: Iterable[ActionPause]) -> dict[str, object]:
+    return {one.action: Pause(since=one.since, by=one.by, reason=one.reason).to_row() for one in pauses}
+
+
+def _paused_actions_of(row: Row) -> Mapping[str, ActionPause]:
+    """Any value pauses an action that is named, also a malformed one."""
+    paused = row.get(attr.PAUSED_ACTIONS)
+    if not isinstance(paused, Mapping):
+        return {}
+    known = {str(action): _understood(one if isinstance(one, Mapping) else {}) for action, one in paused.items()}
+    return {action: _of_action(action, replace(one, until=None)) for action, one in known.items()}
+
+
+def _action_pauses_of(row: Row) -> tuple[ActionPause, ...]:
+    pauses = row.get(attr.ACTION_PAUSES)
+    known = [one for one in pauses if isinstance(one, Mapping)] if isinstance(pauses, list) else []
+    of_actions = [_of_action(str(one.get(attr.ACTION)), _understood(one)) for one in known]
+    return tuple(one for one in of_actions if one.until is not None)
+
+
+def _of_action(action: str, one: Pause) -> ActionPause:
+    return ActionPause(action=action, since=one.since, until=one.until, by=one.by, reason=one.reason)
 
 
 def _published(row: Row | None) -> Row:
@@ -299,5 +373,7 @@ def _from_row(row: Row) -> InstallationSettings:
         processor_problem=None if problem is None else str(problem),
         pause=_pause_of(row),
         pauses=_pauses_of(row),
+        paused_actions=_paused_actions_of(row),
+        action_pauses=_action_pauses_of(row),
         updated_at=_known_instant(row.get(attr.UPDATED_AT)),
     )

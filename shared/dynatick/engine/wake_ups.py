@@ -53,8 +53,10 @@ def send_planned(services: Services, report: PassReport, minutes: Iterable[int])
         try:
             while services.clock() < until and report.planned + len(tasks) < MAX_PLANNED:
                 page = services.store.query_bucket(bucket, after=after, limit=_PAGE)
+                paused = services.pause.actions
                 for entry in page.entries:
-                    found = None if entry.action in services.rules.limited_actions else _due_in(entry, bucket, services)
+                    has_none = entry.action in services.rules.limited_actions or entry.action in paused
+                    found = None if has_none else _due_in(entry, bucket, services)
                     if isinstance(found, Due):
                         tasks.append(found)
                     elif found is not None:
@@ -120,6 +122,8 @@ def due_by_key(
 def _is_in_own_shard(entry: Entry, bucket: Bucket, services: Services) -> bool:
     """Whether it is a task with a limit key, in the shard of the key."""
     if is_own_row(entry.task_id) or not services.rules.is_limited(entry.limit_key):
+        return False
+    if entry.action in services.pause.actions:
         return False
     if entry.schedule_id is not None and is_listed_as_schedule(entry.task_id, entry.schedule_id):
         return False

@@ -21,7 +21,7 @@ from dynatick.engine.orders import Order, PassOrder, RecoveryOrder, WakeUp, Work
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
-from dynatick.engine.settings import SETTINGS_ID, pause, read_pause, resume
+from dynatick.engine.settings import SETTINGS_ID, pause, read_pauses, resume
 from dynatick.errors import StoreError
 
 TASKS = ids(20)
@@ -223,4 +223,4 @@ def test_an_invocation_that_was_paused_stays_so_though_the_pause_ends(w: World) 
         ends(w)
         w.clock.forward(seconds=PAUSE_CHECK.total_seconds() + 0.1)
         assert watch.is_paused()
-    assert read_pause(w.store) is None
+    assert read_pauses(w.store) == (None, {})
