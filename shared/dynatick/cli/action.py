@@ -10,6 +10,7 @@ import typer
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.domain.durations import duration_of, milliseconds_text
+from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.client.operations import ActionFigures, ActionSummary
@@ -52,6 +53,9 @@ def list_actions(
     show_many([_line(one) for one in found.actions], _COLUMNS, session.output, name="actions")
     if found.not_counted is not None:
         say(found.not_counted)
+    for one in found.actions:
+        if one.paused is not None:
+            say(f"{one_line(one.action)} is paused {one_line(str(one.paused))}")
     if not found.actions:
         say(f"Nothing {'ran' if found.not_counted is None else 'failed'} in the last {last}, and nothing is due")
 

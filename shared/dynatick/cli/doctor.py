@@ -21,6 +21,7 @@ from dynatick.cli.stack import aws_client
 from dynatick.cli.task_display import unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.executions import PARTITION_WRITE_UNITS, STREAM_SHARDS, Executions
+from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.cli.session import Session
@@ -169,6 +170,8 @@ def doctor(
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
     if found.pause is not None:
         say(f"Paused {found.pause}")
+    for of_action in found.paused_actions:
+        say(f"Paused: {one_line(of_action.action)}, {one_line(str(of_action))}")
     if found.found > shown:
         say(f"… and {found.found - shown} more; --output jsonl lists all")
     for shard, number in sorted(found.retired.items()):

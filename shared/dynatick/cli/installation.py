@@ -15,6 +15,7 @@ from dynatick.cli.session import Session, on_table, user
 from dynatick.cli.task_display import ago, unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import milliseconds_text
+from dynatick.domain.instants import format_instant
 from dynatick.domain.terminal_text import one_line, quoted, suggested
 from dynatick.ui.loopback import PORT
 
@@ -56,6 +57,8 @@ def status(
 def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, object]]:
     health = found.health
     yield "state", _state(found)
+    for of_action in health.paused_actions:
+        yield "paused", f"{one_line(of_action.action)} {one_line(str(of_action))}"
     for finding in health.findings:
         yield "attention", f"{finding.why}: {finding.remedy}"
     last = "no tick has come yet" if health.last_tick is None else f"last tick {ago(health.last_tick, now)}"
@@ -113,11 +116,20 @@ def pause(
     session: Session,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder.")] = None,
     by: Annotated[str | None, typer.Option(metavar="NAME", help="Who. Default: the user of this machine.")] = None,
+    action: Annotated[str | None, typer.Option(metavar="NAME", help="Only this action; all others run.")] = None,
 ) -> None:
-    """Run nothing from the next tick on, until dynatick resume. Tasks that run go on to their end."""
+    """Run nothing from the next tick on, until dynatick resume; with --action, nothing of one action. Tasks that run go
+    on to their end."""
     client = session.client()
     wanted = by or user()
     before = client.settings()
+    if action is not None:
+        paused = client.operations.pause_action(action, reason=reason, by=wanted)
+        if session.output is not Output.TABLE:
+            show_document({attr.PAUSED: paused.to_row()}, session.output)
+        is_earlier = before is not None and action in before.paused_actions
+        say(f"{one_line(action)} {'was paused already' if is_earlier else 'is paused'}: {one_line(str(paused))}")
+        return
     found = client.operations.pause(reason=reason, by=wanted)
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: found.to_row()}, session.output)
@@ -126,8 +138,15 @@ def pause(
 
 
 @on_table
-def resume(session: Session) -> None:
-    """End the pause: the next tick runs what is due."""
+def resume(
+    session: Session,
+    action: Annotated[str | None, typer.Option(metavar="NAME", help="End the pause of this action.")] = None,
+) -> None:
+    """End the pause: the next tick runs what is due. With --action, end the pause of one action: what waits begins
+    within a quarter of its length, at most 15 minutes."""
+    if action is not None:
+        _resume_action(session, action)
+        return
     ended = session.client().operations.resume()
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: None}, session.output)
@@ -135,6 +154,18 @@ def resume(session: Session) -> None:
         say("It was not paused")
     else:
         say(f"Resumed; it was paused {ended}. The next tick runs what is due")
+
+
+def _resume_action(session: Session, action: str) -> None:
+    ended = session.client().operations.resume_action(action)
+    if session.output is not Output.TABLE:
+        show_document({attr.PAUSED: None, "ended": None if ended is None else ended.to_row()}, session.output)
+    if ended is None:
+        say(f"{one_line(action)} was not paused")
+        return
+    by = ended.waiting_begin_by
+    begin = "" if by is None else f". Tasks that wait begin by {format_instant(by)}"
+    say(f"Resumed {one_line(action)}; it was paused {one_line(str(ended))}{begin}")
 
 
 @on_table

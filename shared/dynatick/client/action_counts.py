@@ -20,6 +20,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.action_counts import ActionCounts, CountsByAction
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.pause import ActionPause
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
 from dynatick.domain.view import Json, View
@@ -167,6 +168,7 @@ class ActionSummary(View):
     due: Annotated[int | None, "Tasks that are due and have not ended. None: not read."] = None
     running: Annotated[int | None, "Those of them that run. None: they are too many to read each."] = None
     retrying: Annotated[int | None, "Tasks that wait for another attempt or turn within the hour."] = None
+    paused: Annotated[ActionPause | None, "None of its tasks begins."] = None
     now: Annotated[ActionFigures, Json(name="past")]
     before: ActionFigures
 
@@ -218,7 +220,8 @@ def action_list(
     before, now = (CountsByAction.sum(one.by_action for one in part) for part in parts)
     before_counted, now_counted = (_all_counted(part, settings) for part in parts)
     found = []
-    for name in {*now.by_action, *before.by_action, *(waiting or ())}:
+    paused = {} if settings is None else settings.paused_actions
+    for name in {*now.by_action, *before.by_action, *(waiting or ()), *paused}:
         wait = None if waiting is None else waiting.get(name, Waiting())
         counted = now.by_action.get(name, ActionCounts())
         one = ActionSummary(
@@ -226,6 +229,7 @@ def action_list(
             due=None if wait is None else wait.due,
             running=None if wait is None else wait.running,
             retrying=None if wait is None else wait.retrying,
+            paused=paused.get(name),
             now=ActionFigures.of(counted, all_counted=now_counted),
             before=ActionFigures.of(before.by_action.get(name, ActionCounts()), all_counted=before_counted),
         )
@@ -253,7 +257,7 @@ def read_waiting(store: Store, settings: InstallationSettings | None, now: datet
     for entry in listed_entries(store, selection, known.grid, now):
         if entry.status != OPEN:
             continue
-        if Bucket.parse(entry.bucket).minute <= present:
+        if Bucket.parse(entry.bucket).minute <= present or is_put_off(entry, known.grid, now):
             due.append(entry)
         elif entry.may_begin_at is not None and entry.may_begin_at != entry.due_at:
             retrying.append(entry)
@@ -268,6 +272,18 @@ def read_waiting(store: Store, settings: InstallationSettings | None, now: datet
         )
         for name in names
     }
+
+
+def is_put_off(entry: TaskEntry, grid: Grid, now: datetime) -> bool:
+    """Whether it is due and lies in a later bucket than its own: the turn of its limit key is expected there, or its
+    action is paused. One with an error is to be marked failed there."""
+    at = entry.may_begin_at
+    return (
+        at is not None
+        and entry.error is None
+        and at <= now
+        and grid.tick_at_or_after(at) < Bucket.parse(entry.bucket).minute
+    )
 
 
 def _sum(entries: Iterable[TaskEntry], action: str, default: str) -> int:

@@ -17,7 +17,7 @@ from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.pause import Pause
+from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
 from dynatick.engine.diagnosis import Finding, Kind
@@ -53,6 +53,7 @@ class Diagnosis(View):
     missed_ticks: int = 0  # in the last hour, over all shards; tasks that were due run later
     woken_late: int = 0  # tasks that ticks of the last hour began although a wake-up should have begun them
     pause: Annotated[Pause | None, Json(name=attr.PAUSED, null=True)] = None  # then no finding is about ticks
+    paused_actions: Annotated[tuple[ActionPause, ...], Json(optional=True), "Nothing of these is run."] = ()
     payloads: Annotated[PayloadCheck | None, "Left out: no type of a handler is known."] = None
     findings: tuple[Finding, ...] = ()  # the first 1,000
 
@@ -77,7 +78,7 @@ def examine(
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     findings: list[Finding] = []
     checker = PayloadChecker(known.payload_schemas, store, known.default_action)
-    keyed = KeyedRows(known.key_limits, clock())
+    keyed = KeyedRows(known.key_limits, clock(), known.paused_actions)
 
     def rows_read(rows: Sequence[Row]) -> None:
         checker.add(rows)
@@ -113,6 +114,7 @@ def examine(
         missed_ticks=missed,
         woken_late=woken_late,
         pause=known.pause,
+        paused_actions=known.pauses_of_actions,
         payloads=checker.found(reads=reconciled.pages, complete=True) if checker.schemas else None,
     )
 

@@ -150,6 +150,8 @@ class _Story:
         key = self._key_of_pack
         if view.row.get(attr.LEASE_UNTIL) == RELEASED and key is not None:
             return f"waits with its pack for a turn of {key}" + self._waiting_for_all()
+        if view.row.get(attr.LEASE_UNTIL) == RELEASED and self.view.action in self.settings.paused_actions:
+            return "was claimed, and released" + self._waiting_for_all()
         if view.row.get(attr.LEASE_UNTIL) == RELEASED:
             return "was claimed, and released for want of time: the pass goes on with it" + self._waiting_for_all()
         if view.error is not None:
@@ -285,12 +287,20 @@ class _Story:
         error, fails = (schema and problem_of(schema, self.view.payload)) or ("", False)
         return f"but it will fail, for its handler refuses its payload ({error})" if fails else "nothing holds it up"
 
+    @property
+    def _looked_at(self) -> str:
+        """When a tick looks again at a task that is due, and whose action is paused."""
+        bucket = Bucket.canonical(self.view.bucket)
+        if not self._held_up or self.settings.pause is not None or bucket is None or bucket.instant <= self.now:
+            return ""
+        return f"; it is looked at again at {_shown(bucket.instant)}"
+
     def _waiting_for_all(self) -> str:
-        return f", and waits because {self._held_up}" if self._held_up else ""
+        return f", and waits because {self._held_up}{self._looked_at}" if self._held_up else ""
 
     @property
     def _held_up(self) -> str:
-        """What keeps all tasks from running; empty: nothing."""
+        """What keeps all tasks, or those of its action, from running; empty: nothing."""
         pause = self.settings.pause
         if pause is not None:
             since = "" if pause.since is None else f" since {_shown(pause.since)}"
@@ -298,6 +308,9 @@ class _Story:
             return f"all is paused{since}{why}"
         if self.settings.processor_problem is not None:
             return f"the processor can't start: {self.settings.processor_problem}"
+        of_action = self.settings.paused_actions.get(self.view.action or self.settings.default_action or "")
+        if of_action is not None:
+            return f"its action is paused {of_action}"
         return ""
 
     # -- the events --------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
-from dynatick.client.action_counts import ActionFigures, figures_of_all, read_counts
+from dynatick.client.action_counts import ActionFigures, figures_of_all, is_put_off, read_counts
 from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.history import listed_entries
 from dynatick.client.key_queues import KeyLoad, KeyTally
@@ -21,7 +21,7 @@ from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
-from dynatick.domain.pause import Pause
+from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Status
 from dynatick.domain.view import Json, View
@@ -49,6 +49,7 @@ class Health(View):
     age_seconds: Annotated[float | None, Json(name="lastTickAgeSeconds", null=True)]
     missing_ticks: Annotated[int, "Ticks that should have come since, without those of the last two minutes."]
     pause: Annotated[Pause | None, Json(name=attr.PAUSED, null=True), "Nothing is run since then."] = None
+    paused_actions: Annotated[tuple[ActionPause, ...], Json(optional=True), "Nothing of these is run."] = ()
     findings: Annotated[tuple[Finding, ...], "What keeps tasks from running when they are due."] = ()
 
     @property
@@ -72,6 +73,7 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
         missing_ticks=0 if known.pause else missing,
         findings=tuple(judge_installation(cursors, known, now)),
         pause=known.pause,
+        paused_actions=known.pauses_of_actions,
     )
 
 
@@ -90,6 +92,7 @@ class SettingsView(View):
     max_timeout_seconds: Annotated[int | None, "The highest timeoutSeconds that is accepted."] = None
     processor_problem: Annotated[str | None, "Why the processor can't start."] = None
     paused: Annotated[Pause | None, "Nothing is run since then."] = None
+    paused_actions: Annotated[tuple[ActionPause, ...], Json(optional=True), "Nothing of these is run."] = ()
     handlers: Annotated[Mapping[str, object], "The handlers, each with the JSON Schema of its payload, if it is known."]
 
 
@@ -108,6 +111,7 @@ def settings_view(settings: InstallationSettings) -> SettingsView:
         max_timeout_seconds=settings.max_timeout_seconds,
         processor_problem=settings.processor_problem,
         paused=settings.pause,
+        paused_actions=settings.pauses_of_actions,
         handlers={name: schemas.get(name) for name in settings.actions if name not in BUILT_IN},
     )
 
@@ -203,7 +207,10 @@ def _status(
     for _ in range(min(hours, possible)):
         for one in listed_entries(store, _hour(until, shards), known.grid, now):
             entries += 1
-            if one.status == OPEN:
+            if one.status == OPEN and is_put_off(one, known.grid, now):
+                past.due.append(one)
+                past.keys.add(one)
+            elif one.status == OPEN:
                 waiting += one.waiting
                 past.keys.add(one)  # it may be due already, and lie where its turn is expected
                 if len(next_due) < _MAX_PAYLOADS and (one.action or known.default_action) in known.payload_schemas:
@@ -225,7 +232,7 @@ def _status(
         since=since,
         until=until,
         due_now=sum(one.waiting for one in past.due),
-        oldest_due=min((_due_of(one) for one in past.due), default=None),
+        oldest_due=min((_waits_since(one, now) for one in past.due), default=None),
         running=_running(store, past.due),
         waiting=waiting,
         awaiting_completion=handed_over,
@@ -281,6 +288,12 @@ class _Past:
 def _due_of(entry: TaskEntry) -> datetime:
     """Its bucket's instant: what a tick waits for; a retry's dueAt is long over."""
     return Bucket.parse(entry.bucket).instant
+
+
+def _waits_since(entry: TaskEntry, now: datetime) -> datetime:
+    """``_due_of``; of a task that was put off into a bucket to come, the instant from which it may begin."""
+    at = _due_of(entry)
+    return entry.may_begin_at if at > now and entry.may_begin_at is not None else at
 
 
 def _running(store: Store, due: Sequence[TaskEntry]) -> int | None:

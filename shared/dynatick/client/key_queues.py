@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -153,6 +153,7 @@ class KeyedRows:
 
     limits: KeyLimits | None  # None: not known
     now: datetime
+    paused: Collection[str] = ()  # actions
     unlimited: Counter[str] = field(default_factory=Counter)  # by class, those that it has no limit for
     _due: Counter[int] = field(default_factory=Counter)  # others, by shard
 
@@ -164,7 +165,7 @@ class KeyedRows:
                 continue
             if class_of(key) not in self.limits:
                 self.unlimited[class_of(key)] += 1
-            elif view.is_scheduled and bucket.instant <= self.now:
+            elif view.is_scheduled and bucket.instant <= self.now and str(row.get(attr.ACTION)) not in self.paused:
                 self._due[bucket.shard] += 1
 
     def stuck(self, store: Store) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The installation: its state, its ticks and its faults, and the pause of everything.
+"""The installation: its state, its ticks and its faults, and pauses, of everything or of an action.
 
 Apart from the client for tasks, so that an application that inserts tasks does not import what examines the table.
 """
@@ -6,6 +6,7 @@ Apart from the client for tasks, so that an application that inserts tasks does 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dynatick.client import task_update
@@ -41,20 +42,22 @@ from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Time, instant_of, minute_of
-from dynatick.domain.pause import Pause
+from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.row import RowView, is_terminal
+from dynatick.domain.task import check_users_action
 from dynatick.engine.cursor import Cursor
 from dynatick.engine.diagnosis import Finding, Kind
 from dynatick.engine.idle_record import read_cursors
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.rates import read_reserved
 from dynatick.engine.reconcile import Reconciled
-from dynatick.engine.settings import pause, resume
+from dynatick.engine.settings import pause, pause_action, resume, resume_action
 from dynatick.errors import InvalidInput
 
 __all__ = [
     "ActionFigures",
     "ActionList",
+    "ActionPause",
     "ActionSummary",
     "ChangeRecords",
     "ChangeView",
@@ -242,6 +245,30 @@ class Operations:
     def resume(self) -> Pause | None:
         """Ends the pause, and returns it; None: there was none. The next tick runs what is due."""
         return resume(self.store, now=self._clock())
+
+    def pause_action(self, action: str, *, reason: str | None = None, by: str | None = None) -> ActionPause:
+        """Pauses one action: ten seconds later none of its tasks begins, until ``resume_action``. All others run.
+
+        Tasks that run go on to their end; what is inserted waits, and what schedules make. Returns the pause in force:
+        an earlier one, if there is one. Up to 100 actions may be paused. ``by``: who pauses. Raises InvalidInput for an
+        action that the processor does not know, and ConfigurationError before the first tick.
+        """
+        self._settings_cache.check_action(check_users_action(action))
+        return pause_action(
+            self.store, action, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON)
+        )
+
+    def resume_action(self, action: str) -> ActionPause | None:
+        """Ends the pause of an action, and returns it; None: there was none.
+
+        ``waiting_begin_by`` of what it returns is the latest tick at which a task begins that waits: they begin within
+        a quarter of the pause's length, at most 15 minutes, and a tick.
+        """
+        ended = resume_action(self.store, check_users_action(action), now=self._clock())
+        settings = self._settings_cache.refresh()
+        if ended is None or ended.until is None or settings is None:
+            return ended
+        return replace(ended, waiting_begin_by=ended.begin_by(ended.until, settings.grid))
 
 
 def _check_hours(hours: object) -> None:

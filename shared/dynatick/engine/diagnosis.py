@@ -117,6 +117,8 @@ def what_is_wrong(
     if not RowView(row).is_running:
         return None
     if lease_is_over(row, now):
+        if str(row.get(attr.ACTION)) in settings.paused_actions:
+            return None  # it waits, and so does its next attempt
         return _stale(row, bucket, settings.grid, now)
     if lease_is_over(row, now + LONGEST_LEASE) or RowView(row).awaits_completion:
         return None

@@ -63,6 +63,11 @@ class InstallationSettings:
     # When what is published last changed, by a deployment; one of code alone changes nothing of it.
     updated_at: datetime | None = field(default=None, compare=False)
 
+    @property
+    def pauses_of_actions(self) -> tuple[ActionPause, ...]:
+        """Those in force, by the names of the actions."""
+        return tuple(self.paused_actions[action] for action in sorted(self.paused_actions))
+
     def to_row(self) -> dict[str, object]:
         """Returns the attributes of the settings row."""
         values: dict[str, object] = {

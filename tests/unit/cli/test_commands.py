@@ -251,6 +251,28 @@ def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
     assert shell("resume").err == "It was not paused\n"
 
 
+def test_pause_and_resume_of_one_action(shell: Shell, world: InProcess) -> None:
+    assert shell("pause", "--action", "lgo").code == 3
+    first = shell("pause", "--action", "log", "--reason", "the disk is full", "--by", "ada")
+    assert re.fullmatch(r"log is paused: since 2026-12-31T12:0\S+ by ada: the disk is full\n", first.err)
+    again = shell("pause", "--action", "log", "-o", "json")
+    assert again.err.startswith("log was paused already: since 2026-12-31T12:0")
+    assert (again.json["paused"]["action"], again.json["paused"]["reason"]) == ("log", "the disk is full")
+    shell("task", "add", "waits", "--delay", "1")
+    table = [" ".join(line.split()) for line in shell("status").lines]
+    assert table[0] == "state running"
+    assert re.fullmatch(r"paused log since \S+ by ada: the disk is full", table[1])
+    assert re.search(r"Paused: log, since \S+ by ada: the disk is full", shell("doctor").err)
+    assert re.search(r"log is paused since \S+ by ada: the disk is full", shell("action", "list").err)
+    assert "but its action is paused since" in shell("task", "explain", "waits").lines[0]
+    resumed = shell("resume", "--action", "log")
+    assert re.fullmatch(
+        r"Resumed log; it was paused since .* by ada: the disk is full. Tasks that wait begin by \S+Z\n", resumed.err
+    )
+    assert shell("resume", "--action", "log", "-o", "json").json == {"paused": None, "ended": None}
+    assert shell("resume", "--action", "log").err == "log was not paused\n"
+
+
 def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     world.actions.behaviour["bad"] = fail
     shell("task", "add", "good", "--delay", "30")

@@ -1,0 +1,157 @@
+"""An action is paused by a client: what it is told, and what others see."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.builders import NOON, InProcess, scheduled_row
+
+from dynatick import AsyncTaskClient, TaskClient
+from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.limit_keys import parse_limits
+from dynatick.domain.normalise import Defaults
+from dynatick.engine.rules import Rules
+from dynatick.errors import ConfigurationError, InvalidInput
+from dynatick.store.memory import MemoryStore
+
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def world() -> InProcess:
+    made = InProcess()
+    made.tick()
+    return made
+
+
+@pytest.fixture
+def client(world: InProcess) -> TaskClient:
+    return TaskClient(world.store, clock=world.clock)
+
+
+def until_moved(world: InProcess, client: TaskClient) -> None:
+    """Ticks until the task t lies in a later bucket."""
+    for _ in range(8):
+        world.next_tick()
+        if Bucket.parse(client.get("t").bucket).minute > minute_of(world.clock()):
+            return
+    raise AssertionError("it was not moved")
+
+
+def test_pause_and_resume_say_what_is_in_force_and_when_what_waits_begins(world: InProcess, client: TaskClient) -> None:
+    paused = client.operations.pause_action("log", reason="the disk is full", by="ada")
+    assert (paused.action, paused.since, paused.by, paused.reason) == ("log", NOON, "ada", "the disk is full")
+    world.clock.forward(minutes=20)
+    assert client.operations.pause_action("log", by="bob") == paused
+    ended = client.operations.resume_action("log")
+    assert ended == replace(paused, until=NOON + 20 * MINUTE, waiting_begin_by=NOON + 26 * MINUTE)
+    assert client.operations.resume_action("log") is None
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ("lgo", "expected one of log"),
+        ("", "expected the name of an action"),
+        ("dynatick.batch", "reserved"),
+        ("x" * 300, "at most"),
+    ],
+)
+def test_an_action_that_is_none_is_refused(client: TaskClient, action: str, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        client.operations.pause_action(action)
+
+
+def test_before_the_first_tick_nothing_can_be_paused() -> None:
+    with pytest.raises(ConfigurationError, match="no tick has come yet"):
+        TaskClient(MemoryStore()).operations.pause_action("log")
+
+
+def test_it_is_seen_in_the_settings_health_status_doctor_and_list(world: InProcess, client: TaskClient) -> None:
+    client.insert("t", delay_seconds=30, action="log")
+    client.insert("later", delay_seconds=3600, action="log")
+    paused = client.operations.pause_action("log", reason="the disk is full")
+    until_moved(world, client)
+    settings = client.settings()
+    assert settings is not None and dict(settings.paused_actions) == {"log": paused}
+    assert client.operations.health().paused_actions == (paused,)
+    assert client.operations.health().is_healthy
+    status = client.operations.status(hours=2)
+    assert (status.state, status.due_now, status.waiting) == ("running", 1, 1)
+    assert status.oldest_due == NOON + timedelta(seconds=30)
+    diagnosis = client.operations.doctor()
+    assert (diagnosis.paused_actions, diagnosis.findings) == ((paused,), ())
+    (entry,) = client.operations.actions().actions
+    assert (entry.action, entry.paused, entry.due) == ("log", paused, 1)
+    assert entry.to_row()["paused"] == {"action": "log", "since": "2026-12-31T12:00:00Z", "reason": "the disk is full"}
+
+
+def test_an_action_of_which_nothing_waits_or_ran_is_listed_while_it_is_paused(client: TaskClient) -> None:
+    assert client.operations.actions().actions == ()
+    client.operations.pause_action("log")
+    assert [entry.action for entry in client.operations.actions().actions] == ["log"]
+
+
+def test_a_task_says_that_its_action_is_paused_and_when_it_is_looked_at_again(
+    world: InProcess, client: TaskClient
+) -> None:
+    def sentence() -> str:
+        return client.operations.explain("t").sentence
+
+    client.insert("t", delay_seconds=30, action="log")
+    client.operations.pause_action("log", reason="the disk is full", by="ada")
+    why = r"its action is paused since 2026-12-31T12:00:00Z by ada: the disk is full"
+    assert re.fullmatch(rf"t is due at 2026-12-31T12:00:30Z, .*; but {why}", sentence())
+    world.ticks(2)
+    assert re.fullmatch(rf"t is due since 2026-12-31T12:00:30Z, and waits because {why}", sentence())
+    until_moved(world, client)
+    at = client.get("t").bucket
+    looked_at = rf"; it is looked at again at {str(at).replace('#', 'T')}:00Z"
+    assert re.fullmatch(rf"t is due since 2026-12-31T12:00:30Z, and waits because {why}{looked_at}", sentence())
+    client.operations.resume_action("log")
+    assert sentence() == f"t is due since 2026-12-31T12:00:30Z: the tick of {at} runs it"
+
+
+def test_one_that_was_claimed_says_that_it_was_released(world: InProcess, client: TaskClient) -> None:
+    client.operations.pause_action("log")
+    row = {"taskId": "raw", "taskDateTime": str(Bucket(minute_of(NOON) + 1)), "action": "log"}
+    world.store.put(row)  # type: ignore[attr-defined]
+    world.next_tick()
+    assert re.fullmatch(
+        "raw was claimed, and released, and waits because its action is paused since 2026-12-31T12:00:00Z",
+        client.operations.explain("raw").sentence,
+    )
+
+
+def test_what_waits_for_it_with_a_dead_process_or_a_limit_key_is_nothing_that_the_doctor_finds() -> None:
+    world = InProcess(rules=Rules(defaults=Defaults(key_limits=parse_limits(["host=1"]))))
+    world.tick()
+    client = TaskClient(world.store, clock=world.clock)
+    bucket = Bucket(minute_of(NOON) + 1)
+    for task_id, more in {
+        "died": {"status": "running", "attempt": 1, "lease": "t", "leaseUntil": "2026-12-31T12:01:00Z"},
+        "keyed": {"limitKey": "host:a"},
+    }.items():
+        world.store.put(scheduled_row(task_id, bucket, **more))  # type: ignore[attr-defined]
+    client.operations.pause_action("log")
+    for _ in range(30):
+        world.next_tick(6)
+    assert world.actions.ran == []
+    assert client.operations.doctor().findings == ()
+    client.operations.resume_action("log")
+    world.ticks(20)
+    assert {task_id for task_id, _, _ in world.actions.ran} == {"died", "keyed"}
+
+
+def test_the_async_client_does_the_same(world: InProcess, client: TaskClient) -> None:
+    async def both() -> None:
+        operations = AsyncTaskClient(client).operations
+        assert (await operations.pause_action("log", by="ada")).by == "ada"
+        ended = await operations.resume_action("log")
+        assert ended is not None and ended.waiting_begin_by is not None
+
+    asyncio.run(both())
