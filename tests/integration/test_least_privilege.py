@@ -330,6 +330,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
         "<taskId>": "asked",
         "<scheduleId>": "asked-nightly",
         "<bucket>": in_bucket,
+        "<action>": "log",
     }
 
     def ask(method: str, route: str, body: object = None, *, query: str = "", also: int = 200) -> None:
@@ -369,6 +370,8 @@ def everything_the_api_does(deployed: Deployed) -> None:
     ask("GET", "/v1/actions")
     ask("POST", "/v1/pause", {"reason": "a test"})
     ask("POST", "/v1/resume")
+    ask("POST", "/v1/actions/<action>/pause", {"reason": "a test"})
+    ask("POST", "/v1/actions/<action>/resume")
     ask("GET", "/v1/settings")
     ask("GET", "/v1/health", also=503)  # if its ticks are long ago by now
     ask("POST", "/schedule-task", {"action": "log", "payload": {}, "run_at": span["start"]})
@@ -566,6 +569,8 @@ def operates(client: TaskClient, due: datetime, folder: Path) -> None:
         schedule delete nightly
         pause --reason 'a test'
         resume
+        pause --action log
+        resume --action log
         deadletter list --queue-url {queue}
         deadletter redrive --queue-url {queue}
         deadletter purge --queue-url {queue}""")

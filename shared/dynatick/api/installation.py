@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
-from aws_lambda_powertools.event_handler.openapi.params import Body, Query
+from aws_lambda_powertools.event_handler.openapi.params import Body, Path, Query
 
+from dynatick.api.ids import from_path
 from dynatick.api.models import forms
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Operation, answer
 from dynatick.client import TaskClient
 from dynatick.client.installation import MAX_HOURS, SettingsView, settings_view
-from dynatick.client.operations import ActionList, Health, InstallationStatus, Pause
+from dynatick.client.operations import ActionList, ActionPause, Health, InstallationStatus, Pause
+from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.view import Json, View
 
@@ -21,6 +23,23 @@ Past = Annotated[
     str,
     Query(alias="last", description="What ran in this time, up to 3 days, and in as long before.", examples=["24h"]),
 ]
+
+OfAction = Annotated[
+    str,
+    Path(
+        alias=attr.ACTION,
+        description="The action's name, in the form that a task's id has in a path.",
+        examples=["send-reminder"],
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResumedAction(View):
+    """The end of an action's pause."""
+
+    paused: Annotated[ActionPause | None, Json(null=True)] = None
+    ended: Annotated[ActionPause | None, Json(null=True), "The pause that has ended. None: there was none."]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,6 +131,32 @@ class Installation:
                 answers={200: ("The pause that has ended, if there was one", Resumed)},
                 problems=("no-settings",),
             ),
+            Operation(
+                name="pauseAction",
+                method="POST",
+                path="/v1/actions/<action>/pause",
+                call=self.pause_action,
+                summary="Pause an action",
+                description="Ten seconds later none of its tasks begins, until `POST …/resume`; all others run. Tasks "
+                "that run go on to their end. The answer is the pause in force: an earlier one, if there is one.",
+                tag="Installation",
+                answers={200: ("The pause in force", ActionPause)},
+                problems=("no-settings", "invalid-input"),
+                parameters=frozenset({attr.ACTION}),
+            ),
+            Operation(
+                name="resumeAction",
+                method="POST",
+                path="/v1/actions/<action>/resume",
+                call=self.resume_action,
+                summary="End the pause of an action",
+                description="What waits begins within a quarter of the pause's length, at most 15 minutes: "
+                "`waitingBeginBy` says by when.",
+                tag="Installation",
+                answers={200: ("The pause that has ended, if there was one", ResumedAction)},
+                problems=("no-settings", "invalid-input"),
+                parameters=frozenset({attr.ACTION}),
+            ),
         ]
 
     def status(
@@ -129,6 +174,19 @@ class Installation:
     def resume(self) -> Response[str]:
         self._known()
         return answer(Resumed(ended=self._client.operations.resume()))
+
+    def pause_action(
+        self, action: OfAction, body: Annotated[forms.PauseRequest | None, Body()] = None
+    ) -> Response[str]:
+        self._known()
+        found = self._client.operations.pause_action(
+            from_path(action, attr.ACTION), reason=body.reason if body else None, by=body.by if body else None
+        )
+        return answer(found)
+
+    def resume_action(self, action: OfAction) -> Response[str]:
+        self._known()
+        return answer(ResumedAction(ended=self._client.operations.resume_action(from_path(action, attr.ACTION))))
 
     def _known(self) -> None:
         if self._client.settings() is None:

@@ -22,7 +22,8 @@ those of a zone, which all links keep. With ``stack``, the name of a table or st
 ``GET /changes``                what was changed by these pages, the latest first
 ``GET /schedules``              ``state``; ``GET /schedules/{id}`` one of them
 ``POST /schedules/{id}/…``      ``pause`` (``reason``), ``resume``, ``run-now``
-``GET /actions``                ``last=24h``, ``to``
+``GET /actions``                ``last=24h``, ``to``; ``GET /actions/{action}`` one of them
+``POST /actions/{action}/…``    ``pause`` (``reason``), ``resume``
 ``GET /ticks``                  ``last=6h``, ``to``
 ``GET /link``                   ``of``: leads from the address of a page to that of its range, which stays the same
 ``POST /pause``, ``/resume``    the installation; ``reason``
@@ -64,6 +65,9 @@ Task                ``task``, ``status``, ``explanation``, ``life`` (its events)
 Schedules           ``schedules``, ``schedule-row`` (``data-id``), ``schedule-link``, ``schedule``, ``strip``,
                     ``occurrence`` (``data-status``), ``missed``, ``missed-occurrence``, ``preview``, ``clock-change``,
                     ``schedule-pause``, ``schedule-resume``, ``schedule-run-now``, ``confirm-…``
+Actions             ``actions``, ``action-row`` (``data-action``), ``action-link``, ``paused-since``; of one ``action``,
+                    ``action-pause``, ``action-pause-reason``, ``action-resume``, ``confirm-…``; on every page
+                    ``action-paused``, for each that is
 Ticks               ``ticks``, ``tick-row``, ``lateness-chart``, ``duration-chart``, ``column``, ``gap``
 ==================  ==========================================================================================
 """

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from dynatick.domain.instants import format_instant
 
-_OTHERS = (".", "..", "change", "selected")  # which are no ids in a path
+_OTHERS = (".", "..", "change", "selected", "rows")  # which are no ids in a path
 STACK = "stack"
 """The parameter with the name of the table or the stack that an address is of."""
 
@@ -25,6 +25,11 @@ def task(task_id: str, part: str = "") -> str:
 
 def schedule(schedule_id: str, part: str = "") -> str:
     return f"/schedules/{segment(schedule_id)}{part and '/' + part}"
+
+
+def action(name: str, part: str = "", **filters: object) -> str:
+    """The page of an action, or a change of it."""
+    return with_query(f"/actions/{segment(name)}{part and '/' + part}", filters)
 
 
 def batch(batch_id: str, part: str = "", **filters: object) -> str:
@@ -94,7 +99,7 @@ def pairs(values: Sequence[tuple[str, str]]) -> str:
 
 
 def segment(text: str) -> str:
-    """A text as one segment of a path. Browsers would resolve ``..``; ``change`` and ``selected`` are pages of ours."""
+    """A text as one segment of a path. Browsers would resolve ``..``; ``change`` and the like are pages of ours."""
     return quote(f"{_MARK}{text}" if text in _OTHERS or text.startswith(_MARK) else text, safe=":@")
 
 

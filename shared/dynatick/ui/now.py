@@ -164,10 +164,11 @@ def _live(request: Request) -> Response:
     state = state_of(site.client, now)
     if shown.get("tick", state.tick) != state.tick:
         site.readings.forget_recent()
-    answer = site.fragment("live.html", now, state=state, changed=state.word != shown.get("state"))
+    ticked = shown.get("tick", state.tick) != state.tick
+    answer = site.fragment("live.html", now, state=state, changed=state.word != shown.get("state"), ticked=ticked)
     if "unread" in shown:
         answer.headers["HX-Refresh"] = "true"
-    elif shown.get("tick", state.tick) != state.tick:
+    elif ticked:
         answer.headers["HX-Trigger"] = "tick"
     return answer
 

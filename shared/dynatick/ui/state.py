@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dynatick.client import TaskClient
-from dynatick.client.operations import Pause
+from dynatick.client.operations import ActionPause, Pause
 from dynatick.domain.buckets import Grid, instant_of, minute_of
 
 NONE, RUNNING, LATE, PAUSED = "none", "running", "late", "paused"
@@ -23,6 +23,7 @@ class State:
     word: str  # running, paused, late, none: no tick has come yet
     problems: tuple[tuple[str, str], ...]  # what is wrong, and what to do
     pause: Pause | None
+    paused_actions: tuple[ActionPause, ...]
     last_tick: datetime | None
     next_tick: datetime
     tick_minutes: int
@@ -50,6 +51,7 @@ def state_of(client: TaskClient, now: datetime) -> State:
         word=word,
         problems=tuple(problems),
         pause=health.pause,
+        paused_actions=health.paused_actions,
         last_tick=health.last_tick,
         next_tick=instant_of(grid.tick_after(minute_of(now))),
         tick_minutes=grid.tick_minutes,

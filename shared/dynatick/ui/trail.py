@@ -165,6 +165,8 @@ def _subject(path: str, form: Mapping[str, str]) -> tuple[str, str, str]:
             return "redrive", f"failures {fingerprint}", links.failure(fingerprint, last=last)
         case ["jobs", job, what]:
             return what, "a change of many tasks", links.job(links.of_segment(job))
+        case ["actions", segment, what]:
+            return what, f"action {links.of_segment(segment)}", links.action(links.of_segment(segment))
         case [kind, segment, what] if kind in _KINDS:
             return what, f"{_KINDS[kind]} {links.of_segment(segment)}", f"/{kind}/{segment}"
         case [what]:

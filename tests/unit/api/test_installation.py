@@ -141,6 +141,27 @@ def test_the_state_an_explanation_and_a_pause() -> None:
     assert "paused" not in caller.ask("GET", "/v1/settings")
 
 
+def test_the_pause_of_an_action() -> None:
+    world, caller = installed()
+    caller.refused("no-settings", "POST", "/v1/actions/log/pause", {})
+    world.tick()
+    paused = caller.ask("POST", "/v1/actions/log/pause", {"reason": "the disk is full", "by": "ada"})
+    assert (paused["action"], paused["by"], paused["reason"]) == ("log", "ada", "the disk is full")
+    assert caller.ask("POST", "/v1/actions/log/pause") == paused
+    assert caller.ask("GET", "/v1/settings")["pausedActions"] == [paused]
+    assert caller.ask("GET", "/v1/actions")["actions"][0]["paused"] == paused
+    world.tick()
+    status, found = health(world, caller)
+    assert (status, found["pausedActions"], found["paused"]) == (200, [paused], None)
+    for name in ("lgo", "dynatick.batch"):
+        assert caller.refused_fields("POST", f"/v1/actions/{name}/pause", {}) == ["action"]
+    ended = caller.ask("POST", "/v1/actions/log/resume")
+    assert ended["paused"] is None
+    assert {*ended["ended"]} == {*paused, "until", "waitingBeginBy"}
+    assert caller.ask("POST", "/v1/actions/log/resume") == {"paused": None, "ended": None}
+    assert "pausedActions" not in caller.ask("GET", "/v1/settings")
+
+
 def test_the_actions() -> None:
     world, caller = installed()
     world.tick()

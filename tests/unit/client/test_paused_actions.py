@@ -1,4 +1,4 @@
-"""An action is paused by a client: what it is told, and what others see."""
+"""An action is paused by a client: what the client returns, and what others see."""
 
 from __future__ import annotations
 

@@ -26,6 +26,8 @@ CHANGES: Mapping[str, Mapping[str, str]] = {
     "/schedules/often/pause": {},
     "/schedules/often/resume": {},
     "/schedules/often/run-now": {},
+    "/actions/log/pause": {},
+    "/actions/log/resume": {},
     "/pause": {},
     "/resume": {},
 }
@@ -56,7 +58,16 @@ def test_read_only_pages_offer_and_make_no_change(busy: VirtualInstallation) -> 
         assert answer.status_code == 403
         assert "read-only" in text_of(answer, "problem")
     assert rows(busy) == before
-    for url in ("/", "/failures", "/failures/first", "/tasks?status=failed", "/tasks/to-come", "/schedules/often"):
+    for url in (
+        "/",
+        "/failures",
+        "/failures/first",
+        "/tasks?status=failed",
+        "/tasks/to-come",
+        "/schedules/often",
+        "/actions",
+        "/actions/log",
+    ):
         page = browser.get(url)
         assert 'method="post"' not in page.text, url
         assert "redrive-all" not in page.text
@@ -122,6 +133,37 @@ def test_each_change_says_what_it_did(busy: VirtualInstallation, browser: Browse
     assert busy.client.operations.health().pause is None
     change("/resume", "It was not paused.")
     assert not elements(browser.get("/?notice=You+are+hacked"), "notice"), "no notice is taken from the URL"
+
+
+def test_an_action_is_paused_and_resumed_and_every_page_says_so(busy: VirtualInstallation, browser: Browser) -> None:
+    assert text_of(browser.get("/actions/log"), "action").startswith("log")
+    page = browser.follow(browser.post("/actions/log/pause", reason="<b>the move</b>"))
+    assert text_of(page, "notice").startswith("log is paused")
+    assert elements(page, "action-resume") and not elements(page, "action-pause")
+    (known,) = busy.client.operations.health().paused_actions
+    assert (known.action, known.reason, known.by is not None) == ("log", "<b>the move</b>", True)
+    for page in (browser.get("/tasks"), browser.get("/live?state=running&tick=another")):
+        assert "log is paused since 13:00" in text_of(page, "action-paused")
+        assert "<b>the move</b>" in text_of(page, "action-paused") and "b" not in tags(page)
+    assert elements(browser.get("/"), "state")[0].attributes["data-state"] == "running"
+    assert "hx-swap-oob" not in browser.get("/live?state=running").text
+    row = next(one for one in elements(browser.get("/actions/rows"), "action-row") if "log" in one.text)
+    assert "paused since 13:00 by" in row.text
+    assert len(elements(browser.get("/actions/rows?action=log"), "action-row")) == 1
+    assert "its action is paused since" in text_of(browser.get("/tasks/to-come"), "explanation")
+    page = browser.follow(browser.post("/actions/log/resume"))
+    assert text_of(page, "notice") == "log is resumed: tasks that wait begin by 13:02."
+    assert elements(page, "action-pause") and not elements(page, "action-paused")
+    assert text_of(browser.follow(browser.post("/actions/log/resume")), "notice") == "log was not paused."
+
+
+def test_an_action_that_no_user_has_is_not_paused(busy: VirtualInstallation, browser: Browser) -> None:
+    assert not elements(browser.get("/actions/dynatick.batch"), "action-pause")
+    for url, said in {"/actions/lgo/pause": "expected one of", "/actions/dynatick.batch/pause": "reserved"}.items():
+        answer = browser.post(url)
+        assert (answer.status_code, said in text_of(answer, "problem")) == (400, True)
+    assert browser.post("/actions/log/explode").status_code == 404
+    assert busy.client.operations.health().paused_actions == ()
 
 
 @pytest.mark.parametrize("url", ["/tasks/to-come/explode", "/schedules/often/explode", "/tasks/none/cancel"])

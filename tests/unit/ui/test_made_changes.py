@@ -130,6 +130,8 @@ def test_who_is_the_user_where_there_is_no_arn(busy: VirtualInstallation, browse
     browser.follow(browser.post("/pause", reason="the move"))
     (row,) = rows(browser)
     assert row.startswith(f"13:00:00.000 {browser.site.trail.who} pause everything reason the move Paused")
+    browser.follow(browser.post("/actions/log/pause", reason="the move"))
+    assert f"{browser.site.trail.who} pause action log reason the move log is paused" in rows(browser)[0]
     assert browser.site.trail.who
 
 

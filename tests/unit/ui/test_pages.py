@@ -31,7 +31,7 @@ PAGES = [
     "/failures/redrive?last=24h", "/tasks", "/tasks?last=24h&next=24h&status=failed&action=log&prefix=o",
     "/tasks?from=2026-12-31T12:00&to=2026-12-31T13:00", "/tasks/change?do=cancel&status=scheduled&next=2h",
     "/batches", "/batches?last=7d", "/schedules", "/schedules?state=ENABLED", "/ticks", "/ticks?last=24h",
-    "/actions", "/actions?last=1h", "/actions/rows?last=24h",
+    "/actions", "/actions?last=1h", "/actions/rows?last=24h", "/actions/log",
     "/tasks/selected?id=bad-0&id=none&do=redrive", "/changes", "/changes/rows", "/search?q=mail", "/search/part?q=mail",
     "/search/part?q=mail&since=2026-12-31T11:00Z&until=2026-12-31T15:00Z&found=3&days=2&earlier=3",
 ]  # fmt: skip
