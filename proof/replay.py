@@ -34,13 +34,15 @@ ENGINE = ("processor", "scheduler")
 KINDS = (*ENGINE, "client", "doctor", "hand", "expiry", "restore")
 RELEASED = 0.0  # the end of a lease that was released: the epoch
 ROUNDING = 0.01  # seconds: instants in rows have milliseconds
+PAUSE_CHECK = 5.0  # seconds for which a process goes on without reading the pauses
 LATE, EARLY = 1.0, 0.02  # seconds that a task with a rate limit may begin after its start, or before it
 _BUCKET = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d)(?:#([1-9]\d*))?", re.ASCII)
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class Refused(Exception):
-    """A trace breaks a rule. ``rule``: its number; ``rate``, ``table`` and ``end`` for what holds beside the rules."""
+    """A trace breaks a rule. ``rule``: its number; ``pause``, ``rate``, ``table`` and ``end`` for what holds beside the
+    rules."""
 
     def __init__(self, rule: str, why: str) -> None:
         super().__init__(f"rule {rule}: {why}" if rule.isdigit() else f"{rule}: {why}")
@@ -181,6 +183,7 @@ class Replay:
         self.replaced: set[str] = set()  # tokens of claims whose rows were deleted or put anew by hand
         self.actions: dict[str, object] = {}  # of those tasks, as they were claimed
         self.rates: dict[str, Rate] = {}  # by the names of their limits
+        self.paused: dict[object, float] = {}  # since when, by action
         self.letters: set[str] = set()
         self.planned: dict[str, Process] = {}  # by wake-up: who has planned it
         self.to_show: dict[str, float] = {}  # tasks of which the stream has to show a change, and when that was
@@ -445,6 +448,9 @@ class Replay:
             self.rows.pop(task_id, None)
         else:
             self.rows[task_id] = new
+        if task_id == SETTINGS:
+            paused = (new or {}).get("pausedActions")
+            self.paused = {one: self.paused.get(one, at) for one in (paused if isinstance(paused, Mapping) else ())}
         if task_id.startswith(CURSOR):
             shard, closed = int(task_id.removeprefix(CURSOR)), parse_bucket((new or {}).get("closedThrough"))
             if closed is not None:
@@ -746,6 +752,8 @@ class Replay:
         self.require("11", not others, f"{task_id}: executed while it is executed")
         self.require("11", not by.died, f"{task_id}: begun by a process that has died")
         self.require("11", at < by.until + ROUNDING, f"{task_id}: begun after the hard end of its process")
+        is_paused = by.began > self.paused.get(str(self.actions.get(claim)), math.inf) + PAUSE_CHECK + ROUNDING
+        self.require("pause", not is_paused, f"{task_id}: begun by a process that began after its action was paused")
         if of != task_id:
             self.require("21", not reclaimed, f"{task_id}: executed in a pack whose lease had expired")
         maximum = self._max_attempts(row or {})

@@ -23,6 +23,7 @@ from dynatick.domain.lifecycle import state_of
 from dynatick.engine.ports import Store
 from dynatick.errors import (
     CompletionRefused,
+    ConfigurationError,
     DynatickError,
     InvalidInput,
     StoreError,
@@ -259,6 +260,8 @@ class BaseMachine(RuleBasedStateMachine):
                 pass  # that of the task was changed by hand, and can't be understood
             case InvalidInput(field="scheduleExpression" | "endDate") as error if "it never runs" in str(error):
                 pass  # its only time, or its end, is past
+            case ConfigurationError() if request.operation in ("pause_action", "resume_action"):
+                pass  # no tick has come yet
             case StoreError() | TransitionRefused() | TaskNotFound() | TaskExists() | CompletionRefused():
                 pass
             case DynatickError() as error:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 
 from tests.model.expected_task import END, FAIL, RUN, ExpectedTask, number
+from tests.model.faulty_store import Request
 from tests.model.installation import Installation, Tick
 from tests.model.stream import StreamMode
 from tests.model.wake_up_queue import QueueMode
@@ -95,6 +96,10 @@ def stop_faults(model: Installation) -> None:
     model.table.lag = 0.0
     model.stream.set(StreamMode(batch=model.stream.mode.batch))
     model.wake_up_queue.set(QueueMode())
+    model.wait_until_idle()  # what is to be paused is paused by then
+    for action in [*model.oracle.paused]:
+        model.send_request(Request("resume_action"), lambda c, action=action: c.operations.resume_action(action))
+        model.wait_until_idle()
 
 
 def _reconcile(model: Installation) -> None:

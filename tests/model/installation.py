@@ -51,6 +51,7 @@ SCHEDULER_TIMEOUT = 60.0
 LONGEST_PRECISE = 5  # TickMinutes with Precision: second, as the template asserts
 RETRY_DELAYS = (60.0, 120.0)  # Lambda's, after an asynchronous invocation that raised
 CLIENTS = 2
+ACTION = "log"  # of tasks that name none
 LATER = CompleteLater(timedelta(seconds=240), timedelta(seconds=130))
 
 
@@ -410,7 +411,7 @@ class Installation:
         return self.store.call(take, lambda: nothing, lambda _: nothing)
 
     def names(self) -> Sequence[str]:
-        return ["log", *self._limited()]
+        return [ACTION, *self._limited()]
 
     def payload_schemas(self) -> Mapping[str, str]:
         return {}

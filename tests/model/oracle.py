@@ -25,11 +25,14 @@ from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import RELEASED, TRANSITIONS, is_terminal, may_follow, state_of
 from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.domain.occurrences import Overdue
+from dynatick.domain.pause import KNOWN_AFTER
 from dynatick.domain.row import RowView, due_of
 from dynatick.domain.task import TERMINAL, Row, Task, is_own_row
 from dynatick.engine.ports import ActionContext, DeadLetter
+from dynatick.engine.settings import SETTINGS_ID
 from dynatick.errors import InvalidInput
 
+PAUSE_KNOWN = KNOWN_AFTER.total_seconds()
 LATE_OR_EARLY = (LATE + EARLY).total_seconds() + 0.001  # than its start; instants in rows have milliseconds
 
 
@@ -49,6 +52,8 @@ class Oracle:
     shortest_interval: int = 1
     read_row: Callable[[str], Row | None] = lambda task_id: None  # a row as it is now
     pauses: list[tuple[float, float]] = field(default_factory=list)  # of everything: from when until when, perhaps
+    paused: dict[str, float] = field(default_factory=dict)  # actions, each since when
+    paused_ever: set[str] = field(default_factory=set)
     tokens: dict[str, list[str]] = field(default_factory=dict)  # of completions, by task, the latest last
     occurrences: dict[tuple[int, str], ExpectedTask] = field(default_factory=dict)  # by schedule's number, and id
 
@@ -141,6 +146,8 @@ class Oracle:
         )  # fmt: skip
 
     def _observe_restored(self, old: Row | None, new: Row | None) -> None:
+        if new is not None and new["taskId"] == SETTINGS_ID:
+            self._observe_pauses(new)
         if old is not None and "expected" in old and (new is None or new["expected"] != old["expected"]):
             self.task_of(old).gone = True
 
@@ -239,8 +246,16 @@ class Oracle:
         for name in ("closedThrough", "drainedThrough", "polledThrough", "shardsEver", "version"):
             if name in old and (name not in new or str(new[name]).rjust(20) < str(old[name]).rjust(20)):
                 self.report(f"{effect.task_id}: {name} went back from {old[name]} to {new.get(name)}")
+        if effect.task_id == SETTINGS_ID:
+            self._observe_pauses(new)
         if "drainedThrough" in new and str(new["drainedThrough"]) > str(new["closedThrough"]):
             self.report(f"{effect.task_id}: drained through {new['drainedThrough']}, which is not closed")
+
+    def _observe_pauses(self, settings: Row) -> None:
+        paused = settings.get("pausedActions", {})
+        assert isinstance(paused, Mapping)
+        self.paused = {action: self.paused.get(action, self.simulation.now) for action in paused}
+        self.paused_ever |= paused.keys()
 
     def _observe_insert(self, kind: str, request: Request, new: Row) -> None:
         """A row that was not there. Only inserts make such."""
@@ -454,7 +469,8 @@ class Oracle:
             claim = self.claims.get(str(old.get("lease")))
             claimer = by if claim is None else claim.process  # another that had no answer may have asked
             left = min(by.ends, by.order_ends) - self.simulation.now
-            if claimer.plan == QUIET and left > by.plan.timeout / 2:
+            is_paused = str(old.get("action")) in self.paused_ever
+            if claimer.plan == QUIET and left > by.plan.timeout / 2 and not is_paused:
                 self.report(f"{task.task_id}: released with {left:.0f} s left, for no reason")
             if (claim := self.claims.get(str(old.get("lease")))) is not None:
                 claim.released = True
@@ -520,6 +536,9 @@ class Oracle:
             self.report(f"{name}: execution {len(of_run) + 1} of run {execution.run}, at most {task.maximum}")
         if any(e.is_running for e in of_run):
             self.report(f"{name}: executed while it is executed")
+        paused_for = self.simulation.now - self.paused.get(claimed.action, math.inf)
+        if paused_for > PAUSE_KNOWN and not process.plan.faults:  # if the table does not answer, it cannot know
+            self.report(f"{name}: begins {paused_for:.1f} s after its action was paused")
         if not task.gone and (row is None or state_of(row) != "running" or row.get("lease") != token):
             self.report(f"{name}: executed while it is {'gone' if row is None else state_of(row)}")
         if task.must == FAIL:
