@@ -38,6 +38,7 @@ ADDRESSES = {
     "failures": "/failures",
     "failures-of-a-day": "/failures?last=24h",
     "actions": "/actions",
+    "action": "/actions/send-reminder",
     "failure": f"/failures/{seed.BANK_DOWN_FINGERPRINT}",
     "redrive": "/failures/redrive?" + urlencode({"fingerprint": seed.BANK_DOWN_FINGERPRINT, "last": "24h"}),
     "tasks": "/tasks",

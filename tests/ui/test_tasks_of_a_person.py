@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from playwright.sync_api import expect
 from tests.ui import seed
 from tests.ui.accessibility import violations
+from tests.ui.browser import PHONE
 from tests.ui.clock import NOW
 from tests.ui.conftest import OpenTab
 from tests.ui.serving import Served
@@ -214,6 +216,48 @@ def test_everything_is_stopped_in_two_clicks_and_resumed_in_two(own: Served, ope
     assert person.log.clicks <= 2
     own.installation.tick(NEXT_TICK + timedelta(minutes=1))
     assert own.client.get("due-now").status == "completed"
+
+
+def test_one_action_is_stopped_from_its_page_and_resumed_while_all_others_run(own: Served, open_tab: OpenTab) -> None:
+    for task_id, action in (("due-mail", "send-reminder"), ("due-log", "log")):
+        payload = {"to": "team@example.com"} if action == "send-reminder" else {"message": "now"}
+        own.client.insert(task_id, due_at=NEXT_TICK, action=action, payload=payload)
+    person = open_tab(own, "/actions")
+    person.page.locator("[data-action=send-reminder] [data-testid=action-link]").click()
+    person.by("action-pause").click()
+    expect(person.by("action-pause-reason")).to_be_focused()
+    person.page.keyboard.type("the mail server is down")
+    person.by("confirm-action-pause").click()
+    expect(person.by("notice")).to_contain_text("send-reminder is paused")
+    expect(person.by("action-paused")).to_contain_text("the mail server is down")
+    expect(person.by("state")).to_have_attribute("data-state", "running")
+    assert person.log.clicks <= 3
+    own.installation.tick(NEXT_TICK)
+    assert [own.client.get(task_id).status for task_id in ("due-mail", "due-log")] == ["scheduled", "completed"]
+    person.open("/tasks/due-mail")
+    expect(person.by("explanation")).to_contain_text("its action is paused")
+
+    person.by("action-paused").get_by_role("link").click()
+    person.by("action-resume").click()
+    person.by("confirm-action-resume").click()
+    expect(person.by("notice")).to_contain_text("send-reminder is resumed")
+    expect(person.by("action-paused")).to_have_count(0)
+    own.installation.tick(NEXT_TICK + timedelta(minutes=1))
+    assert own.client.get("due-mail").status == "completed"
+
+
+@pytest.mark.parametrize("width", [PHONE[0], 400, 760])
+@pytest.mark.parametrize("action", ["log", "an-action-with-a-name-that-takes-more-than-one-line-on-a-phone"])
+def test_the_question_of_a_pause_is_whole_on_a_narrow_page(
+    small: Served, open_tab: OpenTab, action: str, width: int
+) -> None:
+    person = open_tab(small, f"/actions/{action}", size=(width, PHONE[1]))
+    person.by("action-pause").click()
+    question = person.page.locator("details[open] .question")
+    expect(person.by("confirm-action-pause")).to_be_in_viewport(ratio=1)
+    box = question.bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= width
+    assert person.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_task_is_rescheduled_by_its_page(own: Served, open_tab: OpenTab) -> None:
