@@ -41,6 +41,7 @@ BATCHES = TASKS // 25
 INSERT_UNITS = 2  # the row, and its entry in the index
 CLAIM_UNITS = 1  # what a claim changes is not in the index
 RECORD_UNITS = 2  # the outcome is
+MOVE_UNITS = 3  # the row, its old entry in the index, and its new one
 NORMALISE_UNITS = 2  # a row without a bucket costs 1 to put; then it gets one, and so an entry
 
 
@@ -143,6 +144,27 @@ def test_a_rate_limit_costs_a_unit_for_each_time_that_starts_are_reserved(
     _, _, _, write_units = of(spent, "BatchExecuteStatement")
     assert write_units == 100 * (CLAIM_UNITS + RECORD_UNITS)
     assert spent.total.write_units - write_units == 3 + reservations
+
+
+def test_a_task_whose_action_is_paused_costs_nothing_until_its_bucket_is_polled_last_and_then_a_move(
+    engine: Engine,
+) -> None:
+    installation = Installation.fresh(engine.url, clock=Clock(still=True), threads=1)
+    installation.client.operations.pause_action(ACTION)
+    installation.fill(100, installation.bucket())
+    meter = units.Meter(engine)
+    (report,) = installation.next_tick()
+    while not report.put_off:
+        spent = meter.read()
+        assert {*spent.by_operation} & {"BatchExecuteStatement", "BatchGetItem"} == set()
+        (report,) = installation.next_tick()
+    assert (report.put_off, report.claimed) == (100, 0)
+    spent = meter.read()
+    assert of(spent, "BatchGetItem")[2] == 100
+    assert of(spent, "BatchExecuteStatement") == (4, 100, 0, 100 * MOVE_UNITS)
+    (report,) = installation.next_tick()
+    assert (report.due, report.put_off) == (0, 0)
+    assert {*meter.read().by_operation} & {"BatchExecuteStatement", "BatchGetItem"} == set()
 
 
 def test_a_limit_key_costs_no_unit_for_a_member_of_a_batch(engine: Engine) -> None:
