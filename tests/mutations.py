@@ -57,6 +57,7 @@ TURNS = "tests/unit/engine/test_turns.py"
 IN_TURN = "tests/unit/engine/test_packs_in_turn.py"
 RATES = "tests/unit/actions/test_rate_limit.py"
 TO_THE_SECOND = "tests/unit/engine/test_keys_to_the_second.py"
+PAUSED = "tests/unit/engine/test_paused_actions.py"
 OF_SCHEDULES = 0
 OF_RATES = -1
 Change = tuple[Mutation, Path, str]
@@ -95,6 +96,8 @@ MUTATIONS = (
     Mutation(3, "a row is deferred into a tick at which its mover may still write", "engine:_defer",
              "max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)",
              "now + deferral(RowView(row).deferrals)", RECOVERY),
+    Mutation(3, "what waits while its action is paused does not hold its bucket back", "Claiming.withhold",
+             "self.window.add_contended(...)", "", PAUSED),
     Mutation(4, "checkpointAt is read before the closing write", "engine:drain",
              "Window(acquired.cursor, services.rules, closed_at=services.clock())",
              "Window(acquired.cursor, services.rules, closed_at=started)", RULES),
@@ -129,6 +132,8 @@ MUTATIONS = (
              "moves |= self.execution.services.placer.check_moves(moves)[0]", "", SCHEDULES),
     Mutation(7, "a pass does not check the rows that it has deferred", "engine:_defer",
              "placer.check_moves(...)", "", RECOVERY),
+    Mutation(7, "a pass does not check what it has moved because its action is paused", "engine:_defer_waiting",
+             "services.placer.check_moves(...)", "", PAUSED),
     Mutation(8, "the stream is silent about waiting rows that change", "template.yaml",
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["scheduled","recurring","waiting"]}}}}',
              '{"eventName":["MODIFY"],"dynamodb":{"NewImage":{"status":{"S":["running"]}}}}', TEMPLATE),
@@ -180,6 +185,8 @@ MUTATIONS = (
              "self.add_unclear(...)", "", RELEASING),
     Mutation(12, "a release gives an attempt back to another's claim", "domain:_release",
              '(Is(attr.LEASE, token), _CLAIMED["release"])', '(_CLAIMED["release"],)', RELEASING),
+    Mutation(12, "what was claimed begins although its action is paused", "Execution.is_held_up",
+             "self.is_paused() or self.is_action_paused(task.action)", "self.is_paused()", PAUSED),
     Mutation(12, "claims under way at the end are not waited for", "Execution.finish",
              "not self.claiming", "True", DRAIN),
     Mutation(13, "a cancellation does not ask for the status", "domain:cancel",

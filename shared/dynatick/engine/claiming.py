@@ -116,7 +116,6 @@ class Claiming:
             recoveries_until,
             services.rules.limited_actions,
             is_limited=services.rules.is_limited,
-            is_paused=self.execution.is_action_paused,
         )
         self.minutes_with_work: set[int] = set()  # of the buckets in which the latest round has claimed something
         self.unmade: set[int] = set()  # of those where it has left occurrences of a schedule to a further round

@@ -365,9 +365,6 @@ class Execution:
         if claimed.size:
             self.large[str(claimed.task.lease)] = claimed.size
         self.started(place)
-        if self.is_action_paused(claimed.task.action):
-            self.of_paused.append(claimed)
-            return
         is_pack = RowView(claimed.row).is_pack
         may_begin = may_begin and (self.turns.opens if is_pack else self.turns.admits)(claimed.task)
         if not may_begin:
@@ -422,9 +419,9 @@ class Execution:
             self.report.paused = True
         return is_paused
 
-    def is_action_paused(self, action: object) -> bool:
+    def is_action_paused(self, action: str) -> bool:
         """Whether this action is paused; everything may be, too. Any thread may ask."""
-        return isinstance(action, str) and action in self.services.pause.actions
+        return action in self.services.pause.actions
 
     def is_held_up(self, task: Task) -> bool:
         """Whether a task may not begin, because everything or its action is paused. Any thread may ask."""

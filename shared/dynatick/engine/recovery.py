@@ -173,8 +173,6 @@ class Recovery:
         left: list[str] = []
         changes: list[tuple[Row, ConditionalUpdate]] = []
         for row in filter(None, map(rows.get, task_ids)):
-            if self.execution.is_action_paused(row.get(attr.ACTION)):
-                continue  # a pass moves it to a later tick
             lease_until = self.execution.budget.hard_end
             plan = plan_recovery(row, self.bucket, token=services.new_token(), lease_until=lease_until, now=now)
             if isinstance(plan, Exhausted):
@@ -242,7 +240,6 @@ class ExpiredLeases:
     until: datetime
     limited: Collection[str] = ()
     is_limited: Callable[[str | None], bool] = lambda key: False  # by its limit key
-    is_paused: Callable[[str], bool] = lambda action: False
     _seen: set[tuple[Bucket, str]] = field(default_factory=set)
     _waiting: list[tuple[Bucket, LeaseExpired]] = field(default_factory=list)  # for a recovery to be started
     _not_started: list[tuple[Bucket, str]] = field(default_factory=list)  # no recovery could be started for them
@@ -252,8 +249,6 @@ class ExpiredLeases:
 
     def add(self, bucket: Bucket, task: LeaseExpired) -> None:
         """Keeps a task for a recovery."""
-        if self.is_paused(task.action):
-            return
         if (bucket, task.task_id) not in self._seen:
             self._seen.add((bucket, task.task_id))
             self.report.expired += 1
