@@ -11,7 +11,7 @@ from proof.replay import refusal_of
 from tests.model.completion import complete_all
 from tests.model.expected_task import ExpectedTask
 from tests.model.faulty_store import FAULTS, QUIET, Fault, Plan, Request
-from tests.model.installation import INDEX_LAG, Installation, Tick
+from tests.model.installation import ACTION, CLIENTS, INDEX_LAG, Installation, Tick
 from tests.model.oracle import Oracle
 from tests.model.standins import inside
 from tests.model.steps import Step, chosen, step
@@ -83,6 +83,7 @@ queue_modes = st.just(QueueMode()) | chosen(
     late=(0.0, 3.0, 200.0),
 )
 workers = (0, 0, 1, 3)
+clients = st.integers(0, CLIENTS - 1)
 
 
 class BaseMachine(RuleBasedStateMachine):
@@ -206,6 +207,12 @@ class BaseMachine(RuleBasedStateMachine):
     @step(repair=st.booleans(), plan=plans)
     def doctor(self, repair: bool, plan: Plan) -> None:
         self._send(Request("doctor", may_write=repair), lambda c: self.model.examine(c, repair=repair), plan)
+
+    @step(pauses=st.booleans(), plan=plans, client=clients)
+    def pause_action(self, pauses: bool, plan: Plan, client: int) -> None:
+        """Pauses the action of all tasks that name none, or resumes it."""
+        operation = "pause_action" if pauses else "resume_action"
+        self._send(Request(operation), lambda c: getattr(c.operations, operation)(ACTION), plan, client)
 
     @step(task_id=IDS)
     def delete(self, task_id: str) -> None:

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
-from tests.model.base_machine import IDS, POLICIES, BaseMachine, plans
+from tests.model.base_machine import IDS, POLICIES, BaseMachine, clients, plans
 from tests.model.batch_oracle import BatchOracle
 from tests.model.completion import complete_rows, stop_faults
 from tests.model.faulty_store import QUIET, Plan, Request
-from tests.model.installation import CLIENTS
 from tests.model.key_machine import LIMITS
 from tests.model.oracle import Oracle
 from tests.model.steps import step
@@ -72,7 +71,7 @@ class BatchMachine(BaseMachine):
         over=(0, 0, 20, 200),
         policy=POLICIES,
         plan=plans,
-        client=st.integers(0, CLIENTS - 1),
+        client=clients,
     )
     def load(
         self, batch_id: str, scripts: tuple[Any, ...], seconds: float, over: int, policy: Any, plan: Plan, client: int
@@ -157,7 +156,7 @@ class KeyedBatchMachine(BatchMachine):
         over=(0, 0, 20, 200),
         policy=POLICIES,
         plan=plans,
-        client=st.integers(0, CLIENTS - 1),
+        client=clients,
         key=KEYS,
     )
     def load(

@@ -135,6 +135,7 @@ class BatchOracle(Oracle):
             self.report(f"{task.task_id}: execution {len(before) + 1}, at most {task.maximum}")
         if task.not_before > self.simulation.now + 4:
             self.report(f"{task.task_id}: executed {task.not_before - self.simulation.now:.1f} s before its time")
+        self._check_pause(claimed, process)
         self.executions[execution.token] = execution
         return execution
 

@@ -536,15 +536,18 @@ class Oracle:
             self.report(f"{name}: execution {len(of_run) + 1} of run {execution.run}, at most {task.maximum}")
         if any(e.is_running for e in of_run):
             self.report(f"{name}: executed while it is executed")
-        paused_for = self.simulation.now - self.paused.get(claimed.action, math.inf)
-        if paused_for > PAUSE_KNOWN and not process.plan.faults:  # if the table does not answer, it cannot know
-            self.report(f"{name}: begins {paused_for:.1f} s after its action was paused")
+        self._check_pause(claimed, process)
         if not task.gone and (row is None or state_of(row) != "running" or row.get("lease") != token):
             self.report(f"{name}: executed while it is {'gone' if row is None else state_of(row)}")
         if task.must == FAIL:
             self.report(f"{name}: executed, and it cannot be understood")
         self.executions[token] = execution
         return execution
+
+    def _check_pause(self, claimed: Task, process: Actor) -> None:
+        paused_for = self.simulation.now - self.paused.get(claimed.action, math.inf)
+        if paused_for > PAUSE_KNOWN and not process.plan.faults:  # if the table does not answer, it cannot know
+            self.report(f"{claimed.task_id}: begins {paused_for:.1f} s after its action was paused")
 
     def check_thawed(self, execution: Execution) -> None:
         """The process of an execution thaws, with the thread that it runs in."""

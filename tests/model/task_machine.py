@@ -7,10 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.model.base_machine import IDS, POLICIES, BaseMachine, plans
+from tests.model.base_machine import IDS, POLICIES, BaseMachine, clients, plans
 from tests.model.expected_task import END, RUN, ExpectedTask
 from tests.model.faulty_store import Plan, Request
-from tests.model.installation import ACTION, CLIENTS
 from tests.model.rows import BAD_TIMES, NO_TIME, NOTATIONS, RawRow, When
 from tests.model.steps import chosen, step
 
@@ -51,7 +50,6 @@ scripts = st.lists(
     min_size=1,
     max_size=4,
 ).map(tuple)
-clients = st.integers(0, CLIENTS - 1)
 
 
 class TaskMachine(BaseMachine):
@@ -162,12 +160,6 @@ class TaskMachine(BaseMachine):
         start, end = now - AROUND, now + AROUND
         request = Request("dry run" if dry else operation)
         self._send(request, lambda c: list(getattr(c, f"{operation}_many")(start=start, end=end, dry_run=dry)), plan)
-
-    @step(pauses=st.booleans(), plan=plans, client=clients)
-    def pause_action(self, pauses: bool, plan: Plan, client: int) -> None:
-        """Pauses the action of all tasks that name none, or resumes it."""
-        operation = "pause_action" if pauses else "resume_action"
-        self._send(Request(operation), lambda c: getattr(c.operations, operation)(ACTION), plan, client)
 
     @step()
     def expire(self) -> None:

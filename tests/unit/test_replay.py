@@ -231,6 +231,24 @@ def test_a_reconcile_reads_the_whole_table_and_places_what_no_tick_would_poll(
     assert refused is None if is_lawful else refused is not None and refused.rule == "15"
 
 
+@pytest.mark.parametrize(
+    ("action", "paused", "resumed", "is_lawful"),
+    [("mail", 50, None, False), ("mail", 56, None, True), ("mail", 50, 53, True), ("log", 50, None, True)],
+)
+def test_no_process_that_begins_long_after_the_pause_of_an_action_begins_a_task_of_it(
+    action: str, paused: float, resumed: float | None, is_lawful: bool
+) -> None:
+    header, client, cursor, task, *work = life()
+    row = {"taskId": "_dynatick#settings", "status": "settings", "pausedActions": {"mail": {}}}
+    resume = event("write", resumed or 0, 0, id=row["taskId"], ok=True, remove=["pausedActions"],
+                   **{"set": {}, "if": [["status", "is", "settings"]]})  # fmt: skip
+    refused = refusal_of(
+        [header, client, cursor, {**task, "row": {**task["row"], "action": action}},
+         event("create", paused, 0, id=row["taskId"], ok=True, row=row), *([resume] if resumed else []), *work]
+    )  # fmt: skip
+    assert refused is None if is_lawful else refused is not None and refused.rule == "pause"
+
+
 def keyed(shards: int, *, begins: bool, until: str = "2026-12-31T23:43:00Z") -> list[dict[str, Any]]:
     """A process that knows two shards begins the task a in shard 0. Another has the limits of shard 1, begins b there
     if it ``begins`` any, and knows another number of ``shards``."""
