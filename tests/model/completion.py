@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Set
 
 from tests.model.expected_task import END, FAIL, RUN, ExpectedTask, number
 from tests.model.faulty_store import Request
@@ -14,6 +15,7 @@ from tests.model.wake_up_queue import QueueMode
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import is_terminal, state_of
+from dynatick.domain.packs import parse_member_id, parse_pack_id
 from dynatick.domain.task import Row
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.shards import CLOSE_EVERY
@@ -68,8 +70,9 @@ def complete_rows(model: Installation) -> None:
     exceeded."""
     oracle = model.oracle
     _tick_until_done(model)
+    held_up = _held_up(_overlooked(model))
     for row in model.open_rows():
-        if not oracle.task_of(row).unseen:
+        if not oracle.task_of(row).unseen and row["taskId"] not in held_up:
             oracle.report(f"{row['taskId']}: waits for ever, {state_of(row)} in {row.get('taskDateTime')}")
     _wait_for_index(model)
     _reconcile(model)
@@ -108,16 +111,28 @@ def _reconcile(model: Installation) -> None:
 
 
 def _tick_until_done(model: Installation) -> None:
-    """Ticks until nothing is open but what only reconcile finds. Where nothing is due, time leaps."""
+    """Ticks until nothing is open but what only reconcile finds, and what waits for that. Where nothing is due, time
+    leaps."""
     for _ in range(MAX_TICKS):
-        overlooked = {row["taskId"] for row in model.overlooked()}
-        waiting = [row for row in model.open_rows() if row["taskId"] not in overlooked]
+        overlooked = _overlooked(model)
+        held_up = _held_up(overlooked)
+        waiting = [row for row in model.open_rows() if row["taskId"] not in overlooked | held_up]
         if not waiting and model.is_idle:
             return
         if not waiting:  # yet
             model.wait_until_idle()
             continue
         _tick(model, at_least=min(_bucket_minute(row) for row in waiting))
+
+
+def _overlooked(model: Installation) -> set[str]:
+    return {str(row["taskId"]) for row in model.overlooked()}
+
+
+def _held_up(overlooked: Set[str]) -> set[str]:
+    """Batches that wait for one of their packs or members which is overlooked. The ticks do find them themselves."""
+    named = [parse_member_id(task_id) or parse_pack_id(task_id) for task_id in overlooked]
+    return {of_batch[0] for of_batch in named if of_batch is not None} - overlooked
 
 
 def _tick(model: Installation, *, at_least: float = -math.inf) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from unittest.mock import patch
 
 import pytest
 from tests.model.base_machine import BaseMachine
@@ -16,6 +17,8 @@ from tests.model.batch_machine import BatchMachine
 from tests.model.counterexamples import (
     BATCH_REGRESSIONS,
     KEY_REGRESSIONS,
+    ONCE,
+    PLAN,
     REGRESSIONS,
     SCHEDULE_REGRESSIONS,
     SELDOM,
@@ -28,6 +31,7 @@ from tests.model.counterexamples import (
     tick,
     wait,
 )
+from tests.model.installation import INDEX_LAG
 from tests.model.key_machine import MANY, KeyMachine
 from tests.model.rate_machine import RateMachine
 from tests.model.rows import RawRow
@@ -36,6 +40,9 @@ from tests.model.search import search, shrunk
 from tests.model.steps import Step, replay, replayed
 from tests.model.tables import TableOf, in_memory, machine_on
 from tests.model.task_machine import TaskMachine
+
+from dynatick.domain.batches import OPEN
+from dynatick.engine import batches
 
 
 def test_no_sequence_of_operations_and_faults_harms_a_task(
@@ -90,3 +97,24 @@ def test_processes_of_two_shards_share_a_rate_and_use_all_of_it() -> None:
     assert len({one.process for one in executions[14:20]}) == 2, "both have tasks that wait"
     began = [one.began_at for one in executions]
     assert began[-1] - began[0] < 1.1 * (MANY - 1) * 5.0
+
+
+LOAD = Step("load", batch_id="a", client=0, over=0, plan=PLAN, policy=ONCE, scripts=(("ok",),), seconds=30.0)
+OVERLOOKED_PACK = [begin(lag=4 * INDEX_LAG, seed=42), LOAD, wait(2.0)]
+"""The index shows the batch in time, and its pack too late."""
+
+
+def test_a_batch_may_wait_for_a_pack_that_only_reconcile_finds() -> None:
+    found = replayed(machine_on(in_memory, BatchMachine), OVERLOOKED_PACK)
+    assert found.violations == ""
+    assert found.model.reconciled == [(1, 0), (0, 0)], "the pack; then nothing"
+
+
+@pytest.mark.parametrize(
+    ("steps", "violation"),
+    [([LOAD], "a: waits for ever"), (OVERLOOKED_PACK, "a: not even reconcile has found it")],
+    ids=["all are seen", "its pack is not"],
+)
+def test_a_batch_that_goes_on_waiting_after_its_members_is_reported(steps: list[Step], violation: str) -> None:
+    with patch.object(batches, "standings", lambda *_: Counter({OPEN: 1})):
+        assert violation in replay(machine_on(in_memory, BatchMachine), steps)
