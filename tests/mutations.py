@@ -376,6 +376,8 @@ MUTATIONS = (
              "first >= latest", "False", RATES),
     Mutation(OF_RATES, "what tasks still wait for is given back", "_Limit.unused",
              "self.reserved_until if self.starts else self.unused_since", "self.unused_since", RATES),
+    Mutation(OF_RATES, "what other processes have reserved meanwhile is given back", "RateLimits._reserve",
+             "not limit.starts or first != limit.reserved_until", "not limit.starts", RATES),
     Mutation(OF_RATES, "starts are reserved as far ahead as tasks wait", "RateLimits._take",
              "free_at - now <= ahead", "True", RATES),
     Mutation(OF_RATES, "a process with many tasks takes each start", "_Limit.ahead",

@@ -11,7 +11,9 @@ from tests.model.rows import RawRow, When
 from tests.model.steps import step
 from tests.model.task_machine import raw_rows, scripts, whens
 
-RATES = ("seldom=12/m", "often=4/s")
+RATES = ("seldom=15/m", "often=4/s")
+"""Of the first, a start may be reserved while a task waits for the one before."""
+
 ACTIONS = ("seldom", "seldom", "often", "log")
 KEYS = (None, None, None, "two:a", "rate:a")
 

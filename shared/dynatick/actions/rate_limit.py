@@ -97,7 +97,7 @@ class _Limit:
     interval: timedelta  # from one start to the next
     starts: deque[datetime] = field(default_factory=deque)  # that are reserved, in order
     promised: int = 0  # of them, the first: tasks wait for them
-    unused_since: datetime = EPOCH  # after the last start that a task has taken
+    unused_since: datetime = EPOCH  # after the last start that a task or another process has taken
     reserved_until: datetime = EPOCH  # by the last reservation that is known here
     number: int = 1  # of starts that were reserved last
     is_last: bool = False  # this process was the last one to reserve some, as far as it knows
@@ -284,9 +284,9 @@ class RateLimits:
             return False
         else:
             with self._lock:
-                limit.reserved_until, limit.is_last = first, first < latest
-                if not limit.starts:
+                if not limit.starts or first != limit.reserved_until:  # another one has reserved some since
                     limit.unused_since = first
+                limit.reserved_until, limit.is_last = first, first < latest
                 if first < latest:
                     limit.number = number
                     limit.starts.extend(first + n * limit.interval for n in range(number))

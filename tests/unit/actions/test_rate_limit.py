@@ -69,6 +69,19 @@ def test_a_lost_start_is_not_given_back_once_another_process_has_reserved_the_ne
     assert [wait(other, "c"), wait(one, "b")] == [0, 3.9]
 
 
+def test_a_process_that_has_lost_its_start_does_not_give_back_that_of_another(clock: Clock) -> None:
+    store = MemoryStore()
+    one, other = (RateLimits(["sns=15/m"], clock=clock, records=records(store)) for _ in range(2))
+    assert [wait(one, "a"), wait(one, "b")] == [0, 4]
+    clock.forward(4)
+    assert wait(other, "c") == 4
+    assert wait(one, "d") == 3.02, "until it can be reserved, and b, whose pass is over, never comes"
+    clock.forward(3.02)
+    assert wait(one, "d") == 4.98
+    clock.forward(0.98)
+    assert wait(other, "c") == 0
+
+
 def test_a_task_beyond_the_horizon_is_deferred_and_takes_no_start(clock: Clock) -> None:
     limits = RateLimits(["sns=1/s"], clock=clock, horizon=3)
     found = [wait(limits, str(n)) for n in range(7)]
@@ -142,7 +155,7 @@ SLACK = (LATE + EARLY).total_seconds() + 0.001
 @given(
     st.lists(st.tuples(st.sampled_from((0.0, 0.0, 0.01, 0.3, 2.0)), st.integers(0, 3)), max_size=80),
     st.lists(st.sampled_from((0.0, 0.02, 0.4, 0.9, 3.0)), max_size=5),
-    st.sampled_from(("20/s", "3/s", "600/m", "6/m")),
+    st.sampled_from(("20/s", "3/s", "600/m", "15/m", "6/m")),
 )
 def test_no_window_has_more_than_the_rate_however_many_processes_there_are(
     arrivals: list[Arrival], delays: list[float], rate: str
@@ -152,6 +165,13 @@ def test_no_window_has_more_than_the_rate_however_many_processes_there_are(
     stays = starts_of(clock, processes, arrivals, [0.0, *delays], "sns")
     assert len(stays) == len(arrivals)
     assert not list(broken(stays, parse_limits([f"sns={rate}"]), skew=SLACK))
+
+
+def test_no_window_has_more_than_the_rate_when_one_process_has_many_tasks_and_another_one_now_and_then() -> None:
+    clock, store = Clock(), MemoryStore()
+    processes = [RateLimits(["sns=10/s"], clock=clock, records=records(store)) for _ in range(2)]
+    stays = starts_of(clock, processes, [*[(0.0, 0)] * 300, *[(0.7, 1)] * 40], (0.0, 0.002, 0.005), "sns")
+    assert not list(broken(stays, parse_limits(["sns=10/s"]), skew=SLACK))
 
 
 def test_no_window_has_more_for_a_host_than_its_rate_beside_that_of_its_action() -> None:
