@@ -76,7 +76,7 @@ find_python = for p in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 pip_install = -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 
 .PHONY: help demo test test-long night night-tests check sam up down api e2e faults search soak prove simulate bench lock mutations words site
-.PHONY: conformance traces long-tests long-faults long-e2e
+.PHONY: conformance traces
 .PHONY: docs clean lines setup wheel newcomer test-ui screenshots release-check
 
 help: ## Show this list
@@ -98,27 +98,21 @@ test-ui: $(VENV)/.ui-test ## Drive the pages of `dynatick ui` with the Chromium 
 screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ shows
 	@$(BIN)/python -m tests.ui.screenshots
 
-# What of the longer tests: those that CI runs too, or those of a night.
-MARKED := long and not night
+# Every part runs even when one fails.
+run_marked = @trap 'exit 130' INT; failed=0; set -x; \
+	$(run_tests) -m "$(1)" $(ARGS) || failed=1; \
+	$(run_faults) -m "$(1)" $(ARGS) || failed=1; \
+	$(run_e2e) -m "$(1)" $(ARGS) || failed=1; \
+	exit $$failed
 
-test-long: ## Run those that wait for minutes or have much to compute, in a quarter of an hour
-	@$(MAKE) --keep-going long-tests long-faults long-e2e
-
-# Those that compute, the faults, and those that wait for ticks: three parts, since each runs even when another fails.
-long-tests: $(VENV)/.frameworks
-	$(run_tests) -m "$(MARKED)" $(ARGS)
-
-long-faults: $(VENV)/.frameworks
-	$(run_faults) -m "$(MARKED)" $(ARGS)
-
-long-e2e: $(VENV)/.frameworks
-	$(run_e2e) -m "$(MARKED)" $(ARGS)
+test-long: $(VENV)/.frameworks ## Run those that wait for minutes or have much to compute, in a quarter of an hour
+	$(call run_marked,long and not night)
 
 night: $(VENV)/.ready ## Run all that is random or long, HOURS (8); SEED repeats it; WRITE=1: into docs/proof.md too
 	@$(BIN)/python -m tests.night $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED)) $(if $(WRITE),--write)
 
-night-tests: ## Repeat with more, and with other values, what CI tests once, in half an hour
-	@$(MAKE) --keep-going MARKED=night long-tests long-faults long-e2e
+night-tests: $(VENV)/.ready ## Repeat with more, and with other values, what CI tests once, in half an hour
+	$(call run_marked,night)
 
 traces: $(VENV)/.ready ## Have TRACES (1000) of the model replayed by the rules alone; CHANGED=1: a hundred with a changed event
 	@$(BIN)/python -m tests.model.$(if $(CHANGED),changed_traces,traces) $(if $(TRACES),--traces $(TRACES)) \
