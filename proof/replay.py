@@ -181,7 +181,7 @@ class Replay:
         self.of_key: dict[str, list[Execution]] = defaultdict(list)
         self.claimed: dict[str, tuple[str, bool]] = {}  # by token: the task, and whether it was reclaimed
         self.replaced: set[str] = set()  # tokens of claims whose rows were deleted or put anew by hand
-        self.actions: dict[str, object] = {}  # of those tasks, as they were claimed
+        self.as_claimed: dict[str, Row] = {}  # their rows, which may be edited or put anew by hand since
         self.rates: dict[str, Rate] = {}  # by the names of their limits
         self.paused: dict[object, float] = {}  # since when, by action
         self.letters: set[str] = set()
@@ -646,7 +646,7 @@ class Replay:
         token = new["lease"]
         self.require("12", token not in self.claimed, f"{event['id']}: the token {token} was used before")
         self.claimed[token] = event["id"], reclaimed
-        self.actions[token] = new.get("action")
+        self.as_claimed[token] = new
         by.claims.add(token)
 
     def _check_record(self, event: Event, by: Process, at: float, old: Row, new: Row, conditions: set[str]) -> None:
@@ -752,23 +752,24 @@ class Replay:
         self.require("11", not others, f"{task_id}: executed while it is executed")
         self.require("11", not by.died, f"{task_id}: begun by a process that has died")
         self.require("11", at < by.until + ROUNDING, f"{task_id}: begun after the hard end of its process")
-        is_paused = by.began > self.paused.get(str(self.actions.get(claim)), math.inf) + PAUSE_CHECK + ROUNDING
+        as_claimed = self.as_claimed.get(claim, {})
+        is_paused = by.began > self.paused.get(str(as_claimed.get("action")), math.inf) + PAUSE_CHECK + ROUNDING
         self.require("pause", not is_paused, f"{task_id}: begun by a process that began after its action was paused")
         if of != task_id:
             self.require("21", not reclaimed, f"{task_id}: executed in a pack whose lease had expired")
-        maximum = self._max_attempts(row or {})
+        maximum = self._max_attempts(as_claimed)
         self.require("10", event["attempt"] <= maximum, f"{task_id}: attempt {event['attempt']}, at most {maximum}")
         mine = [one for one in self.executions.values() if one.process is by and one.runs_at(at)]
         alone = [one for one in mine if one.token in self.claimed and self._is_last(one.token)]
         if reclaimed and self._is_last(claim):
             self.require("10", not mine, f"{task_id}: its last attempt, beside others in its process")
         self.require("10", not alone, f"{task_id}: begun beside the last attempt of {alone[0].task if alone else 0}")
-        key = self._key(row or {})
+        key = self._key(as_claimed)
         run = Execution(task_id, token, by, at, key)
         if key is not None:
             self._check_limit(run, key, at)
             self._check_others(run, key, at)
-        if (rate := self.rates.get(str(self.actions.get(claim)))) is not None:
+        if (rate := self.rates.get(str(as_claimed.get("action")))) is not None:
             self._check_rate(run, rate, at + by.skew)
         self.executions[token, task_id] = run
         self.running[task_id].append(run)

@@ -284,6 +284,14 @@ def test_a_limit_key_has_one_shard_and_no_two_processes_disagree_about_it() -> N
     assert refused is not None and refused.rule == "24" and "another one of 999" in refused.why
 
 
+def test_a_task_is_judged_as_it_was_claimed_though_its_row_is_put_anew_before_it_begins() -> None:
+    trace = [one | {"ok": False} if one["at"] == AT + 66 else one for one in life()[1:]]
+    anew = {"taskId": "a", "limitKey": "c:1", "taskDateTime": BUCKET, "status": "completed", "outcome": "completed"}
+    by_hand = [event("process", 63, "hand", kind="hand"), event("put", 63, "hand", id="a", ok=True, row=anew)]
+    trace = [life()[0] | {"limits": ["c=1"]}, *trace[:7], *by_hand, *trace[7:]]
+    assert refusal_of(trace) is None
+
+
 def test_it_refuses_a_trace_in_which_a_task_is_lost() -> None:
     trace = [one for one in life() if one["e"] not in ("poll", "begin", "end") and one.get("id") != "a"]
     lost = event("create", 1, 0, id="b", ok=True,
