@@ -24,7 +24,8 @@ def number(output: str, name: str) -> int:
 def test_a_short_soak(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     folder.mkdir()
-    few = ("--processors", "2", "--inserters", "1")
+    # What a trace has depends on how fast the machine is: a night judges many, and this one none.
+    few = ("--processors", "2", "--inserters", "1", "--untraced")
     running = start(folder, "tests.soak", "--minutes", "0.3", "--seed", "2", *few, "--keep", str(tmp_path / "kept"))
     output, errors = running.communicate(timeout=MAX_WAIT_SECONDS)
     assert running.returncode == 0, f"{output}\n{errors}"
@@ -40,5 +41,4 @@ def test_a_short_soak(tmp_path: Path) -> None:
     history = History().take(Journal(tmp_path / "kept" / "journal"))
     assert history.done >= 10
     assert sum(history.deaths.values()) + sum(history.faults.values()) >= 3
-    assert number(output, "trace: accepted,") > 100
     assert left(folder) == []

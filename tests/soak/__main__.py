@@ -34,7 +34,10 @@ def _run(folder: Path, *, options: argparse.Namespace) -> int:
     from tests.soak.run import soak
     from tests.soak.summary import lines
 
-    plan = Plan(seed=options.seed, minutes=options.minutes, processors=options.processors, inserters=options.inserters)
+    plan = Plan(
+        seed=options.seed, minutes=options.minutes, processors=options.processors, inserters=options.inserters,
+        is_traced=not options.untraced,
+    )  # fmt: skip
     again = f"MINUTES={plan.minutes:g} SEED={plan.seed}"
     if options.precision is not None:
         plan, again = replace(plan, precisions=(options.precision,)), f"{again} PRECISION={options.precision}"
@@ -68,6 +71,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--precision", choices=["tick", "second"], help="of all deployments (now one, now the other)")
     parser.add_argument("--processors", type=int, choices=range(1, 17), default=3, metavar="N", help="processes (3)")
     parser.add_argument("--inserters", type=int, choices=range(1, 17), default=2, metavar="N", help="processes (2)")
+    parser.add_argument("--untraced", action="store_true", help="note no requests, and replay none")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the journal and the log there")
     return parser.parse_args(arguments)
 

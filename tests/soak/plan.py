@@ -46,6 +46,7 @@ class Plan:
     wake_up_processors: int = 1  # processes for wake-ups, which leave room for ticks
     inserters: int = 2
     precisions: Sequence[str] = ("second", "second", "tick")  # of deployments: first the first, then each as likely
+    is_traced: bool = True
 
     def dice(self, what: str) -> random.Random:
         return random.Random(f"{self.seed} {what}")

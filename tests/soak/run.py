@@ -72,7 +72,9 @@ def new_world(plan: Plan, folder: Path, say: Say) -> Iterator[World]:
     }
     endpoint = emulator.start(0, state_dir=state, say=say).endpoint
     try:
-        with World(endpoint, shared, start=datetime.now(UTC), speed=plan.speed, is_traced=True, **settings) as world:
+        with World(
+            endpoint, shared, start=datetime.now(UTC), speed=plan.speed, is_traced=plan.is_traced, **settings
+        ) as world:
             yield world
     finally:
         emulator.stop(state_dir=state)
@@ -118,7 +120,7 @@ def soak(say: Say, plan: Plan, folder: Path) -> Soaked:
             verdict=world.judge(history=history, timeout=TIMEOUT, skew=SKEW, noted_late=NOTED_LATE),
             windows=judge_windows(events),
             trace=replayed,
-            refusal=judge_trace(replayed, world.trace()),
+            refusal=judge_trace(replayed, world.trace()) if plan.is_traced else None,
             buckets=int((world.clock() - start).total_seconds() // 60),
             settled_in=time.monotonic() - stopped,
         )

@@ -16,8 +16,9 @@ def lines(ended: Soaked) -> Iterator[str]:
     for name, number, parts in _lines(ended):
         yield f"  {name:<30} {number:>8,}  {parts}".rstrip()
     yield from (f"  windows: {line}" for line in windows_lines(ended.windows))
-    judged = f"{ended.trace.events:,} events, {ended.trace.checks.total():,} checks"
-    yield f"  trace: {'refused' if ended.refusal else 'accepted'}, {judged}"
+    if ended.plan.is_traced:
+        judged = f"{ended.trace.events:,} events, {ended.trace.checks.total():,} checks"
+        yield f"  trace: {'refused' if ended.refusal else 'accepted'}, {judged}"
     yield f"verdict: {'RED' if ended.problems else 'nothing lost, everything explained'}"
 
 
