@@ -149,10 +149,12 @@ class BatchOracle(Oracle):
         if not is_loaded and (row is None or row.get("outcome") != "cancelled"):
             self.report(f"{batch_id}: {row and state_of(row)}, and its pack is not there")
         for task in self.members[batch_id] if is_loaded else ():
-            status, results = self.status_of(task), [one.result for one in self._executions(task)]
-            if status == Status.COMPLETED and "ok" not in results:
+            status, done = self.status_of(task), [one for one in self._executions(task) if one.result == "ok"]
+            # A process that died between its end and the record of it has left an open member.
+            is_recorded = any(not one.process.failed for one in done)
+            if status == Status.COMPLETED and not done:
                 self.report(f"{task.task_id}: completed, and never executed")
-            elif status == Status.CANCELLED and "ok" in results and self.read_row(task.task_id) is None:
+            elif status == Status.CANCELLED and is_recorded and self.read_row(task.task_id) is None:
                 self.report(f"{task.task_id}: cancelled, and executed")
             elif status not in (Status.COMPLETED, Status.FAILED, Status.CANCELLED):
                 self.report(f"{task.task_id}: {status} at the end")

@@ -186,6 +186,18 @@ BATCH_REGRESSIONS: Mapping[str, Counterexample] = {
             Step("cancel_batch", batch_id="a", plan=QUIET),
         ],
     ),
+    # The oracle took it for wrong, too.
+    "a member is cancelled whose process died before it recorded it": Counterexample(
+        "a/000000000: cancelled, and executed",
+        [
+            Step(
+                "load", batch_id="a", client=0, over=20, plan=PLAN, policy=ONCE, scripts=(("ok",), ("poison",)),
+                seconds=0.0, key="one:a",
+            ),
+            tick(Tick(), Tick()),
+            Step("cancel_batch", batch_id="a", plan=QUIET),
+        ],
+    ),
 }  # fmt: skip
 
 SCHEDULE_REGRESSIONS: Mapping[str, Counterexample] = {

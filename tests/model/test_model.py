@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.model.base_machine import BaseMachine
-from tests.model.batch_machine import BatchMachine
+from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.counterexamples import (
     BATCH_REGRESSIONS,
     KEY_REGRESSIONS,
@@ -57,7 +57,7 @@ def test_no_sequence_of_operations_and_faults_harms_a_task(
 REPAIRED: Mapping[str, tuple[type[BaseMachine], Counterexample]] = {
     **{name: (TaskMachine, kept) for name, kept in REGRESSIONS.items()},
     **{name: (ScheduleMachine, kept) for name, kept in SCHEDULE_REGRESSIONS.items()},
-    **{name: (BatchMachine, kept) for name, kept in BATCH_REGRESSIONS.items()},
+    **{name: (KeyedBatchMachine, kept) for name, kept in BATCH_REGRESSIONS.items()},
     **{name: (KeyMachine, kept) for name, kept in KEY_REGRESSIONS.items()},
 }
 
