@@ -125,7 +125,7 @@ class NoTurns:
         return True
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Line:
     """Entries of a key that wait: its tasks, or its packs."""
 
@@ -133,10 +133,6 @@ class Line:
     maximum: int = MAX_WAITING_OF_KEY
     few: int = FEW  # if fewer wait, it is read on
     waiting: deque[tuple[Bucket, str]] = field(default_factory=deque)
-    skipped_from: Resume | None = None  # from here on, entries were passed over for want of room
-
-    def skip(self, position: Resume) -> None:
-        self.skipped_from = position if self.skipped_from is None else min(self.skipped_from, position)
 
 
 @dataclass(slots=True)
@@ -151,7 +147,7 @@ class _Key:
     pack: str | None = None  # the id of the one that is open, or is being claimed
     is_turn_of_pack: bool = False  # a task has begun since its pack had a turn
     taken: int = 0  # places
-    unbegun: int = 0  # of them, for tasks that have not begun
+    unbegun: int = 0  # of them, for tasks that have not begun; of a key with a rate
     since: datetime | None = None  # when the first task got a place here
     ended: int = 0  # tasks, since then
     is_ready: bool = False  # it is in the list of those that may have a turn
@@ -168,6 +164,10 @@ class _Key:
             self.packs = Line(self.name, MAX_WAITING_PACKS, FEW_PACKS)
         return self.packs
 
+    @property
+    def has_rate(self) -> bool:
+        return bool(self.limit.interval)
+
     def has_waiting(self) -> bool:
         """Whether an entry waits that may have a turn."""
         return bool(self.tasks.waiting) or (self.packs is not None and self.pack is None and bool(self.packs.waiting))
@@ -177,6 +177,8 @@ class _Key:
 
     def next_at(self, now: datetime) -> datetime:
         """When a further task may begin."""
+        if not self.has_rate:
+            return now
         return max(self.free_at, now) + self.unbegun * self.limit.interval
 
 
@@ -189,11 +191,12 @@ class KeyTurns:
         self._ahead = _NONE if in_one_thread else AHEAD
         self._in_one_thread = in_one_thread
         self._keys: dict[str, _Key] = {}
+        self._skipped: dict[Line, Resume] = {}  # from where on its entries were passed over for want of room
         self._ready: deque[_Key] = deque()
         self._timed: list[tuple[datetime, int, _Key]] = []  # a heap: keys whose rate lets them wait
         self._order = count()
         self._places: dict[str, _Key] = {}  # by the ids of the tasks that have one
-        self._begun: set[str] = set()  # ids of those that have begun
+        self._begun: set[str] = set()  # ids of those that have begun, of keys with a rate
         self._waiting: set[tuple[Bucket, str]] = set()
         self._taken: dict[str, Bucket] = {}  # entries whose turn it was, until their claims are answered, by id
         self._own: dict[str, Bucket] = {}  # entries of tasks that have places, since they wait for completions
@@ -243,7 +246,7 @@ class KeyTurns:
         line = known.line_of(task_id)
         if len(line.waiting) >= line.maximum or len(self._waiting) >= MAX_WAITING:
             if is_closed:
-                line.skip(Resume(bucket.minute, task_id[:-1] or None))
+                self._skip(line, Resume(bucket.minute, task_id[:-1] or None))
             return False
         line.waiting.append((bucket, task_id))
         self._waiting.add((bucket, task_id))
@@ -308,10 +311,10 @@ class KeyTurns:
         """Lets nothing wait any more. Returns the entries that did, and from where on others were passed over."""
         own = [(bucket, task_id) for task_id, bucket in self._own.items()]
         left = [*own, *(entry for line in self._lines() for entry in line.waiting)]
-        skipped = min((line.skipped_from for line in self._lines() if line.skipped_from is not None), default=None)
+        skipped = min(self._skipped.values(), default=None)
+        self._skipped.clear()
         for line in self._lines():
             line.waiting.clear()
-            line.skipped_from = None
         self._own.clear()
         self._waiting.clear()
         return left, skipped
@@ -338,31 +341,32 @@ class KeyTurns:
         room. While others wait, there must be room for many: each reading fills it with what it finds of any key."""
         if len(self._waiting) > MAX_WAITING - MAX_WAITING_OF_KEY:
             return None
-        short = [one for one in self._lines() if one.skipped_from is not None and len(one.waiting) < one.few]
+        short = [line for line in self._skipped if len(line.waiting) < line.few]
         line = min(short, key=lambda one: len(one.waiting), default=None)
-        if line is None or line.skipped_from is None or (line.waiting and len(self._waiting) > MAX_WAITING // 2):
+        if line is None or (line.waiting and len(self._waiting) > MAX_WAITING // 2):
             return None
-        return line.key, line.skipped_from
+        return line.key, self._skipped[line]
 
     def begin_to_offer(self, since: Resume, through: Resume | None) -> Sequence[Line]:
         """Entries of all keys between two positions (None: the end) are about to be offered. Returns the lines of which
         that is what was passed over; once it is done, ``read_through`` is to be called with them."""
         passed = [
             line
-            for line in self._lines()
-            if line.skipped_from is not None
-            and not line.skipped_from < since
-            and (through is None or line.skipped_from < through)
+            for line, position in self._skipped.items()
+            if not position < since and (through is None or position < through)
         ]
         for line in passed:
-            line.skipped_from = None
+            del self._skipped[line]
         return passed
 
     def read_through(self, lines: Iterable[Line], position: Resume | None) -> None:
         """The index was read for these up to a position; None: to its end."""
         if position is not None:
             for line in lines:
-                line.skip(position)
+                self._skip(line, position)
+
+    def _skip(self, line: Line, position: Resume) -> None:
+        self._skipped[line] = min(position, self._skipped.get(line, position))
 
     def _lines(self) -> Iterator[Line]:
         return (line for key in self._keys.values() for line in key.lines)
@@ -436,11 +440,11 @@ class KeyTurns:
 
     def seconds_to_wait(self, task: Task) -> float:
         key = self._places.get(task.task_id)
-        if key is None:
+        if key is None or not key.has_rate:
             return 0.0
         with self._rates:
             now = self._clock()
-            if key.limit.interval and now < key.free_at:
+            if now < key.free_at:
                 return (key.free_at - now).total_seconds()
             if task.task_id not in self._begun:
                 self._begun.add(task.task_id)
@@ -475,11 +479,12 @@ class KeyTurns:
         if key is None:
             return None
         self._held.discard(task_id)
-        with self._rates:
-            if task_id in self._begun:
-                self._begun.discard(task_id)
-            else:
-                key.unbegun -= 1
+        if key.has_rate:
+            with self._rates:
+                if task_id in self._begun:
+                    self._begun.discard(task_id)
+                else:
+                    key.unbegun -= 1
         key.taken -= 1
         return key
 
@@ -525,8 +530,9 @@ class KeyTurns:
     def _give_place(self, key: _Key, task_id: str) -> None:
         key.taken += 1
         key.since = key.since or self._clock()
-        with self._rates:
-            key.unbegun += 1
+        if key.has_rate:
+            with self._rates:
+                key.unbegun += 1
         self._places[task_id] = key
 
     def _may_have_turn(self, key: _Key) -> None:
@@ -546,11 +552,12 @@ class KeyTurns:
 
     def _has_lease(self) -> bool:
         """Whether the limits lease is held. It is acquired when it is needed first."""
-        now = self._clock()
         if self.fault is not None or self._is_over:
             return False
-        if self._lease.is_held or now < self._try_at:
-            return self._lease.is_held
+        if self._lease.is_held:
+            return True
+        if (now := self._clock()) < self._try_at:
+            return False
         self._try_at = now + _TRY_AGAIN
         try:
             self._elsewhere = self._lease.acquire()
@@ -559,8 +566,10 @@ class KeyTurns:
             return False
         for held in self._lease.held.values():
             if self.is_limited(held.key) and held.task_id not in self._places:
-                self._give_place(self._key(held.key), held.task_id)
-                self._begun.add(held.task_id)
-                self._key(held.key).unbegun -= 1
+                key = self._key(held.key)
+                self._give_place(key, held.task_id)
+                if key.has_rate:
+                    self._begun.add(held.task_id)
+                    key.unbegun -= 1
                 self._held.add(held.task_id)
         return self._elsewhere is None
