@@ -30,6 +30,7 @@ LIBRARIES, HANDLERS_LIBRARIES = "libraries", "handlers-libraries"  # folders tha
 TRIES = 5  # of ports, before the last one
 READY_SECONDS = 120.0  # It takes some; on a busy machine many.
 PROGRAM = Path(__file__).with_name("emulator_program.py")
+RECORDING = "DYNATICK_LOCAL_RECORDING"  # environment variable: a file to record requests and invocations in
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = S
         with log.open("wb") as output, uninterrupted():
             process = subprocess.Popen(
                 # -E: the functions' PYTHONPATH is not for the emulator, which has other versions; -P: nor our modules.
-                [python, "-EP", "-X", processes.marker(state_dir), PROGRAM, loopback.__file__],
+                [python, "-EP", "-X", processes.marker(state_dir), PROGRAM, loopback.__file__, *_recording()],
                 cwd=state_dir,
                 env=_environment(port, state_dir),
                 stdin=subprocess.DEVNULL,
@@ -198,6 +199,12 @@ def _environment(port: int, state_dir: Path) -> dict[str, str]:
         "S3_DATA_DIR": str(scratch / "s3"),
         "AWS_EC2_METADATA_DISABLED": "true",
     }
+
+
+def _recording() -> list[str | Path]:
+    """The arguments of the program, if what happens is to be recorded."""
+    path = os.environ.get(RECORDING)
+    return [Path(__file__).with_name("emulator_recording.py"), Path(path).resolve()] if path else []
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], emulator: Emulator, log: Path) -> None:

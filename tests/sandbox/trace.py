@@ -36,7 +36,7 @@ from dynatick.store.wire import Connections
 
 CLIENT, HAND, RESTORE = "client", "hand", "restore"
 FILE = "trace"
-_NOTED = (
+NOTED = (
     "PutItem", "DeleteItem", "UpdateItem", "BatchWriteItem", "BatchExecuteStatement", "TransactWriteItems", "Query",
     "Scan", "SendMessageBatch",
 )  # fmt: skip
@@ -62,7 +62,7 @@ class Tracer:
         self._invocation = ""
         self._numbers = 0
         self._mine = threading.local()
-        self._tokens: set[str] = set()
+        self._requests = Requests(table, os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL"))
         self.hand = HAND  # who it is that writes without a condition
         self.ends_at = math.inf  # when Lambda ends it, by the clock of the trace
 
@@ -87,7 +87,7 @@ class Tracer:
         self._invocation = self._mine.number = f"{self._environment}.{self._numbers}"
         with self.in_order():
             self._add({"e": "process", "by": self._invocation, "in": self._environment, "kind": kind, "until": until,
-                       "skew": skew, "order": _order(kind, event), "pid": os.getpid()})  # fmt: skip
+                       "skew": skew, "order": order_of(kind, event), "pid": os.getpid()})  # fmt: skip
 
     def end(self, *, raised: bool, left: int) -> None:
         with self.in_order():
@@ -122,9 +122,7 @@ class Tracer:
 
     def _sender(self, body: bytes) -> str:
         """Who sends a request."""
-        if not self._is_outside:
-            return self._by
-        return CLIENT if b"ondition" in body or b"Statements" in body else self.hand
+        return outsider(body, self.hand) if self._is_outside else self._by
 
     @contextmanager
     def over_handlers(self) -> Iterator[None]:
@@ -158,7 +156,7 @@ class Tracer:
         """Sends a request and notes it."""
         target = request.headers.get("X-Amz-Target", "")
         operation = (target.decode() if isinstance(target, bytes) else str(target)).rpartition(".")[2]
-        if operation not in _NOTED or not isinstance(request.body, bytes):
+        if operation not in NOTED or not isinstance(request.body, bytes):
             return real(request)
         body, by = json.loads(request.body), self._sender(request.body)
         with self.in_order():
@@ -166,7 +164,7 @@ class Tracer:
             self._add({"e": "request", "pid": os.getpid()})
             response = real(request)
             answer = json.loads(response.content or b"{}")
-            events = list(self._events(operation, body, response.status_code, answer, at))
+            events = list(self._requests.events(operation, body, response.status_code, answer, at))
             self._add(*({"by": by, **event} for event in events), {"e": "answer", "pid": os.getpid()})
         return response
 
@@ -175,7 +173,20 @@ class Tracer:
         with self.in_order():
             self._add(*({"by": self._by, **event} for event in _polled(body, answer)))
 
-    def _events(
+
+def outsider(body: bytes, hand: str = HAND) -> str:
+    """Who sends a request that no function has sent: a client, or somebody by hand."""
+    return CLIENT if b"ondition" in body or b"Statements" in body else hand
+
+
+class Requests:
+    """What requests to a table and a queue of dead letters are as events."""
+
+    def __init__(self, table: str, dead_letters: str | None) -> None:
+        self._table, self._dead_letters = table, dead_letters
+        self._tokens: set[str] = set()  # of the transactions
+
+    def events(
         self, operation: str, body: Mapping[str, Any], status: int, answer: Mapping[str, Any], at: float
     ) -> Iterator[Event]:
         code = "" if status == 200 else str(answer.get("__type", "?"))
@@ -186,10 +197,10 @@ class Tracer:
             case "Query" if ok:
                 yield from ({**event, "at": at} for event in _polled(body, answer))
             case "Scan":
-                if body["TableName"] == self.table and "FilterExpression" in body:
+                if body["TableName"] == self._table and "FilterExpression" in body:
                     yield _scanned(body, answer)
-            case "SendMessageBatch" if ok and body["QueueUrl"] == os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL"):
-                yield from _letters(body, answer)
+            case "SendMessageBatch" if ok:
+                yield from _messages(body, answer, self._dead_letters)
             case "BatchExecuteStatement":
                 for statement, one in zip(body["Statements"], answer["Responses"], strict=True):
                     error = one.get("Error", {}).get("Code", "")
@@ -197,7 +208,7 @@ class Tracer:
                         yield _statement(statement, not error)
             case "BatchWriteItem" if ok:
                 assert not answer.get("UnprocessedItems"), "which of them took effect is not noted"
-                for one in body["RequestItems"].get(self.table, ()):
+                for one in body["RequestItems"].get(self._table, ()):
                     kind, part = next(iter(one.items()))
                     yield _single(kind.replace("Request", "Item"), part, ok)
             case "TransactWriteItems":
@@ -206,9 +217,9 @@ class Tracer:
                     self._tokens.add(token)
                     for part in body["TransactItems"]:
                         for kind, one in part.items():
-                            if one["TableName"] == self.table and kind in ("Put", "Update", "Delete"):
+                            if one["TableName"] == self._table and kind in ("Put", "Update", "Delete"):
                                 yield _single(f"{kind}Item", one, ok)
-            case _ if body.get("TableName") == self.table:
+            case _ if body.get("TableName") == self._table:
                 yield _single(operation, body, ok)
 
 
@@ -290,19 +301,24 @@ def _scanned(body: Mapping[str, Any], answer: Mapping[str, Any]) -> Event:
             "after": after.get("taskId", {}).get("S"), "through": through.get("taskId", {}).get("S")}  # fmt: skip
 
 
-def _letters(body: Mapping[str, Any], answer: Mapping[str, Any]) -> Iterator[Event]:
+def _messages(body: Mapping[str, Any], answer: Mapping[str, Any], dead_letters: str | None) -> Iterator[Event]:
+    """Dead letters, or wake-ups; what tasks send to queues of their own is neither."""
     taken = {one["Id"] for one in answer.get("Successful", ())}
-    bodies = [json.loads(one["MessageBody"]) for one in body["Entries"] if one["Id"] in taken]
-    ids = [one["taskId"] for one in bodies if isinstance(one, Mapping) and "taskId" in one]
-    if ids:
-        yield {"e": "letters", "ids": ids}
+    texts = [one["MessageBody"] for one in body["Entries"] if one["Id"] in taken]
+    if body["QueueUrl"] == dead_letters:
+        bodies = [json.loads(text) for text in texts]
+        ids = [one["taskId"] for one in bodies if isinstance(one, Mapping) and "taskId" in one]
+        if ids:
+            yield {"e": "letters", "ids": ids}
+    elif orders := [json.loads(text) for text in texts if text.startswith('{"dynatick"')]:
+        yield {"e": "sent", "orders": orders}
 
 
 def _value(name: str, value: Mapping[str, Any]) -> Any:
     return plain(name, decode({name: dict(value)})[name])
 
 
-def _order(kind: str, event: object) -> object:
+def order_of(kind: str, event: object) -> object:
     """What an invocation is for, as a trace has it."""
     if not isinstance(event, Mapping):
         return None
