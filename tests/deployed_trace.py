@@ -4,7 +4,7 @@
     python -m tests.deployed_trace recording > trace
     python proof/replay.py trace
 
-Whoever has sent a request is known by the trace id of its invocation; all others are clients, or somebody by hand.
+A request has the trace id of the invocation that has sent it. One without was sent by a client, or by hand.
 """
 
 from __future__ import annotations
@@ -67,4 +67,4 @@ def _kind(line: Mapping[str, Any]) -> str:
 
 if __name__ == "__main__":
     for event in trace_of(recorded(Path(sys.argv[1]))):
-        print(json.dumps(event))
+        sys.stdout.write(json.dumps(event) + "\n")

@@ -18,6 +18,7 @@ from ministack.core import lambda_runtime
 from ministack.services import dynamodb, sqs
 
 SETTINGS = ("DYNATICK_TABLE", "DYNATICK_DEAD_LETTER_QUEUE_URL", "DYNATICK_KEY_LIMITS", "DYNATICK_ACTION_RATE_LIMITS")
+LEFT_OUT = ("BatchGet", "Describe", "Get", "List", "Receive")  # operations: what they read is in no trace
 TRACE_ID = "x-amzn-trace-id"
 EXECUTIONS = "/_dynatick/execution"  # where worker_recording.py says what it sees
 IN_WORKER = Path(__file__).with_name("worker_recording.py")
@@ -25,7 +26,7 @@ IN_WORKER = Path(__file__).with_name("worker_recording.py")
 
 class Recording:
     def __init__(self, path: str) -> None:
-        self._file = Path(path).open("w", encoding="utf-8", buffering=1)
+        self._file = Path(path).open("w", encoding="utf-8", buffering=1)  # noqa: SIM115 - while it runs
         self._lock = threading.Lock()
         self._last = 0.0
 
@@ -41,7 +42,7 @@ class Recording:
         async def recorded(method: str, path: str, headers: dict[str, str], body: bytes, query: Any) -> Any:
             operation = headers.get("x-amz-target", "").rpartition(".")[2]
             answered = await real(method, path, headers, body, query)
-            if operation:
+            if operation and not operation.startswith(LEFT_OUT):
                 status, _, content = answered
                 self.note(
                     by=headers.get(TRACE_ID),
@@ -78,7 +79,6 @@ class Recording:
                 self.note(ended=number, died=answered.get("status") != "ok")
 
         lambda_runtime.Worker.invoke = recorded
-
 
     def over_executions(self, app: Any) -> Any:
         """The ASGI application of the emulator, that records what its workers tell."""

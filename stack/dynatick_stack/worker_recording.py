@@ -1,6 +1,6 @@
-"""Runs inside the workers of an emulator that records: tells it when a task's action begins and how it ends.
+"""Runs inside the workers of an emulator that records: reports to it when a task's action begins and how it ends.
 
-Of actions in the function's own process, which are handlers and ``log``. It changes nothing of the function but that.
+Of actions in the function's own process, which are handlers and ``log``. It changes nothing else in the function.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def _recorded(run: Any) -> Any:
     @functools.wraps(run)
     def recorded(action: Any, task: Any, context: Any) -> object:
         of = {"id": task.task_id, "token": str(task.lease), "action": task.action}
-        _tell(execution="begin", **of, attempt=context.attempt, run=context.run)
+        _report(execution="begin", **of, attempt=context.attempt, run=context.run)
         result = "error"
         try:
             returned = run(action, task, context)
             result = "ok"
             return returned
         finally:
-            _tell(execution="end", **of, result=result)
+            _report(execution="end", **of, result=result)
 
     return recorded
 
 
-def _tell(**line: Any) -> None:
+def _report(**line: Any) -> None:
     emulator = urlsplit(os.environ["AWS_ENDPOINT_URL"])
     connection = http.client.HTTPConnection(str(emulator.hostname), emulator.port or 80, timeout=30)
     try:

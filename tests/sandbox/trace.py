@@ -175,7 +175,7 @@ class Tracer:
 
 
 def outsider(body: bytes, hand: str = HAND) -> str:
-    """Who sends a request that no function has sent: a client, or somebody by hand."""
+    """What has sent a request that is of no function: a client, or a person by hand."""
     return CLIENT if b"ondition" in body or b"Statements" in body else hand
 
 
