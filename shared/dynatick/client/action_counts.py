@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Annotated
 
 from dynatick.client.history import listed_entries
-from dynatick.client.thread_pool import thread_pool
+from dynatick.client.thread_pool import many_rows
 from dynatick.client.views import TaskEntry, number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain.action_counts import ActionCounts, CountsByAction
@@ -31,8 +31,6 @@ from dynatick.engine.ports import Store
 from dynatick.engine.rules import Precision
 from dynatick.engine.settings import InstallationSettings
 
-_REQUEST = 100  # records
-_AT_A_TIME = 16  # requests
 _COUNTER = {counter.name: counter.attribute for counter in COUNTERS}
 _READ = (attr.BY_ACTION, attr.CONTINUED, *(_COUNTER[name] for name in ("completed", "failed", "retried", "planned")))
 _LONGEST_WINDOW = timedelta(hours=24)  # of buckets that are not drained
@@ -78,7 +76,7 @@ def read_counts(store: Store, settings: InstallationSettings | None, minutes: ra
     ticks = {tick_record_id(minute, shard, 0): minute for minute, shard in places}
     buckets = {bucket_record_id(Bucket(minute, shard)): minute for minute, shard in places}
     found: dict[int, MinuteCounts] = {}
-    rows = _read(store, [*ticks, *buckets])
+    rows = many_rows(store, [*ticks, *buckets], consistent=False, only=_READ)
     for key, row in rows.items():
         if key in ticks:
             found.setdefault(ticks[key], MinuteCounts()).add_tick(row)
@@ -88,7 +86,9 @@ def read_counts(store: Store, settings: InstallationSettings | None, minutes: ra
     continued = [place for place in places if _is_continued(rows, tick_record_id(*place, 0))]
     while continued:
         continuation += 1
-        rows = _read(store, [tick_record_id(*place, continuation) for place in continued])
+        rows = many_rows(
+            store, [tick_record_id(*place, continuation) for place in continued], consistent=False, only=_READ
+        )
         for minute, shard in continued:
             if (part := rows.get(tick_record_id(minute, shard, continuation))) is not None:
                 found.setdefault(minute, MinuteCounts()).add_tick(part)
@@ -98,15 +98,6 @@ def read_counts(store: Store, settings: InstallationSettings | None, minutes: ra
 
 def _is_continued(rows: Mapping[str, Row], key: str) -> bool:
     return rows.get(key, {}).get(attr.CONTINUED) is True
-
-
-def _read(store: Store, keys: Sequence[str]) -> Mapping[str, Row]:
-    requests = [keys[n : n + _REQUEST] for n in range(0, len(keys), _REQUEST)]
-    found: dict[str, Row] = {}
-    with thread_pool(_AT_A_TIME, "dynatick-read") as pool:
-        for rows in pool.map(lambda ids: store.get_many(ids, consistent=False, only=_READ), requests):
-            found.update(rows)
-    return found
 
 
 # -- by action ---------------------------------------------------------------------------------------------------------
@@ -294,5 +285,5 @@ def _running(store: Store, due: Sequence[TaskEntry]) -> set[str] | None:
     if len(due) > _MAX_ROWS_READ:
         return None
     ids = list(islice((one.task_id for one in due), _MAX_ROWS_READ))
-    rows = store.get_many(ids, consistent=False, only=(attr.STATUS,)) if ids else {}
+    rows = many_rows(store, ids, consistent=False, only=(attr.STATUS,))
     return {key for key, row in rows.items() if row.get(attr.STATUS) == Status.RUNNING}

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from dynatick.client.thread_pool import thread_pool
+from dynatick.client.thread_pool import many_rows, thread_pool
 from dynatick.client.views import text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
@@ -78,12 +78,14 @@ class BucketReader:
     latest_first: bool = False  # the latest minute
     limit: int | None = None  # entries in a page
     rows: Rows = Rows.OPEN
+    is_whole: bool = False  # all pages will be consumed
     attributes: Collection[str] = ()  # of the rows that are needed; empty: all
 
     def pages(self, start: Position | None = None) -> Generator[BucketPage, None, None]:
         """All pages of all buckets, in order, from ``start`` on.
 
-        The first is read alone. The more the caller consumes, the more are read at a time. ``leave`` ends it early.
+        Unless all will be consumed, the first is read alone; the more the caller consumes, the more are read at a time.
+        ``leave`` ends it early.
         """
         if self.selection.subject is not None:
             yield from self._of_subject(self.selection.subject, None if start is None else start.after)
@@ -92,7 +94,7 @@ class BucketReader:
         buckets = self.selection.buckets(since=since, latest_first=self.latest_first)
         positions = (start if start is not None and bucket == since else Position(bucket) for bucket in buckets)
         ahead: deque[tuple[Position, Future[BucketPage] | None]] = deque()
-        width = 1
+        width = _MAX_AT_A_TIME if self.is_whole else 1
         with thread_pool(_MAX_AT_A_TIME, "dynatick-read") as pool:
             try:
                 while True:
@@ -154,5 +156,5 @@ class BucketReader:
         action = self.selection.action
         entries = [entry for entry in page.entries if action is None or entry.action in (None, action)]
         if read := [entry.task_id for entry in entries if self._reads(entry)]:
-            rows = self.store.get_many(read, only=self.attributes)
+            rows = many_rows(self.store, read, only=self.attributes)
         return BucketPage(position.bucket, entries, rows, page.after)

@@ -133,7 +133,7 @@ def bucket_counts(store: Store, selection: Selection, listed: HistoryPage | None
 def count_tasks(store: Store, selection: Selection, default_action: str) -> TaskCounts:
     """How many tasks there are, by status and action, and how late they began."""
     total, tallies = Tally(), dict[str, Tally]()
-    for page in BucketReader(store=store, selection=selection, attributes=_SHOWN).pages():
+    for page in BucketReader(store=store, selection=selection, is_whole=True, attributes=_SHOWN).pages():
         for entry in page.entries:
             if (task := _entry(entry, page)) is not None and _fits(selection, task):
                 total.add(task)
@@ -169,9 +169,12 @@ def departures_from(store: Store, selection: Selection) -> Departures:
 def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime) -> Iterator[TaskEntry]:
     """The tasks as the index lists them, without a read of any row but those of packs; those that have not ended are
     ``open``, or ``waiting`` for a completion in a bucket to come."""
-    for page in BucketReader(store=store, selection=selection, rows=Rows.PACKS, attributes=_SHOWN).pages():
+    reader = BucketReader(store=store, selection=selection, rows=Rows.PACKS, is_whole=True, attributes=_SHOWN)
+    for page in reader.pages():
         for entry in page.entries:
             if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
+                pack = page.rows.get(entry.task_id)
+                is_open = entry.outcome is None
                 yield TaskEntry(
                     task_id=entry.task_id,
                     bucket=entry.bucket,
@@ -182,10 +185,10 @@ def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime
                     error=entry.error,
                     schedule_id=entry.schedule_id,
                     limit_key=entry.limit_key,
-                    late_milliseconds=entry.late_milliseconds if entry.outcome is not None else None,
-                    members=standing_of_pack(page.rows.get(entry.task_id, {})),
-                    may_begin_at=instant_or_none(entry.next_attempt_at or entry.due_at),
-                    has_begun=entry.outcome is None and entry.late_milliseconds is not None,
+                    late_milliseconds=None if is_open else entry.late_milliseconds,
+                    members=None if pack is None else standing_of_pack(pack),
+                    may_begin_at=instant_or_none(entry.next_attempt_at or entry.due_at) if is_open else None,
+                    has_begun=is_open and entry.late_milliseconds is not None,
                 )
 
 

@@ -16,7 +16,7 @@ from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.history import listed_entries
 from dynatick.client.key_queues import KeyLoad, KeyTally
 from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
-from dynatick.client.thread_pool import thread_pool
+from dynatick.client.thread_pool import many_rows, thread_pool
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN
@@ -299,7 +299,7 @@ def _waits_since(entry: TaskEntry, now: datetime) -> datetime:
 def _running(store: Store, due: Sequence[TaskEntry]) -> int | None:
     if len(due) > _MAX_ROWS_READ:
         return None
-    rows = store.get_many([one.task_id for one in due], consistent=False, only=(attr.STATUS,)) if due else {}
+    rows = many_rows(store, [one.task_id for one in due], consistent=False, only=(attr.STATUS,))
     return sum(one.waiting for one in due if rows.get(one.task_id, {}).get(attr.STATUS) == Status.RUNNING)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated
 
+from dynatick.client.thread_pool import many_rows
 from dynatick.client.views import TaskEntry, instant_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN
@@ -230,7 +231,7 @@ class KeyTally:
         due = Counter({key: sum(n for at, n in of.items() if at <= until) for key, of in self._due.items()})
         found = [(key, number) for key, number in due.most_common(BUSIEST) if number]
         ids = [task_id for key, _ in found for task_id in self._ids[key]]
-        rows: Mapping[str, Row] = store.get_many(ids, consistent=False, only=_STATE) if ids else {}
+        rows = many_rows(store, ids, consistent=False, only=_STATE)
         loads = []
         for key, number in found:
             running = sum(_runs(rows[one], now) for one in self._ids[key] if one in rows)

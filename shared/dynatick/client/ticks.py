@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
+from dynatick.client.thread_pool import many_rows
 from dynatick.client.views import instant_or_none, number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import TICK_GRACE, Bucket, Time, instant_of, minute_of
@@ -150,7 +151,7 @@ def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> lis
     continuation = 0
     while wanted:
         ids = {tick_record_id(minute, shard, continuation): (minute, shard) for minute, shard in wanted}
-        rows = store.get_many(ids, consistent=False)
+        rows = many_rows(store, list(ids), consistent=False)
         found += [(*ids[record], row) for record, row in rows.items()]
         wanted = [ids[record] for record, row in rows.items() if row.get(attr.CONTINUED) is True]
         continuation += 1

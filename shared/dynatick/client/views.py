@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, Final
 
 from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain import attributes as attr
@@ -263,7 +264,10 @@ class Tally:
     lateness: Distribution = field(default_factory=Distribution)
 
     def add(self, entry: TaskEntry) -> None:
-        self.counts.update({entry.status: 1} if entry.members is None else entry.members)
+        if entry.members is None:
+            self.counts[entry.status] += 1
+        else:
+            self.counts.update(entry.members)
         if entry.late_milliseconds is not None:
             self.lateness.add(entry.late_milliseconds)
 
@@ -288,12 +292,12 @@ class Tally:
         return {"p50": late.percentile(50), "p99": late.percentile(99), "max": late.max} if late.count else {}
 
 
+_STATUSES: Final[Mapping[str, Status]] = {str(status): status for status in Status}
+
+
 def status_of(text: str) -> Status | str:
     """A known status as such; any other text unchanged."""
-    try:
-        return Status(text)
-    except ValueError:
-        return text
+    return _STATUSES.get(text, text)
 
 
 def version_of(row: Mapping[str, object]) -> str:
@@ -308,8 +312,18 @@ def instant_or_none(value: object) -> datetime | None:
     """An instant of a row; None for anything else."""
     if value is None:
         return None
+    if type(value) is str:  # the most frequent type
+        return _instant_of(value)
     try:
         return parse_instant(value, "instant")
+    except InvalidInput:
+        return None
+
+
+@lru_cache(maxsize=1024)  # the tasks of a bucket have few different instants, and are many
+def _instant_of(text: str) -> datetime | None:
+    try:
+        return parse_instant(text, "instant")
     except InvalidInput:
         return None
 

@@ -130,10 +130,11 @@ def _json_bytes(item: Item) -> int:
 
 def _text(value: Mapping[str, Any] | None) -> Any:
     """The value as text; None if it is missing or NULL."""
-    if value is None or "NULL" in value:
+    if value is None:
         return None
-    text = value.get("S")
-    return text if text is not None else str(next(iter(value.values())))
+    if (text := value.get("S")) is not None:  # nearly always
+        return text
+    return None if "NULL" in value else str(next(iter(value.values())))
 
 
 def _count(value: Mapping[str, Any] | None) -> int | None:

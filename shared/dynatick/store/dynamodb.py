@@ -56,7 +56,7 @@ ANSWER_BYTES = 8_000_000  # of the rows in an answer to a batch, after an answer
 TRIES_WITHOUT_ANSWER = 2  # of a request, if there is a limit to its time
 TRIES = 6  # of a batch, for the part that was throttled or left unprocessed
 TRANSACTION_TRIES = 3  # of a transaction that meets others on its rows: then it has had no effect, and says so
-MAX_CONNECTIONS = 32
+MAX_CONNECTIONS = 64  # that are kept open; a page of the dashboard reads up to 48 buckets at a time
 
 _RETRIABLE = frozenset(
     {

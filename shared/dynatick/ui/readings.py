@@ -36,7 +36,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
-_AT_A_TIME = 6  # ranges that are read, each by up to eight queries: as many as the client has connections
+_AT_A_TIME = 6  # ranges that are read, each by eight queries: the client keeps connections for them
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 

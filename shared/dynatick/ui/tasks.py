@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import HistoryPage, ManyResult, TaskView, WouldChange
-from dynatick.domain.buckets import instant_of
+from dynatick.client import BucketCounts, HistoryPage, ManyResult, TaskView, WouldChange
+from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.selection import STATUSES, Selection
 from dynatick.errors import InvalidInput
 from dynatick.ui import links, query
@@ -93,14 +93,25 @@ def _bucket(request: Request) -> Response:
     tick_minutes = site.client.settings()
     step = tick_minutes.grid.tick_minutes if tick_minutes else 1
     page = site.client.history(selection, limit=_PAGE, page_token=asked.get("page"))
-    whole = None if selection.is_filtered or "page" in asked else page
-    counts = next(iter(site.client.bucket_counts(selection.bucket, listed=whole)), None)
+    is_whole = not selection.is_filtered and "page" not in asked and page.next_page_token is None
     coming = site.readings.coming(selection.bucket.minute, now)
     return _listed(
         request, site, "bucket.html", "timeline", selection, page, asked, now,
-        bucket=selection.bucket, counts=counts, coming=coming,
+        bucket=selection.bucket, coming=coming,
+        is_counted=is_whole, counts=_counts(site, selection.bucket, page) if is_whole else None,
         earlier=instant_of(selection.bucket.minute - step), later=instant_of(selection.bucket.minute + step),
     )  # fmt: skip
+
+
+def _counts_part(request: Request) -> Response:
+    """How many tasks of a bucket there are: of one that fills more than a page, all of it is read for that."""
+    site = site_of(request)
+    bucket = query.bucket(links.of_segment(request.path_params["bucket"]))
+    return site.fragment("bucket_counts.html", site.clock(), bucket=bucket, counts=_counts(site, bucket))
+
+
+def _counts(site: Site, bucket: Bucket, listed: HistoryPage | None = None) -> BucketCounts | None:
+    return next(iter(site.client.bucket_counts(bucket, listed=listed)), None)
 
 
 def _is_short(selection: Selection) -> bool:
@@ -206,4 +217,5 @@ ROUTES = [
     Route("/tasks/change", _dry_run),
     Route("/tasks/change", change(_change), methods=["POST"]),
     Route("/buckets/{bucket}", _bucket),
+    Route("/buckets/{bucket}/counts", _counts_part),
 ]

@@ -15,7 +15,7 @@ from typing import Any
 import dynatick
 from dynatick import TaskClient
 from dynatick.client.buckets import BucketReader, leave
-from dynatick.client.thread_pool import thread_pool
+from dynatick.client.thread_pool import many_rows, thread_pool
 from dynatick.store.memory import MemoryStore
 
 
@@ -84,3 +84,30 @@ def test_to_leave_pages_is_to_wait_for_their_reads(client: TaskClient) -> None:
     store.may_end.set()
     leaving.join(60)
     assert store.ended.is_set() and not leaving.is_alive()
+
+
+class Meeting(MemoryStore):
+    """A table that answers once five requests for rows are there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barrier = threading.Barrier(5)
+        self.sizes: list[int] = []
+
+    def get_many(self, task_ids: Any, **options: Any) -> Any:
+        self.sizes.append(len(task_ids))
+        self.barrier.wait(60)
+        return super().get_many(task_ids, **options)
+
+
+def test_many_rows_are_read_by_several_requests_at_a_time() -> None:
+    store = Meeting()
+    ids = [f"t{n:03}" for n in range(412)]
+    for task_id in ids[:-1]:
+        store.create({"taskId": task_id, "action": "log"})
+    rows = many_rows(store, ids, only=("action",))
+    assert sorted(rows) == ids[:-1] and rows["t007"]["action"] == "log"
+    assert sorted(store.sizes) == [12, 100, 100, 100, 100]
+    assert len(many_rows(store, ids[:101])) == 101, "whole rows: 25 by one"
+    assert sorted(store.sizes[5:]) == [1, 25, 25, 25, 25]
+    assert many_rows(store, []) == {}

@@ -224,6 +224,21 @@ def test_a_schedule_shows_its_occurrences_and_why_it_missed_some(busy: VirtualIn
     assert owner.text == "reminders-prod" and not elements(page, "owner")
 
 
+def test_a_bucket_of_more_than_a_page_is_counted_by_a_part_of_its_own(
+    busy: VirtualInstallation, browser: Browser
+) -> None:
+    for n in range(51):
+        busy.client.insert(f"table-{n:02}", due_at=NOON + timedelta(hours=2), action="log", payload={"message": "x"})
+    url = "/buckets/2026-12-31T14:00Z"
+    page = browser.get(url)
+    assert len(ids(page)) == 50
+    assert elements(page, "counts") == []
+    (part,) = re.findall(r'hx-get="([^"]+/counts)"', page.text)
+    assert text_of(browser.get(part), "counts").startswith("52 scheduled")
+    assert elements(browser.get(f"{url}?status=scheduled"), "counts") == [], "so is one that is filtered"
+    assert browser.get("/buckets/yesterday/counts").status_code == 400
+
+
 def test_a_schedule_lists_what_it_missed_and_what_a_clock_change_does() -> None:
     installation = VirtualInstallation(None, start=datetime(2027, 3, 26, 12, tzinfo=UTC))
     # In Berlin the clocks go forward at 02:00 on the 28th.
