@@ -17,7 +17,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from dynatick.client import Changed, ManyResult, TaskClient
-from dynatick.client.followed_runs import FollowedRuns
+from dynatick.client.change_records import new_record
 from dynatick.ui import links
 from dynatick.ui.application import application
 from dynatick.ui.jobs import REDRIVEN
@@ -202,10 +202,9 @@ def test_a_job_that_is_followed_reads_its_record_and_the_runs_that_have_not_ende
     ended = partial(_changed, pages.installation.client, runs)
     own = site.jobs.start(REDRIVEN, ended, None, back="/", again="/")
     own.ended.wait(30)
-    with changes.recorded("redrive", by="ada", given={}) as tally:
-        tally.runs = FollowedRuns()
-        for result in ended():
-            tally.add(result)
+    with new_record(pages.installation.client, "redrive", {}, by="ada") as record:
+        record.begin()
+        record.add(ended())
     (recorded,) = [one for one in changes.list() if one.by == "ada"]
     http = TestClient(application(site), base_url="http://127.0.0.1:4580")
     for job, reads in ((own.id, runs), (own.id, 0), (recorded.change_id, runs + 1)):
@@ -220,12 +219,10 @@ def test_the_record_of_a_change_costs_a_fiftieth_of_the_change(pages: Pages) -> 
     """Two writes and the index that lists it: six units, and one for each KB of the ids of a redrive."""
     runs = 1000
     results = list(_changed(pages.installation.client, runs))
-    changes = pages.installation.client.operations.changes
     pages.meter.read()
-    with changes.recorded("redrive", by="ada", given={"last": "24h"}) as tally:
-        tally.runs = FollowedRuns()
-        for result in results:
-            tally.add(result)
+    with new_record(pages.installation.client, "redrive", {"last": "24h"}, by="ada") as record:
+        record.begin()
+        record.add(results)
     total = pages.meter.read().total
     assert 4 <= total.write_units <= 6 + 10
     assert total.write_units <= runs / 50, "each of its tasks takes at least two"

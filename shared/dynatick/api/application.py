@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from dynatick.api import (
 )
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.ranges import Seconds
-from dynatick.api.requests import json_body, normalised, path_of
+from dynatick.api.requests import caller_of, json_body, normalised, path_of
 from dynatick.api.routes import Operation, Table
 from dynatick.api.waiting import MAX_WAIT_SECONDS, Waiting
 from dynatick.client import TaskClient
@@ -49,7 +50,8 @@ class Answer:
 
 
 class Api:
-    """The routes over a client. Not thread-safe: a process of Lambda has one request at a time.
+    """The routes over a client. Not thread-safe: a process of Lambda has one request at a time. Records of
+    changes name the caller of the request.
 
     ``seconds``: a monotonic clock, which limits the time of long answers. ``pause`` waits for a number of seconds.
     ``max_wait_seconds``: how long a request may wait for the end of a task.
@@ -63,6 +65,9 @@ class Api:
         pause: Callable[[float], None] = time.sleep,
         max_wait_seconds: int = MAX_WAIT_SECONDS,
     ) -> None:
+        client = copy(client)
+        client.caller, client.interface = lambda: self._caller, "HTTP"
+        self._caller: str | None = None
         self.table = Table(operations(client, Waiting(seconds, pause, max_wait_seconds)))
         self.resolver = APIGatewayHttpResolver(enable_validation=True, json_body_deserializer=json_body)
         self.table.register(self.resolver)
@@ -76,6 +81,7 @@ class Api:
         http = event["requestContext"]["http"]
         method = str(http["method"]).upper()
         self._request_id = str(event["requestContext"].get("requestId") or getattr(context, "aws_request_id", ""))
+        self._caller = caller_of(event)
         self._code = self._operation = None
         try:
             path = path_of(event)

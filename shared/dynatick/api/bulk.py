@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Literal
 
 from aws_lambda_powertools.event_handler import Response
@@ -28,6 +29,8 @@ from dynatick.client import (
     TaskClient,
     WouldChange,
 )
+from dynatick.client.bulk_change import given_payload, given_selection
+from dynatick.client.change_records import counted_in, new_record
 from dynatick.domain.instants import format_instant
 from dynatick.domain.selection import Selection
 from dynatick.domain.view import Json, View
@@ -157,20 +160,21 @@ class Bulk:
         return answer(InsertResults(results=results))
 
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
-        return self._change_many(body, self._select(body), self._client.cancel_many)
+        return self._change_many("cancel", body, self._select(body), TaskClient.cancel_many)
 
     def delete_many(self, body: Annotated[models.DeleteSelection, Body()]) -> Response[str]:
-        return self._change_many(body, self._select(body, status=body.status), self._client.delete_many)
+        return self._change_many("delete", body, self._select(body, status=body.status), TaskClient.delete_many)
 
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
-        redrive = partial(self._client.redrive_many, payload=body.payload, set_fields=body.set, unset_fields=body.unset)
-        return self._change_many(body, self._select(body, error=body.error), redrive)
+        redrive = partial(TaskClient.redrive_many, payload=body.payload, set_fields=body.set, unset_fields=body.unset)
+        given = given_payload(body.payload, body.set, body.unset)
+        return self._change_many("redrive", body, self._select(body, error=body.error), redrive, given)
 
     def restore_many(self, body: Annotated[models.RestoreSelection, Body()]) -> Response[str]:
-        return self._change_many(body, self._select(body), self._client.restore_many)
+        return self._change_many("restore", body, self._select(body), TaskClient.restore_many)
 
     def run_many(self, body: Annotated[models.RunSelection, Body()]) -> Response[str]:
-        return self._change_many(body, self._select(body, status=body.status), self._client.run_now_many)
+        return self._change_many("run", body, self._select(body, status=body.status), TaskClient.run_now_many)
 
     def _select(self, body: models.SelectionForm, status: str | None = None, error: str | None = None) -> Selection:
         return self._client.select(
@@ -184,8 +188,24 @@ class Bulk:
         )
 
     def _change_many(
-        self, body: models.SelectionForm, selection: Selection, change: Callable[..., Iterator[ManyResult]]
+        self,
+        name: str,
+        body: models.SelectionForm,
+        selection: Selection,
+        change: Callable[..., Iterator[ManyResult]],
+        given: Mapping[str, str] = MappingProxyType({}),
     ) -> Response[str]:
+        """The answer of ``change``, a method of the client, with one record for the request."""
+        if body.dryRun:
+            return answer(self._results(body, selection, partial(change, self._client)))
+        record = new_record(self._client, name, {**given_selection(selection), **given, "limit": body.limit})
+        with record:
+            results = self._results(body, selection, partial(change, counted_in(self._client, record)))
+        return answer(results)
+
+    def _results(
+        self, body: models.SelectionForm, selection: Selection, change: Callable[..., Iterator[ManyResult]]
+    ) -> ChangeResults:
         """Part by part, so that the answer comes in time. A dry run lists at most ``limit`` tasks, but counts all. Only
         a dry run is stopped within a part, since every change must be reported."""
         results: list[ChangeResult] = []
@@ -211,7 +231,7 @@ class Bulk:
             if not body.dryRun and len(results) >= body.limit:
                 more, next_start = True, begins
                 break
-        return answer(ChangeResults(results=results, counts=counts, more=more, next_start=next_start))
+        return ChangeResults(results=results, counts=counts, more=more, next_start=next_start)
 
 
 def inserted(result: InsertResult) -> InsertAnswer:

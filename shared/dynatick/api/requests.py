@@ -32,6 +32,14 @@ def path_of(event: Mapping[str, Any]) -> str:
         raise Problem(code="invalid-input", detail=detail, errors=[Wrong(detail, parameter="path")]) from error
 
 
+def caller_of(event: Mapping[str, Any]) -> str | None:
+    """Who asks: the ARN of who has signed the request, else the subject of the token; None: anybody may ask."""
+    authorizer = event["requestContext"].get("authorizer") or {}
+    arn = (authorizer.get("iam") or {}).get("userArn")
+    subject = ((authorizer.get("jwt") or {}).get("claims") or {}).get("sub")
+    return next((str(who) for who in (arn, subject) if who), None)
+
+
 def normalised(event: Mapping[str, Any], path: str, *, takes_body: bool) -> Event:
     """The event with a normal path, and with a body that is text or absent. Raises Problem."""
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}

@@ -168,10 +168,10 @@ class SelectionOptions:
     schedule: Annotated[str | None, typer.Option(metavar="ID", help="Only tasks of this schedule.")] = None
     prefix: Annotated[str | None, typer.Option(metavar="TEXT", help="Only tasks whose id begins with this.")] = None
 
-    def given(self, **others: str | None) -> Mapping[str, str]:
-        """Those that are used, by the names of the options; with ``others`` of the command."""
+    def given(self) -> Mapping[str, str]:
+        """Those that are used, by the names of the options."""
         values = {option.name.rstrip("_"): getattr(self, option.name) for option in fields(self)}
-        return {name: value for name, value in {**values, **others}.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
     def select(self, client: TaskClient, *, status: str | None = None, error: ErrorFilter | None = None) -> Selection:
         """Raises CommandFailed unless there is a bucket, a subject, or both ends of a range; InvalidInput."""
@@ -216,11 +216,6 @@ class ChangedPayload:
         typer.Option("--set", metavar="FIELD=VALUE", help="With this value of a field: JSON, else text. Repeatable."),
     ] = None
     unset: Annotated[list[str] | None, typer.Option(metavar="FIELD", help="Without this field. Repeatable.")] = None
-
-    def given(self) -> Mapping[str, str]:
-        """That there is another payload, by the name of its option; not what it is."""
-        values = {"payload": self.payload, "set": self.set_, "unset": self.unset}
-        return {name: "another one" for name, value in values.items() if value}
 
     def arguments(self) -> PayloadArguments:
         """The client's arguments. Raises InvalidInput."""

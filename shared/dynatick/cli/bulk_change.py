@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.cli.arguments import ids_of, is_single
@@ -19,7 +20,6 @@ from dynatick.errors import DynatickError, StoreError
 
 if TYPE_CHECKING:
     from dynatick.client import ManyResult, TaskView
-    from dynatick.client.change_records import Tally
     from dynatick.client.followed_runs import FollowedRuns
 
 T = TypeVar("T")
@@ -114,7 +114,6 @@ class BulkCommand:
     done: str
     dry_run: bool
     yes: bool  # without asking
-    given: Mapping[str, object] = field(default_factory=dict)  # the filter, for the record of the change
     runs: FollowedRuns | None = None  # of a redrive: what follows them
 
 
@@ -127,7 +126,7 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
         show_results(session, change(dry_run=True), command.done)
         return
     if command.yes or not is_interactive():
-        _change(session, lambda: change(dry_run=False), command)
+        _change(session, change(dry_run=False), command)
         return
     number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
     if not number:
@@ -138,18 +137,15 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     )
     confirm(f"{command.verb.capitalize()} {many}?")
     confirmed = ConfirmedChange(change, number if number <= _MAX_COUNTED else None)
-    _change(session, confirmed.results, command)
+    _change(session, confirmed.results(), command)
     if confirmed.has_more():
         say(f"More tasks match by now, and were not {command.done}: repeat the command for them")
 
 
-def _change(session: Session, change: Callable[[], Iterator[ManyResult]], command: BulkCommand) -> None:
-    """Makes a change, shows its results, and records it."""
-    changes = session.client().operations.changes
-    with changes.recorded(command.verb, by=session.caller(), given=command.given) as tally:
-        if command.runs is not None:
-            tally.runs = command.runs
-        show_results(session, change(), command.done, tally)
+def _change(session: Session, results: Iterator[ManyResult], command: BulkCommand) -> None:
+    """Shows the results of a change, and ends it if they are not all shown: its record then says so."""
+    with closing(results):  # type: ignore[type-var]  # those of the client are generators
+        show_results(session, results, command.done, command.runs)
 
 
 def check_wait(timeout: str | None, *, wait: bool) -> None:
@@ -187,20 +183,22 @@ def show_results(
     session: Session,
     results: Iterator[ManyResult],
     done: str,
-    tally: Tally | None = None,
+    runs: FollowedRuns | None = None,
 ) -> None:
-    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``tally`` counts
-    them, too.
+    """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``runs`` follows
+    those that were begun.
 
     Raises CommandFailed if some results are unknown.
     """
+    from dynatick.client import Changed
+
     counts: dict[str, int] = {}
     failures = 0  # in a row
     with Listing(_COLUMNS, session.output, name="tasks") as listing:
         for result in results:
             row = _row(result, done)
-            if tally is not None:
-                tally.add(result)
+            if runs is not None and isinstance(result, Changed):
+                runs.add(result.task)
             listing.add(row)
             name = str(row["result"])
             counts[name] = counts.get(name, 0) + 1

@@ -40,7 +40,7 @@ def list_changes(
     last: Annotated[str, typer.Option(metavar="DURATION", help="Those of the last 2h, 7d, up to 31d.")] = "7d",
     limit: Annotated[int, typer.Option(help="The maximum number of changes, up to 1,000.")] = 100,
 ) -> None:
-    """List the changes of many tasks by a filter, the latest first: those of commands and of pages, by anyone."""
+    """List the changes of many tasks by a filter, the latest first: by commands, pages, programs and over HTTP."""
     found = session.client().operations.changes.list(last=duration_of(last, "last"), limit=limit)
     rows = [one.to_row() for one in found]
     if session.output is Output.TABLE:
@@ -83,6 +83,7 @@ def _given(one: ChangeView) -> str:
 
 def _lines(one: ChangeView) -> list[str]:
     by = "" if one.by is None else f" by {one_line(one.by)}"
+    by += "" if one.interface is None else f" ({one_line(one.interface)})"
     lines = [f"{one_line(one.change)} at {format_instant(one.at)}{by}"]
     lines += [f"Given: {_given(one)}"] if one.given else []
     if one.ended_at is None:

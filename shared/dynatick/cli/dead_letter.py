@@ -17,7 +17,7 @@ from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.client import DeadLetters, HandledLetter, HandledLetters
-    from dynatick.client.change_records import Tally
+    from dynatick.client.followed_runs import FollowedRuns
 
 app = typer.Typer(
     name="deadletter",
@@ -105,12 +105,7 @@ def redrive(
     if dry_run:
         _show(session, handled, dry_run=True)
         return
-    given = {name: text for name, text in (("action", action), ("error", error)) if text is not None}
-    with session.client().operations.changes.recorded(
-        "redrive dead letters", by=session.caller(), given=given
-    ) as tally:
-        tally.runs = runs
-        _show(session, handled, dry_run=False, tally=tally)
+    _show(session, handled, dry_run=False, runs=runs)
     if wait:
         wait_for_runs(session, runs, timeout, "redriven")
 
@@ -147,17 +142,17 @@ def _show(
     handled: HandledLetters,
     *,
     dry_run: bool,
-    tally: Tally | None = None,
+    runs: FollowedRuns | None = None,
 ) -> None:
-    """Prints the result of each letter, and the counts. ``tally`` counts the tasks that were redriven. Raises
-    CommandFailed if some results are unknown."""
+    """Prints the result of each letter, and the counts. ``runs`` follows those that were begun. Raises CommandFailed if
+    some results are unknown."""
     counts: dict[str, int] = {}
     failures = 0  # in a row
     with Listing(_RESULTS, session.output, name="deadLetters") as listing:
         for one in handled:
             row = _row(one, dry_run=dry_run)
-            if tally is not None:
-                _count(tally, one)
+            if runs is not None and one.task is not None:
+                runs.add(one.task)
             listing.add(row)
             result = str(row["result"])
             counts[result] = counts.get(result, 0) + 1
@@ -170,13 +165,6 @@ def _show(
         raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
     if not handled.complete:
         say("There may be more; repeat the command")
-
-
-def _count(tally: Tally, one: HandledLetter) -> None:
-    if str(one.result) == "unknown":
-        tally.unanswered += 1
-    elif one.task is not None and tally.runs is not None and tally.runs.add(one.task):
-        tally.changed += 1
 
 
 def _row(one: HandledLetter, *, dry_run: bool) -> Mapping[str, object]:

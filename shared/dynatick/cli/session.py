@@ -71,7 +71,8 @@ class Session:
         from dynatick.client import TaskClient
         from dynatick.client.connect import open_store
 
-        return TaskClient(open_store(self._settings(self._table())), clock=self.clock)
+        store = open_store(self._settings(self._table()))
+        return TaskClient(store, clock=self.clock, caller=self.caller, interface="command line")
 
     def dead_letters(self, queue_url: str | None) -> DeadLetters:
         """The dead letters of the installation, or of another queue. Raises CommandFailed if none is named."""

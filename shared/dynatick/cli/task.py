@@ -193,8 +193,7 @@ def cancel(
         return
     client = session.client()
     cancel = partial(client.cancel_many, selecting.select(client, status=status))
-    given = selecting.given(status=status)
-    change_many(session, cancel, BulkCommand("cancel", "cancelled", dry_run=dry_run, yes=yes, given=given))
+    change_many(session, cancel, BulkCommand("cancel", "cancelled", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -215,8 +214,7 @@ def delete(
     if not are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
         client = session.client()
         delete = partial(client.delete_many, selecting.select(client, status=status))
-        given = selecting.given(status=status)
-        change_many(session, delete, BulkCommand("delete", "deleted", dry_run=dry_run, yes=yes, given=given))
+        change_many(session, delete, BulkCommand("delete", "deleted", dry_run=dry_run, yes=yes))
         return
 
     def show(task_id: str) -> None:
@@ -270,8 +268,7 @@ def reschedule(
         delay_seconds=delay_seconds,
         shift=shift,
     )
-    given = selecting.given(status=status, at=at, delay=delay, by=by)
-    change_many(session, move, BulkCommand("reschedule", "rescheduled", dry_run=dry_run, yes=yes, given=given))
+    change_many(session, move, BulkCommand("reschedule", "rescheduled", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -309,8 +306,7 @@ def run_now(
         return
     client = session.client()
     run = partial(client.run_now_many, selecting.select(client, status=status))
-    given = selecting.given(status=status)
-    change_many(session, run, BulkCommand("run", "set to run", dry_run=dry_run, yes=yes, given=given))
+    change_many(session, run, BulkCommand("run", "set to run", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -330,7 +326,7 @@ def restore(
         return
     client = session.client()
     restore = partial(client.restore_many, selecting.select(client))
-    change_many(session, restore, BulkCommand("restore", "restored", dry_run=dry_run, yes=yes, given=selecting.given()))
+    change_many(session, restore, BulkCommand("restore", "restored", dry_run=dry_run, yes=yes))
 
 
 @app.command()
@@ -371,8 +367,7 @@ def redrive(
         return
     selection = selecting.select(client, status=status, error=error_filter(error, fingerprint))
     redrive = partial(client.redrive_many, selection, **changed.arguments())
-    given = selecting.given(error=error, fingerprint=fingerprint, **changed.given())
-    command = BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes, given=given, runs=runs)
+    command = BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes, runs=runs)
     change_many(session, redrive, command)
     if wait:
         wait_for_runs(session, runs, timeout, command.done)

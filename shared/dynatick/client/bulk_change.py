@@ -9,16 +9,19 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import TypeVar, Unpack
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from dynatick.client import history as histories
 from dynatick.client import task_update
 from dynatick.client.buckets import BucketPage, BucketReader, bucket_of, leave
+from dynatick.client.failures import HasFingerprint
 from dynatick.client.schedule_views import delete_schedule, schedule_rows
 from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.task_lists import TaskLists
@@ -34,6 +37,9 @@ from dynatick.domain.selection import Selected, Selection
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
+
+if TYPE_CHECKING:
+    from dynatick.client.change_records import ChangeRecord
 
 _BATCH = 25  # updates to a request
 _MAX_AT_A_TIME = 8  # requests
@@ -111,6 +117,7 @@ class ConfirmedChange:
         )
 
 
+_ANOTHER = "another one"  # of a payload: it may hold anything
 _Listed = tuple[Entry, Row | None]  # an index entry with its row, as it was read
 _T = TypeVar("_T")
 
@@ -127,18 +134,19 @@ def change_many(
     limit: int | None = None,
     stop: Stop = _never,
     latest_first: bool = False,
+    record: ChangeRecord | None = None,
 ) -> Iterator[ManyResult]:
     """Yields one result per task, in the order of the selection. Memory does not grow with their number.
 
     ``unless``: of tasks that need no change. A task that ended after ``began`` is skipped: it may have been redriven by
     this call and failed again.
     ``limit``: the maximum number of tasks. ``latest_first``: buckets in reverse order, if tasks go to later ones, so
-    that none is changed twice.
+    that none is changed twice. ``record``: what counts the results, unless it is a dry run.
     Raises StoreError if the tasks cannot be listed.
     """
     change = _Update(store, selection, began, departures.noting(decide))
     reader = BucketReader(store=store, selection=selection, latest_first=latest_first, limit=_PAGE)
-    return _each(change, reader, unless, dry_run, limit, stop, lambda results: _counted(departures, results))
+    return _each(change, reader, unless, dry_run, limit, stop, record, lambda results: _counted(departures, results))
 
 
 def delete_many(
@@ -149,10 +157,11 @@ def delete_many(
     dry_run: bool,
     limit: int | None = None,
     stop: Stop = _never,
+    record: ChangeRecord | None = None,
 ) -> Iterator[ManyResult]:
     """Deletes the rows of tasks, with the results of ``change_many``; running ones are skipped."""
     reader = BucketReader(store=store, selection=selection, limit=_PAGE)
-    return _each(_Deletion(store, selection, began), reader, lambda row: False, dry_run, limit, stop)
+    return _each(_Deletion(store, selection, began), reader, lambda row: False, dry_run, limit, stop, record)
 
 
 def _each(
@@ -162,14 +171,22 @@ def _each(
     dry_run: bool,
     limit: int | None,
     stop: Stop,
+    record: ChangeRecord | None,
     count: Callable[[Sequence[ManyResult]], object] = lambda results: None,
 ) -> Iterator[ManyResult]:
-    """``count`` gets the results of a chunk before the first of them is yielded, so that none is missing if the caller
-    stops."""
+    """``record`` and ``count`` get the results of a chunk before the first of them is yielded, so that none is missing
+    if the caller stops."""
+
+    def stops() -> bool:
+        is_stopped = stop()
+        if is_stopped and record is not None:
+            record.is_aborted = True
+        return is_stopped
+
     remaining = sys.maxsize if limit is None else limit
     with thread_pool(_MAX_AT_A_TIME, "dynatick-change") as pool:
         for page in (pages := reader.pages()):
-            if stop():
+            if stops():
                 leave(pages)
                 return
             for chunk in _chunks(change.store, page, change.selection, unless):
@@ -177,11 +194,15 @@ def _each(
                 if dry_run:
                     yield from map(change.preview, selected)
                 else:
+                    if record is not None and selected:
+                        record.begin()
                     results = [one for batch in pool.map(change.write, _batches(selected)) for one in batch]
+                    if record is not None:
+                        record.add(results)
                     count(results)
                     yield from results
                 remaining -= len(selected)
-                if not remaining or stop():
+                if not remaining or stops():
                     leave(pages)
                     return
 
@@ -343,6 +364,22 @@ def _fits(row: Row, selection: Selection) -> bool:
     )
 
 
+def given_selection(selection: Selection) -> Mapping[str, str]:
+    """A selection, in the record of a change."""
+    words, error = selection.words(), selection.error
+    if isinstance(error, HasFingerprint):
+        return {**words, "fingerprint": error.fingerprint}
+    return words if error is None else {**words, "error": error if isinstance(error, str) else "by a function"}
+
+
+def given_payload(
+    payload: Mapping[str, object] | None, set_fields: Mapping[str, object] | None, unset_fields: Collection[str]
+) -> Mapping[str, str]:
+    """That there is another payload, in the record of a change; not what it is."""
+    values = {"payload": payload is not None, "set": bool(set_fields), "unset": bool(unset_fields)}
+    return {name: _ANOTHER for name, is_given in values.items() if is_given}
+
+
 class BulkTasks(TaskLists):
     """Changes many tasks. ``TaskClient`` has these methods."""
 
@@ -366,7 +403,8 @@ class BulkTasks(TaskLists):
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
         change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
-        return self._change_many(selection, self._decisions.redriven(change), dry_run, limit, stop)
+        given = given_payload(payload, set_fields, unset_fields)
+        return self._change_many("redrive", selection, self._decisions.redriven(change), dry_run, limit, stop, given)
 
     def restore_many(
         self,
@@ -380,7 +418,8 @@ class BulkTasks(TaskLists):
         """Takes the cancellations of a bucket, range or subject back, as ``restore`` does, with the arguments and
         results of ``redrive_many``."""
         selection = self._selected(bucket, selected, states_before("restore"))
-        return self._change_many(selection, self._decisions.next_tick(task_update.restored), dry_run, limit, stop)
+        decide = self._decisions.next_tick(task_update.restored)
+        return self._change_many("restore", selection, decide, dry_run, limit, stop)
 
     def run_now_many(
         self,
@@ -395,6 +434,7 @@ class BulkTasks(TaskLists):
         ``redrive_many``: those that wait and aren't due yet. ``status``: only these; ended ones of this status run
         again."""
         return self._change_many(
+            "run",
             self._selected(bucket, selected, states_before("run"), usual=task_update.UNBEGUN),
             self._decisions.next_tick(task_update.run_at_once),
             dry_run,
@@ -415,7 +455,7 @@ class BulkTasks(TaskLists):
         """Cancels the tasks of a bucket, range or subject, with the arguments and results of ``redrive_many``.
         ``status``: only ``scheduled`` ones, or ``unscheduled``; or those ``waiting`` for a completion."""
         selection = self._selected(bucket, selected, states_before("cancel"), usual=task_update.UNBEGUN)
-        return self._change_many(selection, self._decisions.cancelled(), dry_run, limit, stop)
+        return self._change_many("cancel", selection, self._decisions.cancelled(), dry_run, limit, stop)
 
     def delete_many(
         self,
@@ -437,25 +477,36 @@ class BulkTasks(TaskLists):
 
     def _deleted(self, selection: Selection, dry_run: bool, limit: int | None, stop: Stop) -> Iterator[ManyResult]:
         began, left = self._clock(), limit
-        if selection.is_all_of_subject:
-            for schedule in islice(self._deleted_schedules(selection.subject, dry_run), limit):
-                yield schedule
-                left = None if left is None else left - 1
-        if left != 0:
-            yield from delete_many(self.store, selection, began=began, dry_run=dry_run, limit=left, stop=stop)
+        with self._record("delete", selection, {"limit": limit}, dry_run) as record:
+            if selection.is_all_of_subject:
+                for schedule in islice(self._deleted_schedules(selection.subject, dry_run, record), limit):
+                    yield schedule
+                    left = None if left is None else left - 1
+            if left != 0:
+                yield from delete_many(
+                    self.store, selection, began=began, dry_run=dry_run, limit=left, stop=stop, record=record
+                )
 
-    def _deleted_schedules(self, subject: str | None, dry_run: bool) -> Iterator[ManyResult]:
+    def _deleted_schedules(
+        self, subject: str | None, dry_run: bool, record: ChangeRecord | None
+    ) -> Iterator[ManyResult]:
         for row in schedule_rows(self.store, (), subject=subject):
             view = TaskView.from_row(row)
             if dry_run:
                 yield WouldChange(view.task_id, view)
                 continue
+            if record is not None:
+                record.begin()
+            result: ManyResult
             try:
                 delete_schedule(self.store, view.task_id, row)
             except StoreError as error:
-                yield ChangeUnknown(view.task_id, error)
+                result = ChangeUnknown(view.task_id, error)
             else:
-                yield Changed(view.task_id, view)
+                result = Changed(view.task_id, view)
+            if record is not None:
+                record.add([result])
+            yield result
 
     def reschedule_many(
         self,
@@ -475,12 +526,15 @@ class BulkTasks(TaskLists):
         to later, the latest buckets come first, also for ``limit``.
         """
         rescheduling = self._decisions.rescheduling(due_at, delay_seconds, shift)
+        given = {"at": due_at, "delay": delay_seconds, "by": shift}
         return self._change_many(
+            "reschedule",
             self._selected(bucket, selected, task_update.UNBEGUN),
             rescheduling.decide,
             dry_run,
             limit,
             stop,
+            given,
             unless=rescheduling.is_done,
             latest_first=shift is not None and shift > timedelta(),
         )
@@ -500,26 +554,46 @@ class BulkTasks(TaskLists):
 
     def _change_many(
         self,
+        change: str,
         selection: Selection,
         decide: Callable[[Row], ConditionalUpdate],
         dry_run: bool,
         limit: int | None,
         stop: Stop,
+        given: Mapping[str, object | None] = MappingProxyType({}),
         *,
         unless: Callable[[Row], bool] = lambda row: False,
         latest_first: bool = False,
     ) -> Iterator[ManyResult]:
         histories.check_optional_limit(limit)
         began = self._clock()
-        return change_many(
-            self.store,
-            selection,
-            decide,
-            unless=unless,
-            departures=self._departures(),
-            began=began,
-            dry_run=dry_run,
-            limit=limit,
-            stop=stop,
-            latest_first=latest_first,
-        )
+
+        def results() -> Iterator[ManyResult]:
+            with self._record(change, selection, {**given, "limit": limit}, dry_run) as record:
+                yield from change_many(
+                    self.store,
+                    selection,
+                    decide,
+                    unless=unless,
+                    departures=self._departures(),
+                    began=began,
+                    dry_run=dry_run,
+                    limit=limit,
+                    stop=stop,
+                    latest_first=latest_first,
+                    record=record,
+                )
+
+        return results()
+
+    def _record(
+        self, change: str, selection: Selection, given: Mapping[str, object | None], dry_run: bool
+    ) -> AbstractContextManager[ChangeRecord | None]:
+        """What records a change; ``given``: what was given besides the selection. None: it is a dry run."""
+        if dry_run:
+            return nullcontext()
+        if self.record is not None:
+            return nullcontext(self.record)
+        from dynatick.client.change_records import new_record
+
+        return new_record(self, change, {**given_selection(selection), **given})

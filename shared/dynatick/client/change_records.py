@@ -1,17 +1,20 @@
 """The records of changes of many tasks: who asked for what, by which filter, and what came of it.
 
-The command line and the pages write one: before the change begins, and once more when it has ended. So everybody who
-reads the table sees it, and what has come of the runs that a redrive began. It is kept for 31 days.
+The client writes one, for whichever interface calls it: before it changes the first task, and once more when the change
+has ended. So everybody who reads the table sees it, and what has come of the runs that a redrive began. It is kept for
+31 days.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
 
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped
 from dynatick.client.followed_runs import FollowedRuns, RunCounts
@@ -24,7 +27,10 @@ from dynatick.domain.task import SYSTEM_PREFIX, Row
 from dynatick.domain.view import Json, View
 from dynatick.engine.conditional_write import change_row, create
 from dynatick.engine.ports import Clock, Store
-from dynatick.errors import DynatickError
+from dynatick.errors import StoreError
+
+if TYPE_CHECKING:
+    from dynatick.client.task_lists import TaskLists
 
 KEPT: Final = timedelta(days=31)
 LISTED_AS_CHANGE: Final = "change"
@@ -35,6 +41,8 @@ _PREFIX = f"{SYSTEM_PREFIX}change#"
 _MAX_TEXT = 300  # characters of a value of the filter, and of a problem
 _MAX_GIVEN = 20
 
+_logger = logging.getLogger("dynatick.client")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeView(View):
@@ -42,9 +50,10 @@ class ChangeView(View):
 
     change_id: str
     at: Annotated[datetime, "When it began."]
-    by: Annotated[str | None, "Who: the ARN of the credentials, else the user of the machine."]
+    by: Annotated[str | None, "Who: the ARN of the credentials, else the user of the machine; or the program's name."]
     change: Annotated[str, "What was done to each task: redrive, cancel, …"]
     given: Annotated[Mapping[str, str], "The filter, and what else was given; no payload."]
+    interface: Annotated[str | None, "Where it was asked for: command line, page, HTTP, Python."] = None
     state: Annotated[str, "running (or its process has died), done, failed, aborted."] = RUNNING
     ended_at: datetime | None = None
     changed: int = 0
@@ -120,13 +129,20 @@ class ChangeRecords:
         return FollowedRuns.unpacked(view.packed_runs, view.not_followed)
 
     def new(
-        self, change: str, *, by: str | None, given: Mapping[str, object], change_id: str | None = None
+        self,
+        change: str,
+        *,
+        by: str | None,
+        interface: str | None,
+        given: Mapping[str, object],
+        change_id: str,
     ) -> ChangeView:
         """A change that begins now; nothing is written."""
         return ChangeView(
-            change_id=change_id or secrets.token_hex(5),
+            change_id=change_id,
             at=up_to_millisecond(self._clock()),
             by=by,
+            interface=interface,
             change=change,
             given={name: _short(str(value)) for name, value in [*given.items()][:_MAX_GIVEN]},
         )
@@ -166,22 +182,113 @@ class ChangeRecords:
         """Deletes the record of a change that found no task."""
         self._store.delete(_row_id(view))
 
-    @contextmanager
-    def recorded(self, change: str, *, by: str | None, given: Mapping[str, object]) -> Iterator[Tally]:
-        """Records what is done within. The caller counts. If no task was found, no record is left."""
-        view, tally = self.new(change, by=by, given=given), Tally()
-        self.begin(view)
-        try:
-            yield tally
-        except BaseException as error:
-            is_ours = isinstance(error, Exception)
-            with suppress(DynatickError):  # the caller's error is the one to see
-                self.end(view, tally, state=FAILED if is_ours else ABORTED, problem=str(error) or type(error).__name__)
-            raise
-        if tally.is_empty:
-            self.forget(view)
+
+NotWritten = Callable[[ChangeView, StoreError], None]
+"""Gets the error of a record that can't be written."""
+
+
+class ChangeRecord:
+    """The record of a change that goes on, as a context manager. What changes tasks within calls ``begin`` before the
+    first of them, and ``add`` with the results. If no task was found, nothing is written.
+
+    The change is made all the same if its record can't be written: ``not_written`` gets the error, which is logged by
+    default.
+    """
+
+    def __init__(
+        self,
+        records: ChangeRecords,
+        view: Callable[[], ChangeView],
+        *,
+        change_id: str,
+        follows_runs: bool = False,
+        not_written: NotWritten | None = None,
+    ) -> None:
+        self.change_id = change_id
+        self.tally = Tally(runs=FollowedRuns() if follows_runs else None)
+        self.is_aborted = False
+        self._records, self._new, self._not_written = records, view, not_written or _log_not_written
+        self._view: ChangeView | None = None  # None: no task was found so far
+
+    def begin(self) -> None:
+        """Writes that the change begins, once."""
+        if self._view is None:
+            view = self._view = self._new()
+            self._write(view, lambda: self._records.begin(view))
+
+    def add(self, results: Iterable[ManyResult]) -> None:
+        for result in results:
+            self.tally.add(result)
+
+    def end(self, *, state: str = DONE, problem: str | None = None) -> None:
+        """Writes how it has ended, if it has begun."""
+        view = self._view
+        if view is not None:
+            is_done = state == DONE and not self.is_aborted
+            ended = DONE if is_done else ABORTED if state == DONE else state
+            if self.tally.is_empty and is_done:
+                self._write(view, lambda: self._records.forget(view))
+            else:
+                self._write(view, lambda: self._records.end(view, self.tally, state=ended, problem=problem))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.end()
+        elif isinstance(error, GeneratorExit):  # the caller takes no further results
+            self.end(state=ABORTED)
         else:
-            self.end(view, tally, state=DONE)
+            state = FAILED if isinstance(error, Exception) else ABORTED
+            self.end(state=state, problem=str(error) or type(error).__name__)
+
+    def _write(self, view: ChangeView, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except StoreError as error:
+            self._not_written(view, error)
+
+
+_Client = TypeVar("_Client", bound="TaskLists")
+
+
+def new_record(
+    client: TaskLists,
+    change: str,
+    given: Mapping[str, object | None],
+    *,
+    by: str | None = None,
+    interface: str | None = None,
+    not_written: NotWritten | None = None,
+) -> ChangeRecord:
+    """The record of a change of many tasks that is about to begin. ``given``: its filter, and what else was given.
+    ``by`` and ``interface``: who, and where, else what the client says. A redrive's record has the runs that it begins.
+    """
+    records, change_id = ChangeRecords(client.store, client._clock), secrets.token_hex(5)
+    shown = {name: value for name, value in given.items() if value is not None}
+
+    def view() -> ChangeView:
+        who = by or (client.caller() if callable(client.caller) else client.caller)
+        where = interface or client.interface
+        return records.new(change, by=who, interface=where, given=shown, change_id=change_id)
+
+    follows = change.startswith("redrive")
+    return ChangeRecord(records, view, change_id=change_id, follows_runs=follows, not_written=not_written)
+
+
+def counted_in(client: _Client, record: ChangeRecord) -> _Client:
+    """The client, whose changes of many tasks count in a record that the caller ends."""
+    counting = copy(client)
+    counting.record = record
+    return counting
+
+
+def _log_not_written(view: ChangeView, error: StoreError) -> None:
+    more = {"action": "change_not_recorded", "change": view.change, "change_id": view.change_id}
+    _logger.warning("the record of a change can't be written: %s", error, extra=more)
 
 
 def _row_id(view: ChangeView) -> str:
@@ -199,6 +306,7 @@ def _row(view: ChangeView) -> dict[str, object]:
         attr.FINISHED_AT: None if view.ended_at is None else format_instant(view.ended_at),
         attr.EXPIRES_AT: int((view.at + KEPT).timestamp()),
         attr.BY: view.by,
+        attr.INTERFACE: view.interface,
         attr.CHANGE: view.change,
         attr.GIVEN: dict(view.given),
         attr.STATE: view.state,
@@ -221,6 +329,7 @@ def _view(row: Row) -> ChangeView | None:
         change_id=str(row[attr.TASK_ID]).removeprefix(_PREFIX),
         at=at,
         by=text_or_none(row.get(attr.BY)),
+        interface=text_or_none(row.get(attr.INTERFACE)),
         change=text_or_none(row.get(attr.CHANGE)) or "change",
         given={name: str(given[name]) for name in sorted(given)} if isinstance(given, Mapping) else {},
         state=text_or_none(row.get(attr.STATE)) or RUNNING,

@@ -8,12 +8,13 @@ is a sample, unless the queue was read until it was empty.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import task_update
@@ -28,6 +29,9 @@ from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
+
+if TYPE_CHECKING:
+    from dynatick.client.change_records import ChangeRecord, Tally
 
 _T = TypeVar("_T")
 _BATCH = 25  # updates to a request
@@ -98,8 +102,9 @@ class DeadLetters:
         decisions: TaskDecisions,
         departures: Callable[[], Departures],
         clock: Clock,
+        new_record: Callable[[str, Mapping[str, object | None]], ChangeRecord],
     ) -> None:
-        self._store, self._queue, self._clock = store, queue, clock
+        self._store, self._queue, self._clock, self._new_record = store, queue, clock, new_record
         self._decisions, self._departures = decisions, departures
 
     def list(self, *, limit: int = 100, stop: Callable[[], bool] = lambda: False) -> DeadLetterPage:
@@ -140,7 +145,9 @@ class DeadLetters:
             selected = [letter for letter in letters if chosen.fits(letter.view)]
             yield from self._redrive(selected, began, dry_run=dry_run)
 
-        return self._handle(handle, dry_run=dry_run, limit=limit, stop=stop)
+        given = {"action": action, "error": error, "limit": limit}
+        record = None if dry_run else self._new_record("redrive dead letters", given)
+        return self._handle(handle, chosen, record, limit=limit, stop=stop)
 
     def purge(
         self,
@@ -163,25 +170,33 @@ class DeadLetters:
                     result = LetterResult.DROPPED if letter.view.is_obsolete else LetterResult.PURGED
                     yield letter, HandledLetter(letter=letter.view, result=result), True
 
-        return self._handle(handle, dry_run=dry_run, limit=limit, stop=stop)
+        given = {"obsolete": "only" if obsolete else None, "action": action, "error": error, "limit": limit}
+        record = None if dry_run else self._new_record("purge dead letters", given)
+        return self._handle(handle, chosen, record, limit=limit, stop=stop)
 
     def _handle(
         self,
         handle: Callable[[Sequence[Letter]], Iterator[tuple[Letter, HandledLetter, bool]]],
+        chosen: _Choice,
+        record: ChangeRecord | None,
         *,
-        dry_run: bool,
         limit: int | None,
         stop: Callable[[], bool],
     ) -> HandledLetters:
-        """Handles chunk after chunk. ``handle`` returns for each letter its result, and whether it is to be deleted."""
+        """Handles chunk after chunk. ``handle`` returns for each letter its result, and whether it is to be deleted.
+        ``record`` None: it is a dry run."""
         reading = LetterReading(self._queue, self._store, stop=stop)
 
         def results() -> Iterator[HandledLetter]:
-            with reading:
+            with reading, record or nullcontext():
                 for chunk in reading.chunks(sys.maxsize if limit is None else limit):
+                    if record is not None and any(chosen.fits(letter.view) for letter in chunk):
+                        record.begin()
                     handled = list(handle(chunk))
-                    done = [letter.message for letter, _, is_done in handled if is_done and not dry_run]
+                    done = [letter.message for letter, _, is_done in handled if is_done and record is not None]
                     stay = reading.delete(done)
+                    if record is not None:
+                        _count(record.tally, handled, stay)
                     for letter, result, _ in handled:
                         yield replace(result, reason=_STAYS) if letter.message in stay else result
 
@@ -244,6 +259,17 @@ class DeadLetters:
                 results[tried.change.task_id] = HandledLetter(letter=view, result=LetterResult.REDRIVEN, task=task)
         departures.write()
         return results
+
+
+def _count(tally: Tally, handled: Sequence[tuple[Letter, HandledLetter, bool]], stay: Collection[object]) -> None:
+    """Counts the tasks that were redriven, of a purge the messages that were deleted."""
+    for letter, one, _ in handled:
+        if one.result is LetterResult.UNKNOWN:
+            tally.unanswered += 1
+        elif tally.runs is None:
+            tally.changed += letter.message not in stay
+        elif one.task is not None:
+            tally.changed += tally.runs.add(one.task)
 
 
 _STAYS = "its message could not be deleted; a later call drops it"

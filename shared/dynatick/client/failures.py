@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
@@ -47,12 +47,22 @@ def fingerprint_of(error: str | None) -> str:
     return hashlib.sha256(error_pattern(error).encode(errors="replace")).hexdigest()[:FINGERPRINT_CHARACTERS]
 
 
-def has_fingerprint(fingerprint: str) -> Callable[[str], bool]:
+@dataclass(frozen=True, slots=True)
+class HasFingerprint:
+    """Whether an error is of a group."""
+
+    fingerprint: str
+
+    def __call__(self, error: str) -> bool:
+        return fingerprint_of(error) == self.fingerprint
+
+
+def has_fingerprint(fingerprint: str) -> HasFingerprint:
     """Whether an error is of a group, as a filter of ``select``. Raises InvalidInput for what is no fingerprint."""
     if re.fullmatch(f"[0-9a-f]{{{FINGERPRINT_CHARACTERS}}}", fingerprint) is None:
         expected = f"expected the {FINGERPRINT_CHARACTERS} digits that dynatick failure list shows"
         raise InvalidInput("fingerprint", fingerprint, expected)
-    return lambda error: fingerprint_of(error) == fingerprint
+    return HasFingerprint(fingerprint)
 
 
 def shared_line(first: str, second: str) -> str:

@@ -94,7 +94,7 @@ class Operations:
     def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
         self.store, self._settings_cache, self._clock = store, settings_cache, clock
         self.changes = ChangeRecords(store, clock)
-        """The changes of many tasks that were made by commands and pages."""
+        """The changes of many tasks, by whichever interface they were made."""
 
     def ticks(
         self,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
 from dynatick.client import history as histories
@@ -22,6 +22,9 @@ from dynatick.engine.ports import Clock, Store
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from dynatick.client.change_records import ChangeRecord
+
 
 class TaskLists:
     """Reads tasks. ``TaskClient`` has these methods."""
@@ -34,9 +37,13 @@ class TaskLists:
         check_actions: bool = True,
         settings_ttl_seconds: float = 60,
         dead_letter_queue: DeadLetterQueue | None = None,
+        caller: str | Callable[[], str | None] = "program",
+        interface: str = "Python",
     ) -> None:
         self.store = store
         self.dead_letter_queue = dead_letter_queue
+        self.caller, self.interface = caller, interface
+        self.record: ChangeRecord | None = None  # counts changes of many tasks, instead of a record for each
         self._clock = clock
         self._check_actions = check_actions
         self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dynatick.client import task_update
@@ -110,6 +111,8 @@ class TaskClient(BulkTasks):
     limit keys of classes that ``KeyLimits`` does not have.
     ``settings_ttl_seconds``: how long the current settings, which the processor keeps in the table (tick interval,
     actions, their payloads' types), are used before they are read again. ``dead_letter_queue``: for ``dead_letters``.
+    ``caller``: who changes tasks, and ``interface``: where it was asked for, in the records of changes of many tasks
+    (``operations.changes``); both can be set later, too.
     """
 
     @property
@@ -137,7 +140,16 @@ class TaskClient(BulkTasks):
         if self.dead_letter_queue is None:
             missing = "it is not set, and no dead-letter queue was named"
             raise ConfigurationError("DYNATICK_DEAD_LETTER_QUEUE_URL", missing)
-        return DeadLetters(self.store, self.dead_letter_queue, self._decisions, self._departures, self._clock)
+        from dynatick.client.change_records import new_record
+
+        return DeadLetters(
+            self.store,
+            self.dead_letter_queue,
+            self._decisions,
+            self._departures,
+            self._clock,
+            partial(new_record, self),
+        )
 
     @classmethod
     def connect(

@@ -211,6 +211,7 @@ RATE: Final = "rate"  # such as 10/s: how many may begin
 
 # The record of a change of many tasks, which has createdAt, finishedAt, expiresAt, by, listedAs and listedAt, too, and
 # as body the runs that it began.
+INTERFACE: Final = "interface"  # text: command line, page, HTTP, Python
 CHANGE: Final = "change"  # text: what was done to each task
 GIVEN: Final = "given"  # map of texts: the filter
 STATE: Final = "state"  # text

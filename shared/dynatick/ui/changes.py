@@ -11,7 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dynatick.client.change_records import ChangeRecord
 from dynatick.ui.site import site_of
+from dynatick.ui.trail import MadeChange
 
 Form = Mapping[str, str]
 
@@ -36,7 +38,7 @@ def change(endpoint: Callable[[Request, Form], Response]) -> Callable[[Request],
 def _noted(endpoint: Callable[[Request, Form], Response], request: Request, form: Form) -> Response:
     """Makes a change, and adds it to the trail with what came of it."""
     site = site_of(request)
-    made = site.trail.begin(request.url.path, form)
+    made = request.state.made = site.trail.begin(request.url.path, form)
     try:
         answer = endpoint(request, form)
     except Exception as error:
@@ -49,6 +51,13 @@ def _noted(endpoint: Callable[[Request, Form], Response], request: Request, form
     else:
         site.trail.end(made, "done" if notice is None else notice.text, is_problem=bool(notice and notice.is_problem))
     return answer
+
+
+def record_of(request: Request) -> ChangeRecord:
+    """The record of the change of many tasks that a request asks for."""
+    site = site_of(request)
+    made: MadeChange = request.state.made
+    return site.trail.record_of(made, site.client)
 
 
 async def _form(request: Request) -> Form:

@@ -13,10 +13,11 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from dynatick.client.change_records import counted_in
 from dynatick.client.failures import FailureGroup, has_fingerprint
 from dynatick.domain import attributes as attr
 from dynatick.ui import links, query
-from dynatick.ui.changes import Form, change
+from dynatick.ui.changes import Form, change, record_of
 from dynatick.ui.chart import FailureBars
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.readings import HOUR, WEEK, hour_of
@@ -153,7 +154,8 @@ def _redrive(request: Request, form: Form) -> Response:
     start, end = _range(form, now, query.duration(form, "last", "24h", longest=_LONGEST))
     fingerprint = form.get("fingerprint")
     is_wanted = None if fingerprint is None else has_fingerprint(fingerprint)
-    redrive = partial(site.client.redrive_many, start=start, end=end, error=is_wanted)
+    record = record_of(request)
+    redrive = partial(counted_in(site.client, record).redrive_many, start=start, end=end, error=is_wanted)
     asked = {name: form.get(name) for name in ("fingerprint", "last", "to")}
     job = site.jobs.start(
         REDRIVEN,
@@ -161,6 +163,7 @@ def _redrive(request: Request, form: Form) -> Response:
         query.number(form, "confirmed"),
         back=_back(form),
         again=links.with_query("/failures/redrive", asked),
+        record=record,
     )
     return RedirectResponse(links.job(job.id), status_code=303)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
 from dynatick.client import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, TaskClient, WouldChange
-from dynatick.client.change_records import Tally
+from dynatick.client.change_records import ChangeRecord
 from dynatick.client.followed_runs import FollowedRuns, RunCounts
 from dynatick.errors import DynatickError
 from dynatick.ui import links
@@ -79,10 +80,6 @@ class Job:
             with self._lock:
                 self._runs.refresh(client.store)
 
-    def tally(self) -> Tally:
-        """What it has changed, for its record."""
-        return Tally(changed=self.changed, skipped=self.skipped, unanswered=self.unknown, runs=self._runs)
-
     def add(self, result: ManyResult) -> None:
         match result:
             case Changed(task=task):
@@ -128,22 +125,27 @@ class Jobs:
         *,
         back: str,
         again: str,
+        record: ChangeRecord | None = None,
     ) -> Job:
         """Changes in a thread what the client's method ``change`` selects, ``number`` tasks at most. Returns when that
-        has ended, or after a moment."""
-        job = Job(id=secrets.token_urlsafe(6), verb=verb, back=back, again=again)
+        has ended, or after a moment. ``record``: that ``change`` counts in; the job has its id."""
+        job_id = secrets.token_urlsafe(6) if record is None else record.change_id
+        job = Job(id=job_id, verb=verb, back=back, again=again)
         self._jobs[job.id] = job
         while len(self._jobs) > _MAX_JOBS:
             self._jobs.popitem(last=False)
         confirmed = ConfirmedChange(change, number, stop=job.aborted.is_set)
-        Thread(target=self._run, args=(job, confirmed), name=f"dynatick-job-{job.id}", daemon=True).start()
+        Thread(target=self._run, args=(job, confirmed, record), name=f"dynatick-job-{job.id}", daemon=True).start()
         job.ended.wait(_SOON_SECONDS)
         return job
 
-    def _run(self, job: Job, change: ConfirmedChange) -> None:
+    def _run(self, job: Job, change: ConfirmedChange, record: ChangeRecord | None) -> None:
         try:
-            for result in change.results():
-                job.add(result)
+            with record or nullcontext():
+                for result in change.results():
+                    job.add(result)
+                if record is not None:
+                    record.is_aborted = job.aborted.is_set()
             job.more = not job.aborted.is_set() and change.has_more()
         except DynatickError as error:
             job.problem = str(error)

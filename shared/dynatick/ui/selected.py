@@ -11,10 +11,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from dynatick.client import Changed, ChangeUnknown, ManyResult, Skipped, TaskClient, TaskView, WouldChange
+from dynatick.client.change_records import ChangeRecord
 from dynatick.errors import InvalidInput, StoreError, TaskChanged, TaskNotFound, TransitionRefused
 from dynatick.json_reader import loads
 from dynatick.ui import links, query
-from dynatick.ui.changes import Form, change
+from dynatick.ui.changes import Form, change, record_of
 from dynatick.ui.site import Site, query_of, site_of
 from dynatick.ui.task import possible
 from dynatick.ui.tasks import CHANGES
@@ -40,7 +41,9 @@ def _change(request: Request, form: Form) -> Response:
     do = query.choice(form, "do", _CHANGES) or "redrive"
     ids = _checked(loads(form.get("ids", "[]"), "ids"))
     again = f"/tasks/selected?{links.pairs([('do', do), *(('id', task_id) for task_id in ids)])}"
-    job = site.jobs.start(CHANGES[do], partial(_each, site, do, ids), len(ids), back="/tasks", again=again)
+    record = record_of(request)
+    each = partial(_each, site, do, ids, record)
+    job = site.jobs.start(CHANGES[do], each, len(ids), back="/tasks", again=again, record=record)
     return RedirectResponse(links.job(job.id), 303)
 
 
@@ -52,7 +55,14 @@ def _checked(ids: object) -> Sequence[str]:
 
 
 def _each(
-    site: Site, do: str, ids: Sequence[str], *, dry_run: bool, limit: int | None = None, stop: Callable[[], bool] = bool
+    site: Site,
+    do: str,
+    ids: Sequence[str],
+    record: ChangeRecord,
+    *,
+    dry_run: bool,
+    limit: int | None = None,
+    stop: Callable[[], bool] = bool,
 ) -> Iterator[ManyResult]:
     """Changes the tasks one after another, as a method of the client that changes many does."""
     if dry_run:
@@ -61,14 +71,21 @@ def _each(
     for task_id in ids[:limit]:
         if stop():
             return
-        try:
-            yield Changed(task_id, _method(site.client, do)(task_id))
-        except TaskNotFound:
-            yield Skipped(task_id, "it was deleted")
-        except (TransitionRefused, TaskChanged, InvalidInput) as error:
-            yield Skipped(task_id, str(error))
-        except StoreError as error:
-            yield ChangeUnknown(task_id, error)
+        record.begin()
+        result = _changed(site.client, do, task_id)
+        record.add([result])
+        yield result
+
+
+def _changed(client: TaskClient, do: str, task_id: str) -> ManyResult:
+    try:
+        return Changed(task_id, _method(client, do)(task_id))
+    except TaskNotFound:
+        return Skipped(task_id, "it was deleted")
+    except (TransitionRefused, TaskChanged, InvalidInput) as error:
+        return Skipped(task_id, str(error))
+    except StoreError as error:
+        return ChangeUnknown(task_id, error)
 
 
 def _preview(client: TaskClient, do: str, ids: Sequence[str]) -> Iterator[ManyResult]:

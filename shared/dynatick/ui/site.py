@@ -116,7 +116,7 @@ class Site:
     def __post_init__(self) -> None:
         self.readings = Readings(self.client, self.kept_seconds)
         self.jobs = Jobs(done=self.readings.clear)
-        self.trail = Trail(self.clock, self.caller, self.client.operations.changes)
+        self.trail = Trail(self.clock, self.caller)
         self.jobs.ended = self.trail.log_end
         self.assets = {name: Asset.read(name) for name in _ASSETS}
         self._templates = Environment(

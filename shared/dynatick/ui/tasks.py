@@ -12,12 +12,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from dynatick.client import BucketCounts, HistoryPage, ManyResult, TaskView, WouldChange
+from dynatick.client import BucketCounts, HistoryPage, ManyResult, TaskClient, TaskView, WouldChange
+from dynatick.client.change_records import counted_in
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.selection import STATUSES, Selection
 from dynatick.errors import InvalidInput
 from dynatick.ui import links, query
-from dynatick.ui.changes import Form, change
+from dynatick.ui.changes import Form, change, record_of
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.query import Query
 from dynatick.ui.site import SLOWLY, TICK, Site, query_of, site_of
@@ -153,7 +154,7 @@ def _dry_run(request: Request) -> Response:
     counted = skipped = 0
     examples: list[TaskView] = []
     if do != "reschedule" or to is not None:
-        for result in islice(_many(site, do, selection, to)(dry_run=True), _MAX_COUNTED):
+        for result in islice(_many(site.client, do, selection, to)(dry_run=True), _MAX_COUNTED):
             if not isinstance(result, WouldChange):
                 skipped += 1
                 continue
@@ -173,34 +174,38 @@ def _change(request: Request, form: Form) -> Response:
     selection = _selection(site, form)
     due_at = query.instant(form, "due_at")
     asked = {"do": do, **selection.words(), "due_at": due_at and links.minute(due_at)}
+    record = record_of(request)
     job = site.jobs.start(
         CHANGES[do],
-        _many(site, do, selection, due_at),
+        _many(counted_in(site.client, record), do, selection, due_at),
         query.number(form, "confirmed"),
         back=links.tasks(**selection.words()),
         again=links.with_query("/tasks/change", asked),
+        record=record,
     )
     return RedirectResponse(links.job(job.id), 303)
 
 
-def _many(site: Site, do: str, selection: Selection, due_at: datetime | None) -> Callable[..., Iterator[ManyResult]]:
+def _many(
+    client: TaskClient, do: str, selection: Selection, due_at: datetime | None
+) -> Callable[..., Iterator[ManyResult]]:
     """The client's method for a change of all selected tasks, which takes ``dry_run``, ``limit`` and ``stop``."""
     if do not in _changes(selection):
         allowed = [status for status, changes in _CHANGEABLE.items() if do in changes]
         raise InvalidInput("status", selection.status, f"expected {' or '.join(allowed)} to {do}")
     match do:
         case "cancel":
-            return partial(site.client.cancel_many, selection)
+            return partial(client.cancel_many, selection)
         case "redrive":
-            return partial(site.client.redrive_many, selection)
+            return partial(client.redrive_many, selection)
         case "restore":
-            return partial(site.client.restore_many, selection)
+            return partial(client.restore_many, selection)
         case "run-now":
-            return partial(site.client.run_now_many, selection)
+            return partial(client.run_now_many, selection)
         case _:
             if due_at is None:
                 raise InvalidInput("due_at", None, "expected a time, such as 2026-12-31T12:00Z")
-            return partial(site.client.reschedule_many, selection, due_at=due_at)
+            return partial(client.reschedule_many, selection, due_at=due_at)
 
 
 def _changes(selection: Selection) -> tuple[str, ...]:

@@ -12,10 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from threading import Lock
 
-from dynatick.client.change_records import ChangeRecords, ChangeView
+from dynatick.client import TaskClient
+from dynatick.client.change_records import ChangeRecord, ChangeView, new_record
 from dynatick.domain.instants import format_instant
 from dynatick.errors import StoreError
 from dynatick.ui import links
@@ -42,7 +43,7 @@ class MadeChange:
     result: str | None = None  # None: a job, which says so
     is_problem: bool = False
     job: Job | None = None
-    record: ChangeView | None = None  # of a job, in the table
+    record: ChangeView | None = None  # in the table, of a job that is not one of these pages
 
     @property
     def state(self) -> str:
@@ -57,8 +58,8 @@ class MadeChange:
 class Trail:
     """The latest changes. Safe for several threads. Those of many tasks have a record in the table, too."""
 
-    def __init__(self, clock: Callable[[], datetime], caller: Callable[[], str | None], records: ChangeRecords) -> None:
-        self._clock, self._caller, self._records = clock, caller, records
+    def __init__(self, clock: Callable[[], datetime], caller: Callable[[], str | None]) -> None:
+        self._clock, self._caller = clock, caller
         self._made: deque[MadeChange] = deque(maxlen=_MAX_KEPT)
         self._lock = Lock()  # a job may end while its change is being answered
 
@@ -81,12 +82,6 @@ class Trail:
 
     def end(self, made: MadeChange, result: str | None, *, is_problem: bool = False, job: Job | None = None) -> None:
         """``result``: what came of it; None if a ``job`` does it."""
-        if job is not None:
-            made.record = self._records.new(
-                made.what, by=made.who, given={"of": made.about, **made.given}, change_id=job.id
-            )
-            if not job.ended.is_set():
-                self._write(made, partial(self._records.begin, made.record))
         made.result, made.is_problem, made.job = result, is_problem, job
         if job is None:
             self._log("change_refused" if is_problem else "change_made", made, {"result": result})
@@ -95,8 +90,17 @@ class Trail:
             if job.ended.is_set():
                 self.log_end(job)
 
+    def record_of(self, made: MadeChange, client: TaskClient) -> ChangeRecord:
+        """The record of a change of many tasks. The change is made all the same if it can't be written."""
+
+        def log(view: ChangeView, error: StoreError) -> None:
+            self._log("change_not_recorded", made, {"job": view.change_id, "problem": str(error)})
+
+        given = {"of": made.about, **made.given}
+        return new_record(client, made.what, given, by=made.who, interface="page", not_written=log)
+
     def log_end(self, job: Job) -> None:
-        """Logs and records how a job has ended; once, whether it ends before the change has been answered or after."""
+        """Logs how a job has ended; once, whether it ends before the change has been answered or after."""
         with self._lock:
             made = next((one for one in self._made if one.job is job), None)
             if made is None or made.result is not None:
@@ -105,16 +109,6 @@ class Trail:
         counts = {"changed": job.changed, "skipped": job.skipped, "unknown": job.unknown}
         problem = {} if job.problem is None else {"problem": job.problem}
         self._log("change_ended", made, {"job": job.id, "state": job.state, **counts, **problem})
-        if made.record is not None:
-            end = partial(self._records.end, made.record, job.tally(), state=job.state, problem=job.problem)
-            self._write(made, end)
-
-    def _write(self, made: MadeChange, write: Callable[[], object]) -> None:
-        """The change itself is made all the same if its record can't be written."""
-        try:
-            write()
-        except StoreError as error:
-            self._log("change_not_recorded", made, {"problem": str(error)})
 
     def _log(self, action: str, made: MadeChange, more: Mapping[str, object]) -> None:
         line = {

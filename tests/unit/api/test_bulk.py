@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess
-from tests.unit.api.support import Caller, read
+from tests.unit.api.support import Caller, event, read
 from tests.unit.api.test_tasks import end
 
 from dynatick.api import buckets, sizes, ticks
@@ -270,3 +270,31 @@ def test_the_tasks_of_a_subject_are_listed_cancelled_and_deleted(caller: Caller)
     assert caller.client.get("other0").status == "scheduled"
     refused = caller.send("GET", "/v1/tasks", query="subject=" + "x" * 257)
     assert (refused.status, read(refused)["errors"][0]["parameter"]) == (422, "subject")
+
+
+def test_a_request_that_changes_many_tasks_has_one_record_of_who_sent_it(caller: Caller) -> None:
+    fill(caller, 3)
+    fill(caller, 2, "2027-01-03#13:00", "late-")
+    ask = {**RANGE, "action": "log", "limit": 1000}
+    signed = event("POST", "/v1/tasks/cancel", {**ask, "dryRun": True})
+    signed["requestContext"]["authorizer"] = {"iam": {"userArn": "arn:aws:iam::123456789012:user/ada"}}
+    assert caller.api.handle(signed, None).status == 200
+    changes = caller.client.operations.changes
+    assert changes.list() == [], "a dry run has none"
+    signed["body"] = json.dumps(ask)
+    assert caller.api.handle(signed, None).status == 200
+    (record,) = changes.list()
+    assert (record.change, record.changed, record.state, record.interface) == ("cancel", 5, "done", "HTTP")
+    assert record.by == "arn:aws:iam::123456789012:user/ada"
+    assert record.given == {
+        "from": "2026-12-31T12:00:00Z", "to": "2027-01-10T12:00:00Z", "action": "log", "limit": "1000",
+    }  # fmt: skip
+    caller.clock.forward(seconds=1)
+    with_token = event("POST", "/v1/tasks/restore", {"bucket": BUCKET})
+    with_token["requestContext"]["authorizer"] = {"jwt": {"claims": {"sub": "ada@example.com"}, "scopes": None}}
+    assert caller.api.handle(with_token, None).status == 200
+    caller.clock.forward(seconds=1)
+    caller.ask("POST", "/v1/tasks/cancel", {"bucket": BUCKET})
+    assert [(one.change, one.by, one.changed) for one in changes.list()[:2]] == [
+        ("cancel", None, 3), ("restore", "ada@example.com", 3),
+    ]  # fmt: skip

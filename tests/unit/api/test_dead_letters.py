@@ -52,6 +52,9 @@ def test_redrive(caller: Caller, world: InProcess) -> None:
     bucket = caller.ask("GET", "/v1/buckets/2026-12-31%2312:02")
     assert (bucket["left"], bucket["ran"], bucket["failed"], bucket["total"]) == ({"redrivenFailed": 1}, 1, 1, 0)
     assert "left" not in caller.ask("GET", "/v1/buckets/2026-12-31%2312:09")
+    (record,) = caller.client.operations.changes.list()
+    assert (record.change, record.changed, record.interface) == ("redrive dead letters", 1, "HTTP")
+    assert record.given == {"action": "log", "error": "broke", "limit": "1000"}
 
 
 def test_purge_of_obsolete_ones_of_all_and_of_what_a_redrive_keeps(caller: Caller, world: InProcess) -> None:
@@ -81,4 +84,5 @@ def test_a_queue_that_does_not_answer_and_an_api_without_one(caller: Caller, mon
         problem = caller.refused("unavailable", method, path, body)
         assert problem["detail"] == "the dead-letter queue did not answer. Repeat the request"
     caller.client.dead_letter_queue = None
+    caller.api = Api(caller.client)
     assert caller.refused("no-dead-letter-queue", "GET", PATH)["status"] == 404

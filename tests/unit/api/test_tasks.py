@@ -8,7 +8,7 @@ import pytest
 from tests.builders import NOON, InProcess
 from tests.unit.api.support import Caller, Time, event, read
 
-from dynatick import CompleteLater
+from dynatick import CompleteLater, TaskClient
 from dynatick.api import Api
 from dynatick.client import Refused
 from dynatick.domain.completion import completion_token
@@ -273,16 +273,18 @@ def test_a_bucket_is_waited_for_until_all_have_ended(caller: Caller, time: Time)
     assert len(time.waits) == 3
 
 
-def test_a_bucket_that_is_too_large_to_count_at_once_is_not_waited_for(caller: Caller, time: Time) -> None:
+def test_a_bucket_that_is_too_large_to_count_at_once_is_not_waited_for(
+    caller: Caller, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for n in range(1001):
         caller.client.insert(f"t{n:04}", task_date_time="2026-12-31#13:00")
-    history = caller.client.history
+    history = TaskClient.history
 
     def slow(*arguments: object, **options: object) -> object:
         time.now += 16
         return history(*arguments, **options)  # type: ignore[arg-type]
 
-    caller.client.history = slow  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(TaskClient, "history", slow)
     found = caller.ask("GET", BUCKET, query="waitSeconds=10")
     assert found["counts"] == {"scheduled": 1000}
     assert (found["nextPageToken"] is not None, time.waits) == (True, [])

@@ -79,7 +79,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> InProcess:
     queue = MemoryDeadLetterQueue()
     world = InProcess(dead_letters=queue)
     world.tick()
-    monkeypatch.setattr(Session, "client", lambda session: TaskClient(world.store, clock=world.clock))
+
+    def client(session: Session) -> TaskClient:
+        return TaskClient(world.store, clock=world.clock, caller=session.caller, interface="command line")
+
+    monkeypatch.setattr(Session, "client", client)
     monkeypatch.setattr(Session, "dead_letter_queue", lambda session, queue_url: queue)
     monkeypatch.setattr(Session, "caller", lambda session: "ada")
     monkeypatch.setattr(Session, "clock", lambda session: world.clock())

@@ -32,7 +32,8 @@ OUR_OWN = {
     "_due",
     "_follows",
     "_ids",
-}  # of another object of the class, of the client that is made asynchronous, or of a class of the same module
+    "_clock",
+}  # of another object of the class, of the client that is made asynchronous or recorded, or of the same module
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, text_of
 
-from dynatick.client import Changed, ManyResult
+from dynatick.client import Changed, ManyResult, Skipped
+from dynatick.client.change_records import ChangeRecords, counted_in, new_record
 from dynatick.client.failures import fingerprint_of
-from dynatick.client.followed_runs import FollowedRuns
 from dynatick.errors import StoreError
 from dynatick.testing.virtual_installation import VirtualInstallation
 from dynatick.ui.jobs import Jobs
@@ -153,34 +153,33 @@ def test_a_job_that_ends_in_an_error_says_so_in_its_row(busy: VirtualInstallatio
 def test_changes_of_commands_and_of_other_dashboards_are_listed_with_what_came_of_them(
     busy: VirtualInstallation, browser: Browser
 ) -> None:
-    changes = busy.client.operations.changes
-    answer = Browser(busy).post("/failures/redrive", last="24h", fingerprint="0123456789", confirmed="4")
+    answer = Browser(busy).post("/failures/redrive", last="24h", confirmed="1")
     busy.advance(seconds=30)
-    with changes.recorded("redrive", by="bob", given={"last": "24h", "payload": "another one"}) as tally:
-        tally.runs = FollowedRuns()
-        for result in busy.client.redrive_many(last="24h"):
-            tally.add(result)
+    given = {"last": "24h", "payload": "another one"}
+    with new_record(busy.client, "redrive", given, by="bob") as record:
+        list(counted_in(busy.client, record).redrive_many(last="24h"))
     busy.client.operations.pause(by="bob", reason="the move")
     busy.advance(minutes=2)
     busy.client.operations.resume()
-    with pytest.raises(KeyboardInterrupt), changes.recorded("cancel", by="carl", given={"bucket": "b"}) as tally:
-        tally.skipped += 2
+    with pytest.raises(KeyboardInterrupt), new_record(busy.client, "cancel", {"bucket": "b"}, by="carl") as record:
+        record.begin()
+        record.add([Skipped("a", "it was deleted")] * 2)
         raise KeyboardInterrupt
-    with changes.recorded("delete", by="carl", given={"bucket": "b"}):
+    with new_record(busy.client, "delete", {"bucket": "b"}, by="carl"):
         pass
     busy.advance(hours=2)
     who = browser.site.trail.who
     assert rows(browser) == [
         "13:02:30.000 carl cancel many tasks bucket b Aborted: 0 changed, 2 skipped",
-        "13:00:30.000 bob redrive many tasks last 24h; payload another one Done: 4 changed",
+        "13:00:30.000 bob redrive many tasks last 24h; payload another one Done: 3 changed",
         "13:00:30.000 bob pause everything reason the move Until 2026-12-31T13:02:30Z",
-        f"13:00:00.000 {who} redrive failures 0123456789 fingerprint 0123456789; last 24h Done: 0 changed",
+        f"13:00:00.000 {who} redrive all failures last 24h Done: 1 changed",
     ]
     here, there = elements(browser.get("/changes"), "job-link")[1:]
     assert there.attributes["href"] == answer.headers["location"]
     page = browser.get(str(here.attributes["href"]))
-    assert text_of(page, "change-record").startswith("Done: 4 changed. 13:00:30.000 , by bob ; last 24h")
-    assert text_of(page, "job-runs") == "Of their runs 1 completed, 3 failed again."
+    assert text_of(page, "change-record").startswith("Done: 3 changed. 13:00:30.000 , by bob (Python) ; last 24h")
+    assert text_of(page, "job-runs") == "Of their runs 1 completed, 2 failed again."
     assert browser.post(f"{here.attributes['href']}/abort").status_code == 404, "it is not of this dashboard"
 
 
@@ -190,19 +189,20 @@ def test_a_change_is_made_though_its_record_can_not_be_written_and_the_log_says_
     def refuse(*_: object, **__: object) -> None:
         raise StoreError("denied")
 
-    monkeypatch.setattr(browser.site.trail._records, "end", refuse)
+    monkeypatch.setattr(ChangeRecords, "end", refuse)
     with caplog.at_level(logging.INFO, LOG.name):
         browser.follow(browser.post("/failures/redrive", last="24h", confirmed="4"))
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == LOG.name]
-    assert [one["action"] for one in lines] == ["change_begun", "change_ended", "change_not_recorded"]
-    assert lines[-1]["problem"] == "denied"
+    actions = {one["action"]: one for one in lines}
+    assert actions.keys() == {"change_begun", "change_ended", "change_not_recorded"}
+    assert actions["change_not_recorded"]["problem"] == "denied"
 
 
 def test_a_change_that_goes_on_elsewhere_or_whose_process_died_is_said(
     busy: VirtualInstallation, browser: Browser
 ) -> None:
     changes = busy.client.operations.changes
-    changes.begin(changes.new("cancel", by=None, given={}))
+    changes.begin(changes.new("cancel", by=None, interface=None, given={}, change_id="0a"))
     (row,) = rows(browser)
     assert row.endswith("unknown cancel many tasks Begun; its end is not known")
     assert "every 10s" not in browser.get("/changes/rows").text

@@ -1,0 +1,177 @@
+"""The records of changes of many tasks: each interface's change has one, whatever comes of the change or the record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.client.support import client_of, fail, is_record
+from tests.unit.engine.support import World
+
+from dynatick import AsyncTaskClient, StoreError, TaskClient
+from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.client import ManyResult
+from dynatick.client.failures import fingerprint_of, has_fingerprint
+from dynatick.client.operations import ChangeView
+
+BUCKET = "2026-12-31#12:01"
+RANGE = {"from": "2026-12-31T11:02:00Z", "to": "2026-12-31T12:02:00Z"}
+
+
+@pytest.fixture
+def queue() -> MemoryDeadLetterQueue:
+    return MemoryDeadLetterQueue()
+
+
+@pytest.fixture
+def world(queue: MemoryDeadLetterQueue) -> World:
+    """An installation at 12:01:00.2, in which the tasks a, b and c have failed, and w waits."""
+    world = World(dead_letters=queue)
+    world.tick()
+    client = client_of(world)
+    for name in "abc":
+        world.actions.behaviour[name] = fail
+        client.insert(name, delay_seconds=1, subject="s")
+    world.next_tick()
+    client.insert("w", delay_seconds=600, subject="s")
+    return world
+
+
+@pytest.fixture
+def client(world: World, queue: MemoryDeadLetterQueue) -> TaskClient:
+    return client_of(world, dead_letter_queue=queue)
+
+
+def records(client: TaskClient) -> list[ChangeView]:
+    return client.operations.changes.list()
+
+
+CHANGES: Mapping[str, tuple[Callable[[TaskClient], Iterator[Any]], Mapping[str, str], int]] = {
+    "redrive": (
+        lambda client: client.redrive_many(last="1h", error="broke", set_fields={"to": "secret@example.com"}),
+        {**RANGE, "status": "failed", "error": "broke", "set": "another one"}, 3,
+    ),
+    "cancel": (lambda client: client.cancel_many(subject="s", prefix="w"), {"subject": "s", "prefix": "w"}, 1),
+    "delete": (lambda client: client.delete_many(BUCKET, limit=2), {"bucket": BUCKET, "limit": "2"}, 2),
+    "run": (lambda client: client.run_now_many(subject="s"), {"subject": "s"}, 1),
+    "reschedule": (
+        lambda client: client.reschedule_many(subject="s", shift=timedelta(hours=1)),
+        {"subject": "s", "by": "1:00:00"}, 1,
+    ),
+    "redrive dead letters": (lambda client: client.dead_letters.redrive(error="broke"), {"error": "broke"}, 3),
+    "purge dead letters": (lambda client: client.dead_letters.purge(action="log"), {"action": "log"}, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_by_a_program_has_a_record(client: TaskClient, world: World, name: str) -> None:
+    change, given, number = CHANGES[name]
+    list(change(client))
+    (record,) = records(client)
+    assert (record.change, record.by, record.interface, record.state) == (name, "program", "Python", "done")
+    assert (record.given, record.changed, record.skipped, record.unanswered) == (given, number, 0, 0)
+    found = client.operations.changes.get(record.change_id)
+    assert found is not None
+    assert (found.runs is not None and found.runs.waiting == 3) is name.startswith("redrive")
+    assert "secret" not in str(world.row(f"_dynatick#change#{record.change_id}"))
+
+
+def test_a_cancellation_that_is_taken_back_has_a_record_for_each_change(client: TaskClient) -> None:
+    list(client.cancel_many(subject="s"))
+    list(client.restore_many(subject="s"))
+    assert {one.change: one.changed for one in records(client)} == {"restore": 1, "cancel": 1}
+
+
+def test_a_record_names_the_group_of_failures_and_that_a_function_has_decided(client: TaskClient) -> None:
+    (error,) = {one.error for one in client.iter_history(last="1h", status="failed")}
+    list(client.redrive_many(BUCKET, error=has_fingerprint(fingerprint_of(error)), limit=1))
+    (record,) = records(client)
+    assert record.given["fingerprint"] == fingerprint_of(error)
+    list(client.redrive_many(BUCKET, error=lambda text: "broke" in text))
+    assert "by a function" in {one.given.get("error") for one in records(client)}
+
+
+def test_a_dry_run_and_a_change_that_finds_no_task_write_nothing(client: TaskClient, world: World) -> None:
+    before = len(world.rigged.writes)
+    for found in (
+        client.redrive_many(last="1h", dry_run=True), client.delete_many(subject="s", dry_run=True),
+        client.dead_letters.redrive(dry_run=True), client.dead_letters.purge(dry_run=True),
+    ):  # fmt: skip
+        assert list(found)  # type: ignore[call-overload]
+    for none in (
+        client.cancel_many(last="1h", prefix="none"), client.delete_many(subject="none"),
+        client.dead_letters.purge(obsolete=True),
+    ):  # fmt: skip
+        assert not list(none)  # type: ignore[call-overload]
+    assert (records(client), len(world.rigged.writes)) == ([], before)
+
+
+def test_the_schedules_of_a_subject_are_counted_with_its_tasks(client: TaskClient) -> None:
+    client.schedules.insert("daily", "rate(1 day)", action="log", subject="s")
+    list(client.delete_many(subject="s", limit=3))
+    assert [(one.change, one.changed) for one in records(client)] == [("delete", 3)]
+
+
+def test_a_record_is_written_before_the_first_task_and_says_what_broke_off(client: TaskClient, world: World) -> None:
+    seen: list[tuple[str, int]] = []
+    world.rigged.before_write = lambda change: seen.extend((one.state, one.changed) for one in records(client)[:1])
+    with pytest.raises(KeyboardInterrupt):
+        for _ in client.redrive_many(BUCKET):
+            raise KeyboardInterrupt
+    assert ("running", 0) in seen
+    assert [(one.state, one.changed, one.problem) for one in records(client)] == [("aborted", 3, None)]
+
+
+def test_a_change_that_is_stopped_is_aborted_and_one_that_fails_says_why(client: TaskClient, world: World) -> None:
+    asked = iter([False, True])
+    list(client.redrive_many(BUCKET, stop=lambda: next(asked)))
+    assert [(one.state, one.changed) for one in records(client)] == [("aborted", 3)]
+    client.insert_many({"taskId": f"n-{n:04}", "taskDateTime": "2026-12-31#13:00"} for n in range(201))
+    world.clock.forward(seconds=1)
+    polls = iter(range(9))
+
+    def refuse(_: object) -> None:
+        if next(polls):
+            raise StoreError("no route")
+
+    world.rigged.before_poll = refuse
+    with pytest.raises(StoreError, match="no route"):
+        list(client.cancel_many(start="2026-12-31T13:00:00Z", end="2026-12-31T13:02:00Z"))
+    world.rigged.clear_faults()
+    (latest, _) = records(client)
+    assert (latest.change, latest.state, latest.problem, latest.changed) == ("cancel", "failed", "no route", 201)
+
+
+@pytest.mark.parametrize("at", ["begin", "end"])
+def test_a_record_that_can_not_be_written_stops_no_change_and_is_logged(
+    client: TaskClient, world: World, caplog: pytest.LogCaptureFixture, at: str
+) -> None:
+    world.rigged.throttled = lambda change: is_record(change) and ("finishedAt" in change.set) is (at == "end")
+    with caplog.at_level(logging.WARNING, "dynatick.client"):
+        results = list(client.redrive_many(BUCKET))
+    world.rigged.clear_faults()
+    assert sorted(one.task_id for one in results) == ["a", "b", "c"]
+    assert {client.get(name).run for name in "abc"} == {2}
+    assert [record.action for record in caplog.records] == ["change_not_recorded"]  # type: ignore[attr-defined]
+    assert [(one.state, one.changed) for one in records(client)] == [("done", 3) if at == "begin" else ("running", 0)]
+
+
+def test_a_program_can_say_who_it_is(client: TaskClient) -> None:
+    client.caller = lambda: None
+    list(client.cancel_many(subject="s"))
+    client.caller = "billing"
+    list(client.restore_many(subject="s"))
+    assert {one.change: one.by for one in records(client)} == {"cancel": None, "restore": "billing"}
+
+
+def test_the_client_for_asyncio_records_its_changes(client: TaskClient) -> None:
+    async def redrive() -> list[ManyResult]:
+        async with AsyncTaskClient(client) as awaited:
+            return [one async for one in awaited.redrive_many(BUCKET)]
+
+    assert len(asyncio.run(redrive())) == 3
+    assert [(one.change, one.changed, one.by) for one in records(client)] == [("redrive", 3, "program")]
