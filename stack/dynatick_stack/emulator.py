@@ -55,7 +55,7 @@ def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = S
             except BusyError:
                 chosen = _free_port()
         return start(chosen, state_dir=state_dir, say=say, stack=stack)
-    python = emulator_python(say)
+    python, recording = emulator_python(say), _recording()
     # Before anything is stopped: what runs shall go on if there's no port for the new one.
     check_port(port, state_dir=state_dir)
     earlier = _recorded(state_dir)
@@ -81,7 +81,7 @@ def start(port: int | None, *, state_dir: Path = STATE, say: Say, stack: str = S
         with log.open("wb") as output, uninterrupted():
             process = subprocess.Popen(
                 # -E: the functions' PYTHONPATH is not for the emulator, which has other versions; -P: nor our modules.
-                [python, "-EP", "-X", processes.marker(state_dir), PROGRAM, loopback.__file__, *_recording()],
+                [python, "-EP", "-X", processes.marker(state_dir), PROGRAM, loopback.__file__, *recording],
                 cwd=state_dir,
                 env=_environment(port, state_dir),
                 stdin=subprocess.DEVNULL,
@@ -202,9 +202,14 @@ def _environment(port: int, state_dir: Path) -> dict[str, str]:
 
 
 def _recording() -> list[str | Path]:
-    """The arguments of the program, if what happens is to be recorded."""
-    path = os.environ.get(RECORDING)
-    return [Path(__file__).with_name("emulator_recording.py"), Path(path).resolve()] if path else []
+    """The arguments of the program, if what happens is to be recorded. Raises RefusedError."""
+    given = os.environ.get(RECORDING)
+    if not given:
+        return []
+    path = Path(given).resolve()
+    if path.is_dir() or not path.parent.is_dir():
+        raise RefusedError(f"{RECORDING} is {given}; expected a file in a folder that is there")
+    return [Path(__file__).with_name("emulator_recording.py"), path]
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], emulator: Emulator, log: Path) -> None:

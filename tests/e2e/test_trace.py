@@ -28,6 +28,11 @@ def flaky(payload: dict[str, int], context: HandlerContext) -> int:
     return payload["n"]
 
 
+@task("rated")
+def rated(payload: dict[str, object]) -> None:
+    pass
+
+
 @task("refuse")
 def refuse(payload: dict[str, object]) -> None:
     raise PermanentError("never")
@@ -35,7 +40,8 @@ def refuse(payload: dict[str, object]) -> None:
 SOON = {"minBackoffSeconds": 1, "maxBackoffSeconds": 2}
 MEMBERS = 12
 LIMITED = [f"limited-{n}" for n in range(4)]
-SINGLE = ["single", "retried", "failed", "cancelled", *LIMITED]
+RATED = [f"rated-{n}" for n in range(4)]
+SINGLE = ["single", "retried", "failed", "cancelled", *LIMITED, *RATED]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +49,10 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> list[Event]:
     """Of tasks of several kinds, until all have ended."""
     folder = tmp_path_factory.mktemp("trace")
     root = with_handlers(folder / "checkout", HANDLERS)
-    given = {"TickMinutes": 1, "Precision": "second", "HandlersModule": MODULE, "KeyLimits": "host=1", "ShardCount": 2}
+    given = {
+        "TickMinutes": 1, "Precision": "second", "HandlersModule": MODULE, "KeyLimits": "host=1", "ShardCount": 2,
+        "ActionRateLimits": "rated=2/s",
+    }  # fmt: skip
     recording = folder / "recording"
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv(RECORDING, str(recording))
@@ -65,6 +74,8 @@ def run_all(world: DeployedStack) -> None:
     client.cancel("cancelled")
     for task_id in LIMITED:
         client.insert(task_id, delay_seconds=2, action="log", limit_key="host:example.com")
+    for task_id in RATED:
+        client.insert(task_id, delay_seconds=2, action="rated")
     ended = world.run_to_end([*SINGLE, "batch"], within=2 * TICK_SECONDS)
     assert (ended["retried"]["attempt"], ended["failed"]["status"]) == (2, "failed")
     world.run_until(lambda: any(is_occurrence(row) for row in world.rows()), within=2 * TICK_SECONDS)
@@ -76,8 +87,9 @@ def is_occurrence(row: Event) -> bool:
     return row.get("scheduleId") == "each-minute" and row.get("outcome") == "completed"
 
 
-def test_it_is_accepted(trace: list[Event]) -> None:
+def test_it_is_accepted(trace: list[Event], record_property: Callable[[str, object], None]) -> None:
     replayed = replay(trace)
+    record_property("figure", f"{replayed.events} events in {replayed.checks.total()} checks")
     assert replayed.rested
     began = Counter(run.task for run in replayed.executions.values())
     assert (began["single"], began["retried"], began["failed"], began["cancelled"]) == (1, 2, 1, 0)
@@ -88,7 +100,9 @@ def test_it_is_accepted(trace: list[Event]) -> None:
     assert {"processor", "scheduler", "client"} <= senders
     assert any(process.is_wake_up for process in replayed.processes.values())
     # Each was checked, by events that only a known process can have.
-    assert all(replayed.checks[rule] for rule in ("1", "9", "11", "12", "16", "18", "19", "20", "23", "24", "end"))
+    assert all(
+        replayed.checks[rule] for rule in ("1", "9", "11", "12", "16", "18", "19", "20", "23", "24", "rate", "end")
+    )
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,18 @@ def test_a_start_refuses_a_folder_with_other_files(tmp_path: Path, monkeypatch: 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+@pytest.mark.parametrize("given", [".", "nowhere/recording"])
+def test_a_start_refuses_a_recording_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setattr(emulator, "emulator_python", lambda say: Path(sys.executable))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(emulator.RECORDING, given)
+    with pytest.raises(RefusedError, match=f"DYNATICK_LOCAL_RECORDING is {given}; expected a file"):
+        emulator.start(0, state_dir=tmp_path / "local", say=print)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_functions_get_none_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "production")
     environment = emulator._environment(4566, tmp_path)
