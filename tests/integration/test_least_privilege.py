@@ -403,7 +403,7 @@ def everything_the_api_does(deployed: Deployed) -> None:
     assert done == {(one.method, one.path) for one in deployed.api.api.table.operations}
     ids = [str(row["taskId"]) for row in deployed.table.scan()["Items"]]
     records = [deployed.table.get_item(Key={"taskId": one})["Item"] for one in ids if one.startswith(CHANGES)]
-    assert {str(one["change"]) for one in records} >= {"cancel", "restore", "run"}
+    assert {str(one["change"]) for one in records} >= {"cancel", "restore", "run", "cancel batch"}
     assert {one["interface"] for one in records} == {"HTTP"} and {one["state"] for one in records} == {"done"}
 
 

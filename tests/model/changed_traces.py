@@ -51,6 +51,7 @@ HARMLESS: Mapping[str, str] = {
     r"changed \w+ of cursor: \w+\.lease(Until)?": "The same lease by another name, or longer: nobody else wanted it",
     r"changed \w+ of cursor: \w+\.\w+": "No rule concerns this attribute: C, S, lease and plan are as they were",
     r"\w+ \w+ of (settings|limits).*": "No rule concerns it: the number of shards and the lease are as they were",
+    r"\w+ \w+ of change.*": "The record of a change of many tasks: nothing is decided by it",
     r"changed create: by": "Anyone may insert a task, this process as well as that",
     r"\w+ create of pack.*": "No rule concerns the row of the payloads, and what is read from it is no event",
     r"\w+ scan.*": "It is the doctor's, or of a reconcile that died or raised",

@@ -47,7 +47,9 @@ def list_changes(
         rows = [{**row, "given": _given(one)} for one, row in zip(found, rows, strict=True)]
     show_many(rows, _COLUMNS, session.output, name="changes")
     if session.output is Output.TABLE:
-        redriven = next((one for one in found if one.change.startswith("redrive")), None)
+        from dynatick.client.change_records import FOLLOWED
+
+        redriven = next((one for one in found if one.change in FOLLOWED), None)
         if not found:
             say(f"Nothing was changed by a filter in the last {last}")
         elif redriven is not None:

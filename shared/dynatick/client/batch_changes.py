@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dynatick.client import task_update
 from dynatick.client.batch_loading import BODY_KEPT, THREADS
@@ -30,6 +30,9 @@ from dynatick.engine.batches import packs_of, standings
 from dynatick.engine.conditional_write import write
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import BatchNotFound, StoreError, TaskNotFound, TransitionRefused
+
+if TYPE_CHECKING:
+    from dynatick.client.change_records import ChangeRecord
 
 _PROBED: Final = 20  # spans whose packs are looked for together
 _AT_A_TIME: Final = 4 * THREADS  # packs
@@ -69,13 +72,14 @@ def _loaded(store: Store, batch_id: str, total: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class BatchChanges:
-    """Changes the batches of a table. Methods raise BatchNotFound, TransitionRefused, StoreError."""
+    """Changes the batches of a table; ``record`` counts the members. Methods raise BatchNotFound, TransitionRefused,
+    StoreError."""
 
     store: Store
     settings_cache: SettingsCache
     clock: Clock
 
-    def cancel(self, batch_id: str) -> Counter[str]:
+    def cancel(self, batch_id: str, record: ChangeRecord) -> Counter[str]:
         """Cancels what waits. Returns how many members were cancelled, and how many run, by status."""
         is_cancelled = self._cancel_row(batch_id)
         days = self.settings_cache.defaults().retention_days
@@ -83,13 +87,18 @@ class BatchChanges:
         def decide(row: Row) -> ConditionalUpdate:
             return task_update.cancelled(row, now=self.clock(), retention_days=days)
 
-        found = self._each_pack(batch_id, lambda row, pack: self._cancel_pack(row, pack, decide))
+        found = self._each_pack(
+            batch_id,
+            lambda row, pack: self._cancel_pack(row, pack, record.before(decide)),
+            record,
+            lambda one: one[Status.CANCELLED],
+        )
         if not is_cancelled and not self._cancel_row(batch_id):
             raise TransitionRefused(batch_id, "cancel", str(Status.RUNNING), task_update.UNBEGUN, what="batch",
                                     instead=_MOMENT)  # fmt: skip
         return found
 
-    def reschedule(self, batch_id: str, due_at: datetime) -> tuple[Batch, Counter[str]]:
+    def reschedule(self, batch_id: str, due_at: datetime, record: ChangeRecord) -> tuple[Batch, Counter[str]]:
         """Moves the members that wait with their packs. Returns the batch as it is then, and how many members were
         moved, and how many run, by status."""
         _, before = batch_of(self.store, batch_id)
@@ -103,17 +112,17 @@ class BatchChanges:
             if to - before.due_of(pack.span, before.total or 0) > _MUCH_LATER:
                 self._keep_body(row, to + BODY_KEPT)
             decide = Rescheduling(to=to, began=began, clock=self.clock, grid=grid).decide
-            became = self._change(RowView(row).task_id, decide)
+            became = self._change(RowView(row).task_id, record.before(decide))
             return Counter({became: sum(1 for _ in pack.open())})
 
-        return batch, self._each_pack(batch_id, move)
+        return batch, self._each_pack(batch_id, move, record, lambda one: one[Status.SCHEDULED])
 
-    def redrive(self, batch_id: str) -> int:
+    def redrive(self, batch_id: str, record: ChangeRecord) -> int:
         """Starts the members that have failed anew, at the next tick, and the batch itself, if it has ended: it ends
         again when they have. Returns how many members."""
         decisions = TaskDecisions(self.settings_cache, self.clock)
         departures = task_update.Departures(self.store, self.settings_cache, self.clock)
-        decide = departures.noting(decisions.next_tick(task_update.redriven))
+        decide = record.before(departures.noting(decisions.next_tick(task_update.redriven)))
 
         def start(row: Row, pack: Pack) -> Counter[str]:
             failed = {i: 1 for i, own in self._extracted(row, pack) if state_of(own) == Status.FAILED}
@@ -121,7 +130,7 @@ class BatchChanges:
                 failed[RowView(row).task_id] = sum(1 for _ in pack.open())
             return Counter({i: n for i, n in failed.items() if self._change(i, decide) == Status.SCHEDULED})
 
-        started = self._each_pack(batch_id, start)
+        started = self._each_pack(batch_id, start, record, Counter.total)
         for task_id in started:
             departures.count(task_id)
         departures.write()
@@ -184,8 +193,15 @@ class BatchChanges:
 
     # -- packs and members -----------------------------------------------------------------------------------------
 
-    def _each_pack(self, batch_id: str, do: Callable[[Row, Pack], Counter[str]]) -> Counter[str]:
-        """The sum of what ``do`` returns for each pack, several at a time."""
+    def _each_pack(
+        self,
+        batch_id: str,
+        do: Callable[[Row, Pack], Counter[str]],
+        record: ChangeRecord,
+        changed: Callable[[Counter[str]], int],
+    ) -> Counter[str]:
+        """The sum of what ``do`` returns for each pack, several at a time. ``changed``: how many members that are, for
+        the record."""
         found = Counter[str]()
         _, batch = batch_of(self.store, batch_id)
         packs = packs_in(self.store, batch_id, batch)
@@ -193,6 +209,7 @@ class BatchChanges:
             while some := list(islice(packs, _AT_A_TIME)):
                 for one in pool.map(lambda found: do(*found), some):
                     found += one
+                    record.tally.changed += changed(one)
         return found
 
     def _extracted(self, row: Row, pack: Pack) -> Iterator[tuple[str, Row]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dynatick.actions.plain_value import plain
 from dynatick.client.batch_changes import BatchChanges, batch_of, packs_in
@@ -59,6 +59,9 @@ from dynatick.errors import (
 )
 from dynatick.tracing import insert_span
 
+if TYPE_CHECKING:
+    from dynatick.client.change_records import ChangeRecord
+
 _MAX_PACKS: Final = 1000  # that are read for a page of members
 
 
@@ -68,8 +71,17 @@ class Batches:
     Methods raise InvalidInput for invalid arguments; BatchNotFound; StoreError if the table does not answer.
     """
 
-    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings_cache: SettingsCache,
+        clock: Clock,
+        *,
+        check_actions: bool,
+        recorded: Callable[[str, Mapping[str, object | None]], AbstractContextManager[ChangeRecord]],
+    ) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
+        self._recorded = recorded
         self._check_actions = check_actions
         self._changes = BatchChanges(store, settings_cache, clock)
         self._definitions = Definitions(settings_cache, clock, check_actions)
@@ -284,7 +296,8 @@ class Batches:
     def cancel(self, batch_id: str) -> BatchCancelled:
         """Cancels the members that wait, and what would follow; those that have begun end by themselves. The same call
         again goes on where it was. Raises TransitionRefused if all members have ended already."""
-        found = self._changes.cancel(batch_id)
+        with self._recorded("cancel batch", {"batch": batch_id}) as record:
+            found = self._changes.cancel(batch_id, record)
         return BatchCancelled(batch_id=batch_id, cancelled=found["cancelled"], running=found["running"])
 
     def reschedule(
@@ -298,7 +311,9 @@ class Batches:
         """
         times = {attr.DUE_AT: due_at, attr.DELAY_SECONDS: _seconds(delay)}
         at = time_of(batch_id, times, now=self._clock(), grid=self._settings_cache.grid()).due_at
-        batch, found = self._changes.reschedule(check_batch_id(batch_id), up_to_millisecond(at))
+        batch_id, at = check_batch_id(batch_id), up_to_millisecond(at)
+        with self._recorded("reschedule batch", {"batch": batch_id, "at": format_instant(at)}) as record:
+            batch, found = self._changes.reschedule(batch_id, at, record)
         return BatchRescheduled(
             batch_id=batch_id,
             due_at=batch.due_at,
@@ -310,7 +325,8 @@ class Batches:
     def redrive(self, batch_id: str) -> BatchRedriven:
         """Starts the members that have failed anew, at the next tick. A batch that has ended runs again until they have
         ended, too; what followed is not inserted again. The same call again goes on where it was."""
-        return BatchRedriven(batch_id=batch_id, redriven=self._changes.redrive(batch_id))
+        with self._recorded("redrive batch", {"batch": batch_id}) as record:
+            return BatchRedriven(batch_id=batch_id, redriven=self._changes.redrive(batch_id, record))
 
     def wait(
         self,

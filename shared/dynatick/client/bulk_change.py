@@ -592,8 +592,12 @@ class BulkTasks(TaskLists):
         """What records a change; ``given``: what was given besides the selection. None: it is a dry run."""
         if dry_run:
             return nullcontext()
+        return self._recorded(change, {**given_selection(selection), **given})
+
+    def _recorded(self, change: str, given: Mapping[str, object | None]) -> AbstractContextManager[ChangeRecord]:
+        """What records a change: a record of its own, or that of the caller, which the caller ends."""
         if self.record is not None:
             return nullcontext(self.record)
         from dynatick.client.change_records import new_record
 
-        return new_record(self, change, {**given_selection(selection), **given})
+        return new_record(self, change, given)

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Final, Self, TypeVar
 
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ManyResult, Skipped
 from dynatick.client.followed_runs import FollowedRuns, RunCounts
 from dynatick.client.history import check_limit
+from dynatick.client.task_update import Decide
 from dynatick.client.views import instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 
 KEPT: Final = timedelta(days=31)
 LISTED_AS_CHANGE: Final = "change"
+
+FOLLOWED: Final = ("redrive", "redrive dead letters")
+"""Changes whose records have the runs that they begin."""
 
 RUNNING, DONE, FAILED, ABORTED = "running", "done", "failed", "aborted"
 
@@ -90,10 +95,6 @@ class Tally:
                 self.skipped += 1
             case ChangeUnknown():
                 self.unanswered += 1
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.changed or self.skipped or self.unanswered)
 
 
 class ChangeRecords:
@@ -178,10 +179,6 @@ class ChangeRecords:
 
         return change_row(self._store, _row_id(view), "record the end of a change", decide)
 
-    def forget(self, view: ChangeView) -> None:
-        """Deletes the record of a change that found no task."""
-        self._store.delete(_row_id(view))
-
 
 NotWritten = Callable[[ChangeView, StoreError], None]
 """Gets the error of a record that can't be written."""
@@ -209,12 +206,24 @@ class ChangeRecord:
         self.is_aborted = False
         self._records, self._new, self._not_written = records, view, not_written or _log_not_written
         self._view: ChangeView | None = None  # None: no task was found so far
+        self._lock = Lock()
 
     def begin(self) -> None:
-        """Writes that the change begins, once."""
-        if self._view is None:
-            view = self._view = self._new()
-            self._write(view, lambda: self._records.begin(view))
+        """Writes that the change begins, once. Safe for several threads."""
+        with self._lock:
+            if self._view is None:
+                view = self._view = self._new()
+                self._write(view, lambda: self._records.begin(view))
+
+    def before(self, decide: Decide) -> Decide:
+        """``decide``, with the record before the first write."""
+
+        def decided(row: Row) -> ConditionalUpdate:
+            change = decide(row)
+            self.begin()
+            return change
+
+        return decided
 
     def add(self, results: Iterable[ManyResult]) -> None:
         for result in results:
@@ -224,12 +233,8 @@ class ChangeRecord:
         """Writes how it has ended, if it has begun."""
         view = self._view
         if view is not None:
-            is_done = state == DONE and not self.is_aborted
-            ended = DONE if is_done else ABORTED if state == DONE else state
-            if self.tally.is_empty and is_done:
-                self._write(view, lambda: self._records.forget(view))
-            else:
-                self._write(view, lambda: self._records.end(view, self.tally, state=ended, problem=problem))
+            ended = ABORTED if state == DONE and self.is_aborted else state
+            self._write(view, lambda: self._records.end(view, self.tally, state=ended, problem=problem))
 
     def __enter__(self) -> Self:
         return self
@@ -275,7 +280,7 @@ def new_record(
         where = interface or client.interface
         return records.new(change, by=who, interface=where, given=shown, change_id=change_id)
 
-    follows = change.startswith("redrive")
+    follows = change in FOLLOWED
     return ChangeRecord(records, view, change_id=change_id, follows_runs=follows, not_written=not_written)
 
 

@@ -143,11 +143,11 @@ class DeadLetters:
 
         def handle(letters: Sequence[Letter]) -> Iterator[tuple[Letter, HandledLetter, bool]]:
             selected = [letter for letter in letters if chosen.fits(letter.view)]
-            yield from self._redrive(selected, began, dry_run=dry_run)
+            yield from self._redrive(selected, began, record)
 
         given = {"action": action, "error": error, "limit": limit}
         record = None if dry_run else self._new_record("redrive dead letters", given)
-        return self._handle(handle, chosen, record, limit=limit, stop=stop)
+        return self._handle(handle, record, limit=limit, stop=stop)
 
     def purge(
         self,
@@ -172,12 +172,11 @@ class DeadLetters:
 
         given = {"obsolete": "only" if obsolete else None, "action": action, "error": error, "limit": limit}
         record = None if dry_run else self._new_record("purge dead letters", given)
-        return self._handle(handle, chosen, record, limit=limit, stop=stop)
+        return self._handle(handle, record, limit=limit, stop=stop)
 
     def _handle(
         self,
         handle: Callable[[Sequence[Letter]], Iterator[tuple[Letter, HandledLetter, bool]]],
-        chosen: _Choice,
         record: ChangeRecord | None,
         *,
         limit: int | None,
@@ -190,10 +189,10 @@ class DeadLetters:
         def results() -> Iterator[HandledLetter]:
             with reading, record or nullcontext():
                 for chunk in reading.chunks(sys.maxsize if limit is None else limit):
-                    if record is not None and any(chosen.fits(letter.view) for letter in chunk):
-                        record.begin()
                     handled = list(handle(chunk))
                     done = [letter.message for letter, _, is_done in handled if is_done and record is not None]
+                    if done and record is not None and record.tally.runs is None:  # of a purge
+                        record.begin()
                     stay = reading.delete(done)
                     if record is not None:
                         _count(record.tally, handled, stay)
@@ -203,7 +202,7 @@ class DeadLetters:
         return HandledLetters(results(), reading)
 
     def _redrive(
-        self, letters: Sequence[Letter], began: datetime, *, dry_run: bool
+        self, letters: Sequence[Letter], began: datetime, record: ChangeRecord | None
     ) -> Iterator[tuple[Letter, HandledLetter, bool]]:
         first: dict[str, Letter] = {}  # of each task: it may have several
         others: list[Letter] = []
@@ -222,13 +221,14 @@ class DeadLetters:
         results: dict[str, HandledLetter] = {}
         chosen = list(first.items())
         for start in range(0, len(chosen), _BATCH):
-            results |= self._redrive_batch(dict(chosen[start : start + _BATCH]), dry_run=dry_run)
+            results |= self._redrive_batch(dict(chosen[start : start + _BATCH]), record)
         for letter in (*first.values(), *others):
             result = results[str(letter.view.task_id)]
             yield letter, result, result.result in (LetterResult.REDRIVEN, LetterResult.DROPPED)
 
-    def _redrive_batch(self, letters: dict[str, Letter], *, dry_run: bool) -> dict[str, HandledLetter]:
-        """The result by task. A task that another request changes first is decided again."""
+    def _redrive_batch(self, letters: dict[str, Letter], record: ChangeRecord | None) -> dict[str, HandledLetter]:
+        """The result by task. A task that another request changes first is decided again. ``record`` None: of a dry
+        run."""
         departures = self._departures()
         redriven = departures.noting(self._decisions.next_tick(task_update.redriven))
 
@@ -242,11 +242,13 @@ class DeadLetters:
         for task_id, letter in letters.items():
             assert letter.row is not None
             answer = _result(letter.view, partial(decide, letter.view, letter.row))
-            if isinstance(answer, ConditionalUpdate) and not dry_run:
+            if isinstance(answer, ConditionalUpdate) and record is not None:
                 decided[task_id] = answer
             else:
                 done = HandledLetter(letter=letter.view, result=LetterResult.REDRIVEN)
                 results[task_id] = answer if isinstance(answer, HandledLetter) else done
+        if decided and record is not None:
+            record.begin()
         for tried in try_many(self._store, list(decided.values())):
             view = letters[tried.change.task_id].view
             write = partial(carry_out, self._store, tried.change.task_id, partial(decide, view), tried=tried)

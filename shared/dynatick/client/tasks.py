@@ -125,7 +125,13 @@ class TaskClient(BulkTasks):
         """Any number of tasks of one action, inserted as one, and one task when all have ended."""
         from dynatick.client.batches import Batches
 
-        return Batches(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
+        return Batches(
+            self.store,
+            self._settings_cache,
+            self._clock,
+            check_actions=self._check_actions,
+            recorded=self._recorded,
+        )
 
     @property
     def operations(self) -> Operations:

@@ -9,18 +9,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dynatick.client import TaskEntry, TaskView
+from dynatick.client import Batches, TaskEntry, TaskView
 from dynatick.client.batch_views import BatchView
+from dynatick.client.change_records import counted_in
 from dynatick.client.views import number_or
 from dynatick.domain.batches import OPEN
 from dynatick.domain.task import TERMINAL, Status
 from dynatick.errors import BatchNotFound, InvalidInput, TransitionRefused
 from dynatick.ui import links, query
-from dynatick.ui.changes import Form, change
+from dynatick.ui.changes import Form, change, record_of
 from dynatick.ui.chart import DUE
 from dynatick.ui.display import clock, many, number
 from dynatick.ui.query import Query
-from dynatick.ui.site import TICK, Notice, Site, query_of, site_of
+from dynatick.ui.site import TICK, Notice, query_of, site_of
 
 _PAGE = 50
 _LONGEST = timedelta(days=31)
@@ -119,15 +120,16 @@ def _change(request: Request, form: Form) -> Response:
     site = site_of(request)
     batch_id = links.of_segment(request.path_params["batch"])
     try:
-        notice = Notice(_do(site, batch_id, request.path_params["change"], form))
+        with record_of(request) as record:
+            batches = counted_in(site.client, record).batches
+            notice = Notice(_do(batches, site.clock(), batch_id, request.path_params["change"], form))
     except (TransitionRefused, InvalidInput) as error:
         notice = Notice(f"Nothing was changed: {error}", is_problem=True)
     return site.answer(links.batch(batch_id), notice)
 
 
-def _do(site: Site, batch_id: str, do: str, form: Form) -> str:
+def _do(batches: Batches, now: datetime, batch_id: str, do: str, form: Form) -> str:
     """Changes a batch. Returns what was found."""
-    batches, now = site.client.batches, site.clock()
     match do:
         case "cancel":
             cancelled = batches.cancel(batch_id)

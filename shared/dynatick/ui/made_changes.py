@@ -43,9 +43,9 @@ def _rows(request: Request) -> Response:
 def _changes(site: Site) -> list[MadeChange]:
     """All that is known, the latest first."""
     own = list(site.trail)
-    jobs = {one.job.id for one in own if one.job is not None}
+    ids = {one.change_id for one in own}
     records = site.client.operations.changes.list(limit=_LISTED)
-    others = [_of_record(one) for one in records if one.change_id not in jobs]
+    others = [_of_record(one) for one in records if one.change_id not in ids]
     others += [one for one in _of_settings(site) if not any(_is_same(one, made) for made in own)]
     return sorted([*own, *others], key=lambda one: one.at, reverse=True)
 

@@ -43,7 +43,8 @@ class MadeChange:
     result: str | None = None  # None: a job, which says so
     is_problem: bool = False
     job: Job | None = None
-    record: ChangeView | None = None  # in the table, of a job that is not one of these pages
+    record: ChangeView | None = None  # in the table, of a change that was not made by these pages
+    change_id: str | None = None  # of the record, of one that was
 
     @property
     def state(self) -> str:
@@ -97,7 +98,9 @@ class Trail:
             self._log("change_not_recorded", made, {"job": view.change_id, "problem": str(error)})
 
         given = {"of": made.about, **made.given}
-        return new_record(client, made.what, given, by=made.who, interface="page", not_written=log)
+        record = new_record(client, made.what, given, by=made.who, interface="page", not_written=log)
+        made.change_id = record.change_id
+        return record
 
     def log_end(self, job: Job) -> None:
         """Logs how a job has ended; once, whether it ends before the change has been answered or after."""

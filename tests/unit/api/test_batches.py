@@ -76,6 +76,8 @@ def test_a_batch_is_cancelled(caller: Caller) -> None:
     caller.ask("POST", "/v1/batches", BATCH)
     assert caller.ask("POST", "/v1/batches/news/cancel") == {"batchId": "news", "cancelled": 1200, "running": 0}
     assert caller.ask("GET", "/v1/batches/news")["counts"] == {"cancelled": 1200}
+    (record,) = caller.client.operations.changes.list()
+    assert (record.change, record.changed, record.interface) == ("cancel batch", 1200, "HTTP")
 
 
 def test_a_batch_is_rescheduled_and_redriven(caller: Caller) -> None:

@@ -212,6 +212,7 @@ def test_cancel(shell: Shell, world: InProcess, tmp_path: Path) -> None:
     shell("batch", "add", put_file(tmp_path, "a.ndjson", 1200), *NEWS, *DUE)
     ended = shell("batch", "cancel", "news")
     assert (ended.code, ended.err) == (0, "1,200 members cancelled; 0 that run end by themselves\n")
+    assert shell("change", "list").lines[1].split()[2:] == ["cancel", "batch", "1200", "done", "batch=news", "ada"]
     again = shell("batch", "cancel", "news", "-o", "json").json
     assert again == {"batchId": "news", "cancelled": 0, "running": 0}
     ended = shell("batch", "wait", "news")

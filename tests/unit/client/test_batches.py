@@ -59,7 +59,8 @@ def at(hour: int, minute: int) -> datetime:
 
 def rows_of(world: InProcess) -> dict[str, Row]:
     """The rows of packs, bodies and batches."""
-    return {str(row["taskId"]): row for row in world.store.scan(open_only=False).rows if "createdAt" in row}
+    rows = world.store.scan(open_only=False).rows
+    return {str(row["taskId"]): row for row in rows if "createdAt" in row and row.get("status") != "change"}
 
 
 def noise(characters: int, seed: int) -> str:

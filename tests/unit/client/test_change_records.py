@@ -17,6 +17,8 @@ from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import ManyResult
 from dynatick.client.failures import fingerprint_of, has_fingerprint
 from dynatick.client.operations import ChangeView
+from dynatick.domain.packs import Span
+from dynatick.errors import BatchNotFound, TransitionRefused
 
 BUCKET = "2026-12-31#12:01"
 RANGE = {"from": "2026-12-31T11:02:00Z", "to": "2026-12-31T12:02:00Z"}
@@ -175,3 +177,38 @@ def test_the_client_for_asyncio_records_its_changes(client: TaskClient) -> None:
 
     assert len(asyncio.run(redrive())) == 3
     assert [(one.change, one.changed, one.by) for one in records(client)] == [("redrive", 3, "program")]
+
+
+def test_a_change_of_a_batch_has_a_record_that_counts_its_members(client: TaskClient, world: World) -> None:
+    batches = client.batches
+    batches.insert([{}] * 600, batch_id="news", action="log", delay=timedelta(minutes=5))
+    batches.reschedule("news", due_at="2026-12-31T12:02:00Z")
+    world.actions.behaviour["news/000000003"] = fail
+    world.ticks(2)
+    world.clock.forward(seconds=1)
+    batches.redrive("news")
+    world.clock.forward(seconds=1)
+    batches.insert([{}] * 4, batch_id="later", action="log", delay=timedelta(hours=1))
+    batches.cancel("later")
+    batches.cancel("later")
+    with pytest.raises(TransitionRefused):
+        batches.reschedule("later", delay=timedelta(hours=2))
+    with pytest.raises(BatchNotFound):
+        batches.cancel("none")
+    assert [(one.change, one.given, one.changed, one.state) for one in records(client)] == [
+        ("cancel batch", {"batch": "later"}, 4, "done"),
+        ("redrive batch", {"batch": "news"}, 1, "done"),
+        ("reschedule batch", {"batch": "news", "at": "2026-12-31T12:02:00Z"}, 600, "done"),
+    ], "what changes no member has none"
+    assert all(one.by == "program" for one in records(client))
+
+
+def test_a_batch_whose_change_breaks_off_is_recorded_with_what_was_changed(client: TaskClient, world: World) -> None:
+    client.batches.insert([{}] * 40_000, batch_id="news", action="log", delay=timedelta(hours=1))
+    world.rigged.throttled = lambda change: change.task_id == Span(39_500, 500).pack_id("news")
+    with pytest.raises(StoreError):
+        client.batches.cancel("news")
+    world.rigged.clear_faults()
+    (record,) = records(client)
+    assert record.state == "failed" and 500 <= record.changed < 40_000 and record.changed % 500 == 0
+    assert record.problem is not None

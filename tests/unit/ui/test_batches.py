@@ -173,6 +173,10 @@ def test_a_batch_is_cancelled_by_its_page(loaded: VirtualInstallation, browser: 
     page = browser.follow(browser.post("/batches/to-come/cancel"))
     assert text_of(page, "notice") == "600 members cancelled; 0 that run end by themselves."
     assert text_of(page, "status") == "cancelled"
+    (made,) = [one for one in elements(browser.get("/changes"), "change-row") if "cancel" in one.text]
+    assert "cancel batch to-come" in made.text and "600 members cancelled" in made.text
+    (record,) = loaded.client.operations.changes.list()
+    assert (record.changed, record.by, record.interface) == (600, browser.site.trail.who, "page")
     refused = browser.follow(browser.post("/batches/old/cancel"))
     assert text_of(refused, "problem").startswith("Nothing was changed: cannot cancel batch 'old'")
     assert browser.post("/batches/news%2Fa/cancel", token="other").status_code == 403
