@@ -62,7 +62,8 @@ def _lines(found: InstallationStatus, now: datetime) -> Iterator[tuple[str, obje
     for finding in health.findings:
         yield "attention", f"{finding.why}: {finding.remedy}"
     last = "no tick has come yet" if health.last_tick is None else f"last tick {ago(health.last_tick, now)}"
-    yield "ticks", f"{last}; next {ago(found.next_tick, now)}"
+    following = f"next {ago(found.next_tick, now)}" if health.pause is None else "they run nothing while all is paused"
+    yield "ticks", f"{last}; {following}"
     handed_over = f"; {found.awaiting_completion} waiting for a completion" if found.awaiting_completion else ""
     yield f"next {_hours(found.until - now)}", f"{found.waiting} waiting{handed_over}"
     oldest = "" if found.oldest_due is None else f", since {ago(found.oldest_due, now)} at the longest"

@@ -247,7 +247,10 @@ def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
     again = shell("pause", "-o", "json")
     assert again.err.startswith("It was paused already: since 2026-12-31T12:0")
     assert again.json["paused"]["reason"] == "a bad deployment"
+    (ticks,) = [line for line in shell("status").lines if line.startswith("ticks")]
+    assert ticks.endswith("; they run nothing while all is paused") and "next" not in ticks
     assert "by ada: a bad deployment. The next tick runs what is due" in shell("resume").err
+    assert "; next " in next(line for line in shell("status").lines if line.startswith("ticks"))
     assert shell("resume").err == "It was not paused\n"
 
 
