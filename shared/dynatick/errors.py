@@ -36,6 +36,10 @@ from decimal import Decimal
 _SHOWN = 120
 
 
+MISSING = "it is missing"
+"""What is wrong with a field that has to be given."""
+
+
 def shown(value: object) -> str:
     """A value for a message: quoted, on one line, and shortened."""
     try:

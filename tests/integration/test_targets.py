@@ -332,7 +332,7 @@ FIFO = {"queueArn": ARN.format("sqs", "orders.fifo")}
     ("action", "payload", "message"),
     [
         ("sns", {"topicArn": "reminders"}, "payload.topicArn: String should match pattern"),
-        ("sns", {"message": ...}, "payload.message: Field required"),
+        ("sns", {"message": ...}, "payload.message: it is missing"),
         ("sns", {"subject": "a\nb"}, "payload.subject: String should"),
         ("sns", {"message": "x" * 262_144}, "payload.message: it is 262"),
         ("sns", {"message": "\ud800"}, "payload.message: expected text that UTF-8"),

@@ -96,7 +96,7 @@ def test_what_is_stored_comes_back_as_the_payload() -> None:
     ("payload", "when", "field", "expected"),
     [
         (Mail(5, "hi"), {}, "payload.to", "Input should be a valid string"),
-        ({"to": "ada"}, {}, "payload.text", "Field required"),
+        ({"to": "ada"}, {}, "payload.text", "it is missing"),
         ("ada", {}, "payload", "expected Mail"),
         (Mail("ada", "hi", tags={b"\xff"}), {}, "payload", "JSON cannot hold it"),
         (Mail("ada", "hi"), {"due_at": "tomorrow"}, "dueAt", "expected a bucket"),

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dynatick.actions.plain_value import plain
-from dynatick.errors import InvalidInput, PermanentError, shown
+from dynatick.errors import MISSING, InvalidInput, PermanentError, shown
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -83,7 +83,7 @@ def field_problems(error: ValidationError, known: Iterable[str] = ()) -> list[tu
         parts = [str(part) for part in detail["loc"] if not str(part).startswith("<")]
         context = detail.get("ctx", {})
         path = ".".join(("payload", *parts, *([context["field"]] if "field" in context else [])))
-        problem = detail["msg"]
+        problem = MISSING if detail["type"] == "missing" else detail["msg"]
         if detail["type"] == "extra_forbidden" and len(parts) == 1 and (names := ", ".join(known)):
             problem = f"unknown; expected any of {names}"
         found.append((path[:_SHOWN_CHARACTERS], problem[:_SHOWN_CHARACTERS]))

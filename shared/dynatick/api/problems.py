@@ -12,6 +12,7 @@ from aws_lambda_powertools.event_handler import Response
 
 from dynatick.domain.view import Json, View
 from dynatick.errors import (
+    MISSING,
     CompletionRefused,
     ConfigurationError,
     DynatickError,
@@ -169,7 +170,7 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> Problem:
     found = []
     for error in errors:
         place, *path = error["loc"]
-        detail = str(error["msg"])
+        detail = MISSING if error.get("type") == "missing" else str(error["msg"])
         if place == "body" or not path:
             found.append(Wrong(detail, pointer=pointer([str(part) for part in path])))
         else:

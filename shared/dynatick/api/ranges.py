@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from dynatick.api.problems import Problem, Wrong
 from dynatick.domain.selection import Selection
+from dynatick.errors import MISSING
 
 Seconds = Callable[[], float]
 """A monotonic clock, in seconds."""
@@ -48,7 +49,7 @@ def check_range(
     example = f"{path}?{urlencode([*kept, *_RANGE.items()], safe=':')}"
     one = f", or one bucket, such as bucket={quote(_BUCKET, safe=':')}" if path == "/v1/tasks" else ""
     detail = f"expected a range of time with start and end{one}; for instance {example}"
-    wrong = [Wrong(f"it is missing; for instance {name}={_RANGE[name]}", parameter=name) for name in missing]
+    wrong = [Wrong(f"{MISSING}; for instance {name}={_RANGE[name]}", parameter=name) for name in missing]
     raise Problem(code="invalid-input", detail=detail, errors=wrong)
 
 

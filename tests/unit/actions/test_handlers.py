@@ -219,7 +219,7 @@ NO_LINES = [f"payload.lines.{n}: Input should be a valid dictionary or instance 
 @pytest.mark.parametrize(
     ("kind", "payload", "message"),
     [
-        (Order, {}, "payload.id: Field required; payload.lines: Field required"),
+        (Order, {}, "payload.id: it is missing; payload.lines: it is missing"),
         (Order, {"id": "secret", "lines": []}, f"payload.id: {NO_INTEGER}"),
         (Order, {"id": Decimal("1.5"), "lines": [{"item": "pen", "count": "secret"}]},
          "payload.id: Input should be a valid integer, got a number with a fractional part; "

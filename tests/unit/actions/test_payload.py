@@ -17,7 +17,7 @@ from dynatick.errors import PermanentError
 SECRET = "hunter2"
 
 BAD: list[tuple[Any, str]] = [
-    (None, "payload.url: 'nothing' is not accepted; Field required"),
+    (None, "payload.url: 'nothing' is not accepted; it is missing"),
     ({"url": 7}, "payload.url: 'a number' is not accepted; Input should be a valid string"),
     ({"url": f"https://u:{SECRET}@e.com"}, "payload.url: 'a text of 23 characters' is not accepted"),
     ({"url": "https://e.com", "retries": 1}, "payload: 'a map' is not accepted; unknown 'retries'"),

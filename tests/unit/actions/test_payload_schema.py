@@ -236,7 +236,7 @@ def test_what_the_schema_refuses_the_type_refuses_too(kind: Any, payload: dict[s
 @pytest.mark.parametrize(
     ("kind", "payload", "message"),
     [
-        (Node, {}, "payload.name: 'nothing' is not accepted; Field required"),
+        (Node, {}, "payload.name: 'nothing' is not accepted; it is missing"),
         (Node, {"name": 5}, "payload.name: 'a number' is not accepted; Input should be a valid string"),
         (Node, {"name": "a", "next": {"name": None}}, "payload.next.name: 'nothing' is not accepted; "),
         (Node, {"name": "a", "others": [{"name": "b"}, {}]}, "payload.others.1.name: 'nothing' is not accepted; "),

@@ -91,7 +91,7 @@ def test_a_present_payload_stays_and_an_old_one_is_upgraded(
 
 
 def test_what_is_of_neither_type_is_refused_by_the_present_one() -> None:
-    with pytest.raises(PermanentError, match=r"^payload\.to: Field required$"):
+    with pytest.raises(PermanentError, match=r"^payload\.to: it is missing$"):
         run(mail, {"text": "hi"})
 
 

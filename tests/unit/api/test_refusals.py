@@ -154,3 +154,15 @@ def test_of_one_request(caller: Caller, request_line: str, body: Any, wrong: lis
     whole = None if body is None else BEGUN.get(request_line, {}) | body
     assert caller.refused_fields(method, path, whole, query=query) == wrong
     assert caller.store.scan(open_only=False).rows == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        ("/v1/schedules", {}, "#/taskId: it is missing"),
+        ("/v1/tasks", None, "#: it is missing"),
+        ("/schedule-task", {"action": "log"}, "#/run_at: it is missing"),
+    ],
+)
+def test_what_is_not_given_is_missing(caller: Caller, path: str, body: object, detail: str) -> None:
+    assert caller.refused("invalid-input", "POST", path, body)["detail"] == detail

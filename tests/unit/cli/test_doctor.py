@@ -71,14 +71,14 @@ def test_tasks_that_will_fail_for_their_payloads_are_named(shell: Shell, world: 
     ended = shell("doctor")
     assert (ended.code, ended.out) == (7, "")
     assert ended.err == (
-        "Will fail: 2 log: payload.to: Field required (such as mail-0)\n"
+        "Will fail: 2 log: payload.to: it is missing (such as mail-0)\n"
         "Read 3 tasks and schedules that have not ended: 2 that will fail\n"
         "error: 2 waiting tasks will fail: upgrade their payloads (@task(…, upgrade=…)), or update the tasks\n"
     )
     payloads = shell("doctor", "-o", "json").json["payloads"]
     assert (payloads["checked"], payloads["failing"], payloads["complete"]) == (3, 2, True)
     (line,) = [line for line in shell("status").lines if line.startswith("will fail")]
-    assert " ".join(line.split()) == "will fail 2 log: payload.to: Field required (such as mail-0); of the next 3"
+    assert " ".join(line.split()) == "will fail 2 log: payload.to: it is missing (such as mail-0); of the next 3"
 
 
 def test_what_it_cannot_repair_it_leaves_and_says_so(shell: Shell, world: InProcess) -> None:

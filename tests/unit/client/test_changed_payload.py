@@ -60,9 +60,9 @@ def test_a_task_is_redriven_with_another_payload(
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"payload": {"to": "x"}}, "payload.address: 'nothing' is not accepted; Field required"),
+    ({"payload": {"to": "x"}}, "payload.address: 'nothing' is not accepted; it is missing"),
     ({"set_fields": {"to": 7}}, "payload.to: 'a number' is not accepted; Input should be a valid string"),
-    ({"unset_fields": ["n"]}, "payload.to: 'nothing' is not accepted; Field required"),
+    ({"unset_fields": ["n"]}, "payload.to: 'nothing' is not accepted; it is missing"),
     ({"payload": {}, "unset_fields": ["n"]}, "payload: 'a map' is not accepted; expected either a whole payload, or f"),
     ({"set_fields": {"n": 1}, "unset_fields": ["n"]}, "payload.n: 1 is not accepted; expected either a value, or none"),
     ({"payload": [1]}, "payload: 'a list' is not accepted; expected a map of names to values"),

@@ -16,7 +16,7 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row
 from dynatick.engine.ports import ScanPage
 
-MISSING = "payload.to: Field required"
+MISSING = "payload.to: it is missing"
 UNKNOWN = "payload.text: unknown; expected any of to, body"
 CLOSED = {"type": "object", "properties": {"to": {"type": "string"}, "body": {"type": "string"}}, "required": ["to"],
           "additionalProperties": False}  # fmt: skip

@@ -65,7 +65,7 @@ def test_waiting_tasks_that_no_longer_fit_are_counted_and_named(world: InProcess
     failing, said = checked({"mail": schema("to"), "new": schema("x")}, DEPLOYED)
     (line, waiting) = said
     assert failing == 3
-    assert line.startswith("  will fail 3 mail: payload.to: Field required (such as mail-")
+    assert line.startswith("  will fail 3 mail: payload.to: it is missing (such as mail-")
     assert waiting == "  waiting   3 of changed types checked, in 1 read of 1 MB: all of the table"
 
 
