@@ -59,6 +59,7 @@ HARMLESS: Mapping[str, str] = {
     r"\w+ delete.*": "A deletion by hand, or of nothing: without it the task ended by itself",
     r"dropped (write|put|create)( of cursor)?": "The last write of its row, or before that was deleted or replaced",
     r"\w+ (begin|end).*": "The execution came to nothing: its process died, or only its failure was recorded",
+    r"dropped record": "The stream shows the row as it was put anew in the same instant, or need not show it",
     r"\w+ restore.*": "Nothing was missing after the restore that the rules would not allow without it",
 }
 """Why a changed trace may be accepted, by a pattern of what was done: the first that fits."""
