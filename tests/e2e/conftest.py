@@ -13,6 +13,7 @@ from dynatick_stack.local import LocalStack
 
 # Files that wait for ticks more than others do, beginning with the one that lasts longest.
 LONGEST = [
+    "test_upgrade",
     "test_allowed",
     "test_demo",
     "test_targets",

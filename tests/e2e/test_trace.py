@@ -108,13 +108,13 @@ def test_it_is_accepted(trace: list[Event], record_property: Callable[[str, obje
 @pytest.mark.parametrize(
     ("rule", "is_dropped"),
     [
-        ("9", lambda event: event["e"] == "write" and event["set"].get("status") == "running"),
+        ("9", lambda event: event.get("id") == "single" and event.get("set", {}).get("status") == "running"),
         ("9", lambda event: event["e"] == "poll"),
         ("12", lambda event: event["e"] == "letters"),
         ("12", lambda event: event["e"] == "end"),
         ("end", lambda event: event["e"] == "write" and event["id"] == "single" and "outcome" in event["set"]),
     ],
-    ids=["claims", "polls", "dead letters", "ends of executions", "an outcome"],
+    ids=["a claim", "polls", "dead letters", "ends of executions", "an outcome"],
 )
 def test_without_some_events_it_is_refused(trace: list[Event], rule: str, is_dropped: Callable[[Event], bool]) -> None:
     refused = refusal_of(event for event in trace if not is_dropped(event))
