@@ -218,7 +218,7 @@ class KeyTurns:
         return self._lease.is_held
 
     def is_limited(self, key: str | None) -> bool:
-        return key is not None and class_of(key) in self._limits
+        return key is not None and (key in self._keys or class_of(key) in self._limits)
 
     def knows(self, bucket: Bucket, task_id: str) -> bool:
         """Whether an entry waits here, or is being claimed."""
@@ -337,13 +337,15 @@ class KeyTurns:
     # -- reading on ------------------------------------------------------------------------------------------------
 
     def to_read_on(self) -> tuple[str, Resume] | None:
-        """A key of which few wait here, and from where on the index may have more of it; None: there is none, or no
-        room. While others wait, there must be room for many: each reading fills it with what it finds of any key."""
-        if len(self._waiting) > MAX_WAITING - MAX_WAITING_OF_KEY:
+        """A key of which few wait here, and from where on the index may have more of it; None: there is none, or too
+        little room. Each reading fills the room with what it finds of any key. So a key of which none waits is read on
+        once as many have begun as have a turn before it: in the index it waits no longer than it would here."""
+        room, half = MAX_WAITING - len(self._waiting), MAX_WAITING // 2
+        if room < max(MAX_WAITING_OF_KEY, min(len(self._ready), half)):
             return None
-        short = [line for line in self._skipped if len(line.waiting) < line.few]
+        short = [one for one in self._skipped if (len(one.waiting) < one.few if room >= half else not one.waiting)]
         line = min(short, key=lambda one: len(one.waiting), default=None)
-        if line is None or (line.waiting and len(self._waiting) > MAX_WAITING // 2):
+        if line is None:
             return None
         return line.key, self._skipped[line]
 

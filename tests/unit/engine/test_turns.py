@@ -444,6 +444,32 @@ def test_while_others_wait_it_is_read_on_once_there_is_room_for_many(monkeypatch
     assert turns.to_read_on() is None  # nothing was passed over any more
 
 
+def test_a_key_of_which_none_waits_is_read_on_once_as_many_have_begun_as_come_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the index it would have had no turn before them, either; and each reading finds room for more."""
+    monkeypatch.setattr(turns_module, "MAX_WAITING", 800)
+
+    def begun_before_it_is_read_on(keys: int, of_each: int) -> int:
+        """800 entries wait, of some keys that are not held back; some of others were passed over."""
+        turns = turns_of(system_of("tenant=1"))
+        for n in range(of_each):
+            for key in range(keys):
+                assert turns.offer(BUCKET, f"{n:03}-{key}", f"tenant:{key}")
+        for key in range(keys, keys + 500):
+            assert not turns.offer(BUCKET, f"100-{key}", f"tenant:{key}")
+        begun = 0
+        while turns.to_read_on() is None:
+            ((_, task_id),) = turns.take(1)
+            turns.freed(task_of(task_id, f"tenant:{task_id[4:]}"))
+            begun += 1
+        return begun
+
+    assert begun_before_it_is_read_on(keys=8, of_each=100) == 100  # there must be room for those of one key
+    assert begun_before_it_is_read_on(keys=200, of_each=4) == 200
+    assert begun_before_it_is_read_on(keys=800, of_each=1) == 400  # half of what there is room for
+
+
 def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
     system = system_of("tenant=1")
     turns = turns_of(system)
