@@ -62,7 +62,7 @@ run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS)
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
 # They mostly wait, so there are more processes than CPUs: seven, each with a stack for the file whose tests it runs, and
 # what waits longest goes first (tests/e2e/conftest.py). Of twelve on two busy CPUs some emulator answers too late.
-run_e2e = $(BIN)/python -m pytest -q -n 7 --dist loadfile --no-loadscope-reorder --timeout 1500 tests/e2e
+run_e2e = $(BIN)/python -m pytest -q -n 7 --dist loadgroup --no-loadscope-reorder --timeout 1500 tests/e2e
 # They mostly wait for pages to be at rest, so there are more processes than CPUs; each has a browser of its own.
 run_ui = $(BIN)/python -m pytest -q tests/ui
 

@@ -64,14 +64,15 @@ def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lasts longest comes first, so that it isn't begun when there is nothing left for the other processes. In a
-    run of all layers one process has these tests, and so one stack."""
+    """What lasts longest comes first, so that it isn't begun when there is nothing left for the other processes. One
+    process has those that are not long, and so one stack."""
     folder, last = Path(__file__).parent, len(LONGEST)
     own = [item for item in items if item.path.is_relative_to(folder)]
     order = {id(item): LONGEST.index(item.path.stem) if item.path.stem in LONGEST else last for item in own}
     items.sort(key=lambda item: order.get(id(item), last))
     for item in own:
-        item.add_marker(pytest.mark.xdist_group("stack"))
+        if item.get_closest_marker("long") is None:
+            item.add_marker(pytest.mark.xdist_group("stack"))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

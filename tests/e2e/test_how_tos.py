@@ -21,6 +21,7 @@ HOW_TOS = [
 ]
 
 
-@pytest.mark.parametrize("name", HOW_TOS)
+# Each has a stack of its own, so no process need run them all.
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in HOW_TOS])
 def test_the_commands_of_a_how_to_work(name: str, tmp_path: Path) -> None:
     run(f"docs/how-to/{name}.md", tmp_path)
