@@ -10,6 +10,7 @@ from typing import Annotated
 
 from dynatick.actions.plain_value import plain
 from dynatick.client.task_update import MAX_KEY_BYTES, in_version
+from dynatick.client.thread_pool import many_rows
 from dynatick.client.views import NextPageToken, instant_or_none, number_or, text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid, instant_of
@@ -35,6 +36,7 @@ _IN_ROW = {
 
 _TRIES = 20
 _TOGETHER = 25  # rows to a read: they may be large
+_READ_AHEAD = 200  # rows, read by several requests at a time
 _MAX_PAGE_BYTES = 4_000_000  # of rows, after which a page ends
 
 
@@ -285,8 +287,8 @@ def schedule_rows(store: Store, states: Iterable[str], *, subject: str | None = 
     for name, value in keys:
         after = None
         while True:
-            page = store.listed_by(name, value, after=after, limit=_TOGETHER)
-            rows = store.get_many(page.ids) if page.ids else {}
+            page = store.listed_by(name, value, after=after, limit=_READ_AHEAD)
+            rows = many_rows(store, page.ids)
             yield from (rows[one] for one in page.ids if one in rows and _is_listed(rows[one], name, value, None))
             if (after := page.after) is None:
                 break

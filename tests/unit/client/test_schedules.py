@@ -202,6 +202,13 @@ def test_a_forecast_lists_the_occurrences_of_all_schedules_in_order(world: World
         world.schedules.forecast(until=at(45), limit=2)
 
 
+def test_a_forecast_lists_more_schedules_than_one_read_returns(world: World) -> None:
+    ids = [f"s{n:03}" for n in range(450)]
+    for one in ids:
+        world.schedules.insert(one, "cron(30 12 * * ? *)")
+    assert [one.schedule_id for one in world.schedules.forecast(until=at(45))] == ids
+
+
 def test_update_changes_what_is_given_and_removes_what_is_none(world: World) -> None:
     before = world.schedules.insert("s", "rate(1 hour)", payload={"n": 1}, overlap="allow", attributes={"team": "blue"})
     policy = {"minBackoffSeconds": 9}
