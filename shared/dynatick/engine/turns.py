@@ -132,7 +132,7 @@ class Line:
     key: str
     maximum: int = MAX_WAITING_OF_KEY
     few: int = FEW  # if fewer wait, it is read on
-    waiting: deque[tuple[Bucket, str]] = field(default_factory=deque)
+    waiting: list[tuple[Bucket, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -248,8 +248,9 @@ class KeyTurns:
             if is_closed:
                 self._skip(line, Resume(bucket.minute, task_id[:-1] or None))
             return False
-        line.waiting.append((bucket, task_id))
-        self._waiting.add((bucket, task_id))
+        entry = (bucket, task_id)
+        line.waiting.append(entry)
+        self._waiting.add(entry)
         self._may_have_turn(known)
         return True
 
@@ -300,7 +301,10 @@ class KeyTurns:
         return (key.tasks, task) if task is not None and not key.is_turn_of_pack else (key.packs, key.packs.waiting[0])
 
     def _next_task(self, key: _Key) -> tuple[Bucket, str] | None:
-        return next((one for one in key.tasks.waiting if one[1] not in self._places), None)
+        for one in key.tasks.waiting:
+            if one[1] not in self._places:
+                return one
+        return None
 
     @property
     def has_turn(self) -> bool:
