@@ -36,6 +36,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
+_BESIDE_TASKS = 3  # reads for bars, besides that of the tasks: of ticks, schedules and failed attempts
 _AT_A_TIME = 6  # ranges that are read, each by eight queries: the client keeps connections for them
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
@@ -215,17 +216,21 @@ class Readings:
         minutes, if they are read already. With a ``log``, failed attempts are counted for the past 24 hours only."""
         first, last, present = minute_of(start), minute_of(end), minute_of(now)
         counts: dict[int, Counter[str]] = {}
-        for reading in (self.hour(hour, now) for hour in hours(start, end)) if readings is None else readings:
-            for minute, tally in reading.minutes.items():
-                counts[minute] = _kinds(tally.counts, reading.retrying.get(minute, 0), minute, present)
-        has_all = log is None
-        log = self._log_of(start, end, now) if log is None else log
+        with thread_pool(_BESIDE_TASKS, "dynatick-bars") as pool:
+            reading_log = pool.submit(self._log_of, start, end, now) if log is None else None
+            reading_coming = pool.submit(self._coming_of, end, now)
+            reading_attempts = pool.submit(self._failed_attempts, start, end, now, of_any_day=log is None)
+            for reading in (self.hour(hour, now) for hour in hours(start, end)) if readings is None else readings:
+                for minute, tally in reading.minutes.items():
+                    counts[minute] = _kinds(tally.counts, reading.retrying.get(minute, 0), minute, present)
+            log = reading_log.result() if reading_log is not None else log
+            coming, attempts = reading_coming.result(), reading_attempts.result()
+        assert log is not None
         for minute, number in log.missed.items():
             counts.setdefault(minute, Counter())[MISSED] += number
-        for one in self._coming_of(end, now):
+        for one in coming:
             counts.setdefault(Bucket.parse(one.bucket).minute, Counter())[RECURRING] += 1
         gaps = {minute for gap in log.gaps for minute in gap if first <= minute < last}
-        attempts = self._failed_attempts(start, end, now, of_any_day=has_all)
         return [
             Bar(
                 start=instant_of(at),
