@@ -22,6 +22,7 @@ OTHERS: Final = "(others)"
 """The counts of the actions beyond the busiest ones."""
 
 _NUMBERS = ("completed", "failed", "retried")
+_RANGES: Final = {str(n): n for n in range(len(BOUNDS))}  # as a row names them
 
 
 @dataclass(slots=True)
@@ -56,9 +57,8 @@ class TimeCounts:
     @classmethod
     def from_value(cls, value: object) -> TimeCounts:
         """What can't be understood counts as not there: a person may have written it."""
-        ranges = {str(n) for n in range(len(BOUNDS))}
         held = value.items() if isinstance(value, Mapping) else ()
-        return cls(Counter({int(n): _number(count) for n, count in held if n in ranges and _number(count)}))
+        return cls(Counter({_RANGES[n]: number for n, count in held if n in _RANGES and (number := _number(count))}))
 
 
 @dataclass(kw_only=True, slots=True)
