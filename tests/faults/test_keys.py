@@ -248,7 +248,8 @@ def test_fault_38_raw_rows_name_the_shard_of_another_key(new_world: NewWorld) ->
 # -- before their tick -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", [Fault(at="claim", do="kill after"), Fault(at="record", do="kill before", skip=1)])
+# Before its first record: all of them may be in that one, and then it has ended.
+@pytest.mark.parametrize("fault", [Fault(at="claim", do="kill after"), Fault(at="record", do="kill before")])
 def test_fault_37_a_woken_pass_dies_between_ticks(new_world: NewWorld, fault: Fault) -> None:
     """It dies while tasks of its keys run, and a later second has been written to its cursor."""
     world = keyed_world(new_world, **SECOND)
