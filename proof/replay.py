@@ -237,11 +237,12 @@ class Replay:
         self.rates = {name: Rate(interval) for name, (_, interval) in map(_limit, self.header["rates"])}
 
     def _by(self, event: Event) -> Process:
-        """The process of an event. Of one that has died, a call may still arrive."""
+        """The process of an event. Of one that has died, a call may still arrive; of one that is over, a page that it
+        no longer waits for."""
         number = event["by"]
         self.require("table", number in self.processes, f"process {number} has not begun")
         by = self.processes[number]
-        self.require("table", event["e"] == "died" or not by.is_over, f"process {number} is over")
+        self.require("table", event["e"] in ("died", "poll") or not by.is_over, f"process {number} is over")
         return by
 
     def _process(self, event: Event) -> None:

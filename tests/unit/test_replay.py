@@ -86,6 +86,15 @@ def test_it_takes_whatever_event_begins_a_process(order: object) -> None:
         assert refusal_of(trace) is None
 
 
+def test_a_poll_may_be_answered_when_its_invocation_is_over_but_nothing_is_written() -> None:
+    """A pass whose time is up does not wait for it."""
+    late = event("poll", 164.5, bucket=BUCKET, after=None, through=None, of="open", entries=[])
+    assert refusal_of([*life()[:-1], late, life()[-1]]) is None
+    write = event("write", 164.5, id="a", ok=True, set={"note": 1}, **{"if": [["status", "is", "completed"]]})
+    refused = refusal_of([*life()[:-1], write, life()[-1]])
+    assert refused is not None and (refused.rule, refused.line) == ("table", 16)
+
+
 def test_a_pass_need_not_poll_an_occurrence_that_it_has_made_and_that_waits_for_its_turn() -> None:
     trace = [one for one in life() if one.get("id") != "a" or one["at"] > AT + 60]
     row = {"taskId": "a", "scheduleId": "s", "status": "scheduled", "taskDateTime": BUCKET, "attempt": 0}
