@@ -305,6 +305,10 @@ class Claiming:
             return True
         return not turns.is_held or turns.has_place(task_id)
 
+    def is_crowded(self, entries: int) -> bool:
+        """Whether a poll that finds this many should wait for tasks that have turns before them."""
+        return self.turns is not None and self.turns.is_crowded(entries)
+
     def _placed(self, bucket: Bucket, row: Row | None) -> None:
         is_here = row is not None and RowView(row).is_open_in(bucket)
         self.window.end_in_flight(bucket.minute, is_open=is_here)

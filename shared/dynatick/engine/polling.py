@@ -250,6 +250,7 @@ class Polling:
         """Claims what is due on a page; a few entries wait in ``batch`` for others to share their claim. False: time is
         up, and nothing that is in ``batch`` then was claimed."""
         minute = segment.minute
+        self._wait_for_turns(len(page.entries), batch)
         found = self.open_entries(Bucket(minute, self.report.shard), page, of_packs=segment.of_packs)
         self._leave_packs(segment, page, found, batch)
         if page.after is None and segment.is_whole and minute not in self.divided:
@@ -274,6 +275,13 @@ class Polling:
             last_id = page.after or segment.through
             batch.advance(Resume(minute, last_id) if last_id is not None else Resume(minute + 1))
         return True
+
+    def _wait_for_turns(self, entries: int, batch: _Batch) -> None:
+        """Waits while tasks that have turns leave no room: what is passed over would be listed once more."""
+        while self.claiming.is_crowded(entries) and self.claiming.may_claim() and not self.is_interrupted:
+            self.execution.handle_events()
+            if batch.has_waited:
+                batch.claim()
 
     def _leave_packs(self, segment: Segment, page: Page, found: Found, batch: _Batch) -> None:
         """Leaves packs to a second reading of their segment, which follows at its end."""

@@ -34,6 +34,9 @@ MAX_WAITING = 10_000
 FEW = 20
 """A key of which fewer wait in memory is read on, if the index has more."""
 
+MANY_KEYS = 1000
+"""If this many may have a turn, a poll waits until there is room: it would find nothing that could begin earlier."""
+
 MAX_WAITING_PACKS, FEW_PACKS = 20, 5
 """The same two, for the packs of a key."""
 
@@ -310,6 +313,10 @@ class KeyTurns:
     def has_turn(self) -> bool:
         """Whether ``take`` may return something."""
         return bool(self._own or self._ready) or bool(self._timed and self._timed[0][0] <= self._clock() + self._ahead)
+
+    def is_crowded(self, entries: int) -> bool:
+        """Whether many keys may have a turn, and there is no room for this many entries."""
+        return len(self._waiting) + entries > MAX_WAITING and len(self._ready) >= MANY_KEYS
 
     def leave(self) -> tuple[list[tuple[Bucket, str]], Resume | None]:
         """Lets nothing wait any more. Returns the entries that did, and from where on others were passed over."""

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeActions, InProcess, scheduled_row
@@ -18,6 +19,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknow
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
+from dynatick.engine import polling
 from dynatick.engine import turns as turns_module
 from dynatick.engine.limits import HeldElsewhere, LimitsLease, limits_id
 from dynatick.engine.orders import PassOrder, Resume
@@ -468,6 +470,46 @@ def test_a_key_of_which_none_waits_is_read_on_once_as_many_have_begun_as_come_be
     assert begun_before_it_is_read_on(keys=8, of_each=100) == 100  # there must be room for those of one key
     assert begun_before_it_is_read_on(keys=200, of_each=4) == 200
     assert begun_before_it_is_read_on(keys=800, of_each=1) == 400  # half of what there is room for
+
+
+@pytest.mark.parametrize("in_one_thread", [False, True])
+def test_a_poll_waits_for_room_while_many_keys_may_have_a_turn(
+    in_one_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it passed over would be listed once more."""
+    monkeypatch.setattr(turns_module, "MAX_WAITING", 100)
+    monkeypatch.setattr(turns_module, "MANY_KEYS", 20)
+    monkeypatch.setattr(polling, "PAGE", 25)
+    system = system_of("tenant=1", in_one_thread=in_one_thread)
+    listed = Counter[str]()
+    query = system.store.query_bucket
+
+    def counts(bucket: Bucket, **options: Any) -> Page:
+        page = query(bucket, **options)
+        listed.update(entry.task_id for entry in page.entries)
+        return page
+
+    monkeypatch.setattr(system.store, "query_bucket", counts)
+    for n in range(400):
+        due(system, f"a-{n:03}", f"tenant:{n % 60}")
+    due(system, "b", None)
+    system.tick()
+    assert len(system.actions.ran) == 401
+    assert {listed[f"a-{n:03}"] for n in range(400)} == {1}
+
+
+def test_no_poll_waits_for_a_few_keys() -> None:
+    """Behind thousands of entries of theirs may be other keys."""
+    turns = turns_of(system_of("tenant=1"))
+    for key in range(turns_module.MANY_KEYS):
+        for n in range(10):
+            turns.offer(BUCKET, f"{n:03}-{key}", f"tenant:{key}")
+    assert turns.is_crowded(1)  # 10,000 wait
+    ((_, task_id),) = turns.take(1)
+    assert not turns.is_crowded(1)
+    assert not turns.is_crowded(2)  # a key fewer may have a turn
+    turns.freed(task_of(task_id, f"tenant:{task_id[4:]}"))
+    assert turns.is_crowded(2)
 
 
 def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
