@@ -179,9 +179,9 @@ class Claiming:
         )
         return True
 
-    def is_full(self, batch: Entries) -> bool:
-        """Whether a claim can have no further entry: of packs, it has no more than begin soon."""
-        return len(batch) >= BATCH or _tasks_of(batch) > max(BATCH, self.execution.max_waiting_members // 2)
+    def is_full(self, entries: int, tasks: int) -> bool:
+        """Whether a claim of this many can have no further entry: of packs, it has no more than begin soon."""
+        return entries >= BATCH or tasks > max(BATCH, self.execution.max_waiting_members // 2)
 
     def paused_action(self, task_id: str, action: str | None = None) -> str | None:
         """The action of an entry, if that is paused. ``action``: as the index says; it may say nothing or be behind,

@@ -17,7 +17,7 @@ from functools import partial
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.packs import may_be_pack
+from dynatick.domain.packs import may_be_pack, tasks_of
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claiming import Claiming
@@ -154,6 +154,7 @@ class _Batch:
     position: Resume
     packs_from: Resume | None = None
     entries: list[tuple[Bucket, str]] = field(default_factory=list)
+    _tasks: int = 0
     _began: datetime = field(init=False)
 
     def add(self, entries: list[tuple[Bucket, str]]) -> list[tuple[Bucket, str]]:
@@ -163,12 +164,13 @@ class _Batch:
         number = 0
         while number < len(entries) and not self.is_full:
             self.entries.append(entries[number])
+            self._tasks += tasks_of(entries[number][1])
             number += 1
         return entries[number:]
 
     @property
     def is_full(self) -> bool:
-        return self.claiming.is_full(self.entries)
+        return self.claiming.is_full(len(self.entries), self._tasks)
 
     def advance(self, position: Resume) -> None:
         """All before this position is claimed, but for packs that are left to a second reading."""
@@ -182,7 +184,7 @@ class _Batch:
         """Claims them. False: time is up, and they are still here."""
         if self.entries and not self.claiming.claim(self.entries, self.position):
             return False
-        self.entries = []
+        self.entries, self._tasks = [], 0
         return True
 
 

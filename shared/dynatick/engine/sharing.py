@@ -274,9 +274,9 @@ class SharedPolling(Polling):
         it knows or can claim something. What it keeps beyond the present page is read again: its ids are not held in
         memory."""
         hand_out = self.hand_out
+        tasks = sum(tasks_of(task_id) for _, task_id in waiting)
 
         def should_divide() -> bool:
-            tasks = sum(tasks_of(task_id) for _, task_id in waiting)
             return hand_out.is_worth_reading_ahead(tasks, more=after is not None)
 
         if hand_out.is_possible:
