@@ -60,9 +60,9 @@ run_test = $(BIN)/python -m pytest -q -n 3 --dist loadgroup --no-loadscope-reord
 run_tests = $(BIN)/python -m pytest -q -n auto $(TESTS)
 # Each known fault, injected; each process has an emulator of its own.
 run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
-# They mostly wait, so there are more processes than CPUs: seven, each with a stack for the file whose tests it runs, and
+# They mostly wait, so there are more processes than CPUs: eight, each with a stack for the file whose tests it runs, and
 # what waits longest goes first (tests/e2e/conftest.py). Of twelve on two busy CPUs some emulator answers too late.
-run_e2e = $(BIN)/python -m pytest -q -n 7 --dist loadgroup --no-loadscope-reorder --timeout 1500 tests/e2e
+run_e2e = $(BIN)/python -m pytest -q -n 8 --dist loadgroup --no-loadscope-reorder --timeout 1500 tests/e2e
 # They mostly wait for pages to be at rest, so there are more processes than CPUs; each has a browser of its own.
 run_ui = $(BIN)/python -m pytest -q tests/ui
 
@@ -98,11 +98,11 @@ test-ui: $(VENV)/.ui-test ## Drive the pages of `dynatick ui` with the Chromium 
 screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ shows
 	@$(BIN)/python -m tests.ui.screenshots
 
-# Every part runs even when one fails.
+# Every part runs even when one fails. What mostly waits comes first: so other work can be done beside it.
 run_marked = @trap 'exit 130' INT; failed=0; set -x; \
+	$(run_e2e) -m "$(1)" $(ARGS) || failed=1; \
 	$(run_tests) -m "$(1)" $(ARGS) || failed=1; \
 	$(run_faults) -m "$(1)" $(ARGS) || failed=1; \
-	$(run_e2e) -m "$(1)" $(ARGS) || failed=1; \
 	exit $$failed
 
 test-long: $(VENV)/.frameworks ## Run those that wait for minutes or have much to compute, in a quarter of an hour

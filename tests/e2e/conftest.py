@@ -11,20 +11,26 @@ from dynatick_stack.demo.receiver import Receiver
 from dynatick_stack.emulator import Emulator
 from dynatick_stack.local import LocalStack
 
-# Files that wait for ticks more than others do, beginning with the one that lasts longest.
+# Files that wait for ticks more than others do, beginning with the one that lasts longest (by `--durations=0`).
 LONGEST = [
     "test_upgrade",
-    "test_allowed",
-    "test_demo",
-    "test_targets",
-    "test_import",
-    "test_failures",
-    "test_many_schedules",
-    "test_handler_hangs",
-    "test_cli",
-    "test_redeployed",
     "test_docs",
+    "test_newcomer",
+    "test_redeployed",
+    "test_import",
     "test_how_tos",
+    "test_restore",
+    "test_demo",
+    "test_failures",
+    "test_handler_hangs",
+    "test_local_stack",
+    "test_handlers",
+    "test_dev",
+    "test_many_schedules",
+    "test_allowed",
+    "test_trace",
+    "test_workers",
+    "test_deploy_page",
 ]
 
 
