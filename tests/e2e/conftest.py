@@ -14,11 +14,12 @@ from dynatick_stack.local import LocalStack
 # Files that wait for ticks more than others do, beginning with the one that lasts longest (by `--durations=0`).
 LONGEST = [
     "test_upgrade",
-    "test_docs",
     "test_newcomer",
+    "test_docs",
     "test_redeployed",
     "test_import",
     "test_how_tos",
+    "test_release",
     "test_restore",
     "test_demo",
     "test_failures",

@@ -28,6 +28,7 @@ def test_a_newcomer_comes_to_the_end_of_the_tutorial(
     assert processes.running(tmp_path.resolve() / "reminders" / ".dynatick" / "local") == {}
 
 
+@pytest.mark.xdist_group("first month")  # for another process, since both last long
 def test_a_team_comes_through_its_first_month(tmp_path: Path) -> None:
     said: list[str] = []
     try:
