@@ -44,7 +44,7 @@ def fill(endpoint: str, table: str, queue_url: str, ids: Sequence[str]) -> None:
         list(pool.map(send, (ids[start : start + 10] for start in range(0, len(ids), 10))))
 
 
-@pytest.mark.parametrize("number", [230, pytest.param(10_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("number", [230, pytest.param(10_000, marks=pytest.mark.night)])
 def test_a_queue_is_read_to_its_end(emulator_endpoint: str, table_and_queue: tuple[str, str], number: int) -> None:
     table, queue_url = table_and_queue
     ids = [f"t{n}" for n in range(number)]
