@@ -485,7 +485,6 @@ class KeyTurns:
         if key is not None:
             key.ended += 1
             self._may_have_turn(key)
-            self._forget_if_over(key)
 
     def _take_place_back(self, task_id: str) -> _Key | None:
         """Returns its key; None: it had no place."""
@@ -553,12 +552,6 @@ class KeyTurns:
         if not key.is_ready and key.has_waiting() and key.has_place():
             key.is_ready = True
             self._ready.append(key)
-
-    def _forget_if_over(self, key: _Key) -> None:
-        """A pass may meet a million keys with a task each. Those with a rate are known to the end, for the next one."""
-        is_known = key.taken or key.is_ready or key.has_rate or key.pack is not None or key.name in self._without_room
-        if not is_known and not any(line.waiting or line in self._skipped for line in key.lines):
-            self._keys.pop(key.name, None)
 
     def _key(self, name: str) -> _Key:
         known = self._keys.get(name)

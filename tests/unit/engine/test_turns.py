@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import tracemalloc
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -511,42 +510,6 @@ def test_no_poll_waits_for_a_few_keys() -> None:
     assert not turns.is_crowded(2)  # a key fewer may have a turn
     turns.freed(task_of(task_id, f"tenant:{task_id[4:]}"))
     assert turns.is_crowded(2)
-
-
-def test_keys_of_which_nothing_is_left_take_no_memory() -> None:
-    """A pass may meet a million keys."""
-    turns = turns_of(system_of("tenant=1"))
-
-    def kept_after(keys: range) -> int:
-        """The bytes that are kept when a task of each key has begun and ended."""
-        tracemalloc.start()
-        for n in keys:
-            assert turns.offer(BUCKET, f"task-{n}", f"tenant:{n}")
-            ((_, task_id),) = turns.take(1)
-            turns.freed(task_of(task_id, f"tenant:{n}"))
-        kept = tracemalloc.get_traced_memory()[0]
-        tracemalloc.stop()
-        return kept
-
-    assert kept_after(range(2_000)) < 100_000  # 525 a key would be ten times as many
-
-
-def test_a_key_is_known_while_a_task_of_it_runs_waits_or_was_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its limit holds, and the index is read on for it."""
-    monkeypatch.setattr(turns_module, "MAX_WAITING", 3)
-    turns = turns_of(system_of("tenant=2"))
-    for n in range(3):
-        assert turns.offer(BUCKET, f"a{n}", "tenant:a")
-    assert not turns.offer(BUCKET, "a3", "tenant:a")
-    assert [task_id for _, task_id in turns.take(9)] == ["a0", "a1"]
-    turns.freed(task_of("a0", "tenant:a"))
-    assert [task_id for _, task_id in turns.take(9)] == ["a2"]
-    turns.freed(task_of("a1", "tenant:a"))
-    assert turns.admits(task_of("b", "tenant:a"))
-    assert not turns.admits(task_of("c", "tenant:a"))
-    turns.freed(task_of("a2", "tenant:a"))
-    turns.freed(task_of("b", "tenant:a"))
-    assert [line.key for line in turns.begin_to_offer(Resume(BUCKET.minute), None)] == ["tenant:a"]
 
 
 def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
