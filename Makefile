@@ -63,7 +63,7 @@ run_faults = $(BIN)/python -m pytest -q -n 2 tests/faults
 # They mostly wait, so there are more processes than CPUs: eight, each with a stack for the file whose tests it runs, and
 # what waits longest goes first (tests/e2e/conftest.py). Of twelve on two busy CPUs some emulator answers too late.
 run_e2e = $(BIN)/python -m pytest -q -n 8 --dist loadgroup --no-loadscope-reorder --timeout 1500 tests/e2e
-# They mostly wait for pages to be at rest, so there are more processes than CPUs; each has a browser of its own.
+# They compute more than they wait: five processes took longer than three. Each has a browser of its own.
 run_ui = $(BIN)/python -m pytest -q tests/ui
 
 # The first interpreter that really runs: a version manager's shim may exist and still fail.
@@ -98,7 +98,7 @@ test-ui: $(VENV)/.ui-test ## Drive the pages of `dynatick ui` with the Chromium 
 screenshots: $(VENV)/.ui-test ## Write the pictures of the pages that docs/ shows
 	@$(BIN)/python -m tests.ui.screenshots
 
-# Every part runs even when one fails. What mostly waits comes first: so other work can be done beside it.
+# Every part runs even when one fails. What mostly waits comes first, so that CI can compute beside it.
 run_marked = @trap 'exit 130' INT; failed=0; set -x; \
 	$(run_e2e) -m "$(1)" $(ARGS) || failed=1; \
 	$(run_tests) -m "$(1)" $(ARGS) || failed=1; \
