@@ -512,6 +512,23 @@ def test_no_poll_waits_for_a_few_keys() -> None:
     assert turns.is_crowded(2)
 
 
+def test_how_fast_a_key_goes_is_known_when_its_last_task_has_ended() -> None:
+    """What waits is moved to the tick of its turn after the pass has left it, and all that ran has ended."""
+    system = system_of("tenant=1")
+    turns = turns_of(system)
+    for n in range(20):
+        turns.offer(BUCKET, f"a{n:02}", "tenant:a")
+    for _ in range(turns_module.MEASURED):
+        ((_, task_id),) = turns.take(1)
+        system.clock.forward(seconds=30)
+        turns.freed(task_of(task_id, "tenant:a"))
+    ((_, last),) = turns.take(1)
+    turns.leave()
+    system.clock.forward(seconds=30)
+    turns.freed(task_of(last, "tenant:a"))
+    assert turns.expected("tenant:a", 4) == timedelta(minutes=2)
+
+
 def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
     system = system_of("tenant=1")
     turns = turns_of(system)
