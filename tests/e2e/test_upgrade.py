@@ -28,7 +28,7 @@ def mine(tmp_path: Path, aws: Emulator) -> Released:
     folder = tmp_path / "mine"
     write_project(folder)
     (folder / "dynatick.toml").write_text(OWN + TO_THE_SECOND)
-    return Released(folder, aws, "mine")
+    return Released(folder, aws, "mine", state_dir=tmp_path / "aws" / "local")
 
 
 def deploy_previous(mine: Released) -> None:
