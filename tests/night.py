@@ -3,7 +3,8 @@
 Each part is a command that may be repeated by itself; its line has the command with its seed, and its figure. One that
 fails, or takes far longer than it should, does not keep the others from running. ``--hours``: how long all of it takes,
 about, on two CPUs. In a try of less than MIN_HOURS hours, parts that can't be made shorter run a piece of themselves.
-With ``--write`` the figures go into docs/proof.md. Exit code 1 if a part failed.
+A night that was interrupted goes on, with the same hours, seed and commit, after the parts that had ended. With
+``--write`` the figures go into docs/proof.md. Exit code 1 if a part failed.
 """
 
 # ruff: noqa: T201 - what it prints is what it is for
@@ -11,6 +12,7 @@ With ``--write`` the figures go into docs/proof.md. Exit code 1 if a part failed
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
@@ -18,10 +20,9 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,10 +30,13 @@ from dynatick_stack.markdown import one_line, table, write_parts
 from dynatick_stack.template import ROOT
 
 PAGE = ROOT / "docs" / "proof.md"
+FOLDER = ROOT / "build" / "night"  # a folder for each night: what its parts printed, and ENDED
+ENDED = "ended.jsonl"  # a line for each part that has ended
 HOURS = 8.0
 MIN_HOURS = 3.0  # below that a night is a try
 GRACE_MINUTES = 10.0  # beyond twice its time, after which a part is ended
 TRACES_A_MINUTE = 500
+TRACES = 10  # parts of them, so that an interruption does not cost hours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +91,21 @@ PARTS = (
         name="simulation of chaos", command=lambda minutes, seed: "simulate OF=chaos", minutes=1, writes=True,
         figure=r"\| retry storm .*",
     ),
-    Part(
-        name="traces", share=0.5, figure=r"[\d,]+ traces accepted.*",
-        command=lambda minutes, seed: f"traces TRACES={max(round(minutes * TRACES_A_MINUTE), 100)} SEED={seed}",
+    *(
+        Part(
+            name=f"traces, {n + 1} of {TRACES}", share=0.6 / TRACES, figure=r"[\d,]+ traces accepted.*",
+            command=lambda minutes, seed, n=n: (  # type: ignore[misc]
+                f"traces TRACES={max(round(minutes * TRACES_A_MINUTE), 100)} SEED={seed + 1000 * n}"
+            ),
+        )
+        for n in range(TRACES)
     ),
     Part(
-        name="search", share=0.3, figure=r"nothing|FAILED .*|\w*Error.*",
+        name="search", share=0.25, figure=r"nothing|FAILED .*|\w*Error.*",
         command=lambda minutes, seed: f"search MINUTES={minutes:.3g} SEED={seed}",
     ),
     Part(
-        name="soak", share=0.2, figure=r"verdict: .*|.*[Ee]rror: .*",
+        name="soak", share=0.15, figure=r"verdict: .*|.*[Ee]rror: .*",
         command=lambda minutes, seed: f"soak MINUTES={minutes:.3g} SEED={seed}",
     ),
 )  # fmt: skip
@@ -104,15 +113,16 @@ PARTS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    part: Part
+    name: str  # of the part
     command: str
     result: str  # ok, or FAILED
     minutes: float
     figure: str
+    day: str  # on which it ended
 
     @property
     def cells(self) -> list[str]:
-        return [self.part.name, f"`{self.command}`", f"{self.minutes:.1f}", self.result, self.figure]
+        return [self.name, f"`{self.command}`", f"{self.minutes:.1f}", self.result, self.figure]
 
 
 def planned(hours: float, seed: int, *, write: bool) -> Iterator[tuple[Part, str, float]]:
@@ -146,8 +156,10 @@ def run(part: Part, command: str, minutes: float, log: Path) -> Ended:
     found = list(re.finditer(rf"^(?:{part.figure})$", text, re.MULTILINE))
     lines = [part.shown.format(*one.groups()) or one.group() for one in found]
     result = "FAILED: it took too long" if code is None else "FAILED" if code or not lines else "ok"
-    figure = one_line(lines[-1]) if lines else "no figure"
-    return Ended(part=part, command=command, result=result, minutes=(time.monotonic() - began) / 60, figure=figure)
+    return Ended(
+        name=part.name, command=command, result=result, minutes=(time.monotonic() - began) / 60,
+        figure=one_line(lines[-1]) if lines else "no figure", day=f"{datetime.now(UTC):%Y-%m-%d}",
+    )  # fmt: skip
 
 
 def _environment() -> dict[str, str]:
@@ -162,21 +174,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20), help="of all that draws")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/proof.md")
     given = parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="dynatick-night-"))
+    commit = subprocess.run(("git", "rev-parse", "--short", "HEAD"), cwd=ROOT, capture_output=True, text=True).stdout
+    folder = FOLDER / f"{given.hours:g}-hours-{given.seed}-{commit.strip()}"
+    folder.mkdir(parents=True, exist_ok=True)
     again = f"make night HOURS={given.hours:g} SEED={given.seed}"
-    print(f"Seed {given.seed}: the same again by {again}. What the parts print is in {folder}", flush=True)
-    done: list[Ended] = []
+    print(f"Seed {given.seed}: the same again, or on from here, by {again}. Outputs are in {folder}", flush=True)
+    record = folder / ENDED
+    lines = record.read_text(encoding="utf-8").splitlines() if record.exists() else []
+    done = {one.name: one for one in (Ended(**json.loads(line)) for line in lines)}
+    if done:
+        print(f"It goes on after {len(done)} of {len(PARTS)} parts", flush=True)
     for n, (part, command, minutes) in enumerate(planned(given.hours, given.seed, write=given.write), 1):
+        if part.name in done:
+            continue
         ended = run(part, command, minutes, folder / f"{n:02}-{part.name.replace(' ', '-')}.log")
-        done.append(ended)
+        done[part.name] = ended
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(ended)) + "\n")
         print(f"{part.name:<20} {ended.minutes:6.1f} min  {ended.result:<8} {command}: {ended.figure}", flush=True)
+    record.unlink()  # what comes next is another night
     if given.write:
-        head = f"Of {datetime.now(UTC):%Y-%m-%d}, by `{again} WRITE=1`, on {os.cpu_count()} CPUs."
+        days = sorted({one.day for one in done.values()})
+        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        head = f"Of {when}, by `{again} WRITE=1`, of commit {commit.strip()}, on {os.cpu_count()} CPUs."
+        if lines:
+            head = f"{head} It was interrupted, and went on."
         if given.hours < MIN_HOURS:
             head = f"{head} This was a try, and no whole night."
-        rows = table(("Part", "Command", "Minutes", "Result", "Figure"), [one.cells for one in done])
+        rows = table(("Part", "Command", "Minutes", "Result", "Figure"), [one.cells for one in done.values()])
         write_parts(PAGE, {"night": f"{head}\n\n{rows}"})
-    return 0 if all(one.result == "ok" for one in done) else 1
+    return 0 if all(one.result == "ok" for one in done.values()) else 1
 
 
 if __name__ == "__main__":

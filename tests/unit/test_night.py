@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests import night
-from tests.night import PARTS, Part, planned, run
+from tests.night import PARTS, Ended, Part, planned, run
 
 MAKEFILE = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
 
@@ -51,18 +51,49 @@ def test_a_part_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest
     assert run(part("a"), "sleep 60", 0.0, tmp_path / "log").result == "FAILED: it took too long"
 
 
-def test_one_that_fails_does_not_keep_the_others_from_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of a night of two parts, of which one fails."""
     page = tmp_path / "page.md"
     page.write_text("<!-- generated: night -->\n<!-- /generated -->\n")
     monkeypatch.setattr(night, "PAGE", page)
+    monkeypatch.setattr(night, "FOLDER", tmp_path / "nights")
     plans = [(part("bad"), "false", 1.0), (part("good"), "echo 3 found", 1.0)]
     monkeypatch.setattr(night, "planned", lambda *_, **__: plans)
+    return page
+
+
+def test_one_that_fails_does_not_keep_the_others_from_running(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert night.main(["--seed", "7", "--write"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Seed 7: the same again by make night HOURS=8 SEED=7")
+    assert lines[0].startswith("Seed 7: the same again, or on from here, by make night HOURS=8 SEED=7")
     assert [line.split()[0] for line in lines[1:]] == ["bad", "good"]
     written = page.read_text()
     assert "| bad | `false` | 0.0 | FAILED | no figure |" in written
     assert "| good | `echo 3 found` | 0.0 | ok | 3 found |" in written
+    assert "interrupted" not in written
+
+
+def test_one_that_was_interrupted_goes_on(
+    page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun: list[str] = []
+
+    def interrupted(part: Part, command: str, minutes: float, log: Path) -> Ended:
+        begun.append(part.name)
+        if begun == ["bad", "good"]:
+            raise KeyboardInterrupt
+        return run(part, command, minutes, log)
+
+    monkeypatch.setattr(night, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        night.main(["--seed", "7", "--write"])
+    assert night.main(["--seed", "7", "--write"]) == 1
+    assert begun == ["bad", "good", "good"]
+    assert "It goes on after 1 of " in capsys.readouterr().out
+    written = page.read_text()
+    assert "It was interrupted, and went on." in written
+    assert written.index("| bad | `false`") < written.index("| good | `echo 3 found` | 0.0 | ok | 3 found |")
+
+    assert night.main(["--seed", "7"]) == 1
+    assert begun[3:] == ["bad", "good"]  # the next night
