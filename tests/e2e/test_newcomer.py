@@ -1,4 +1,4 @@
-"""The tutorial works from an empty folder with nothing but the wheel, and its first outcome is there soon."""
+"""The tutorial works from an empty folder with nothing but the wheel. How quickly, `make newcomer` says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_newcomer_comes_to_the_end_of_the_tutorial(
     said: list[str] = []
     measured = walk(tmp_path.resolve(), said.append, to_the_end=True)
     record_property("figure", str(measured))
-    assert measured.is_good, "\n".join(said)
+    assert measured.is_short, "\n".join(said)
     text = "\n".join(said)
     assert "To bob@example.com: Tea is ready" in text
     assert "1 passed" in text
