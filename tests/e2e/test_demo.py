@@ -63,7 +63,12 @@ def test_an_interruption_leaves_nothing(folder: Path, number: signal.Signals, un
         # Its folder is what it makes first, before the emulator.
         assert processes.wait_until(lambda: bool(list(folder.glob("dynatick-demo-*"))), 30, every=0.001)
     else:
-        assert any(until in line for line in iter(demo.stdout.readline, ""))
+        said = []
+        for line in iter(demo.stdout.readline, ""):
+            said.append(line)
+            if until in line:
+                break
+        assert said and until in said[-1], "".join(said)
     demo.send_signal(number)
     # People are impatient.
     demo.send_signal(number)
