@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -27,7 +28,7 @@ from dynatick.domain.conditional_update import (
 )
 from dynatick.domain.lifecycle import claim, complete, redrive, release, retry
 from dynatick.domain.task import Row, Task
-from dynatick.engine.ports import Store, StoreFailure
+from dynatick.engine.ports import Counted, Store, StoreFailure
 from dynatick.errors import InvalidInput, ItemTooLarge
 from dynatick.store import large as large_answers
 
@@ -368,6 +369,39 @@ def test_query_bucket_reads_ids_with_a_prefix_only(store: Store) -> None:
     assert ids_in(store, BUCKET, prefix="a-", after="a-1", open_only=False) == ["a-2", "a-3"]
     assert ids_in(store, BUCKET, prefix="a-", outcome="failed") == ["a-2"]
     assert (ids_in(store, BUCKET, prefix="ä"), ids_in(store, BUCKET, prefix="c")) == (["ä-1"], [])
+
+
+def test_query_bucket_only_counts_what_is_asked_for(store: Store) -> None:
+    def with_(task_id: str, **attributes: object) -> Row:
+        return scheduled_row(task_id, BUCKET) | attributes
+
+    ran = {"outcome": "completed", "lateMilliseconds": 7}
+    rows = [
+        *(with_(f"ran-{n}", **ran) for n in range(3)),
+        *(with_(f"waits-{n}") for n in range(4)),
+        with_("failed", outcome="failed", lateMilliseconds=7, error="ValueError"),
+        with_("ended-by-hand", outcome="completed"),
+        with_("retrying", lateMilliseconds=7, nextAttemptAt="2026-12-31T12:00:00Z"),
+        with_("wrong", error="payload: expected a map"),
+        with_("occurrence", scheduleId="daily"),
+        with_("limited", limitKey="customer#1"),
+        with_("pack", packMembers=100),
+        with_("pack-that-ran", packMembers=100, **ran),
+        with_("null", outcome=None),
+    ]
+    store.create_many(rows)
+    ids = {str(row["taskId"]) for row in rows}
+
+    def read(count: Counted, **query: Any) -> tuple[set[str], int]:
+        found = list(pages(partial(store.query_bucket, BUCKET), count=count, **query))
+        return {entry.task_id for page in found for entry in page.entries}, sum(page.counted for page in found)
+
+    completed, waiting = {f"ran-{n}" for n in range(3)}, {f"waits-{n}" for n in range(4)}
+    assert read(Counted.COMPLETED, open_only=False) == (ids - completed, 3)
+    assert read(Counted.COMPLETED, open_only=False, limit=2) == (ids - completed, 3)
+    assert read(Counted.OPEN, open_only=False) == (ids - waiting, 4)
+    assert read(Counted.OPEN, outcome="failed") == ({"failed"}, 0), "what else is asked for goes before"
+    assert read(Counted.COMPLETED, open_only=True) == (set(ids_in(store, BUCKET)), 0)
 
 
 def test_pages_of_a_megabyte_are_all_read(store: Store) -> None:

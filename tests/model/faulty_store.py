@@ -21,7 +21,7 @@ from tests.model.write_kinds import kind_of, kind_of_creation
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result, Unknown, Written
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Page, ScanPage, StoreFailure
+from dynatick.engine.ports import Counted, Page, ScanPage, StoreFailure
 from dynatick.errors import StoreError
 
 T = TypeVar("T")
@@ -171,8 +171,9 @@ class FaultyStore:
         outcome: str | None = None,
         limit: int | None = None,
         prefix: str | None = None,
+        count: Counted | None = None,
     ) -> Page:
-        assert prefix is None, "the index of the model knows no prefixes"
+        assert prefix is None and count is None, "the index of the model knows no prefixes and counts nothing"
         limit, actor = min(limit or self.page, self.page), self.actor
         if actor.kind == "processor":
             self.simulation.sleep(self.poll_seconds)

@@ -117,7 +117,7 @@ def test_no_index_projects_what_changes_during_a_run() -> None:
     assert [key["AttributeName"] for key in found["KeySchema"]] == ["taskDateTime", "taskId"]
     assert set(found["Projection"]["NonKeyAttributes"]) == {
         "outcome", "finishedAt", "error", "action", "dueAt", "scheduleId", "nextAttemptAt", "lateMilliseconds",
-        "limitKey",
+        "limitKey", "packMembers",
     }  # fmt: skip
     changing = {"status", "attempt", "attempts", "lease", "leaseUntil", "run", "startedAt", "result", "payload"}
     assert not changing & set(index("schedules-index")["Projection"]["NonKeyAttributes"])

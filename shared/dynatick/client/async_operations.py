@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynatick.client.async_tasks import Threaded, awaited
+from dynatick.client.async_tasks import Threaded, awaited, iterated
 from dynatick.client.operations import Operations
 
 
@@ -15,6 +15,7 @@ class AsyncOperations(Threaded):
     explain = awaited(Operations.explain)
     failures = awaited(Operations.failures)
     health = awaited(Operations.health)
+    listed_pages = iterated(Operations.listed_pages)
     minute_counts = awaited(Operations.minute_counts)
     pause = awaited(Operations.pause)
     pause_action = awaited(Operations.pause_action)

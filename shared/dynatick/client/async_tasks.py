@@ -97,7 +97,7 @@ def awaited(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[An
     return call
 
 
-def _iterated(method: Callable[Concatenate[Any, P], Iterator[R]]) -> Callable[Concatenate[Any, P], AsyncResults[R]]:
+def iterated(method: Callable[Concatenate[Any, P], Iterator[R]]) -> Callable[Concatenate[Any, P], AsyncResults[R]]:
     @functools.wraps(method)
     def call(self: Threaded, /, *arguments: P.args, **named: P.kwargs) -> AsyncResults[R]:
         return AsyncResults(self._threads, functools.partial(method, self._of, *arguments, **named))
@@ -118,10 +118,10 @@ def _handled(
 class AsyncSchedules(Threaded):
     """``Schedules``, awaited."""
 
-    backfill = _iterated(Schedules.backfill)
+    backfill = iterated(Schedules.backfill)
     compose = awaited(Schedules.compose)
     delete = awaited(Schedules.delete)
-    export = _iterated(Schedules.export)
+    export = iterated(Schedules.export)
     forecast = awaited(Schedules.forecast)
     get = awaited(Schedules.get)
     history = awaited(Schedules.history)
@@ -160,7 +160,7 @@ class AsyncBatches(Threaded):
     insert = awaited(Batches.insert)
     list = awaited(Batches.list)
     load_pack = awaited(Batches.load_pack)
-    members = _iterated(Batches.members)
+    members = iterated(Batches.members)
     members_page = awaited(Batches.members_page)
     redrive = awaited(Batches.redrive)
     reschedule = awaited(Batches.reschedule)
@@ -252,35 +252,35 @@ class AsyncTaskClient(Threaded):
                 return counts
             await _pause(further, of=f"bucket {bucket}")
 
-    bucket_counts = _iterated(TaskClient.bucket_counts)
+    bucket_counts = iterated(TaskClient.bucket_counts)
     bucket_departures = awaited(TaskClient.bucket_departures)
     count_tasks = awaited(TaskClient.count_tasks)
     cancel = awaited(TaskClient.cancel)
-    cancel_many = _iterated(TaskClient.cancel_many)
+    cancel_many = iterated(TaskClient.cancel_many)
     compose = awaited(TaskClient.compose)
     delete = awaited(TaskClient.delete)
-    delete_many = _iterated(TaskClient.delete_many)
-    export = _iterated(TaskClient.export)
+    delete_many = iterated(TaskClient.delete_many)
+    export = iterated(TaskClient.export)
     get = awaited(TaskClient.get)
     history = awaited(TaskClient.history)
     insert = awaited(TaskClient.insert)
-    insert_lazily = _iterated(TaskClient.insert_lazily)
+    insert_lazily = iterated(TaskClient.insert_lazily)
     insert_many = awaited(TaskClient.insert_many)
-    insert_rows = _iterated(TaskClient.insert_rows)
+    insert_rows = iterated(TaskClient.insert_rows)
     insert_task = awaited(TaskClient.insert_task)
-    iter_history = _iterated(TaskClient.iter_history)
-    iter_listed = _iterated(TaskClient.iter_listed)
+    iter_history = iterated(TaskClient.iter_history)
+    iter_listed = iterated(TaskClient.iter_listed)
     redrive = awaited(TaskClient.redrive)
-    redrive_many = _iterated(TaskClient.redrive_many)
+    redrive_many = iterated(TaskClient.redrive_many)
     reschedule = awaited(TaskClient.reschedule)
-    reschedule_many = _iterated(TaskClient.reschedule_many)
+    reschedule_many = iterated(TaskClient.reschedule_many)
     restore = awaited(TaskClient.restore)
-    restore_many = _iterated(TaskClient.restore_many)
+    restore_many = iterated(TaskClient.restore_many)
     run_now = awaited(TaskClient.run_now)
     complete = awaited(TaskClient.complete)
     fail = awaited(TaskClient.fail)
     heartbeat = awaited(TaskClient.heartbeat)
-    run_now_many = _iterated(TaskClient.run_now_many)
+    run_now_many = iterated(TaskClient.run_now_many)
     select = awaited(TaskClient.select)
     settings = awaited(TaskClient.settings)
     transact_put = awaited(TaskClient.transact_put)

@@ -301,6 +301,7 @@ class Loader:
             attr.TASK_ID: span.pack_id(self.batch_id),
             attr.DUE_AT: format_instant(self.batch.due_of(span, self.batch.total or 0)),
             attr.PACK: Pack(batch_id=self.batch_id, span=span).to_attribute(),
+            attr.PACK_MEMBERS: span.members,
         }
         return scheduled(
             row, self.batch.action, created_at=self.created_at, clock=self.clock, settings_cache=self.settings_cache

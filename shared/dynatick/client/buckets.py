@@ -17,7 +17,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.packs import may_be_pack
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row
-from dynatick.engine.ports import Entry, Store
+from dynatick.engine.ports import Counted, Entry, Store
 from dynatick.store.codec import encode, entry_of
 
 _MAX_AT_A_TIME = 8
@@ -43,12 +43,13 @@ class Position:
 @dataclass(frozen=True, slots=True)
 class BucketPage:
     """A page of a bucket, or of a subject. ``rows``: the rows of entries that had not ended, and of packs. ``after``:
-    where the next page begins."""
+    where the next page begins. ``counted``: tasks that it has besides, if those were only to be counted."""
 
     bucket: Bucket | None
     entries: Sequence[Entry]
     rows: Mapping[str, Row]
     after: str | None
+    counted: int = 0
 
 
 class _Left(Exception):
@@ -80,6 +81,7 @@ class BucketReader:
     rows: Rows = Rows.OPEN
     is_whole: bool = False  # all pages will be consumed
     attributes: Collection[str] = ()  # of the rows that are needed; empty: all
+    count: Counted | None = None  # the tasks that are only counted; of buckets
 
     def pages(self, start: Position | None = None) -> Generator[BucketPage, None, None]:
         """All pages of all buckets, in order, from ``start`` on.
@@ -151,10 +153,11 @@ class BucketReader:
             outcome=self.selection.outcome,
             limit=self.limit,
             prefix=self.selection.prefix,
+            count=self.count,
         )
         rows: Mapping[str, Row] = {}
         action = self.selection.action
         entries = [entry for entry in page.entries if action is None or entry.action in (None, action)]
         if read := [entry.task_id for entry in entries if self._reads(entry)]:
             rows = many_rows(self.store, read, only=self.attributes)
-        return BucketPage(position.bucket, entries, rows, page.after)
+        return BucketPage(position.bucket, entries, rows, page.after, page.counted)

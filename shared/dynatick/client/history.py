@@ -20,6 +20,7 @@ from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import (
     BucketCounts,
     HistoryPage,
+    ListedPage,
     Tally,
     TaskCounts,
     TaskEntry,
@@ -30,13 +31,13 @@ from dynatick.client.views import (
 )
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN, members_by_status, standing_of_pack
-from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status, check_task_id
 from dynatick.engine.counts import Departures, read_departures
-from dynatick.engine.ports import Entry, Store
+from dynatick.engine.ports import Counted, Entry, Store
 from dynatick.errors import InvalidInput
 
 MAX_LIMIT = 1000
@@ -171,25 +172,42 @@ def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime
     ``open``, or ``waiting`` for a completion in a bucket to come."""
     reader = BucketReader(store=store, selection=selection, rows=Rows.PACKS, is_whole=True, attributes=_SHOWN)
     for page in reader.pages():
-        for entry in page.entries:
-            if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
-                pack = page.rows.get(entry.task_id)
-                is_open = entry.outcome is None
-                yield TaskEntry(
-                    task_id=entry.task_id,
-                    bucket=entry.bucket,
-                    status=_listed_status(entry, grid, now),
-                    action=entry.action,
-                    due_at=instant_or_none(entry.due_at),
-                    finished_at=instant_or_none(entry.finished_at),
-                    error=entry.error,
-                    schedule_id=entry.schedule_id,
-                    limit_key=entry.limit_key,
-                    late_milliseconds=None if is_open else entry.late_milliseconds,
-                    members=None if pack is None else standing_of_pack(pack),
-                    may_begin_at=instant_or_none(entry.next_attempt_at or entry.due_at) if is_open else None,
-                    has_begun=is_open and entry.late_milliseconds is not None,
-                )
+        yield from _listed(page, grid, now)
+
+
+def listed_pages(store: Store, selection: Selection, grid: Grid, now: datetime) -> Iterator[ListedPage]:
+    """The same by page, but most of those that have completed are only counted, and in buckets that are all to come
+    most of those that are open: the answers hold none of them."""
+    are_to_come = selection.minutes.start > minute_of(now)
+    count, status = (Counted.OPEN, OPEN) if are_to_come else (Counted.COMPLETED, Status.COMPLETED)
+    reader = BucketReader(
+        store=store, selection=selection, rows=Rows.PACKS, is_whole=True, attributes=_SHOWN, count=count
+    )
+    for page in reader.pages():
+        assert page.bucket is not None
+        yield ListedPage(page.bucket, tuple(_listed(page, grid, now)), {status: page.counted} if page.counted else {})
+
+
+def _listed(page: BucketPage, grid: Grid, now: datetime) -> Iterator[TaskEntry]:
+    for entry in page.entries:
+        if not is_listed_as_schedule(entry.task_id, entry.schedule_id):
+            pack = page.rows.get(entry.task_id)
+            is_open = entry.outcome is None
+            yield TaskEntry(
+                task_id=entry.task_id,
+                bucket=entry.bucket,
+                status=_listed_status(entry, grid, now),
+                action=entry.action,
+                due_at=instant_or_none(entry.due_at),
+                finished_at=instant_or_none(entry.finished_at),
+                error=entry.error,
+                schedule_id=entry.schedule_id,
+                limit_key=entry.limit_key,
+                late_milliseconds=None if is_open else entry.late_milliseconds,
+                members=None if pack is None else standing_of_pack(pack),
+                may_begin_at=instant_or_none(entry.next_attempt_at or entry.due_at) if is_open else None,
+                has_begun=is_open and entry.late_milliseconds is not None,
+            )
 
 
 def _listed_status(entry: Entry, grid: Grid, now: datetime) -> Status | str:

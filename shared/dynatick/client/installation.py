@@ -259,7 +259,8 @@ def failure_groups(
     """The tasks of the ``last`` hours that are failed now, in groups, by impact. Raises StoreError."""
     known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
     stop = known.grid.tick_after(minute_of(now)) + 1  # what runs to the second lies in the bucket to come
-    selection = Selection(minutes=range(minute_of(now - last), stop), shards=range(known.shards_ever))
+    minutes, shards = range(minute_of(now - last), stop), range(known.shards_ever)
+    selection = Selection(minutes=minutes, shards=shards, statuses=(Status.FAILED,))
     groups = FailureGroups()
     for entry in listed_entries(store, selection, known.grid, now):
         groups.add(entry)

@@ -5,7 +5,7 @@ Apart from the client for tasks, so that an application that inserts tasks does 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -27,6 +27,7 @@ from dynatick.client.change_records import ChangeRecords, ChangeView
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.client.explanation import Explanation, TaskEvent, explain, explain_missing, limits_of
 from dynatick.client.failures import FailureGroup
+from dynatick.client.history import listed_pages
 from dynatick.client.installation import (
     MAX_HOURS,
     Health,
@@ -40,6 +41,7 @@ from dynatick.client.missing_occurrence import explain_missing_occurrence
 from dynatick.client.payload_check import MAX_READS, PayloadCheck, PayloadChecker, UnfitPayloads, check_table
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
+from dynatick.client.views import ListedPage
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Time, instant_of, minute_of
 from dynatick.domain.pause import ActionPause, Pause
@@ -70,6 +72,7 @@ __all__ = [
     "InstallationStatus",
     "KeyLoad",
     "Kind",
+    "ListedPage",
     "MinuteCounts",
     "MissedTicks",
     "Operations",
@@ -119,6 +122,13 @@ class Operations:
         """
         minutes = tick_lists.minutes_of_range(timedelta(hours=1), start, end, now=self._clock())
         return read_counts(self.store, self._settings_cache.refresh(), minutes)
+
+    def listed_pages(self, *, start: Time, end: Time) -> Iterator[ListedPage]:
+        """The tasks from ``start`` to before ``end`` as ``iter_listed`` has them, page by page, in order of time and
+        shard; but most of those that have completed are only counted, and those that are to run if the whole range
+        is to come. So a day of 50,000 tasks is not carried over."""
+        selection = self._settings_cache.select(None, start=start, end=end, reads_settings=False)
+        return listed_pages(self.store, selection, self._settings_cache.grid(), self._clock())
 
     def waiting_by_action(self) -> Mapping[str, Waiting]:
         """What is due, runs, or is to be tried again within the hour, by action: polls the buckets that are not drained

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -18,6 +18,7 @@ from typing import Annotated, Final
 from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN
+from dynatick.domain.buckets import Bucket
 from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import state_of
@@ -193,6 +194,15 @@ class HistoryPage(View):
     next_page_token: NextPageToken = None
     # Where the next page begins, if that is by time: all before was looked through.
     through: Annotated[datetime | None, Json(hidden=True)] = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """Some tasks of a bucket: entries, and how many others have which status."""
+
+    bucket: Bucket
+    entries: Sequence[TaskEntry]
+    counts: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -53,6 +53,7 @@ BATCH_ID: Final = "batchId"  # of a member of a batch
 LISTED_AS: Final = "listedAs"  # text: the list that a row is in, the key of an index: batch, change
 LISTED_AT: Final = "listedAt"  # instant, of a whole second: its place in that list
 PACK: Final = "pack"  # map of the names below: what makes a task the pack of a batch
+PACK_MEMBERS: Final = "packMembers"  # number, of a pack: it never changes, so the index of buckets has it
 MALFORMED_REASON: Final = "malformedReason"
 """The reason why a row is malformed, kept until the dead-letter queue accepts its message."""
 
@@ -64,9 +65,9 @@ OWN_ATTRIBUTES = frozenset(
         TASK_ID, TASK_DATE_TIME, DUE_AT, DELAY_SECONDS, ACTION, PAYLOAD, STATUS, OUTCOME, ATTEMPT, ATTEMPTS,
         RETRY_POLICY, TIMEOUT_SECONDS, LEASE, LEASE_UNTIL, RUN, CREATED_AT, STARTED_AT, FINISHED_AT, RESULT, ERROR,
         EXPIRES_AT, SCHEDULE_ID, MOVED_TO, DEFERRALS, MALFORMED_REASON, TURN, FIRST_STARTED_AT, NEXT_ATTEMPT_AT,
-        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, LIMIT_KEY, BATCH_ID, PACK, REPLACED_AT,
-        FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT, TRACEPARENT, COMPLETE_BY, HEARTBEAT_SECONDS,
-        RETURNS_TO,
+        LATE_MILLISECONDS, IDEMPOTENCY_DIGEST, RESTORED_AT, SUBJECT, LIMIT_KEY, BATCH_ID, PACK, PACK_MEMBERS,
+        REPLACED_AT, FIRST_DUE_AT, FOLLOW_UP_OF, FOLLOW_UPS, LISTED_AS, LISTED_AT, TRACEPARENT, COMPLETE_BY,
+        HEARTBEAT_SECONDS, RETURNS_TO,
     }
 )  # fmt: skip
 """Dynatick's own attributes. All others are the user's, and are passed to the action unchanged."""

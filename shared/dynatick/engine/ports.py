@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -46,12 +47,22 @@ class Entry:
     limit_key: str | None = None
 
 
+class Counted(Enum):
+    """Which entries of a bucket are only counted: most of those that ran, or most of those that are to run. Not packs,
+    which stand for several tasks, and no entry of which more than its status is of interest."""
+
+    COMPLETED = "tasks that ran and completed"
+    OPEN = "tasks that have not begun, without a schedule and a limit key"
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a bucket. ``after``: where the next page begins, None on the last one."""
+    """One page of a bucket. ``after``: where the next page begins, None on the last one. ``counted``: how many
+    entries it lists besides, if those were only to be counted."""
 
     entries: Sequence[Entry]
     after: str | None
+    counted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +127,11 @@ class Store(Protocol):
 
     def query_bucket(self, bucket: Bucket, *, after: str | None = None, open_only: bool = True,
                      outcome: str | None = None, limit: int | None = None,
-                     prefix: str | None = None) -> Page:  # fmt: skip
+                     prefix: str | None = None, count: Counted | None = None) -> Page:  # fmt: skip
         """A page of a bucket's entries in order of id, eventually consistent: those not ended, or all, or
         those of one outcome. ``limit`` bounds the entries that are read, before they are filtered; None: a full
-        page. ``prefix``: only ids that begin with it are read; so must ``after``."""
+        page. ``prefix``: only ids that begin with it are read; so must ``after``. ``count``: of all, which
+        entries are only counted."""
 
     def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         """A page of the ids of the rows with this value of an attribute, in order, eventually consistent. ``name``:

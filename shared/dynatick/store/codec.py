@@ -36,6 +36,10 @@ MAX_NAME_BYTES = 65_535
 Item = dict[str, dict[str, Any]]
 
 _to_value: Any = TypeSerializer().serialize
+NOT_PLAIN = (attr.OUTCOME, attr.LATE_MILLISECONDS, attr.NEXT_ATTEMPT_AT, attr.ERROR, attr.SCHEDULE_ID, attr.LIMIT_KEY,
+             attr.PACK_MEMBERS)  # fmt: skip
+"""An entry of the index with none of these is a task that has not begun (``Counted.OPEN``)."""
+
 _SURELY_FITS = 10**MAX_DIGITS  # integers up to it
 
 

@@ -36,11 +36,11 @@ from dynatick.domain.conditional_update import (
     Written,
 )
 from dynatick.domain.row import RowView
-from dynatick.domain.task import Row, size_of
-from dynatick.engine.ports import Cancelled, Listing, Page, ScanPage, StoreFailure
+from dynatick.domain.task import Row, Status, size_of
+from dynatick.engine.ports import Cancelled, Counted, Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store import partiql
-from dynatick.store.codec import decode, encode, encode_value, entry_of
+from dynatick.store.codec import NOT_PLAIN, decode, encode, encode_value, entry_of
 from dynatick.store.failures import SDK_ERRORS, SENT_AGAIN, failure_code, is_too_large, translated
 from dynatick.store.sdk_internals import AttributeName, limit_unanswered, register_large_reader, use_session
 from dynatick.store.transactions import cancelled, encoded_entry, is_lost, is_ours_too_large, is_to_be_sent_again
@@ -261,6 +261,7 @@ class DynamoStore:
         outcome: str | None = None,
         limit: int | None = None,
         prefix: str | None = None,
+        count: Counted | None = None,
     ) -> Page:
         name = {"S": str(bucket)}
         query: dict[str, Any] = {
@@ -283,6 +284,18 @@ class DynamoStore:
             query["FilterExpression"] = "attribute_not_exists(#outcome) OR attribute_type(#outcome, :null)"
             query["ExpressionAttributeNames"]["#outcome"] = attr.OUTCOME
             query["ExpressionAttributeValues"][":null"] = {"S": "NULL"}
+        elif count is Counted.COMPLETED:
+            query["FilterExpression"] = (
+                "NOT (#outcome = :completed AND attribute_exists(#late) AND attribute_not_exists(#members))"
+            )
+            query["ExpressionAttributeNames"] |= {
+                "#outcome": attr.OUTCOME, "#late": attr.LATE_MILLISECONDS, "#members": attr.PACK_MEMBERS,
+            }  # fmt: skip
+            query["ExpressionAttributeValues"][":completed"] = {"S": str(Status.COMPLETED)}
+        elif count is Counted.OPEN:
+            names = {f"#n{n}": name for n, name in enumerate(NOT_PLAIN)}
+            query["FilterExpression"] = " OR ".join(f"attribute_exists({name})" for name in names)
+            query["ExpressionAttributeNames"] |= names
         if after is not None:
             query["ExclusiveStartKey"] = {attr.TASK_DATE_TIME: name, attr.TASK_ID: {"S": after}}
         if limit is not None:
@@ -290,7 +303,10 @@ class DynamoStore:
         with translated("query a bucket"):
             answer = self._call("Query", query)
         last = answer.get("LastEvaluatedKey")
-        return Page([entry_of(item) for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
+        entries = [entry_of(item) for item in answer["Items"]]
+        is_counted = outcome is None and not open_only and count is not None
+        counted = answer["ScannedCount"] - len(entries) if is_counted else 0
+        return Page(entries, last[attr.TASK_ID]["S"] if last else None, counted)
 
     def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         query: dict[str, Any] = {

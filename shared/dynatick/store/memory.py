@@ -26,11 +26,12 @@ from dynatick.domain.conditional_update import (
     Written,
 )
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
-from dynatick.engine.ports import Cancelled, Listing, Page, ScanPage, StoreFailure
+from dynatick.domain.task import MAX_TASK_ID_BYTES, Row, Status
+from dynatick.engine.ports import Cancelled, Counted, Listing, Page, ScanPage, StoreFailure
 from dynatick.errors import ItemTooLarge, StoreError
 from dynatick.store.codec import (
     MAX_ITEM_BYTES,
+    NOT_PLAIN,
     Item,
     decode,
     encode,
@@ -41,6 +42,13 @@ from dynatick.store.codec import (
 from dynatick.store.transactions import encoded_entry
 
 PAGE = 1000
+
+
+def _is_counted(item: Item, count: Counted) -> bool:
+    if count is Counted.OPEN:
+        return not any(name in item for name in NOT_PLAIN)
+    has_run = item.get(attr.OUTCOME) == {"S": Status.COMPLETED} and attr.LATE_MILLISECONDS in item
+    return has_run and attr.PACK_MEMBERS not in item
 
 
 class MemoryStore:
@@ -163,6 +171,7 @@ class MemoryStore:
         outcome: str | None = None,
         limit: int | None = None,
         prefix: str | None = None,
+        count: Counted | None = None,
     ) -> Page:
         with self._lock:
             ids = sorted(
@@ -172,11 +181,15 @@ class MemoryStore:
             )
             page = ids[: min(limit or PAGE, PAGE)]
             entries = [entry_of(self._items[i]) for i in page]
+            counted = {i for i in page if count is not None and _is_counted(self._items[i], count)}
         last = page[-1] if len(page) < len(ids) else None
         if outcome is not None:
             entries = [entry for entry in entries if entry.outcome == outcome]
         elif open_only:
             entries = [entry for entry in entries if entry.outcome is None]
+        else:
+            entries = [entry for entry in entries if entry.task_id not in counted]
+            return Page(entries, last, len(counted))
         return Page(entries, last)
 
     def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:

@@ -135,13 +135,13 @@ class Readings:
         return self._recent.get(("read", start, end), lambda: self._read(start, end))
 
     def hour(self, start: datetime, now: datetime) -> Reading:
-        """The tasks of the 60 buckets from ``start`` on."""
+        """The tasks of the 60 buckets from ``start`` on. How late those that have completed began is not in it."""
         kept = self._kept
         if kept is None:
-            return self.read(start, start + HOUR)
+            return self._recent.get(("hour", start), lambda: self._read_hour(start))
         return self._recent.get(
             ("hour", start, self._follows),
-            lambda: kept.get(start, now, lambda: self._read(start, start + HOUR), anew=not self._follows),
+            lambda: kept.get(start, now, lambda: self._read_hour(start), anew=not self._follows),
         )
 
     def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
@@ -285,7 +285,19 @@ class Readings:
 
     def _read(self, start: datetime, end: datetime) -> Reading:
         with self._turns:
-            return _reading(self._client.iter_listed(start=start, end=end))
+            reading = _Reading()
+            for entry in self._client.iter_listed(start=start, end=end):
+                reading.add(entry)
+        return reading.read()
+
+    def _read_hour(self, start: datetime) -> Reading:
+        with self._turns:
+            reading = _Reading()
+            for page in self._client.operations.listed_pages(start=start, end=start + HOUR):
+                for entry in page.entries:
+                    reading.add(entry)
+                reading.add_counts(page.bucket.minute, page.counts)
+        return reading.read()
 
     def _forecast(self, until: datetime) -> Sequence[ExpectedOccurrence] | None:
         try:
@@ -307,22 +319,34 @@ def hour_of(instant: datetime) -> datetime:
     return instant.replace(minute=0, second=0, microsecond=0)
 
 
-def _reading(entries: Iterable[TaskEntry]) -> Reading:
-    minutes: dict[int, Tally] = {}
-    retrying: Counter[int] = Counter()
-    failures = FailureGroups()
-    keys = KeyTally()
-    name, tally = "", Tally()
-    for entry in entries:
-        if entry.bucket != name:
-            name = entry.bucket
-            tally = minutes.setdefault(Bucket.parse(name).minute, Tally())
-        tally.add(entry)
+class _Reading:
+    """Adds up a reading."""
+
+    def __init__(self) -> None:
+        self._minutes: dict[int, Tally] = {}
+        self._retrying: Counter[int] = Counter()
+        self._failures = FailureGroups()
+        self._keys = KeyTally()
+        self._name, self._tally = "", Tally()  # of the last bucket: entries of one follow each other
+
+    def add(self, entry: TaskEntry) -> None:
+        if entry.bucket != self._name:
+            self._name, self._tally = entry.bucket, self._of(Bucket.parse(entry.bucket).minute)
+        self._tally.add(entry)
         if entry.is_retrying:
-            retrying[Bucket.parse(name).minute] += 1
-        failures.add(entry)
-        keys.add(entry)
-    return Reading(minutes, retrying, failures.by_impact(), keys)
+            self._retrying[Bucket.parse(self._name).minute] += 1
+        self._failures.add(entry)
+        self._keys.add(entry)
+
+    def add_counts(self, minute: int, counts: Mapping[str, int]) -> None:
+        if counts:
+            self._of(minute).counts.update(counts)
+
+    def read(self) -> Reading:
+        return Reading(self._minutes, self._retrying, self._failures.by_impact(), self._keys)
+
+    def _of(self, minute: int) -> Tally:
+        return self._minutes.setdefault(minute, Tally())
 
 
 def _kinds(found: Counter[str], retrying: int, minute: int, present: int) -> Counter[str]:

@@ -25,6 +25,7 @@ _GRAMMAR = r"""
 ?condition: conjunction | conjunction ("OR" conjunction)+ -> any_of
 ?conjunction: test | test ("AND" test)+ -> all_of
 ?test: "(" condition ")"
+    | "NOT" test -> negated
     | attribute "=" operand -> equal
     | attribute ">=" operand -> at_least
     | attribute "BETWEEN" operand "AND" operand -> between
@@ -168,6 +169,9 @@ class _Meaning(Transformer[Token, Any]):
     def all_of(self, *parts: Condition) -> Condition:
         equal = {name: operand for part in parts for name, operand in part.equal.items()}
         return Condition(lambda item, values: all(part.holds(item, values) for part in parts), equal)
+
+    def negated(self, part: Condition) -> Condition:
+        return Condition(lambda item, values: not part.holds(item, values))
 
     def equal(self, name: str, right: Operand) -> Condition:
         return Condition(lambda item, values: _equal(item.get(name), right(item, values)), {name: right})

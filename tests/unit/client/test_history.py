@@ -14,6 +14,7 @@ from tests.unit.engine.support import World
 from dynatick import CompleteLater, InvalidInput, NewTask, RetryPolicy, RetryPolicyRow, Status, TaskClient, TaskRow
 from dynatick.client import BucketCounts, HistoryPage, TaskEntry
 from dynatick.client import history as histories
+from dynatick.client.views import Tally
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.completion import completion_token
 from dynatick.domain.conditional_update import ConditionalUpdate
@@ -295,6 +296,35 @@ def test_the_index_tells_a_task_that_waits_for_a_completion_from_others_that_hav
     assert (status.awaiting_completion, status.waiting) == (2, 5)
     world.clock.to(world.clock() + timedelta(hours=9))
     assert "waiting" not in listed().values(), "its time is over: a recovery may run it"
+
+
+@pytest.mark.parametrize("hours", [range(9), range(1, 9)])
+def test_pages_with_counts_say_the_same_as_entries(hours: range) -> None:
+    world = each_state()
+    client = client_of(world)
+    client.schedules.insert("schedule", "rate(1 minute)")
+    for n in range(3):
+        client.insert(f"more-{n}", delay_seconds=1)
+        client.insert(f"later-{n}", delay_seconds=4 * 3600)
+    members = [{"text": str(n)} for n in range(40)]
+    client.batches.insert(members[:30], batch_id="ran", action="log")
+    client.batches.insert(members, batch_id="later", action="log", due_at=world.clock() + timedelta(hours=5))
+    client.insert("with-a-key", delay_seconds=4 * 3600, limit_key="customer:1")
+    world.next_tick()
+    range_ = {"start": NOON + timedelta(hours=hours.start), "end": NOON + timedelta(hours=hours.stop)}
+    expected, found, kept = Tally(), Tally(), set()
+    for entry in client.iter_listed(**range_):
+        expected.add(entry)
+        if entry.status in ("open", "waiting", "failed") and (entry.has_begun or entry.limit_key or entry.error):
+            kept.add(entry.task_id)
+    for page in client.operations.listed_pages(**range_):
+        found.counts.update(page.counts)
+        for entry in page.entries:
+            assert entry.bucket == str(page.bucket)
+            found.add(entry)
+            kept.discard(entry.task_id)
+    assert found.counts == expected.counts and not kept
+    assert sum(expected.counts.values()) > (70 if hours.start == 0 else 40)
 
 
 def test_all_pages_of_a_history_are_read_as_they_are_consumed(world: World, client: TaskClient) -> None:

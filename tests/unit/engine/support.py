@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
@@ -159,7 +159,7 @@ class RiggedStore(MemoryStore):
         if self.before_poll is not None:
             self.before_poll(bucket)
         page = super().query_bucket(bucket, **options)
-        return Page([entry for entry in page.entries if not self.hidden(entry)], page.after)
+        return replace(page, entries=[entry for entry in page.entries if not self.hidden(entry)])
 
     def scan(self, *, after: str | None = None, **options: Any) -> ScanPage:
         self.scans.append(after)

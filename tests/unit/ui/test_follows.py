@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 import pytest
 from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements
 
-from dynatick.client import TaskEntry
+from dynatick.client.operations import ListedPage, Operations
 from dynatick.testing.virtual_installation import VirtualInstallation
 from dynatick.ui.kept_hours import KeptHours, kept_for
 from dynatick.ui.site import Site
@@ -57,13 +56,13 @@ class Recorder:
 
     def __init__(self, site: Site, patch: pytest.MonkeyPatch) -> None:
         self.hours: list[datetime] = []
-        self._listed = site.client.iter_listed
-        patch.setattr(site.client, "iter_listed", self._iter_listed)
+        self._pages = site.client.operations.listed_pages
+        patch.setattr(Operations, "listed_pages", lambda _, **given: self._listed_pages(**given))
 
-    def _iter_listed(self, *, start: datetime, end: datetime, **more: Any) -> Iterator[TaskEntry]:
-        if end - start == HOUR:
-            self.hours.append(start)
-        return self._listed(start=start, end=end, **more)
+    def _listed_pages(self, *, start: datetime, end: datetime) -> Iterator[ListedPage]:
+        assert end - start == HOUR
+        self.hours.append(start)
+        return self._pages(start=start, end=end)
 
     def away(self, now: datetime) -> list[int]:
         """The hours that were read since, by how far they are from the present one."""
