@@ -20,6 +20,8 @@ from tests.ui.serving import Served, served
 from tests.ui.test_keyboard import tab_to
 
 from dynatick import NewTask
+from dynatick.ui.chart import Pace
+from dynatick.ui.readings import Readings
 from dynatick_stack.counting.counts import Engine
 
 NINE = NOW.replace(minute=0, second=0)
@@ -94,6 +96,23 @@ def test_charts_that_are_loaded_apart_have_one_scale(two_bursts: Served, open_ta
     assert heights(eight, ".failures") == []
 
 
+@pytest.mark.parametrize(("path", "height"), [("/timeline?span=hour", 120), ("/timeline", 28)])
+def test_a_line_shows_how_many_tasks_ticks_can_run(
+    two_bursts: Served, open_tab: OpenTab, monkeypatch: pytest.MonkeyPatch, path: str, height: int
+) -> None:
+    monkeypatch.setattr(Readings, "pace", lambda *_: Pace(5.0, 1))
+    person = open_tab(two_bursts, path)
+    lines = person.by("capacity-line").evaluate_all("all => [...new Set(all.map(one => one.getAttribute('d')))]")
+    assert lines == [f"M0 {height / 4:.1f}H600"], "300 of 400, and in hours without a task, too"
+    expect(person.page.locator(".bars").first).to_have_attribute("aria-label", re.compile("can run 300 tasks of a bar"))
+    monkeypatch.setattr(Readings, "pace", lambda *_: Pace(50.0, 1))
+    person = open_tab(two_bursts, path)
+    assert person.by("capacity-line").count()
+    assert person.by("capacity-line").evaluate_all("all => all.filter(one => one.hasAttribute('d'))") == [], (
+        "above all bars"
+    )
+
+
 @pytest.mark.parametrize(("path", "start", "minutes"), [("/", -72.0, 120), ("/timeline?span=hour", -12.5, 60)])
 def test_the_line_of_now_stands_at_now(
     two_bursts: Served, open_tab: OpenTab, path: str, start: float, minutes: int
@@ -115,7 +134,7 @@ def test_each_kind_has_a_pattern_of_its_own(small: Served, open_tab: OpenTab) ->
         })"""
     )
     by_kind = dict(patterns)
-    assert len(by_kind) == 10
+    assert len(by_kind) == 11
     row_of_its_own = by_kind.pop("failures")
     assert row_of_its_own == by_kind["completed"], "a solid line, below the others"
     assert len(set(by_kind.values())) == len(by_kind), by_kind

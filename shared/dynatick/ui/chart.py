@@ -98,6 +98,18 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """How quickly ticks run tasks when they have many. ``interval``: minutes from tick to tick."""
+
+    per_second: float
+    interval: int
+
+    def of(self, minutes: int) -> int:
+        """How many tasks the ticks of as many minutes can run. A bar with more delays the next ones."""
+        return int(self.per_second * 60 * max(minutes, self.interval))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A part of a drawn bar: its kind, and its place from the top."""
 
@@ -125,6 +137,7 @@ class Chart:
     bars: Sequence[Bar]
     step: int
     height: int  # pixels, with the row below
+    pace: Pace | None = None  # None: not known, or of another time
 
     @property
     def width(self) -> int:
@@ -146,6 +159,18 @@ class Chart:
     @property
     def bars_height(self) -> int:
         return self.height - self.below - _BETWEEN
+
+    @property
+    def capacity(self) -> int | None:
+        """The tasks that the ticks of a bar can run."""
+        return None if self.pace is None or not self.bars else self.pace.of(self.bars[0].minutes)
+
+    @property
+    def capacity_at(self) -> float | None:
+        """Where that is, from the top; None: above all bars."""
+        if self.capacity is None or self.capacity > self.largest:
+            return None
+        return round(self.bars_height * (1 - self.capacity / self.largest), 1)
 
     @property
     def middle(self) -> float:

@@ -67,6 +67,7 @@ def _minutes(request: Request) -> Response:
     return site.fragment(
         "minutes.html", now, minute=minute, keys=_busiest_keys(site, now, past, coming),
         bars=site.readings.bars(minute - HOUR, minute + HOUR, 1, now, readings=[past, coming]),
+        pace=site.readings.pace(minute + HOUR, now),
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from dynatick.client.views import Tally
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
-from dynatick.ui.chart import DUE, MISSED, RECURRING, RETRYING, SCHEDULED, Bar
+from dynatick.ui.chart import DUE, MISSED, RECURRING, RETRYING, SCHEDULED, Bar, Pace
 from dynatick.ui.kept_hours import KeptHours
 from dynatick.ui.recent import Recent
 
@@ -38,6 +38,7 @@ WEEK = timedelta(days=7)
 
 _BESIDE_TASKS = 3  # reads for bars, besides that of the tasks: of ticks, schedules and failed attempts
 _AT_A_TIME = 6  # ranges that are read, each by eight queries: the client keeps connections for them
+_MANY = 100  # tasks of a tick that show how quickly it runs them
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
 
 
@@ -178,6 +179,13 @@ class Readings:
         late = self._recent.get(("counts", begin), lambda: self._client.operations.minute_counts(start=begin))
         return {minute: one for minute, one in {**past, **late}.items() if minute >= minute_of(start)}
 
+    def pace(self, end: datetime, now: datetime) -> Pace | None:
+        """How quickly ticks ran tasks in the past 24 hours when they had the most, for a chart that ends then. None: of
+        an earlier time, or not known."""
+        if end <= hour_of(now) - DAY:
+            return None
+        return self._past.get(("pace", hour_of(now)), lambda: self._pace(now))
+
     def waiting(self) -> Mapping[str, Waiting]:
         """What waits, by action."""
         return self._recent.get(("waiting",), self._client.operations.waiting_by_action)
@@ -283,6 +291,13 @@ class Readings:
         until = soon if end <= soon else end.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
         return self.forecast(until) or ()
 
+    def _pace(self, now: datetime) -> Pace | None:
+        settings = self._client.settings()
+        if settings is None:
+            return None
+        rates = rates_of(self.last_day(now).entries, self.counts(hour_of(now) - DAY, now))
+        return Pace(max(rates), settings.grid.tick_minutes) if rates else None
+
     def _read(self, start: datetime, end: datetime) -> Reading:
         with self._turns:
             reading = _Reading()
@@ -317,6 +332,24 @@ def hours(start: datetime, end: datetime) -> Iterator[datetime]:
 def hour_of(instant: datetime) -> datetime:
     """The whole hour that an instant is in."""
     return instant.replace(minute=0, second=0, microsecond=0)
+
+
+def rates_of(entries: Iterable[TickEntry], counts: Mapping[int, MinuteCounts]) -> Sequence[float]:
+    """How many attempts a second each tick with many tasks ended, in all shards and with what it had started. What
+    wake-ups have run is not counted, and ticks with wake-ups are left out. Pure."""
+    times: dict[int, tuple[datetime, datetime]] = {}
+    for entry in entries:
+        if isinstance(entry, TickView) and entry.started_at is not None and entry.finished_at is not None:
+            minute = Bucket.parse(entry.tick).minute
+            begin, end = times.get(minute, (entry.started_at, entry.finished_at))
+            times[minute] = min(begin, entry.started_at), max(end, entry.finished_at)
+    rates = []
+    for minute, (begin, end) in times.items():
+        found = counts.get(minute)
+        ended = 0 if found is None or found.has_wake_ups else found.completed + found.failures
+        if ended >= _MANY and end > begin:
+            rates.append(ended / (end - begin).total_seconds())
+    return rates
 
 
 class _Reading:

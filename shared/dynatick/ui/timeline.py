@@ -65,6 +65,7 @@ def _page(request: Request) -> Response:
                 start=start,
                 bars=bars,
                 sums=summary(bars),
+                pace=readings_of(request).pace(start + HOUR, now),
                 follows=TICK if _goes_on(start + HOUR, now) else SLOWLY,
                 **shown,
             )
@@ -99,7 +100,9 @@ def _strip_part(request: Request) -> Response:
     site = site_of(request)
     query, now = query_of(request), site.clock()
     start, end = _range(query)
-    return site.fragment("strip.html", now, bars=readings_of(request).bars(start, end, 15, now), start=start, end=end)
+    readings = readings_of(request)
+    bars = readings.bars(start, end, 15, now)
+    return site.fragment("strip.html", now, bars=bars, start=start, end=end, pace=readings.pace(end, now))
 
 
 def _hour_part(request: Request) -> Response:
@@ -111,6 +114,7 @@ def _hour_part(request: Request) -> Response:
     shown = [(start, readings.bars(start, start + HOUR, 1, now)) for start in starts]
     return site.fragment(
         "hour.html", now, hours=[(start, bars, summary(bars)) for start, bars in shown],
+        pace=readings.pace(max(starts) + HOUR, now),
         live_url=links.with_query(request.url.path, query) if _goes_on(max(starts) + HOUR, now) else None,
     )  # fmt: skip
 
@@ -122,7 +126,9 @@ def _day_part(request: Request) -> Response:
     end, readings = days_later(start, 1), readings_of(request)
     bars = readings.bars(start, end, 60, now, log=readings.recent_ticks(start, end, now))
     live_url = links.with_query(request.url.path, query_of(request)) if _goes_on(end, now) else None
-    return site.fragment("day.html", now, bars=bars, start=start, sums=summary(bars), live_url=live_url)
+    return site.fragment(
+        "day.html", now, bars=bars, start=start, sums=summary(bars), live_url=live_url, pace=readings.pace(end, now)
+    )
 
 
 def _goes_on(end: datetime, now: datetime) -> bool:

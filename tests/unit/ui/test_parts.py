@@ -11,10 +11,12 @@ from threading import Barrier
 import pytest
 from tests.builders import NOON
 
+from dynatick.client.operations import MinuteCounts, TickView
 from dynatick.domain.buckets import minute_of
 from dynatick.ui import links
-from dynatick.ui.chart import KINDS, Bar, Chart, FailureBars, middle, parts, summary
+from dynatick.ui.chart import KINDS, Bar, Chart, FailureBars, Pace, middle, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
+from dynatick.ui.readings import rates_of
 from dynatick.ui.recent import Recent
 
 
@@ -78,6 +80,33 @@ def test_now_stands_at_now_and_only_in_the_chart_that_it_is_in() -> None:
     drawn = Chart(bars=[bar(15, completed=1), replace(bar(15), start=NOON + timedelta(minutes=15))], step=10, height=84)
     places = [drawn.place_of(NOON + timedelta(minutes=minutes)) for minutes in (-1, 0, 12, 15, 29.25, 30)]
     assert places == [None, 0, 8, 10, 19.5, None]
+
+
+def test_a_line_shows_how_many_tasks_ticks_can_run_if_a_bar_has_more() -> None:
+    drawn = Chart(bars=[bar(completed=400)], step=10, height=148)
+    assert (drawn.capacity, drawn.capacity_at) == (None, None), "not known"
+    assert (Pace(5.0, 1).of(1), Pace(5.0, 5).of(1), Pace(5.0, 5).of(15)) == (300, 1500, 4500)
+    assert (replace(drawn, pace=Pace(5.0, 1)).capacity_at, replace(drawn, pace=Pace(7.0, 1)).capacity_at) == (30, None)
+
+
+def test_the_pace_is_that_of_ticks_with_many_tasks() -> None:
+    def tick(minute: int, begin: float, end: float, shard: int = 0) -> TickView:
+        at = NOON + timedelta(minutes=minute)
+        return TickView(
+            tick=f"2026-12-31#12:{minute:02}", shard=shard, continuation=0, continued=False, first_start_ms=None,
+            started_at=at + timedelta(seconds=begin), finished_at=at + timedelta(seconds=end),
+            lateness_max_ms=0, lateness_mean_ms=0, lateness_p50_ms=0, lateness_p99_ms=0,
+        )  # fmt: skip
+
+    first = minute_of(NOON)
+    counts = {first + n: MinuteCounts(completed=90, failures=30) for n in range(5)} | {
+        first: MinuteCounts(completed=99)
+    }
+    counts[first + 3] = MinuteCounts(completed=500, has_wake_ups=True)
+    entries = [
+        tick(0, 0, 1), tick(1, 1, 11), tick(2, 0, 20), tick(2, 10, 40, shard=1), tick(3, 0, 1), tick(6, 0, 1),
+    ]  # fmt: skip
+    assert rates_of(entries, counts) == [12, 3], "both shards at once; not of few tasks, nor where wake-ups ran others"
 
 
 def test_a_scale_names_a_round_number_near_its_middle() -> None:

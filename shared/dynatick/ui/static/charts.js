@@ -61,6 +61,11 @@
     print(chart, "largest", largest.toLocaleString("en"));
     const middle = middleOf(largest), above = middle ? 1 - middle / largest : 1; // the rest of the height is below it
     for (const part of parts) part.querySelector("path[data-grid]").setAttribute("d", `M0 ${(part.dataset.base * above).toFixed(1)}H${part.viewBox.baseVal.width}`);
+    for (const part of parts) {
+      const line = part.querySelector("path[data-capacity-line]"), share = part.dataset.capacity / largest;
+      if (line && share <= 1) line.setAttribute("d", `M0 ${(part.dataset.base * (1 - share)).toFixed(1)}H${part.viewBox.baseVal.width}`);
+      else line?.removeAttribute("d");
+    }
     print(chart, "middle", middle ? middle.toLocaleString("en") : "");
     for (const text of chart.querySelectorAll("[data-shows=middle]")) { // which keeps off those above and below it
       const base = Number(text.nextElementSibling.getAttribute("y"));
