@@ -138,11 +138,16 @@ def test_a_waiting_task_is_changed_and_if_match_guards_the_change(caller: Caller
     assert caller.ask("PATCH", "/v1/tasks/a", {"payload": {"n": 4}}, if_match="*")["payload"] == {"n": 4}
 
 
-@pytest.mark.parametrize(("verb", "status"), [("cancel", "cancelled"), ("run", "scheduled"), ("restore", "scheduled")])
+@pytest.mark.parametrize(
+    ("verb", "status"),
+    [("cancel", "cancelled"), ("run", "scheduled"), ("restore", "scheduled"), ("redrive", "scheduled")],
+)
 def test_if_match_guards_every_verb(caller: Caller, verb: str, status: str) -> None:
     caller.ask("POST", "/v1/tasks", {"taskId": "a", "dueAt": LATER})
     if verb == "restore":
         caller.ask("POST", "/v1/tasks/a/cancel")
+    if verb == "redrive":
+        end(caller, "a", Status.FAILED, "no such mailbox")
     before = caller.client.get("a")
     caller.refused("changed", "POST", f"/v1/tasks/a/{verb}", if_match='"old"')
     assert caller.client.get("a") == before
