@@ -162,15 +162,8 @@ class Chart:
 
     @property
     def capacity(self) -> int | None:
-        """The tasks that the ticks of a bar can run."""
+        """The tasks that the ticks of a bar can run. The page draws a line there, if a bar has more."""
         return None if self.pace is None or not self.bars else self.pace.of(self.bars[0].minutes)
-
-    @property
-    def capacity_at(self) -> float | None:
-        """Where that is, from the top; None: above all bars."""
-        if self.capacity is None or self.capacity > self.largest:
-            return None
-        return round(self.bars_height * (1 - self.capacity / self.largest), 1)
 
     @property
     def middle(self) -> float:

@@ -82,11 +82,11 @@ def test_now_stands_at_now_and_only_in_the_chart_that_it_is_in() -> None:
     assert places == [None, 0, 8, 10, 19.5, None]
 
 
-def test_a_line_shows_how_many_tasks_ticks_can_run_if_a_bar_has_more() -> None:
+def test_a_chart_knows_how_many_tasks_the_ticks_of_a_bar_can_run() -> None:
     drawn = Chart(bars=[bar(completed=400)], step=10, height=148)
-    assert (drawn.capacity, drawn.capacity_at) == (None, None), "not known"
+    assert drawn.capacity is None, "not known"
     assert (Pace(5.0, 1).of(1), Pace(5.0, 5).of(1), Pace(5.0, 5).of(15)) == (300, 1500, 4500)
-    assert (replace(drawn, pace=Pace(5.0, 1)).capacity_at, replace(drawn, pace=Pace(7.0, 1)).capacity_at) == (30, None)
+    assert replace(drawn, pace=Pace(5.0, 1)).capacity == 300
 
 
 def test_the_pace_is_that_of_ticks_with_many_tasks() -> None:

@@ -62,7 +62,7 @@
     const middle = middleOf(largest), above = middle ? 1 - middle / largest : 1; // the rest of the height is below it
     for (const part of parts) part.querySelector("path[data-grid]").setAttribute("d", `M0 ${(part.dataset.base * above).toFixed(1)}H${part.viewBox.baseVal.width}`);
     for (const part of parts) {
-      const line = part.querySelector("path[data-capacity-line]"), share = part.dataset.capacity / largest;
+      const line = part.querySelector("path.capacity"), share = part.dataset.capacity / largest;
       if (line && share <= 1) line.setAttribute("d", `M0 ${(part.dataset.base * (1 - share)).toFixed(1)}H${part.viewBox.baseVal.width}`);
       else line?.removeAttribute("d");
     }
