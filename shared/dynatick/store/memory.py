@@ -180,17 +180,17 @@ class MemoryStore:
                 if (after is None or i > after) and i.startswith(prefix or "")
             )
             page = ids[: min(limit or PAGE, PAGE)]
-            entries = [entry_of(self._items[i]) for i in page]
-            counted = {i for i in page if count is not None and _is_counted(self._items[i], count)}
-        last = page[-1] if len(page) < len(ids) else None
+            items = [self._items[i] for i in page]
+        counted = 0
+        if count is not None and outcome is None and not open_only:
+            listed = [item for item in items if not _is_counted(item, count)]
+            items, counted = listed, len(items) - len(listed)
+        entries = [entry_of(item) for item in items]
         if outcome is not None:
             entries = [entry for entry in entries if entry.outcome == outcome]
         elif open_only:
             entries = [entry for entry in entries if entry.outcome is None]
-        else:
-            entries = [entry for entry in entries if entry.task_id not in counted]
-            return Page(entries, last, len(counted))
-        return Page(entries, last)
+        return Page(entries, page[-1] if len(page) < len(ids) else None, counted)
 
     def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         wanted = {"S": value}
