@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, expect
 
-NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+# Without its window it needs three quarters of the time.
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 INSTALL = (
-    "There is no Chromium here, so the pages can't be tested: install it (Debian: apt-get install chromium), "
+    "There is no Chromium here, so the pages can't be tested: install it (Debian: chromium-headless-shell), "
     "or name the program in DYNATICK_CHROMIUM."
 )
 # It is started as root in containers, and shall send nothing of its own.
