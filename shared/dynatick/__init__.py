@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from dynatick.client.async_tasks import AsyncTaskClient
     from dynatick.client.operations import Health
     from dynatick.domain.buckets import Bucket, Grid
-    from dynatick.domain.commit import Commit
-    from dynatick.domain.completion import CompleteLater
+    from dynatick.domain.completion import Commit, CompleteLater
     from dynatick.domain.normalise import Unassigned
     from dynatick.domain.retry import RetryPolicy
     from dynatick.domain.task import Status
@@ -71,7 +70,7 @@ _HOMES = {
     "BatchDiffers": "dynatick.errors",
     "BatchNotFound": "dynatick.errors",
     "BatchView": "dynatick.client",
-    "Commit": "dynatick.domain.commit",
+    "Commit": "dynatick.domain.completion",
     "CompleteLater": "dynatick.domain.completion",
     "CompletionRefused": "dynatick.errors",
     "Bucket": "dynatick.domain.buckets",

@@ -26,9 +26,9 @@ from dynatick.actions.wake_up_queue import QueueWakeUps
 from dynatick.domain.ends import OutcomeEvents
 from dynatick.domain.normalise import Assign, Defaults, next_tick
 from dynatick.engine.invocation import max_timeout_seconds
-from dynatick.engine.ports import DeadLetters, EventBus, ReportOverdue, WakeUps
+from dynatick.engine.ports import DeadLetters, ReportOverdue, WakeUps
 from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.scheduler import Scheduler
+from dynatick.engine.scheduler import EventBus, Scheduler
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import ConfigurationError, DynatickError, NoAnswer, StoreError
 from dynatick.settings import Settings

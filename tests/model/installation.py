@@ -31,8 +31,7 @@ from dynatick.actions.rate_limit import RateLimitedAction, RateLimits
 from dynatick.client import TaskClient
 from dynatick.client.doctor import Diagnosis, examine
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
-from dynatick.domain.commit import Commit
-from dynatick.domain.completion import CompleteLater, completion_token
+from dynatick.domain.completion import Commit, CompleteLater, completion_token
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import is_terminal
 from dynatick.domain.limit_keys import parse_limits

@@ -28,7 +28,7 @@ class Window:
 '''
 
 
-def package(tmp_path: Path, text: str = MODULE, *, module: str = "engine/window.py") -> Path:
+def package(tmp_path: Path, text: str = MODULE, *, module: str = "engine/cursor.py") -> Path:
     file = tmp_path / "shared/dynatick" / module
     file.parent.mkdir(parents=True)
     file.write_text(text, encoding="utf-8")

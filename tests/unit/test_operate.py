@@ -16,7 +16,7 @@ from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
 from dynatick.client import LetterState, explanation
 from dynatick.domain.task import Task
-from dynatick.engine.diagnosis import Kind
+from dynatick.engine.reconcile import Kind
 from dynatick_stack import template
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")

@@ -19,8 +19,7 @@ import pytest
 from tests.sandbox.stream import matches, patterns
 
 from dynatick import HandlerContext, PermanentError, Reschedule, RetryableError, TaskClient, TaskNotFound, task
-from dynatick.engine.cursor import Cursor
-from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.errors import DynatickError, InvalidInput
 from dynatick.store.codec import encode
 from dynatick.task_function import _Current

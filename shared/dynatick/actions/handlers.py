@@ -26,8 +26,7 @@ from dynatick.actions.payload import field_problems, invalid_payload
 from dynatick.actions.payload_schema import check_schema, schema_of, with_upgraded
 from dynatick.actions.plain_value import plain
 from dynatick.actions.registry import check_name
-from dynatick.domain.completion import completion_token
-from dynatick.domain.follow_ups import MAX_FOLLOW_UPS, follow_up_id
+from dynatick.domain.completion import MAX_FOLLOW_UPS, completion_token, follow_up_id
 from dynatick.domain.task import Task, check_payload, check_timeout
 from dynatick.engine.ports import ActionContext, described, trace_of
 from dynatick.errors import ActionError, ConfigurationError, InvalidInput, PermanentError, Reschedule, shown

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dynatick.actions.plain_value import kept_result
-from dynatick.domain.commit import Commit
-from dynatick.domain.completion import CompleteLater
+from dynatick.domain.completion import Commit, CompleteLater
 from dynatick.domain.task import MAX_ACTION_CHARACTERS, RESERVED_ACTIONS, Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError, PermanentError, RetryableError, shown

@@ -10,7 +10,7 @@ from dynatick.bulk.record import Record
 from dynatick.bulk.task_definition import PREFIX, definition, with_id
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, Refused
 from dynatick.domain import attributes as attr
-from dynatick.domain.misspelt import check_names
+from dynatick.domain.normalise import check_names
 from dynatick.domain.row import RowView
 from dynatick.errors import InvalidInput, ItemTooLarge
 from dynatick.json_reader import dumps

@@ -26,8 +26,7 @@ from dynatick.domain.terminal_text import one_line
 if TYPE_CHECKING:
     from dynatick.cli.session import Session
     from dynatick.client.operations import Diagnosis
-    from dynatick.engine.diagnosis import Finding
-    from dynatick.engine.reconcile import Reconciled
+    from dynatick.engine.reconcile import Finding, Reconciled
 
 _PAGES_PER_MESSAGE = 100  # without a terminal
 _EMULATOR_ACCOUNT = "000000000000"

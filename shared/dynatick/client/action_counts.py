@@ -25,8 +25,7 @@ from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
 from dynatick.domain.view import Json, View
 from dynatick.engine.counts import COUNTERS, bucket_record_id, tick_record_id
-from dynatick.engine.cursor import Cursor
-from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import Precision
 from dynatick.engine.settings import InstallationSettings

@@ -39,7 +39,7 @@ from dynatick.domain.batches import LISTED_AS_BATCH, MAX_OVER, Batch, then_id
 from dynatick.domain.buckets import Time, instant_of
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.misspelt import check_names
+from dynatick.domain.normalise import check_names
 from dynatick.domain.numbers import is_count
 from dynatick.domain.packs import DIGITS, MAX_MEMBERS, check_batch_id
 from dynatick.domain.retry import RetryPolicy

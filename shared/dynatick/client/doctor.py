@@ -20,10 +20,9 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
-from dynatick.engine.diagnosis import Finding, Kind
 from dynatick.engine.placement import Placer
 from dynatick.engine.ports import Clock, Store
-from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.engine.reconcile import Finding, Kind, Reconciled, reconcile
 from dynatick.engine.rules import Rules
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import StoreError

@@ -25,10 +25,9 @@ from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Status
 from dynatick.domain.view import Json, View
-from dynatick.engine.cursor import Cursor
-from dynatick.engine.diagnosis import Finding, judge_installation
-from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.engine.ports import Store
+from dynatick.engine.reconcile import Finding, judge_installation
 from dynatick.engine.settings import InstallationSettings
 
 MAX_HOURS = 24

@@ -21,9 +21,9 @@ from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
 from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor
-from dynatick.engine.diagnosis import Finding, Kind
 from dynatick.engine.limits import LimitsRecord, limits_id
 from dynatick.engine.ports import Entry, Store
+from dynatick.engine.reconcile import Finding, Kind
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput
 

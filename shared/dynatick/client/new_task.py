@@ -13,8 +13,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of, parse_time
 from dynatick.domain.instants import format_instant, parse_instant, require_aware
 from dynatick.domain.limit_keys import check_limit_key
-from dynatick.domain.misspelt import check_names
-from dynatick.domain.normalise import Defaults, TaskTime, scheduled_values, task_time
+from dynatick.domain.normalise import Defaults, TaskTime, check_names, scheduled_values, task_time
 from dynatick.domain.recurrence import edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView

@@ -47,12 +47,10 @@ from dynatick.domain.buckets import Time, instant_of, minute_of
 from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import check_users_action
-from dynatick.engine.cursor import Cursor
-from dynatick.engine.diagnosis import Finding, Kind
-from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.rates import read_reserved
-from dynatick.engine.reconcile import Reconciled
+from dynatick.engine.reconcile import Finding, Kind, Reconciled
 from dynatick.engine.settings import pause, pause_action, resume, resume_action
 from dynatick.errors import InvalidInput
 

@@ -16,8 +16,7 @@ from dynatick.domain.selection import minutes_between
 from dynatick.domain.task import Row
 from dynatick.domain.view import View
 from dynatick.engine.counts import COUNTERS, Counts, tick_record_id
-from dynatick.engine.cursor import Cursor
-from dynatick.engine.idle_record import read_cursors
+from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.engine.ports import Store
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput

@@ -17,9 +17,9 @@ from typing import Annotated, Final
 
 from dynatick.actions.plain_value import plain, to_json
 from dynatick.domain import attributes as attr
+from dynatick.domain.action_counts import Distribution
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.row import RowView

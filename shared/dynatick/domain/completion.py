@@ -1,4 +1,5 @@
-"""Work that goes on elsewhere after its handler has returned, and the token by which it is completed from there."""
+"""What a handler can do beside returning a result: hand its work over, to be completed by a token from elsewhere; have
+its effects in DynamoDB written together with its outcome; insert follow-ups."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -13,6 +16,8 @@ from typing import Final
 from dynatick.domain import attributes as attr
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row
 from dynatick.errors import InvalidInput
+
+# -- completion --------------------------------------------------------------------------------------------------------
 
 LONGEST: Final = timedelta(days=365)
 _SHORTEST: Final = timedelta(seconds=1)
@@ -74,3 +79,68 @@ def completion_token(lease: str | None, task_id: str) -> str:
 def _digest(lease: object, task_id: str) -> bytes:
     # The claim's token is the key: it can't be guessed, and what is made of it for one task says nothing of another's.
     return hmac.digest(str(lease).encode(), task_id.encode(), hashlib.sha256)[:_DIGEST_BYTES]
+
+
+# -- commit ------------------------------------------------------------------------------------------------------------
+
+MAX_ITEMS: Final = 99
+"""A transaction has 100 parts, and one is the task's own row."""
+
+KINDS: Final = {"Put": "Item", "Update": "Key", "Delete": "Key", "ConditionCheck": "Key"}
+"""Each kind of part, and the name of what says which item it is about."""
+
+_EXPECTED: Final = (
+    'expected an entry of TransactWriteItems, such as {"Put": {"TableName": "orders", "Item": {"id": "1"}}}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A handler returns this to write to DynamoDB in the transaction that completes its task: both or neither.
+
+    ``items``: up to 99 entries of ``TransactWriteItems``, with plain values as for ``table.meta.client`` of a boto3
+    resource. ``result``: what is recorded. If a condition of an entry does not hold, the attempt has failed with that
+    reason, and is retried as after any error. Raises InvalidInput for what is no such entry.
+    """
+
+    items: Sequence[Mapping[str, object]]
+    result: object = None
+
+    def __post_init__(self) -> None:
+        given: object = self.items
+        if isinstance(given, str) or not isinstance(given, Sequence):
+            raise InvalidInput("items", f"a {type(self.items).__name__}", "expected a list of entries")
+        if len(self.items) > MAX_ITEMS:
+            raise InvalidInput("items", f"{len(self.items)} entries", f"expected at most {MAX_ITEMS}")
+        items: Sequence[object] = self.items
+        for n, item in enumerate(items):
+            if not isinstance(item, Mapping) or len(item) != 1 or (kind := next(iter(item))) not in KINDS:
+                raise InvalidInput(f"items[{n}]", item, _EXPECTED)
+            part = item[kind]
+            if not isinstance(part, Mapping) or not isinstance(part.get("TableName"), str):
+                raise InvalidInput(f"items[{n}].{kind}.TableName", part, _EXPECTED)
+            if not isinstance(part.get(KINDS[kind]), Mapping):
+                raise InvalidInput(f"items[{n}].{kind}.{KINDS[kind]}", part.get(KINDS[kind]), _EXPECTED)
+
+
+# -- follow-ups --------------------------------------------------------------------------------------------------------
+
+# Tasks that a handler inserts while it runs, once for all attempts, under ids made of its key.
+
+MAX_FOLLOW_UPS: Final = 100
+"""The limit for one attempt."""
+
+MAX_RECORDED: Final = 20
+"""How many of its follow-ups the row of a task names."""
+
+_MAX_KEY_BYTES: Final = 200  # in an id; of a longer key, as in long chains of follow-ups, its hash
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+
+
+def follow_up_id(idempotency_key: str, name: object) -> str:
+    """The id of the follow-up of this name, of the run and turn that has the key. Raises InvalidInput."""
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidInput("name", name, "expected 1 to 100 letters, digits and . _ -, such as receipt")
+    if len(idempotency_key.encode()) > _MAX_KEY_BYTES:
+        idempotency_key = hashlib.sha256(idempotency_key.encode()).hexdigest()[:32]
+    return f"{idempotency_key}:{name}"

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.awaited_occurrence import MAX_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.instants import format_instant
@@ -21,6 +20,8 @@ from dynatick.domain.normalise import has_value
 from dynatick.domain.pause import Pause
 from dynatick.domain.recurrence import MAX_MISSED_ENTRIES, bucket_of_deadlines, bucket_of_occurrence
 from dynatick.domain.schedule import (
+    MAX_AWAITED,
+    AwaitedOccurrence,
     CatchUp,
     Missed,
     MissedFor,

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.awaited_occurrence import AwaitedOccurrence
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Rate, check_fires
@@ -21,6 +20,7 @@ from dynatick.domain.normalise import Defaults, action_name, created_at, has_val
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RECURRING, RowView, in_own_shard
 from dynatick.domain.schedule import (
+    AwaitedOccurrence,
     FormerDefinition,
     Missed,
     MissedFor,

@@ -17,10 +17,9 @@ from enum import Enum
 from typing import Final
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.action_counts import CountsByAction
+from dynatick.domain.action_counts import CountsByAction, Distribution
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
-from dynatick.domain.distribution import Distribution
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import SYSTEM_PREFIX, Row
 from dynatick.engine.conditional_write import create_many, write_many

@@ -22,22 +22,18 @@ from dynatick.domain.packs import tasks_of
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import Due, RowView
 from dynatick.domain.task import Row
-from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import is_stuck, lease_is_over
 from dynatick.engine.conditional_write import create, write, write_many
 from dynatick.engine.counts import PassReport, Recorded, tick_record_id
-from dynatick.engine.cursor import Cursor, acquire_shard
-from dynatick.engine.idle_record import count_idle_ticks
+from dynatick.engine.cursor import Cursor, Segment, ShardLease, Window, acquire_shard, count_idle_ticks
 from dynatick.engine.invocation import Budget, Services
-from dynatick.engine.limits import LimitsLease
+from dynatick.engine.limits import KeyTurns, LimitsLease
 from dynatick.engine.orders import MAX_ORDER_BYTES, Order, PassOrder, Resume
-from dynatick.engine.polling import LeaseSweep
+from dynatick.engine.polling import Claiming, LeaseSweep
 from dynatick.engine.ports import size_in_event
 from dynatick.engine.rules import SKEW_MARGIN, TICKS_PLANNED
 from dynatick.engine.sharing import HandOut, SharedPolling
-from dynatick.engine.turns import KeyTurns
 from dynatick.engine.wake_ups import due_by_key, send_planned
-from dynatick.engine.window import Segment, ShardLease, Window
 from dynatick.errors import DynatickError
 
 # -- stuck rows --------------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from dynatick.domain.task import Task, size_of
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, count_departures, log_uncounted
+from dynatick.engine.limits import NoTurns, Turns
 from dynatick.engine.orders import AnyWakeUp, Order, Resume, send_wake_ups
 from dynatick.engine.packs import Packs
 from dynatick.engine.placement import Placer
@@ -60,7 +61,6 @@ from dynatick.engine.record import (
 )
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings, read_pauses
-from dynatick.engine.turns import NoTurns, Turns
 from dynatick.errors import DynatickError, InvalidInput
 
 # -- budget ------------------------------------------------------------------------------------------------------------

@@ -23,9 +23,9 @@ from dynatick.domain.task import Row, Status, Task
 from dynatick.engine.claims import Claimed
 from dynatick.engine.conditional_write import write, write_many
 from dynatick.engine.counts import RecordResult
+from dynatick.engine.limits import Turns
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.record import Attempted, Done, Error
-from dynatick.engine.turns import Turns
 from dynatick.errors import InvalidInput, StoreError
 
 CHECKPOINT_AFTER: Final = timedelta(seconds=5)

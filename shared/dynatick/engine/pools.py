@@ -27,9 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.commit import Commit
-from dynatick.domain.completion import CompleteLater
-from dynatick.domain.follow_ups import MAX_RECORDED
+from dynatick.domain.completion import MAX_RECORDED, Commit, CompleteLater
 from dynatick.domain.task import Task, check_timeout
 from dynatick.engine.claims import Claimed
 from dynatick.engine.ports import (

@@ -20,7 +20,6 @@ from typing import Protocol
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
-from dynatick.domain.ends import End
 from dynatick.domain.occurrences import Overdue
 from dynatick.domain.task import Row, Task
 
@@ -224,17 +223,6 @@ class WakeUps(Protocol):
     def send(self, wake_ups: Sequence[tuple[Mapping[str, object], datetime]]) -> int:
         """Sends events, each to be received shortly before its instant, or at once. Returns how many were not sent.
         Doesn't raise: a wake-up is a hint."""
-
-
-class EventBus(Protocol):
-    """The user's event bus, for events of ends."""
-
-    def put(self, ends: Sequence[End]) -> tuple[int, str | None]:
-        """Puts events in order, as long as there is time. Returns how many of the first are on the bus, and why the
-        next one is not; None: only time was missing. Doesn't raise."""
-
-    def set_aside(self, ends: Sequence[End]) -> tuple[int, str | None]:
-        """Sends events to the queue of what was lost, and answers as ``put`` does."""
 
 
 ReportOverdue = Callable[[Sequence[Overdue]], None]

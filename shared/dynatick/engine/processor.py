@@ -13,7 +13,6 @@ from dynatick.domain.buckets import minute_of
 from dynatick.engine.batches import WithBatches
 from dynatick.engine.counts import PassReport
 from dynatick.engine.drain import drain
-from dynatick.engine.fan_out import MAX_CHILDREN, groups, portions, split
 from dynatick.engine.invocation import PAUSE_CHECK, Budget, Execution, PauseWatch, Services
 from dynatick.engine.orders import (
     Order,
@@ -33,11 +32,10 @@ from dynatick.engine.placement import Placer, leave_to_pass, rejections_to
 from dynatick.engine.pools import START_TIMEOUT, Jobs, LettersUntilRefused, WakeUpsUntilRefused
 from dynatick.engine.ports import Actions, Clock, DeadLetters, Invoker, ReportOverdue, Store, WakeUps
 from dynatick.engine.reconcile import Reconciled, read_on
-from dynatick.engine.recovery import recover
-from dynatick.engine.releasing import release_orders, write_releases
+from dynatick.engine.recovery import recover, release_orders, write_releases
 from dynatick.engine.rules import Rules
 from dynatick.engine.settings import InstallationSettings, publish_settings, read_pauses
-from dynatick.engine.shards import GroupReport, serve_group
+from dynatick.engine.shards import MAX_CHILDREN, GroupReport, groups, portions, serve_group, split
 from dynatick.engine.sharing import work
 from dynatick.engine.wake_ups import MAX_EARLY, MAX_LATE, wake
 from dynatick.errors import ConfigurationError, DynatickError, InvalidInput, NoAnswer, StoreError

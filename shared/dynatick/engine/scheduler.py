@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
@@ -21,7 +21,7 @@ from dynatick.engine.conditional_write import write_many
 from dynatick.engine.orders import send_wake_ups, wake_ups_of
 from dynatick.engine.placement import Placer, Undelivered, is_rejection, rejections_to
 from dynatick.engine.pools import LettersUntilRefused
-from dynatick.engine.ports import Clock, DeadLetters, EventBus, Store, WakeUps
+from dynatick.engine.ports import Clock, DeadLetters, Store, WakeUps
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings, publish_settings
 from dynatick.errors import DynatickError
@@ -243,6 +243,17 @@ def _next_revision(old: Row | None, now: datetime) -> int:
 
 _HELD_UP_FOR = timedelta(minutes=1)
 """How long a bus that takes nothing may hold up its part of the stream; then its events are set aside."""
+
+
+class EventBus(Protocol):
+    """The user's event bus, for events of ends."""
+
+    def put(self, ends: Sequence[End]) -> tuple[int, str | None]:
+        """Puts events in order, as long as there is time. Returns how many of the first are on the bus, and why the
+        next one is not; None: only time was missing. Doesn't raise."""
+
+    def set_aside(self, ends: Sequence[End]) -> tuple[int, str | None]:
+        """Sends events to the queue of what was lost, and answers as ``put`` does."""
 
 
 def publish_ends(arrivals: Sequence[Arrival], bus: EventBus, wanted: OutcomeEvents, now: datetime) -> Published:

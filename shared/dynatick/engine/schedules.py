@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.awaited_occurrence import OF_AWAITED, AwaitedOccurrence
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Written
 from dynatick.domain.lifecycle import started
@@ -29,7 +28,7 @@ from dynatick.domain.occurrences import (
     settle,
 )
 from dynatick.domain.row import RowView, is_terminal
-from dynatick.domain.schedule import Missed, MissedFor, Overlap, Schedule, is_schedule
+from dynatick.domain.schedule import OF_AWAITED, AwaitedOccurrence, Missed, MissedFor, Overlap, Schedule, is_schedule
 from dynatick.domain.task import LargeRow, Row
 from dynatick.engine.claims import Claimed, Claimer, Contended, Ineligible, Malformed, Rejected, Verdict, understand
 from dynatick.engine.conditional_write import create_many, write_many

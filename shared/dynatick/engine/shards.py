@@ -1,4 +1,7 @@
-"""One invocation serves a group of shards, most of them idle (protocol 1 to 4, 14, 16).
+"""The shards of a tick, most of them idle (protocol 1 to 4, 14, 16).
+
+A tick begins in one invocation, the root of a tree. A node of it serves one *group* of shards, and starts other nodes
+for the rest of its range.
 
 A shard in whose buckets something is open gets a pass of its own, at once. Of an idle one, this reads the cursor and
 polls; nothing depends on when its buckets are closed, as long as those that are not closed are polled at every tick. So
@@ -12,22 +15,56 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import pairwise
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import Unknown, Written
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import PassReport
-from dynatick.engine.cursor import Cursor, close, cursor_id, update
-from dynatick.engine.fan_out import group_of
-from dynatick.engine.idle_record import IdleRecord, idle_record_id, save_tick, with_idle_ticks
+from dynatick.engine.cursor import (
+    GROUP,
+    Cursor,
+    IdleRecord,
+    Window,
+    close,
+    cursor_id,
+    group_of,
+    idle_record_id,
+    save_tick,
+    update,
+    with_idle_ticks,
+)
 from dynatick.engine.invocation import Services
 from dynatick.engine.polling import PAGE
 from dynatick.engine.pools import START_TIMEOUT, Jobs
 from dynatick.engine.rules import TICKS_PLANNED, Rules
 from dynatick.engine.wake_ups import send_planned
-from dynatick.engine.window import Window
 from dynatick.errors import DynatickError, InvalidInput, StoreError
+
+# -- which invocation serves which shards ------------------------------------------------------------------------------
+
+MAX_CHILDREN = 8  # of a node: it starts them all at once
+
+
+def groups(shards: range) -> list[range]:
+    """Consecutive shards, group by group."""
+    edges = [shards.start, *range((group_of(shards.start) + 1) * GROUP, shards.stop, GROUP), shards.stop]
+    return [range(start, stop) for start, stop in pairwise(edges)] if shards else []
+
+
+def split(shards: range) -> tuple[range, list[range]]:
+    """The group that a node serves itself, and the ranges for which it starts children."""
+    own, *rest = groups(shards) or [shards]
+    return own, portions(rest)
+
+
+def portions(of_groups: Sequence[range]) -> list[range]:
+    """Consecutive groups in as many ranges as a node may start, as even as possible."""
+    number = min(MAX_CHILDREN, len(of_groups))
+    edges = [n * len(of_groups) // number for n in range(number + 1)] if number else []
+    return [range(of_groups[start].start, of_groups[stop - 1].stop) for start, stop in pairwise(edges)]
+
 
 # -- idle shards -------------------------------------------------------------------------------------------------------
 

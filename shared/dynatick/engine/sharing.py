@@ -17,15 +17,13 @@ from typing import ClassVar
 
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.packs import tasks_of
-from dynatick.engine.claiming import Claiming
 from dynatick.engine.claims import Entries
 from dynatick.engine.counts import PassReport
-from dynatick.engine.cursor import read_cursor
+from dynatick.engine.cursor import Segment, ShardLease, Window, read_cursor
 from dynatick.engine.invocation import Budget, Execution, Services
 from dynatick.engine.orders import Resume, WorkOrder
-from dynatick.engine.polling import Found, Pages, Polling
+from dynatick.engine.polling import Claiming, Found, Pages, Polling
 from dynatick.engine.ports import Clock
-from dynatick.engine.window import Segment, ShardLease, Window
 from dynatick.errors import DynatickError
 
 # -- division, which is pure -------------------------------------------------------------------------------------------

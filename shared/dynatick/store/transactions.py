@@ -9,7 +9,7 @@ import orjson
 from botocore.exceptions import ClientError
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.commit import KINDS
+from dynatick.domain.completion import KINDS
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import Row
 from dynatick.engine.ports import Cancelled

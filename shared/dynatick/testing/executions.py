@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from dynatick.domain import attributes as attr
-from dynatick.domain.commit import Commit
-from dynatick.domain.completion import completion_token
+from dynatick.domain.completion import Commit, completion_token
 from dynatick.domain.task import Row, Status, Task
 from dynatick.errors import PermanentError, RateLimited, Reschedule
 

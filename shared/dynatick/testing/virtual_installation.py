@@ -33,8 +33,7 @@ from dynatick.domain.packs import Pack
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
 from dynatick.engine.conditional_write import create_many
-from dynatick.engine.cursor import read_cursor, save
-from dynatick.engine.idle_record import count_idle_ticks
+from dynatick.engine.cursor import count_idle_ticks, read_cursor, save
 from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from dynatick import HandlerContext, InvalidInput, Reschedule, RetryableError, TaskExists, task
-from dynatick.domain.follow_ups import follow_up_id
+from dynatick.domain.completion import follow_up_id
 from dynatick.testing import VirtualInstallation
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "follow-ups.md"

@@ -20,8 +20,8 @@ from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.packs import Pack, Span
 from dynatick.domain.row import RELEASED
-from dynatick.engine.diagnosis import Kind
 from dynatick.engine.limits import Held, LimitsRecord, limits_id
+from dynatick.engine.reconcile import Kind
 from dynatick.engine.rules import Rules
 
 KEY = "customer:4711"

@@ -8,7 +8,7 @@ from math import ceil
 
 import pytest
 
-from dynatick.domain.distribution import Distribution
+from dynatick.domain.action_counts import Distribution
 
 
 def distribution_of(numbers: Iterable[int]) -> Distribution:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynatick.domain.misspelt import TIMES, check_names, right_name
+from dynatick.domain.normalise import TIMES, check_names, right_name
 from dynatick.errors import InvalidInput
 
 

@@ -9,11 +9,10 @@ from datetime import datetime, timedelta
 import pytest
 from tests.builders import NOON
 
-from dynatick.domain.awaited_occurrence import AwaitedOccurrence
 from dynatick.domain.buckets import Grid, minute_of
 from dynatick.domain.expressions import parse_expression
 from dynatick.domain.occurrences import Overdue, plan_occurrences, settle
-from dynatick.domain.schedule import Overlap, Schedule
+from dynatick.domain.schedule import AwaitedOccurrence, Overlap, Schedule
 from dynatick.domain.task import Row
 
 FIRST, SECOND = NOON, NOON + timedelta(minutes=1)

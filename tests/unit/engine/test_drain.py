@@ -35,9 +35,9 @@ from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
+from dynatick.engine.cursor import ShardLease
 from dynatick.engine.invocation import Execution
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.window import ShardLease
 from dynatick.errors import StoreError
 from dynatick.store import memory
 

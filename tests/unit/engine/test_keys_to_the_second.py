@@ -23,11 +23,11 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Task
 from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.invocation import Execution
+from dynatick.engine.limits import MAX_WAITING_OF_KEY, KeyTurns
 from dynatick.engine.orders import PassOnTime, PassOrder, parse_event
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.processor import Invoked
 from dynatick.engine.record import Attempted
-from dynatick.engine.turns import MAX_WAITING_OF_KEY, KeyTurns
 from dynatick.errors import InvalidInput
 
 pytestmark = pytest.mark.usefixtures("time_passes")

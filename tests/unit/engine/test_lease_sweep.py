@@ -28,11 +28,10 @@ from tests.unit.engine.support import (
 
 from dynatick.domain.task import Row
 from dynatick.engine.counts import PassReport
-from dynatick.engine.cursor import save
+from dynatick.engine.cursor import Window, save
 from dynatick.engine.orders import PassOrder, RecoveryOrder, Resume, WorkOrder, parse_event
 from dynatick.engine.polling import MAX_SWEPT, LeaseSweep
 from dynatick.engine.recovery import ExpiredLeases
-from dynatick.engine.window import Window
 from dynatick.errors import StoreError
 
 BACKLOG = ids(300)

@@ -32,7 +32,7 @@ from dynatick.actions.dead_letter import message_of
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.task import LargeRow, Row, Task
-from dynatick.engine import claiming, invocation
+from dynatick.engine import invocation, polling
 from dynatick.engine.invocation import Budget, max_timeout_seconds
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import RateLimited
@@ -90,7 +90,7 @@ def test_a_task_is_not_begun_with_less_time_left_than_it_takes(declared_by: str)
 
 
 def test_a_pass_that_meets_many_long_tasks_leaves_those_behind_unclaimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claiming, "MAX_CLAIMS", 1)  # so that the first of them all is the first to begin
+    monkeypatch.setattr(polling, "MAX_CLAIMS", 1)  # so that the first of them all is the first to begin
     w = world_with_one_thread(max_continuations=0)
     insert(w, "first", seconds=60)
     insert(w, *ids(1000, "long"), seconds=60, timeoutSeconds=Decimal(60))

@@ -18,10 +18,9 @@ from dynatick.domain.completion import completion_token
 from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
 from dynatick.domain.task import Row, Task
-from dynatick.engine import turns as turns_module
-from dynatick.engine.limits import limits_id
+from dynatick.engine import limits
+from dynatick.engine.limits import KeyTurns, NoTurns, limits_id
 from dynatick.engine.orders import Resume
-from dynatick.engine.turns import KeyTurns, NoTurns
 from dynatick.store.memory import MemoryStore
 
 
@@ -122,7 +121,7 @@ def test_one_pack_of_a_key_is_open_at_a_time() -> None:
 
 
 def test_only_so_many_packs_are_open_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns_module, "MAX_OPEN_PACKS", 3)
+    monkeypatch.setattr(limits, "MAX_OPEN_PACKS", 3)
     system = system_of("tenant=1", in_one_thread=True)
     packs = [put_packs(system, f"tenant:{n}", 5, batch_id=f"b{n}")[0] for n in range(10)]
     seen: list[int] = []
@@ -349,7 +348,7 @@ def test_of_a_key_no_more_than_a_few_packs_wait_in_memory_and_hold_up_no_task() 
 
 
 def test_a_key_whose_pack_found_no_room_comes_before_the_next_pack_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns_module, "MAX_OPEN_PACKS", 1)
+    monkeypatch.setattr(limits, "MAX_OPEN_PACKS", 1)
     turns = turns_of(system_of("customer=1"))
     first = open_pack(turns, f"a/{PACK}", "customer:1")
     turns.offer(BUCKET, f"b/{PACK}", "customer:1")

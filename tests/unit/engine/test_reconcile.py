@@ -18,8 +18,7 @@ from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import cursor_id
-from dynatick.engine.diagnosis import REMEDIES, Finding, Kind, judge_cursors
-from dynatick.engine.reconcile import Reconciled, reconcile
+from dynatick.engine.reconcile import REMEDIES, Finding, Kind, Reconciled, judge_cursors, reconcile
 from dynatick.errors import DynatickError, StoreError
 from dynatick.store import memory
 

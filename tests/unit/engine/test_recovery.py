@@ -44,7 +44,7 @@ def crashed(w: World, *task_ids: str, minute: int = 1, **more: object) -> None:
 def test_a_continuation_polls_anew_if_its_event_could_not_hold_the_ids_that_are_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
+    monkeypatch.setattr("dynatick.engine.polling.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
     w = world(clock=PacedClock(), rules=rules(threads=1))
     leased = [f" {n:03d}" + "\x01" * 1000 for n in range(25)]
     w.insert(*leased, *ids(300), at=bucket_at(1))
@@ -177,7 +177,7 @@ def test_what_is_found_expired_later_in_a_pass_waits_for_the_next_one(w: World) 
 
 def test_what_a_pass_leaves_behind_is_tried_again_by_its_continuation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A continuation goes on where the last one stopped: what had a lease then would wait for the end of the chain."""
-    monkeypatch.setattr("dynatick.engine.claiming.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
+    monkeypatch.setattr("dynatick.engine.polling.MAX_CLAIMS", 1)  # else tasks of the second claim may begin first
     monkeypatch.setattr("dynatick.engine.polling.SWEEP_INTERVAL", timedelta(hours=1))  # it would find it too, later
     w = world(clock=PacedClock(), rules=rules(threads=1))
     w.insert("a-slow", *ids(300), at=bucket_at(1))  # more than both together can do: neither polls the bucket anew

@@ -15,10 +15,10 @@ from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Task
-from dynatick.engine import releasing
+from dynatick.engine import recovery
 from dynatick.engine.orders import ReleaseOrder
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.releasing import MAX_TASKS, PAUSES, release_orders, write_releases
+from dynatick.engine.recovery import MAX_TASKS, PAUSES, release_orders, write_releases
 from dynatick.errors import InvalidInput, NoAnswer, StoreError
 from dynatick.json_reader import parse
 
@@ -151,7 +151,7 @@ def test_releases_are_tried_though_an_earlier_start_had_no_answer(
     answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once more: if Lambda is still silent, the first of them is the last call."""
-    monkeypatch.setattr(releasing, "MAX_TASKS", 5)
+    monkeypatch.setattr(recovery, "MAX_TASKS", 5)
     w = world(rules=rules(threads=1, grid=Grid(shard_count=2)))
     asked: list[str] = []
     refused = threading.Event()

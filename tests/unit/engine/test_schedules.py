@@ -26,7 +26,7 @@ from tests.unit.engine.support import (
 )
 
 from dynatick import TaskClient
-from dynatick.domain import awaited_occurrence, occurrences
+from dynatick.domain import occurrences, schedule
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
@@ -34,10 +34,9 @@ from dynatick.domain.schedule import Schedule
 from dynatick.domain.task import Row
 from dynatick.engine import schedules as recurring_module
 from dynatick.engine.claims import Claimer, Contended, Ineligible
-from dynatick.engine.cursor import acquire_shard, cursor_id
+from dynatick.engine.cursor import ShardLease, Window, acquire_shard, cursor_id
 from dynatick.engine.schedules import Recurring
 from dynatick.engine.settings import pause, resume
-from dynatick.engine.window import ShardLease, Window
 from dynatick.errors import PermanentError, RetryableError, StoreError
 
 
@@ -481,7 +480,7 @@ def test_more_than_can_be_awaited_are_reported_at_once(monkeypatch: pytest.Monke
     w.ticks(5)
     assert [at for at, _ in reported(w)] == ["12:04:00Z", "12:05:00Z"]
     assert {why for _, why in reported(w)} == {
-        f"not awaited: {awaited_occurrence.MAX_AWAITED} occurrences before it have not completed"
+        f"not awaited: {schedule.MAX_AWAITED} occurrences before it have not completed"
     }
     assert len(w.row("s")["awaited"]) == 3  # type: ignore[arg-type]
 

@@ -22,14 +22,33 @@ from tests.unit.engine.support import NOON_MINUTE, Dies, World, bucket_at, raise
 from dynatick import MemoryStore, TaskClient
 from dynatick.client.operations import IdleTicks
 from dynatick.domain.buckets import Bucket, Grid, instant_of
-from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
-from dynatick.engine.fan_out import GROUP, MAX_CHILDREN, group_of, groups, portions, split
-from dynatick.engine.idle_record import IdleRecord, idle_record_id, read_cursors, save_tick
+from dynatick.engine.cursor import (
+    GROUP,
+    Cursor,
+    IdleRecord,
+    Window,
+    acquire_shard,
+    cursor_id,
+    group_of,
+    idle_record_id,
+    read_cursor,
+    read_cursors,
+    save,
+    save_tick,
+)
 from dynatick.engine.orders import WorkOrder
 from dynatick.engine.ports import Page
 from dynatick.engine.processor import Invoked, NotStarted
-from dynatick.engine.shards import CLOSE_EVERY, MAX_POLLS, idle_cursor, minutes_to_poll
-from dynatick.engine.window import Window
+from dynatick.engine.shards import (
+    CLOSE_EVERY,
+    MAX_CHILDREN,
+    MAX_POLLS,
+    groups,
+    idle_cursor,
+    minutes_to_poll,
+    portions,
+    split,
+)
 from dynatick.errors import NoAnswer
 
 # -- the tree --------------------------------------------------------------------------------------------------------

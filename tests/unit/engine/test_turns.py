@@ -19,14 +19,12 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknow
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
-from dynatick.engine import polling
-from dynatick.engine import turns as turns_module
-from dynatick.engine.limits import HeldElsewhere, LimitsLease, limits_id
+from dynatick.engine import limits, polling
+from dynatick.engine.limits import HeldElsewhere, KeyTurns, LimitsLease, NoTurns, limits_id
 from dynatick.engine.orders import PassOrder, Resume
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settings import publish_settings
-from dynatick.engine.turns import KeyTurns, NoTurns
 from dynatick.errors import StoreError
 from dynatick.store.memory import MemoryStore
 
@@ -423,7 +421,7 @@ def test_what_is_read_on_for_one_key_is_offered_for_all() -> None:
 
 
 def test_while_others_wait_it_is_read_on_once_there_is_room_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns_module, "MAX_WAITING", 400)
+    monkeypatch.setattr(limits, "MAX_WAITING", 400)
     keys = [f"k{n:02}" for n in range(39)]
     turns = turns_of(system_of("tenant=1"))
     for n in range(15):
@@ -450,7 +448,7 @@ def test_a_key_of_which_none_waits_is_read_on_once_as_many_have_begun_as_come_be
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the index it would have had no turn before them, either; and each reading finds room for more."""
-    monkeypatch.setattr(turns_module, "MAX_WAITING", 800)
+    monkeypatch.setattr(limits, "MAX_WAITING", 800)
 
     def begun_before_it_is_read_on(keys: int, of_each: int) -> int:
         """800 entries wait, of some keys that are not held back; some of others were passed over."""
@@ -477,8 +475,8 @@ def test_a_poll_waits_for_room_while_many_keys_may_have_a_turn(
     in_one_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it passed over would be listed once more."""
-    monkeypatch.setattr(turns_module, "MAX_WAITING", 100)
-    monkeypatch.setattr(turns_module, "MANY_KEYS", 0)  # whether many may depends on how fast threads are
+    monkeypatch.setattr(limits, "MAX_WAITING", 100)
+    monkeypatch.setattr(limits, "MANY_KEYS", 0)  # whether many may depends on how fast threads are
     monkeypatch.setattr(polling, "PAGE", 25)
     system = system_of("tenant=1", in_one_thread=in_one_thread)
     listed = Counter[str]()
@@ -501,7 +499,7 @@ def test_a_poll_waits_for_room_while_many_keys_may_have_a_turn(
 def test_no_poll_waits_for_a_few_keys() -> None:
     """Behind thousands of entries of theirs may be other keys."""
     turns = turns_of(system_of("tenant=1"))
-    for key in range(turns_module.MANY_KEYS):
+    for key in range(limits.MANY_KEYS):
         for n in range(10):
             turns.offer(BUCKET, f"{n:03}-{key}", f"tenant:{key}")
     assert turns.is_crowded(1)  # 10,000 wait
@@ -518,7 +516,7 @@ def test_how_fast_a_key_goes_is_known_when_its_last_task_has_ended() -> None:
     turns = turns_of(system)
     for n in range(20):
         turns.offer(BUCKET, f"a{n:02}", "tenant:a")
-    for _ in range(turns_module.MEASURED):
+    for _ in range(limits.MEASURED):
         ((_, task_id),) = turns.take(1)
         system.clock.forward(seconds=30)
         turns.freed(task_of(task_id, "tenant:a"))

@@ -28,11 +28,20 @@ from tests.unit.engine.support import (
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.task import is_own_row
 from dynatick.engine.claims import Ineligible
-from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id, read_cursor, save
+from dynatick.engine.cursor import (
+    MAX_IN_TURN,
+    Cursor,
+    Segment,
+    ShardLease,
+    Window,
+    acquire_shard,
+    cursor_id,
+    read_cursor,
+    save,
+)
 from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.rules import SHARD_LEASE
 from dynatick.engine.schedules import Made, Recurring
-from dynatick.engine.window import MAX_IN_TURN, Segment, ShardLease, Window
 from dynatick.errors import StoreError
 
 FULL = Cursor(

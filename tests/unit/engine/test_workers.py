@@ -31,13 +31,12 @@ from tests.unit.engine.support import (
 from dynatick.domain.task import Task
 from dynatick.engine import invocation, sharing
 from dynatick.engine.counts import PassReport
-from dynatick.engine.cursor import acquire_shard, save
+from dynatick.engine.cursor import Window, acquire_shard, save
 from dynatick.engine.orders import WorkOrder
 from dynatick.engine.pools import START_TIMEOUT
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.sharing import HandOut
-from dynatick.engine.window import Window
 
 
 def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> None:

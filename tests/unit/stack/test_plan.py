@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.domain.support import refusal
 
 from dynatick.client import insertion
-from dynatick.engine import claiming, fan_out, invocation, sharing
+from dynatick.engine import cursor, invocation, polling, sharing
 from dynatick.engine import shards as shards_of_ticks
 from dynatick.engine.rules import Rules
 from dynatick_stack import template
@@ -201,9 +201,9 @@ def test_a_shard_more_never_starts_sooner() -> None:
 
 def test_the_engines_figures_are_the_engines() -> None:
     assert figures.BATCH == invocation.BATCH == insertion.BATCH
-    assert figures.CLAIMS_AT_ONCE == claiming.MAX_CLAIMS
+    assert figures.CLAIMS_AT_ONCE == polling.MAX_CLAIMS
     assert invocation.CLAIM_AHEAD.total_seconds() == figures.CLAIM_AHEAD
-    assert (fan_out.GROUP, shards_of_ticks.THREADS) == (figures.GROUP, figures.POLLING_THREADS)
+    assert (cursor.GROUP, shards_of_ticks.THREADS) == (figures.GROUP, figures.POLLING_THREADS)
     assert sharing.SOON.total_seconds() == figures.SOON
     assert figures.MIN_IN_FLIGHT == 4 * invocation.BATCH
     assert Rules().threads == figures.USUAL_THREADS
