@@ -32,7 +32,7 @@ from dynatick.tracing import insert_span
 
 if TYPE_CHECKING:
     from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
-    from dynatick.client.batch_views import BatchInserted
+    from dynatick.client.batches import BatchInserted
     from dynatick.client.new_task import Composed
     from dynatick.domain.buckets import Time
 

@@ -402,7 +402,7 @@ class BulkTasks(TaskLists):
         results instead leaves it open which of the 200 are changed already.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
-        change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
+        change = PayloadChange.of(payload, set_fields, unset_fields, self._settings_cache.check_payload)
         given = given_payload(payload, set_fields, unset_fields)
         return self._change_many("redrive", selection, self._decisions.redriven(change), dry_run, limit, stop, given)
 

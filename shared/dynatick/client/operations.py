@@ -263,7 +263,7 @@ class Operations:
         an earlier one, if there is one. Up to 100 actions may be paused. ``by``: who pauses. Raises InvalidInput for an
         action that the processor does not know, and ConfigurationError before the first tick.
         """
-        self._settings_cache.check_action(check_users_action(action))
+        self._settings_cache.check_known(check_users_action(action))
         return pause_action(
             self.store, action, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON)
         )

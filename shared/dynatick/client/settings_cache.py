@@ -12,22 +12,26 @@ from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.limit_keys import KeyLimits, check_limit_key
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.selection import Selected, Selection
-from dynatick.domain.task import check_timeout
+from dynatick.domain.task import Row, check_timeout
 from dynatick.engine.ports import Clock, Store
 from dynatick.engine.settings import InstallationSettings, read_settings
-from dynatick.errors import InvalidInput, StoreError, shown
+from dynatick.errors import InvalidInput, InvalidInputs, StoreError, shown
 
 _MISSING_TTL = timedelta(seconds=1)  # of a missing row, which the first tick writes
 _MAX_LISTED = 30  # actions in an error
 
 
 class SettingsCache:
-    """Caches the settings row. A stale one may cost a write or a minute's delay, never a task."""
+    """Caches the settings row. A stale one may cost a write or a minute's delay, never a task.
 
-    def __init__(self, store: Store, clock: Clock, ttl: timedelta) -> None:
+    ``check_actions`` False: only what needs no knowledge of the processor's handlers and limits is checked.
+    """
+
+    def __init__(self, store: Store, clock: Clock, ttl: timedelta, *, check_actions: bool) -> None:
         self._store = store
         self._clock = clock
         self._ttl = ttl
+        self._check_actions = check_actions
         self._known: InstallationSettings | None = None
         self._read_at: datetime | None = None
         self._reread_at: datetime | None = None
@@ -77,8 +81,22 @@ class SettingsCache:
             retention_days=usual.retention_days if settings.retention_days is None else settings.retention_days,
         )
 
+    def check_limits(self, row: Row, wrong: InvalidInputs) -> None:
+        """Adds to ``wrong`` what is refused of the timeout and the limit key that a row has."""
+        if (seconds := row.get(attr.TIMEOUT_SECONDS)) is not None:
+            with wrong:
+                self.check_timeout(seconds)
+        if (key := row.get(attr.LIMIT_KEY)) is not None:
+            with wrong:
+                self.check_limit_key(key)
+
     def check_action(self, action: str) -> None:
         """Raises InvalidInput for an action that the processor does not know, with the known ones."""
+        if self._check_actions:
+            self.check_known(action)
+
+    def check_known(self, action: str) -> None:
+        """The same, whether actions are to be checked or not."""
         known = self.current()
         if known is None or not known.actions or action in known.actions:
             return
@@ -88,13 +106,10 @@ class SettingsCache:
             names = ", ".join(shown(name)[1:-1] for name in known.actions[:_MAX_LISTED])
             raise InvalidInput(attr.ACTION, action, f"expected one of {names}{more}")
 
-    def check_payload(self, action: str, payload: object, *, of_handlers: bool = True) -> None:
-        """Raises InvalidInput, without the payload's values, for a payload that the action refuses.
-
-        ``of_handlers`` False: checks only those of the built-in actions.
-        """
+    def check_payload(self, action: str, payload: object) -> None:
+        """Raises InvalidInput, without the payload's values, for a payload that the action refuses."""
         check_payload(action, payload)
-        if not of_handlers or (known := self.current()) is None:
+        if not self._check_actions or (known := self.current()) is None:
             return
         schema = known.payload_schemas.get(action)
         try:
@@ -117,6 +132,8 @@ class SettingsCache:
 
     def check_limit_key(self, key: object) -> None:
         """Raises InvalidInput for a limit key of a class that is not in ``KeyLimits``, with those that are."""
+        if not self._check_actions:
+            return
         try:
             check_limit_key(key, _key_limits(self.current()))
         except InvalidInput:

@@ -20,8 +20,7 @@ from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
 from dynatick.client.if_exists import CREATED, KEPT, IfExists, check_is_task
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
-from dynatick.client.new_task import Composed, NewTask, compose, payload_of
-from dynatick.client.row_types import TaskRow
+from dynatick.client.new_task import Composed, NewTask, TaskRow, compose, payload_of
 from dynatick.client.schedules import Schedules
 from dynatick.client.task_decisions import PayloadChange
 from dynatick.client.task_update import Unchanged
@@ -118,20 +117,14 @@ class TaskClient(BulkTasks):
     @property
     def schedules(self) -> Schedules:
         """Recurring schedules."""
-        return Schedules(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
+        return Schedules(self.store, self._settings_cache, self._clock)
 
     @property
     def batches(self) -> Batches:
         """Any number of tasks of one action, inserted as one, and one task when all have ended."""
         from dynatick.client.batches import Batches
 
-        return Batches(
-            self.store,
-            self._settings_cache,
-            self._clock,
-            check_actions=self._check_actions,
-            recorded=self._recorded,
-        )
+        return Batches(self.store, self._settings_cache, self._clock, recorded=self._recorded)
 
     @property
     def operations(self) -> Operations:
@@ -432,7 +425,7 @@ class TaskClient(BulkTasks):
         if has_time:
             with wrong:
                 decisions.append(self._decisions.rescheduled(known, times))
-        check = self._check_payload
+        check = self._settings_cache.check_payload
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
@@ -465,7 +458,7 @@ class TaskClient(BulkTasks):
         without others. ``dry_run``: returns the task as it would be, and changes nothing. ``version``, errors: as for
         ``cancel``; InvalidInput for a payload that its handler would refuse.
         """
-        change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
+        change = PayloadChange.of(payload, set_fields, unset_fields, self._settings_cache.check_payload)
         decide = self._decisions.redriven(change)
         return self._preview(task_id, decide, version) if dry_run else self._change(task_id, decide, version)
 
@@ -516,7 +509,7 @@ class TaskClient(BulkTasks):
             task = NewTask.from_row(task)
         if not isinstance(task, NewTask):
             raise InvalidInput("task", task, "expected a NewTask, or a map with taskId")
-        return compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions)
+        return compose(task, self._settings_cache, now=self._clock())
 
     def _compose_row(self, row: object) -> Composed:
         if isinstance(row, Mapping) and RowView(row).has_expression:

@@ -35,7 +35,7 @@ from dynatick import (
 )
 from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
-from dynatick.client.batch_views import BatchCancelled, BatchRedriven, BatchRescheduled
+from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
