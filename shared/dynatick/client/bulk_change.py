@@ -23,7 +23,7 @@ from dynatick.client import task_update
 from dynatick.client.buckets import BucketPage, BucketReader, bucket_of, leave
 from dynatick.client.failures import HasFingerprint
 from dynatick.client.schedule_views import delete_schedule, schedule_rows
-from dynatick.client.task_decisions import PayloadChange
+from dynatick.client.task_decisions import PayloadChange, is_due
 from dynatick.client.task_lists import TaskLists
 from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
 from dynatick.client.thread_pool import thread_pool
@@ -418,8 +418,7 @@ class BulkTasks(TaskLists):
         """Takes the cancellations of a bucket, range or subject back, as ``restore`` does, with the arguments and
         results of ``redrive_many``."""
         selection = self._selected(bucket, selected, states_before("restore"))
-        decide = self._decisions.next_tick(task_update.restored)
-        return self._change_many("restore", selection, decide, dry_run, limit, stop)
+        return self._change_many("restore", selection, self._decisions.restored(), dry_run, limit, stop)
 
     def run_now_many(
         self,
@@ -436,11 +435,11 @@ class BulkTasks(TaskLists):
         return self._change_many(
             "run",
             self._selected(bucket, selected, states_before("run"), usual=task_update.UNBEGUN),
-            self._decisions.next_tick(task_update.run_at_once),
+            self._decisions.run_at_once(),
             dry_run,
             limit,
             stop,
-            unless=lambda row: task_update.is_due(row, self._clock()),
+            unless=lambda row: is_due(row, self._clock()),
         )
 
     def cancel_many(

@@ -17,7 +17,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from dynatick.actions.dead_letter_queue import DeadLetterQueue
-from dynatick.client import task_update
 from dynatick.client.history import check_optional_limit
 from dynatick.client.letter_views import MAX_HIDDEN, DeadLetterView, Letter, LetterReading, LetterState, state_of
 from dynatick.client.task_decisions import TaskDecisions
@@ -230,7 +229,7 @@ class DeadLetters:
         """The result by task. A task that another request changes first is decided again. ``record`` None: of a dry
         run."""
         departures = self._departures()
-        redriven = departures.noting(self._decisions.next_tick(task_update.redriven))
+        redriven = departures.noting(self._decisions.redriven())
 
         def decide(view: DeadLetterView, row: Row) -> ConditionalUpdate:
             if (state := state_of(view, row)) is not LetterState.FAILED:

@@ -191,7 +191,7 @@ class Schedules:
         _check_recurrence(row, wrong)
         wrong.raise_all()
         change = edited(row, {}, now=now, grid=self._settings_cache.grid(), defaults=self._settings_cache.defaults())
-        encoded = with_item({name: value for name, value in {**row, **change.set}.items() if name not in change.remove})
+        encoded = with_item(change.applied_to(row))
         # Before the first tick neither the default action nor the ticks are known: then the scheduler completes it.
         is_complete = self._can_complete(row)
         return Composed(encoded if is_complete else row, is_complete)

@@ -22,8 +22,8 @@ from dynatick.client.if_exists import CREATED, KEPT, IfExists, check_is_task
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
 from dynatick.client.new_task import Composed, NewTask, TaskRow, compose, payload_of
 from dynatick.client.schedules import Schedules
-from dynatick.client.task_decisions import PayloadChange
-from dynatick.client.task_update import Unchanged
+from dynatick.client.task_decisions import PayloadChange, revised
+from dynatick.client.task_update import Decide, Unchanged
 from dynatick.client.views import BucketCounts, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
@@ -317,10 +317,13 @@ class TaskClient(BulkTasks):
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""
+        return TaskView.from_row(self._row(task_id))
+
+    def _row(self, task_id: str) -> Row:
         row = row_of(self.store, task_update.known_id(task_id))
         if row is None:
             raise TaskNotFound(task_id)
-        return TaskView.from_row(row)
+        return row
 
     def wait(
         self,
@@ -420,7 +423,7 @@ class TaskClient(BulkTasks):
         has_time = any(value is not None for value in times.values())
         if not has_time and payload is None:
             raise InvalidInput(attr.PAYLOAD, None, f"expected a change: payload, or one of {', '.join(times)}")
-        decisions: list[Callable[[Row], ConditionalUpdate]] = []
+        decisions: list[Decide] = []
         known, wrong = task_update.known_id(task_id), InvalidInputs()
         if has_time:
             with wrong:
@@ -429,7 +432,7 @@ class TaskClient(BulkTasks):
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
-                decisions.append(lambda row: task_update.revised(row, payload=kept, check=check))
+                decisions.append(lambda row: revised(row, payload=kept, check=check))
                 if wrong and (row := self.store.get(known)) and isinstance(action := row.get(attr.ACTION), str):
                     check(action, kept)  # so that every error is reported
         wrong.raise_all()
@@ -465,12 +468,12 @@ class TaskClient(BulkTasks):
     def restore(self, task_id: str, *, version: str | None = None) -> TaskView:
         """Takes a cancellation back: the task waits for its time again; at the next tick, if that has passed.
         ``version``, errors: as for ``cancel``."""
-        return self._change(task_id, self._decisions.next_tick(task_update.restored), version)
+        return self._change(task_id, self._decisions.restored(), version)
 
     def run_now(self, task_id: str, *, version: str | None = None) -> TaskView:
         """Runs a task at the next tick: a waiting one earlier than planned, an ended one again. ``version``, errors: as
         for ``cancel``."""
-        return self._change(task_id, self._decisions.next_tick(task_update.run_at_once), version)
+        return self._change(task_id, self._decisions.run_at_once(), version)
 
     def complete(self, token: str, result: object = None) -> TaskView:
         """Completes the task whose handler returned ``CompleteLater``, with a result that JSON can hold. ``token``: its
@@ -516,17 +519,15 @@ class TaskClient(BulkTasks):
             return self.schedules.compose(row)
         return self.compose(row)
 
-    def _preview(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None) -> TaskView:
-        row = row_of(self.store, task_update.known_id(task_id))
-        if row is None:
-            raise TaskNotFound(task_id)
+    def _preview(self, task_id: str, decide: Decide, version: str | None) -> TaskView:
+        row = self._row(task_id)
         change = task_update.only_in(version, decide)(row)
-        return TaskView.from_row({n: value for n, value in {**row, **change.set}.items() if n not in change.remove})
+        return TaskView.from_row(change.applied_to(row))
 
     def _change(
         self,
         task_id: str,
-        decide: Callable[[Row], ConditionalUpdate],
+        decide: Decide,
         version: str | None = None,
         *,
         row: Row | None = None,
@@ -544,7 +545,7 @@ class TaskClient(BulkTasks):
         return TaskView.from_row(row)
 
 
-def _noting(decide: Callable[[Row], ConditionalUpdate], rows: list[Row]) -> Callable[[Row], ConditionalUpdate]:
+def _noting(decide: Decide, rows: list[Row]) -> Decide:
     """``decide``, noting each row that it gets: the change that was written was made of the last."""
 
     def decide_and_note(row: Row) -> ConditionalUpdate:

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from tests.builders import key_of
-from tests.unit.client.support import be_first, client_of, each_state, started
+from tests.unit.client.support import be_first, client_of, each_state, started, world_of
 from tests.unit.engine.support import World
 
 from dynatick import AsyncTaskClient, InvalidInput, TaskClient, TaskExists, TransitionRefused, task, use_client
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.instants import parse_instant
 from dynatick.errors import StoreError
 
 HOUR = timedelta(hours=1)
@@ -153,6 +154,15 @@ def test_one_that_has_ended_begins_another_run_as_the_one_given(mode: str, state
     assert (repeated.effect, repeated.status) == ("kept", "completed")
     with pytest.raises(InvalidInput, match="subject: 'another' is not accepted; expected none, as the task has"):
         client.insert(state, delay_seconds=60, if_exists=mode, subject="another")
+
+
+def test_another_run_in_the_shard_of_its_limit_key_is_due_at_the_time_given() -> None:
+    client = client_of(world_of(shard_count=8), check_actions=False)
+    for task_id in ("a", "b", "c"):  # whose own shards are others
+        client.insert(task_id, **FIRST)
+        client.cancel(task_id)
+        view = client.insert(task_id, **OTHER, if_exists="replace")
+        assert (view.effect, view.due_at) == ("restarted", parse_instant(OTHER["due_at"], "due_at"))
 
 
 @pytest.mark.parametrize("mode", ["keep", "replace", "postpone"])
