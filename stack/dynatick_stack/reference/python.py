@@ -27,7 +27,7 @@ _SECTIONS = {
         "client.bulk_change.ChangeUnknown", "client.schedule_views.ScheduleView", "client.schedule_views.SchedulePage",
         "client.batches.BatchInserted", "client.batches.BatchView", "client.batches.BatchPage",
         "client.batches.PackLoaded", "client.batches.MemberPage", "client.batches.BatchCancelled",
-        "client.letter_views.DeadLetterView", "client.explanation.Explanation", "client.installation.Health",
+        "client.dead_letters.DeadLetterView", "client.explanation.Explanation", "client.installation.Health",
         "client.installation.InstallationStatus",
     ),
     "handlers": (

@@ -18,8 +18,8 @@ from dynatick.actions.dead_letter import message_of
 from dynatick.actions.dead_letter_queue import HIDDEN_SECONDS, DeadLetterQueue
 from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.client import DeadLetterView, LetterResult, LetterState, letter_views
-from dynatick.client.letter_views import letter_of, state_of
+from dynatick.client import DeadLetterView, LetterResult, LetterState, dead_letters
+from dynatick.client.dead_letters import letter_of, state_of
 from dynatick.engine.ports import DeadLetter
 from dynatick.errors import QueueError
 
@@ -159,7 +159,7 @@ def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(cl
 
 
 def test_what_fails_again_meanwhile_is_kept(client: TaskClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_views, "_CHUNK", 1)
+    monkeypatch.setattr(dead_letters, "_CHUNK", 1)
     handled = client.dead_letters.redrive()
     first = next(handled)
     world.next_tick()
@@ -205,7 +205,7 @@ def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
     client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert timedelta(seconds=HIDDEN_SECONDS) >= 1000 * timedelta(milliseconds=100), "1,000 calls to list 10,000"
-    monkeypatch.setattr(letter_views, "MAX_HIDDEN", 20)
+    monkeypatch.setattr(dead_letters, "MAX_HIDDEN", 20)
     for n in range(40):
         queue.put(f"no letter {n}")
     page = client.dead_letters.list(limit=20)
