@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from dynatick.client import task_update
-from dynatick.client.batch_loading import BODY_KEPT, THREADS
+from dynatick.client.batch_loading import BODY_KEPT, THREADS, batch_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import Rescheduling, TaskDecisions, next_run
 from dynatick.client.thread_pool import thread_pool
@@ -23,7 +23,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, merge_updates
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state_of
-from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, body_id, check_batch_id, spans_with
+from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, body_id, spans_with
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
 from dynatick.engine.batches import packs_of, standings
@@ -38,15 +38,6 @@ _PROBED: Final = 20  # spans whose packs are looked for together
 _AT_A_TIME: Final = 4 * THREADS  # packs
 _MUCH_LATER: Final = BODY_KEPT / 2
 _MOMENT: Final = "it looks at its members; try it again in a moment"
-
-
-def batch_of(store: Store, batch_id: str) -> tuple[Row, Batch]:
-    """The row of a batch, and what it says. Raises BatchNotFound, InvalidInput."""
-    row = store.get(check_batch_id(batch_id))
-    batch = None if row is None else Batch.of(row)
-    if row is None or batch is None:
-        raise BatchNotFound(batch_id)
-    return row, batch
 
 
 def packs_in(store: Store, batch_id: str, batch: Batch, since: int = 0) -> Iterator[tuple[Row, Pack]]:

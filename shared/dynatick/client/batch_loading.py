@@ -38,7 +38,7 @@ from dynatick.domain.packs import (
     spans_of,
     spans_with,
 )
-from dynatick.domain.row import is_terminal
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row
 from dynatick.engine.batches import packs_of
 from dynatick.engine.conditional_write import create_many, write
@@ -67,6 +67,15 @@ _MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's 
 _NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 _Packed = tuple[Span, bytes]
+
+
+def batch_of(store: Store, batch_id: str) -> tuple[Row, Batch]:
+    """The row of a batch, and what it says. Raises BatchNotFound, InvalidInput."""
+    row = store.get(check_batch_id(batch_id))
+    batch = None if row is None else Batch.of(row)
+    if row is None or batch is None:
+        raise BatchNotFound(batch_id)
+    return row, batch
 
 
 def define(
@@ -233,7 +242,7 @@ class Loader:
         texts = [self._text(payload, span.first + n) for n, payload in enumerate(payloads)]
         self._load([(span, texts)])
         if self.batch.members is None:
-            self._check_not_cancelled()
+            require_open(*batch_of(self.store, self.batch_id))
 
     def seal(self) -> int:
         """Notes that all members are in, and returns their number. Raises TransitionRefused if some are missing, or if
@@ -268,14 +277,6 @@ class Loader:
             expected = "begin the batch with the number of its members, if it is to be loaded in parts"
             raise InvalidInput("total", None, expected)
         return total
-
-    def _check_not_cancelled(self) -> None:
-        row = self.store.get(self.batch_id)
-        own = None if row is None else Batch.of(row)
-        if row is None or own is None:
-            raise BatchNotFound(self.batch_id)
-        if is_terminal(row) and own.members is None:
-            raise TransitionRefused(self.batch_id, "load", state_of(row), ("scheduled",), what="batch")
 
     def _load(self, chunks: Iterable[tuple[Span, Sequence[str]]], since: int = 0) -> int:
         """Writes the packs of chunks that follow each other. Returns the number after that of the last member."""
@@ -433,10 +434,7 @@ class Loader:
     def _note(self, number: int, *, sealed: bool = False) -> None:
         """Notes how many members there are, or that all of them are in."""
         for _ in range(_TRIES):
-            row = self.store.get(self.batch_id)
-            own = None if row is None else Batch.of(row)
-            if row is None or own is None:
-                raise BatchNotFound(self.batch_id)
+            row, own = batch_of(self.store, self.batch_id)
             for known in (own.total, own.members):
                 if known not in (None, number):
                     raise BatchDiffers(self.batch_id, {attr.MEMBERS: (known, number)})
@@ -462,6 +460,12 @@ class Loader:
                 self.batch = noted
                 return
         raise StoreError(f"cannot load batch {self.batch_id!r}: other requests changed it {_TRIES} times")
+
+
+def require_open(row: Row, batch: Batch) -> None:
+    """Raises TransitionRefused for a batch that was cancelled before all members were in."""
+    if is_terminal(row) and batch.members is None:
+        raise TransitionRefused(RowView(row).task_id, "load", state_of(row), ("scheduled",), what="batch")
 
 
 def invalid_payload(error: InvalidInput, number: int) -> InvalidInput:

@@ -14,11 +14,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Final
 
 from dynatick.actions.plain_value import plain
-from dynatick.client.batch_changes import BatchChanges, batch_of, packs_in
-from dynatick.client.batch_loading import Loader, check_iterable, define, total_of
+from dynatick.client.batch_changes import BatchChanges, packs_in
+from dynatick.client.batch_loading import Loader, batch_of, check_iterable, define, require_open, total_of
 from dynatick.client.batch_members import members_of
 from dynatick.client.history import check_limit
-from dynatick.client.new_task import NewTask, time_of
+from dynatick.client.new_task import NewTask, seconds_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
 from dynatick.client.views import NextPageToken, TaskView, instant_or_none, status_of
@@ -211,7 +211,7 @@ class Batches:
             task_id=batch_id,
             action=action,
             due_at=due_at,
-            delay_seconds=_seconds(delay),
+            delay_seconds=seconds_of(delay),
             retry_policy=retry_policy,
             timeout_seconds=timeout_seconds,
             subject=subject,
@@ -266,14 +266,12 @@ class Batches:
 
     def _loader(self, row: Row, batch: Batch, *, is_new: bool) -> Loader:
         """Raises TransitionRefused for a batch that was cancelled before all members were in."""
-        batch_id = RowView(row).task_id
-        if is_terminal(row) and batch.members is None:
-            raise TransitionRefused(batch_id, "load", state_of(row), (str(Status.SCHEDULED),), what="batch")
+        require_open(row, batch)
         return Loader(
             store=self._store,
             settings_cache=self._settings_cache,
             clock=self._clock,
-            batch_id=batch_id,
+            batch_id=RowView(row).task_id,
             batch=batch,
             created_at=parse_instant(row[attr.CREATED_AT], attr.CREATED_AT),
             is_new=is_new,
@@ -399,7 +397,7 @@ class Batches:
 
         The same call again goes on where it was. Raises TransitionRefused if all have ended, or are not in yet.
         """
-        times = {attr.DUE_AT: due_at, attr.DELAY_SECONDS: _seconds(delay)}
+        times = {attr.DUE_AT: due_at, attr.DELAY_SECONDS: seconds_of(delay)}
         at = time_of(batch_id, times, now=self._clock(), grid=self._settings_cache.grid()).due_at
         batch_id, at = check_batch_id(batch_id), up_to_millisecond(at)
         with self._recorded("reschedule batch", {"batch": batch_id, "at": format_instant(at)}) as record:
@@ -512,14 +510,6 @@ def _ends_at(batch: Batch, counts: Mapping[str, int], now: datetime) -> datetime
         return None
     rest = (now - batch.due_at) * (waiting / (members - waiting))
     return max(now + rest, batch.last_due_at)
-
-
-def _seconds(delay: object) -> Decimal | None:
-    if delay is None:
-        return None
-    if not isinstance(delay, timedelta):
-        raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
-    return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
 
 
 def _check_status(status: object) -> None:

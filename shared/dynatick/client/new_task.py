@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypedDict
 
@@ -158,6 +158,15 @@ def text_of(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(field, value, "expected text")
     return str(_kept(value, field))
+
+
+def seconds_of(delay: object) -> Decimal | None:
+    """A delay as a row holds it. Raises InvalidInput."""
+    if delay is None:
+        return None
+    if not isinstance(delay, timedelta):
+        raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
+    return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
 
 
 def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> TaskTime:

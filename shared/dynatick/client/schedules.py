@@ -22,7 +22,6 @@ from dynatick.client.schedule_occurrences import (
     note_backfill,
     note_run_now,
     occurrences_between,
-    row_at_next_tick,
 )
 from dynatick.client.schedule_sync import ScheduleChange, SyncResult, compare, own_rows
 from dynatick.client.schedule_views import (
@@ -37,9 +36,10 @@ from dynatick.client.schedule_views import (
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView, instant_or_none, text_or_none, version_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Time, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, Time, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
+from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
@@ -519,16 +519,13 @@ class Schedules:
         return schedule
 
     def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> Row:
-        cache = self._settings_cache
-        return row_at_next_tick(
-            row,
-            schedule,
-            nominal,
-            now=self._clock(),
-            grid=cache.grid(),
-            default_action=cache.defaults().action,
-            extra=extra,
-        )
+        """The row of an occurrence that runs at the next tick."""
+        now, grid = self._clock(), self._settings_cache.grid()
+        task_id = schedule.occurrence_id(nominal, extra=extra)
+        bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(schedule.limit_key or task_id))
+        if row.get(attr.ACTION) is None:
+            row = {**row, attr.ACTION: self._settings_cache.defaults().action}
+        return occurrence_row(row, schedule, nominal, bucket, now=now, extra=extra)
 
     def _view(self, row: Row, now: datetime) -> ScheduleView:
         return ScheduleView.from_row(row, warnings=warnings_of(row, self._settings_cache.grid(), now))
