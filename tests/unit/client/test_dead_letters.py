@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 from tests.builders import NOON
-from tests.unit.client.support import be_first, client_of, fail
+from tests.unit.client.support import be_first, client_of, with_failures
 from tests.unit.engine.support import THROTTLED, World, raises_for
 
 from dynatick import InvalidInput, StoreError, TaskClient
@@ -33,15 +33,7 @@ def queue() -> MemoryDeadLetterQueue:
 
 @pytest.fixture
 def world(queue: MemoryDeadLetterQueue) -> World:
-    """An installation at 12:01:00.2, in which the tasks a, b and c have failed."""
-    world = World(dead_letters=queue)
-    world.tick()
-    client = client_of(world)
-    for name in "abc":
-        world.actions.behaviour[name] = fail
-        client.insert(name, delay_seconds=1)
-    world.next_tick()
-    return world
+    return with_failures(queue)
 
 
 @pytest.fixture

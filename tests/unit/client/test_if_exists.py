@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ from tests.builders import key_of
 from tests.unit.client.support import be_first, client_of, each_state, started, world_of
 from tests.unit.engine.support import World
 
-from dynatick import AsyncTaskClient, InvalidInput, TaskClient, TaskExists, TransitionRefused, task, use_client
+from dynatick import InvalidInput, TaskClient, TaskExists, TransitionRefused, task, use_client
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import parse_instant
 from dynatick.errors import StoreError
@@ -199,9 +198,7 @@ def test_the_ids_of_others_are_refused(world: World, client: TaskClient, mode: s
         ({"if_exists": "replace", "subject": None}, "subject: None is not accepted; expected 'customer:4711'"),
     ],
 )  # fmt: skip
-def test_bad_input_changes_nothing(
-    present: World, arguments: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_changes_nothing(present: World, arguments: dict[str, Any], expected: str) -> None:
     client, before = client_of(present, check_actions=False), present.row("a")
     if arguments.get("action") == "webhook":
         arguments = {**arguments, "payload": {"url": "https://example.com/"}}
@@ -275,9 +272,6 @@ def test_another_postponed_it_less_far_just_now_and_the_first_time_stays(present
 def test_an_answer_that_was_lost_is_recognised_though_the_task_was_claimed_since(
     present: World, client: TaskClient, mode: str
 ) -> None:
-    present.rigged.unanswered = lambda change: "lease" not in change.set
-    present.rigged.before_read = None
-
     def claim_since(change: ConditionalUpdate) -> bool:
         present.rigged.before_read = lambda task_id: claim_once()
         return "lease" not in change.set
@@ -313,14 +307,6 @@ def test_one_read_and_one_write(world: World, client: TaskClient, mode: str) -> 
         client.insert("a", **{**FIRST, "due_at": due_at}, if_exists=mode)
         assert world.rigged.reads == ([] if mode == "refuse" else ["a"])
         assert len([one for one in world.rigged.writes if one.task_id == "a"]) == writes - (due_at == FIRST["due_at"])
-
-
-def test_asyncio(present: World) -> None:
-    async def replace() -> str | None:
-        async with AsyncTaskClient(client_of(present)) as client:
-            return (await client.insert("a", **OTHER, if_exists="replace")).effect
-
-    assert asyncio.run(replace()) == "replaced"
 
 
 @task("log")
