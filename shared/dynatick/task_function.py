@@ -14,7 +14,6 @@ import functools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from datetime import timedelta
-from decimal import Decimal
 from functools import cached_property
 from importlib import import_module
 from threading import Lock
@@ -32,7 +31,7 @@ from dynatick.tracing import insert_span
 
 if TYPE_CHECKING:
     from dynatick.client import InsertCounts, NewTask, ScheduleView, TaskClient, TaskView
-    from dynatick.client.batch_views import BatchInserted
+    from dynatick.client.batches import BatchInserted
     from dynatick.client.new_task import Composed
     from dynatick.domain.buckets import Time
 
@@ -406,11 +405,9 @@ class TaskFunction(Generic[Payload, More, Result]):
         limit_key: str | None = None,
     ) -> NewTask:
         """The task that ``schedule`` would insert, for ``TaskClient.insert_many``."""
-        from dynatick.client import NewTask
+        from dynatick.client.new_task import NewTask, seconds_of
 
-        encoded = self.encode(payload)
-        if delay is not None and not isinstance(delay, timedelta):
-            raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
+        encoded, seconds = self.encode(payload), seconds_of(delay)
         if task_id is None:
             if due_at is None:
                 task_id = f"{self.action}-{uuid.uuid4().hex}"
@@ -419,7 +416,7 @@ class TaskFunction(Generic[Payload, More, Result]):
         return NewTask(
             task_id=task_id,
             due_at=due_at,
-            delay_seconds=None if delay is None else Decimal(delay // timedelta(microseconds=1)) / 1_000_000,
+            delay_seconds=seconds,
             action=self.action,
             payload=encoded,
             retry_policy=self._retry_policy,

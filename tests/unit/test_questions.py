@@ -37,7 +37,7 @@ def test_what_people_call_it_leads_to_a_page(word: str) -> None:
 def test_many_are_spread_and_the_same_call_again_inserts_none(capsys: pytest.CaptureFixture[str]) -> None:
     with VirtualInstallation(None, start=START - timedelta(days=1)) as installation:
         names = {"client": installation.client, "addresses": [f"{n}@example.com" for n in range(120)], "start": START}
-        installation.client._check_actions = False
+        installation.client._settings_cache._check_actions = False
         for said in ("120 inserted", "120 exists"):
             exec(SPREAD, dict(names))
             assert capsys.readouterr().out.strip() == said

@@ -16,7 +16,7 @@ from dynatick.api.ranges import check_range
 from dynatick.api.routes import Operation, answer, values_of
 from dynatick.api.tasks import End, Start, Token
 from dynatick.client import TaskClient
-from dynatick.client.batch_views import (
+from dynatick.client.batches import (
     BatchCancelled,
     BatchInserted,
     BatchPage,

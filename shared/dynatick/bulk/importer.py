@@ -138,7 +138,7 @@ class ImportResult:
     """The result of an invocation."""
 
     order: ImportOrder
-    tally: InsertCounts  # of this invocation
+    tally: InsertCounts = field(default_factory=InsertCounts)  # of this invocation
     skipped: str | None = None  # why nothing was done
     continued: bool = False  # another invocation goes on
     problem: str | None = None  # of the table, because of which it goes on in another
@@ -177,16 +177,16 @@ class Importer:
         """
         order = parse_event(event)
         if order.key.endswith("/") and not order.size:
-            return ImportResult(order=order, tally=InsertCounts(), skipped="a folder")
+            return ImportResult(order=order, skipped="a folder")
         if order.part == 0:
             if self._was_imported(order):
-                return ImportResult(order=order, tally=InsertCounts(), skipped="imported before")
+                return ImportResult(order=order, skipped="imported before")
             order = replace(order, began=format_instant(self.clock()))
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY) as file:
             try:
                 return self._import(order, hard_end, _Errors(file))
             except FileGone as gone:
-                return ImportResult(order=order, tally=InsertCounts(), skipped=str(gone))
+                return ImportResult(order=order, skipped=str(gone))
 
     def _import(self, order: ImportOrder, hard_end: datetime, errors: _Errors) -> ImportResult:
         now = self.clock()
@@ -210,7 +210,7 @@ class Importer:
         offset = order.offset
         if form is not None:
             try:
-                for _ in run.run(read(self._source(order), form, offset=order.offset, number=order.line)):
+                for _ in run.run(read(_Source(self.files, order), form, offset=order.offset, number=order.line)):
                     if run.offset != offset:
                         offset, done = run.offset, replace(run.tally)
             except FileGone:
@@ -218,23 +218,18 @@ class Importer:
             except StoreError as error:
                 problem = str(error)
         if run.complete and not run.tally.unknown:
-            self._write_errors(order, errors)
-            self._write_report(order, run.tally, errors)
-            return ImportResult(order=order, tally=run.tally)
+            return self._ended(order, run.tally, errors)
         if problem is None and run.tally.unknown:
             problem = "the table did not take a task"
         if offset == order.offset:
             raise StoreError(f"no further than line {order.line} of {order.key}: {problem or 'time is up'}")
         self._write_errors(order, errors)
-        self.invoker.invoke(
-            replace(order, offset=offset, line=run.line, part=order.part + 1, tally=_sum(order, done)).to_event()
-        )
-        return ImportResult(order=order, tally=done, continued=True, problem=problem)
+        return self._continued(order, done, offset=offset, line=run.line, problem=problem)
 
     def _import_batch(self, order: ImportOrder, stop_at: datetime, errors: _Errors) -> ImportResult:
         """Loads the lines of a batch, from a number on that is a multiple of 500. The first line that is refused ends
         it: a batch has a member for each line."""
-        lines = _Lines(self._source(order), order)
+        lines = _Lines(_Source(self.files, order), order)
         try:
             loaded = self.load_batch(
                 lines.settings(), lines.payloads(), since=lines.since, should_stop=lambda: self.clock() >= stop_at
@@ -243,22 +238,22 @@ class Importer:
             if isinstance(error, FileGone) or (isinstance(error, StoreError) and not isinstance(error, ItemTooLarge)):
                 raise
             errors.write(lines.error(error))
-            tally = InsertCounts(refused=1)
-            self._write_errors(order, errors)
-            self._write_report(order, tally, errors)
-            return ImportResult(order=order, tally=tally)
+            return self._ended(order, InsertCounts(refused=1), errors)
         exists = loaded.next_number - lines.since - loaded.members_written
         tally = InsertCounts(inserted=loaded.members_written, exists=exists)
         if not loaded.is_stopped:
-            self._write_report(order, tally, errors, {attr.BATCH_ID: loaded.batch_id})
-            return ImportResult(order=order, tally=tally)
+            return self._ended(order, tally, errors, {attr.BATCH_ID: loaded.batch_id})
         if lines.last is None:
             raise StoreError(f"no further than line {order.line} of {order.key}: time is up")
-        following = replace(
-            order, offset=lines.last.end, line=lines.last.next_line, part=order.part + 1, tally=_sum(order, tally)
-        )
+        return self._continued(order, tally, offset=lines.last.end, line=lines.last.next_line)
+
+    def _continued(
+        self, order: ImportOrder, tally: InsertCounts, *, offset: int, line: int, problem: str | None = None
+    ) -> ImportResult:
+        """Starts the next invocation, for the lines from here on."""
+        following = replace(order, offset=offset, line=line, part=order.part + 1, tally=_sum(order, tally))
         self.invoker.invoke(following.to_event())
-        return ImportResult(order=order, tally=tally, continued=True)
+        return ImportResult(order=order, tally=tally, continued=True, problem=problem)
 
     def _form(self, order: ImportOrder, run: Import, errors: _Errors) -> FileFormat | None:
         try:
@@ -267,9 +262,6 @@ class Importer:
             errors.write(LineError(1, error.field, str(error), ""))
             run.tally.refused, run.complete = 1, True
             return None
-
-    def _source(self, order: ImportOrder) -> _Source:
-        return _Source(self.files, order)
 
     def _was_imported(self, order: ImportOrder) -> bool:
         """Whether this upload has been imported: S3 may send its event twice."""
@@ -288,9 +280,11 @@ class Importer:
             key = f"{_errors_prefix(order)}from-line-{order.line:010}.ndjson"
             self.files.put(order.bucket, key, errors.file, "application/x-ndjson")
 
-    def _write_report(
+    def _ended(
         self, order: ImportOrder, tally: InsertCounts, errors: _Errors, more: Mapping[str, object] | None = None
-    ) -> None:
+    ) -> ImportResult:
+        """Writes the last errors, and the report."""
+        self._write_errors(order, errors)
         total = _sum(order, tally)
         report = {
             "file": order.key,
@@ -306,6 +300,7 @@ class Importer:
             file.write(json.dumps(report, indent=2).encode() + b"\n")
             file.seek(0)
             self.files.put(order.bucket, _report_key(order), file, "application/json")
+        return ImportResult(order=order, tally=tally)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from dynatick.domain.terminal_text import one_line
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client.batch_views import BatchView
+    from dynatick.client.batches import BatchView
 
 app = typer.Typer(
     name="batch", help="Any number of tasks of one action, inserted as one.", no_args_is_help=True

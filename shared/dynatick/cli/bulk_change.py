@@ -20,7 +20,7 @@ from dynatick.errors import DynatickError, StoreError
 
 if TYPE_CHECKING:
     from dynatick.client import ManyResult, TaskView
-    from dynatick.client.followed_runs import FollowedRuns
+    from dynatick.client.change_records import FollowedRuns
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
     from dynatick.client import DeadLetters, HandledLetter, HandledLetters
-    from dynatick.client.followed_runs import FollowedRuns
+    from dynatick.client.change_records import FollowedRuns
 
 app = typer.Typer(
     name="deadletter",
@@ -95,7 +95,7 @@ def redrive(
     yes: Yes = False,
 ) -> None:
     """Redrive the tasks whose failure is current, and delete their messages; obsolete ones, too."""
-    from dynatick.client.followed_runs import FollowedRuns
+    from dynatick.client.change_records import FollowedRuns
 
     check_wait(timeout, wait=wait)
     letters, runs = session.dead_letters(queue_url), FollowedRuns()

@@ -347,7 +347,7 @@ def redrive(
 ) -> None:
     """Start failed tasks anew, at the next tick: those named, or all of a bucket, range or subject. With their payload,
     or with another one, which is checked by the handler's type."""
-    from dynatick.client.followed_runs import FollowedRuns
+    from dynatick.client.change_records import FollowedRuns
 
     check_wait(timeout, wait=wait)
     client, runs = session.client(), FollowedRuns()

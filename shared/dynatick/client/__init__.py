@@ -6,15 +6,20 @@ client.history("2026-12-31#12:00", status="failed")
 """
 
 from dynatick.actions.payload import check_payload, payload_schemas
-from dynatick.client.batch_views import BatchCancelled, BatchInserted, BatchView
-from dynatick.client.batches import Batches
+from dynatick.client.batches import BatchCancelled, Batches, BatchInserted, BatchView
 from dynatick.client.bulk_change import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, WouldChange
 from dynatick.client.connect import ClientSettings
-from dynatick.client.dead_letters import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, LetterResult
+from dynatick.client.dead_letters import (
+    DeadLetterPage,
+    DeadLetters,
+    DeadLetterView,
+    HandledLetter,
+    HandledLetters,
+    LetterResult,
+    LetterState,
+)
 from dynatick.client.insertion import Exists, InsertCounts, Inserted, InsertResult, InsertUnknown, NoneInserted, Refused
-from dynatick.client.letter_views import DeadLetterView, LetterState
-from dynatick.client.new_task import NewTask
-from dynatick.client.row_types import RetryPolicyRow, TaskRow
+from dynatick.client.new_task import NewTask, RetryPolicyRow, TaskRow
 from dynatick.client.schedule_occurrences import ExpectedOccurrence, ScheduleOccurrence
 from dynatick.client.schedule_sync import ScheduleChange, SyncResult
 from dynatick.client.schedule_views import SchedulePage, ScheduleView

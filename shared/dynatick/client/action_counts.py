@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Annotated
 
 from dynatick.client.history import listed_entries
+from dynatick.client.settings_cache import BEFORE_FIRST_TICK
 from dynatick.client.thread_pool import many_rows
 from dynatick.client.views import TaskEntry, number_or
 from dynatick.domain import attributes as attr
@@ -235,11 +235,9 @@ def action_list(
 
 def read_waiting(store: Store, settings: InstallationSettings | None, now: datetime) -> Mapping[str, Waiting]:
     """What waits, by action: polls the buckets that are not drained, and those of the next hour. Raises StoreError."""
-    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    known = settings or BEFORE_FIRST_TICK
     shards, present = range(known.shards_ever), minute_of(now)
-    cursors = read_cursors(store, shards, consistent=False).values()
-    drained = min((one.drained_through for one in cursors if isinstance(one, Cursor)), default=present)
-    first = max(drained + 1, present - int(_LONGEST_WINDOW.total_seconds()) // 60)
+    first = max(drained_through(store, shards, present) + 1, present - int(_LONGEST_WINDOW.total_seconds()) // 60)
     last = present + int(_RETRIES_AHEAD.total_seconds()) // 60
     due: list[TaskEntry] = []
     retrying: list[TaskEntry] = []
@@ -251,7 +249,7 @@ def read_waiting(store: Store, settings: InstallationSettings | None, now: datet
             due.append(entry)
         elif entry.may_begin_at is not None and entry.may_begin_at != entry.due_at:
             retrying.append(entry)
-    running = _running(store, due)
+    running = running_of(store, due)
     default = known.default_action or ""
     names = {one.action or default for one in (*due, *retrying)}
     return {
@@ -262,6 +260,13 @@ def read_waiting(store: Store, settings: InstallationSettings | None, now: datet
         )
         for name in names
     }
+
+
+def drained_through(store: Store, shards: range, present: int) -> int:
+    """The minute through which all shards are drained; the ``present`` one, if no tick has come yet. Raises
+    StoreError."""
+    cursors = read_cursors(store, shards, consistent=False).values()
+    return min((one.drained_through for one in cursors if isinstance(one, Cursor)), default=present)
 
 
 def is_put_off(entry: TaskEntry, grid: Grid, now: datetime) -> bool:
@@ -280,9 +285,9 @@ def _sum(entries: Iterable[TaskEntry], action: str, default: str) -> int:
     return sum(one.waiting for one in entries if (one.action or default) == action)
 
 
-def _running(store: Store, due: Sequence[TaskEntry]) -> set[str] | None:
+def running_of(store: Store, due: Sequence[TaskEntry]) -> set[str] | None:
+    """The ids of those that run, by their rows; None: they are too many to read each. Raises StoreError."""
     if len(due) > _MAX_ROWS_READ:
         return None
-    ids = list(islice((one.task_id for one in due), _MAX_ROWS_READ))
-    rows = many_rows(store, ids, consistent=False, only=(attr.STATUS,))
+    rows = many_rows(store, [one.task_id for one in due], consistent=False, only=(attr.STATUS,))
     return {key for key, row in rows.items() if row.get(attr.STATUS) == Status.RUNNING}

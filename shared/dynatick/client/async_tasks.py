@@ -14,8 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from dynatick.client.batch_views import BatchView
-from dynatick.client.batches import Batches
+from dynatick.client.batches import Batches, BatchView
 from dynatick.client.dead_letters import DeadLetters, HandledLetter, HandledLetters
 from dynatick.client.schedules import Schedules
 from dynatick.client.tasks import TaskClient, waits

@@ -13,9 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from dynatick.client import task_update
-from dynatick.client.batch_loading import BODY_KEPT, THREADS
+from dynatick.client.batch_loading import BODY_KEPT, THREADS, batch_of
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.task_decisions import Rescheduling, TaskDecisions
+from dynatick.client.task_decisions import Rescheduling, TaskDecisions, next_run
 from dynatick.client.thread_pool import thread_pool
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN, Batch, extracted_ids, is_of_pack
@@ -23,7 +23,7 @@ from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, merge_updates
 from dynatick.domain.instants import format_instant
 from dynatick.domain.lifecycle import cancel, redrive, reschedule, revise, state_of
-from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, body_id, check_batch_id, spans_with
+from dynatick.domain.packs import MAX_BATCH, MAX_MEMBERS, OF_BATCH, Pack, body_id, spans_with
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import Row, Status
 from dynatick.engine.batches import packs_of, standings
@@ -38,15 +38,6 @@ _PROBED: Final = 20  # spans whose packs are looked for together
 _AT_A_TIME: Final = 4 * THREADS  # packs
 _MUCH_LATER: Final = BODY_KEPT / 2
 _MOMENT: Final = "it looks at its members; try it again in a moment"
-
-
-def batch_of(store: Store, batch_id: str) -> tuple[Row, Batch]:
-    """The row of a batch, and what it says. Raises BatchNotFound, InvalidInput."""
-    row = store.get(check_batch_id(batch_id))
-    batch = None if row is None else Batch.of(row)
-    if row is None or batch is None:
-        raise BatchNotFound(batch_id)
-    return row, batch
 
 
 def packs_in(store: Store, batch_id: str, batch: Batch, since: int = 0) -> Iterator[tuple[Row, Pack]]:
@@ -82,14 +73,10 @@ class BatchChanges:
     def cancel(self, batch_id: str, record: ChangeRecord) -> Counter[str]:
         """Cancels what waits. Returns how many members were cancelled, and how many run, by status."""
         is_cancelled = self._cancel_row(batch_id)
-        days = self.settings_cache.defaults().retention_days
-
-        def decide(row: Row) -> ConditionalUpdate:
-            return task_update.cancelled(row, now=self.clock(), retention_days=days)
-
+        decide = record.before(TaskDecisions(self.settings_cache, self.clock).cancelled())
         found = self._each_pack(
             batch_id,
-            lambda row, pack: self._cancel_pack(row, pack, record.before(decide)),
+            lambda row, pack: self._cancel_pack(row, pack, decide),
             record,
             lambda one: one[Status.CANCELLED],
         )
@@ -122,7 +109,7 @@ class BatchChanges:
         again when they have. Returns how many members."""
         decisions = TaskDecisions(self.settings_cache, self.clock)
         departures = task_update.Departures(self.store, self.settings_cache, self.clock)
-        decide = record.before(departures.noting(decisions.next_tick(task_update.redriven)))
+        decide = record.before(departures.noting(decisions.redriven()))
 
         def start(row: Row, pack: Pack) -> Counter[str]:
             failed = {i: 1 for i, own in self._extracted(row, pack) if state_of(own) == Status.FAILED}
@@ -246,8 +233,8 @@ class BatchChanges:
             return "deleted"
 
 
-def _again(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    return redrive(row, bucket=bucket, due_at=now, run=task_update.next_run(row))
+def _again(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
+    return redrive(row, bucket=bucket, due_at=now, run=next_run(row))
 
 
 def _require_waiting(row: Row, operation: str) -> None:

@@ -1,4 +1,5 @@
-"""Loads a batch: writes its packs, several at a time, and seals it.
+"""From arguments to a batch: checks what is asked for, makes the row that begins it, writes its packs, several at a
+time, and seals it.
 
 Whatever dies meanwhile, the same call goes on where it was: ids are derived, and creates are conditional. Memory does
 not grow with the number of payloads.
@@ -7,23 +8,22 @@ not grow with the number of payloads.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from dynatick.client.new_task import not_before_next_tick, payload_of
+from dynatick.client.new_task import NewTask, payload_of, row_of, scheduled, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.thread_pool import thread_pool
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import Batch
-from dynatick.domain.buckets import Bucket
+from dynatick.domain.batches import BATCH_ACTION, MAX_OVER, Batch
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
-from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.durations import duration_of
+from dynatick.domain.instants import format_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
-from dynatick.domain.normalise import Defaults, scheduled_values
 from dynatick.domain.numbers import is_count
 from dynatick.domain.packs import (
     MAX_BATCH,
@@ -31,6 +31,7 @@ from dynatick.domain.packs import (
     Pack,
     Span,
     body_id,
+    check_batch_id,
     packed,
     payload_text,
     payloads_of,
@@ -42,7 +43,16 @@ from dynatick.domain.task import Row
 from dynatick.engine.batches import packs_of
 from dynatick.engine.conditional_write import create_many, write
 from dynatick.engine.ports import Clock, Store, StoreFailure
-from dynatick.errors import BatchDiffers, BatchNotFound, InvalidInput, ItemTooLarge, StoreError, TransitionRefused
+from dynatick.errors import (
+    BatchDiffers,
+    BatchNotFound,
+    InvalidInput,
+    InvalidInputs,
+    ItemTooLarge,
+    StoreError,
+    TransitionRefused,
+)
+from dynatick.json_reader import dumps
 from dynatick.store.codec import with_item
 from dynatick.tracing import current_traceparent
 
@@ -53,8 +63,133 @@ BODY_KEPT: Final = timedelta(days=366)  # after the pack is due
 _TRIES: Final = 20
 _MISSING_SHOWN: Final = 10  # packs in an error
 _READ_AT_A_TIME: Final = 100 * MAX_MEMBERS  # members whose packs are read together
+_MAX_OF_MEMBERS: Final = 256 * 1024  # as JSON, which is longer than DynamoDB's form
+_NOT_OF_MEMBERS = (attr.TASK_ID, attr.ACTION, *attr.TIME_INPUTS)
 
 _Packed = tuple[Span, bytes]
+
+
+def batch_of(store: Store, batch_id: str) -> tuple[Row, Batch]:
+    """The row of a batch, and what it says. Raises BatchNotFound, InvalidInput."""
+    row = store.get(check_batch_id(batch_id))
+    batch = None if row is None else Batch.of(row)
+    if row is None or batch is None:
+        raise BatchNotFound(batch_id)
+    return row, batch
+
+
+def define(
+    task: NewTask,
+    settings_cache: SettingsCache,
+    clock: Clock,
+    *,
+    over: timedelta | str | None,
+    total: int | None,
+    then: object,
+) -> tuple[Batch, Row]:
+    """The batch that is asked for, by the current settings, and its row. Raises InvalidInput."""
+    wrong = InvalidInputs()
+    now = clock()
+    with wrong:
+        check_batch_id(task.task_id)
+    values = row_of(replace(task, task_id="-"), wrong)  # its own is checked as a batch's
+    with wrong:
+        if task.action is None:
+            raise InvalidInput(attr.ACTION, None, "expected the name of an action")
+        if attr.ACTION in values:
+            settings_cache.check_action(str(values[attr.ACTION]))
+    settings_cache.check_limits(values, wrong)
+    length = timedelta()
+    with wrong:
+        length = _length(over)
+    if length and total is None:
+        with wrong:
+            raise InvalidInput("total", None, "expected the number of payloads, over which the time is spread")
+    follows = None
+    with wrong:
+        follows = _then(then, settings_cache)
+    of_members = {name: value for name, value in values.items() if name not in _NOT_OF_MEMBERS}
+    with wrong:
+        _check_size(of_members)
+    wrong.raise_all()
+    times: dict[str, object] = {name: values[name] for name in attr.TIME_INPUTS if name in values}
+    due_at = time_of(task.task_id, times, now=now, grid=settings_cache.grid()).due_at if times else now
+    batch = Batch(
+        action=str(values[attr.ACTION]),
+        due_at=up_to_millisecond(due_at),
+        over=length,
+        total=total,
+        then=follows,
+        of_members=of_members,
+    )
+    row: dict[str, object] = {
+        attr.TASK_ID: task.task_id,
+        attr.DUE_AT: format_instant(batch.last_due_at),
+        attr.PAYLOAD: batch.to_payload(),
+        **batch.listed(),
+    }
+    if (parent := of_members.get(attr.TRACEPARENT, current_traceparent())) is not None:
+        row[attr.TRACEPARENT] = parent
+    return batch, scheduled(row, BATCH_ACTION, settings_cache, created=now, now=now)
+
+
+def _then(then: object, settings_cache: SettingsCache) -> Mapping[str, object] | None:
+    """The row of the task that follows, without its id. Raises InvalidInput."""
+    if then is None:
+        return None
+    if isinstance(then, Mapping):
+        if attr.TASK_ID in then:
+            raise InvalidInput(f"then.{attr.TASK_ID}", then[attr.TASK_ID], "leave it out: it follows from the batch")
+        then = NewTask.from_row({attr.TASK_ID: "-", **then})
+    if not isinstance(then, NewTask):
+        raise InvalidInput("then", then, "expected a task, such as handler.after(payload)")
+    wrong = InvalidInputs()
+    row = row_of(then, wrong)
+    wrong.raise_all()
+    for name in (attr.TASK_DATE_TIME, attr.DUE_AT):
+        if name in row:
+            raise InvalidInput(f"then.{name}", row[name], "leave it out: it runs when all members have ended")
+    if attr.LIMIT_KEY in row:
+        settings_cache.check_limit_key(row[attr.LIMIT_KEY])
+    if isinstance(action := row.get(attr.ACTION), str):
+        settings_cache.check_action(action)
+        settings_cache.check_payload(action, row.get(attr.PAYLOAD))
+    return {name: value for name, value in row.items() if name != attr.TASK_ID}
+
+
+def _check_size(of_members: Row) -> None:
+    """Raises InvalidInput for attributes beside which there might be no room for a member's payload and its errors."""
+    if (size := len(dumps(of_members).encode())) > _MAX_OF_MEMBERS:
+        expected = f"expected at most {_MAX_OF_MEMBERS} bytes as JSON: a row of a member has them beside its payload"
+        raise InvalidInput("attributes", f"{size} bytes", expected)
+
+
+def _length(over: object) -> timedelta:
+    length = timedelta() if over is None else duration_of(over, "over") if isinstance(over, str) else over
+    if not isinstance(length, timedelta) or not timedelta() <= length <= MAX_OVER or length.microseconds:
+        raise InvalidInput("over", over, "expected whole seconds, a day at most, such as timedelta(hours=2) or 2h")
+    return length
+
+
+def check_iterable(payloads: object) -> None:
+    if isinstance(payloads, Mapping | str | bytes) or not isinstance(payloads, Iterable):
+        raise InvalidInput("payloads", f"a {type(payloads).__name__}", "expected an iterable of payloads")
+
+
+def total_of(payloads: object, total: object) -> int | None:
+    """The number of payloads, as far as it is known before they are read. Raises InvalidInput."""
+    if payloads is not None:
+        check_iterable(payloads)
+    elif total is None:
+        raise InvalidInput("total", None, "expected payloads, or the number of those that are loaded in parts")
+    if total is not None and (not is_count(total, 0) or total > MAX_BATCH):
+        raise InvalidInput("total", total, f"expected a whole number up to {MAX_BATCH}")
+    length = len(payloads) if isinstance(payloads, Sized) else None
+    if length is not None and total not in (None, length):
+        raise InvalidInput("total", total, f"expected the number of payloads, {length}")
+    if length is not None and length > MAX_BATCH:
+        raise InvalidInput("payloads", f"{length} payloads", f"expected at most {MAX_BATCH}")
+    return length if length is not None else None if total is None else int(total)
 
 
 @dataclass(slots=True)
@@ -67,8 +202,7 @@ class Loader:
     clock: Clock
     batch_id: str
     batch: Batch
-    created_at: str
-    check_actions: bool
+    created_at: datetime
     is_new: bool
     written: int = 0  # packs that were not there
     members_written: int = 0  # in them
@@ -108,7 +242,7 @@ class Loader:
         texts = [self._text(payload, span.first + n) for n, payload in enumerate(payloads)]
         self._load([(span, texts)])
         if self.batch.members is None:
-            self._check_not_cancelled()
+            require_open(*batch_of(self.store, self.batch_id))
 
     def seal(self) -> int:
         """Notes that all members are in, and returns their number. Raises TransitionRefused if some are missing, or if
@@ -143,14 +277,6 @@ class Loader:
             expected = "begin the batch with the number of its members, if it is to be loaded in parts"
             raise InvalidInput("total", None, expected)
         return total
-
-    def _check_not_cancelled(self) -> None:
-        row = self.store.get(self.batch_id)
-        own = None if row is None else Batch.of(row)
-        if row is None or own is None:
-            raise BatchNotFound(self.batch_id)
-        if is_terminal(row) and own.members is None:
-            raise TransitionRefused(self.batch_id, "load", state_of(row), ("scheduled",), what="batch")
 
     def _load(self, chunks: Iterable[tuple[Span, Sequence[str]]], since: int = 0) -> int:
         """Writes the packs of chunks that follow each other. Returns the number after that of the last member."""
@@ -208,7 +334,7 @@ class Loader:
     def _text(self, payload: object, number: int) -> str:
         try:
             kept = payload_of(payload)
-            self.settings_cache.check_payload(self.batch.action, kept, of_handlers=self.check_actions)
+            self.settings_cache.check_payload(self.batch.action, kept)
             with_item({attr.PAYLOAD: kept})
         except InvalidInput as error:
             raise invalid_payload(error, number - self.first) from None
@@ -258,7 +384,7 @@ class Loader:
         """Raises TransitionRefused for packs that may have ended, and been deleted since: loaded again, they would run
         twice. Their payloads are kept for longer."""
         days = self.settings_cache.defaults().retention_days
-        kept_until = max(self.batch.due_at, parse_instant(self.created_at, attr.CREATED_AT)) + timedelta(days=days)
+        kept_until = max(self.batch.due_at, self.created_at) + timedelta(days=days)
         if self.clock() < kept_until:
             return
         ids = {span: span.pack_id(self.batch_id) for span in spans}
@@ -303,17 +429,12 @@ class Loader:
             attr.PACK: Pack(batch_id=self.batch_id, span=span).to_attribute(),
             attr.PACK_MEMBERS: span.members,
         }
-        return scheduled(
-            row, self.batch.action, created_at=self.created_at, clock=self.clock, settings_cache=self.settings_cache
-        )
+        return scheduled(row, self.batch.action, self.settings_cache, created=self.created_at, now=self.clock())
 
     def _note(self, number: int, *, sealed: bool = False) -> None:
         """Notes how many members there are, or that all of them are in."""
         for _ in range(_TRIES):
-            row = self.store.get(self.batch_id)
-            own = None if row is None else Batch.of(row)
-            if row is None or own is None:
-                raise BatchNotFound(self.batch_id)
+            row, own = batch_of(self.store, self.batch_id)
             for known in (own.total, own.members):
                 if known not in (None, number):
                     raise BatchDiffers(self.batch_id, {attr.MEMBERS: (known, number)})
@@ -341,18 +462,12 @@ class Loader:
         raise StoreError(f"cannot load batch {self.batch_id!r}: other requests changed it {_TRIES} times")
 
 
+def require_open(row: Row, batch: Batch) -> None:
+    """Raises TransitionRefused for a batch that was cancelled before all members were in."""
+    if is_terminal(row) and batch.members is None:
+        raise TransitionRefused(RowView(row).task_id, "load", state_of(row), ("scheduled",), what="batch")
+
+
 def invalid_payload(error: InvalidInput, number: int) -> InvalidInput:
     """The error of one payload, with its number."""
     return InvalidInput(f"payloads[{number}]{error.field.removeprefix(attr.PAYLOAD)}", error.value, error.expected)
-
-
-def scheduled(
-    row: Mapping[str, object], action: str, *, created_at: str, clock: Clock, settings_cache: SettingsCache
-) -> Row:
-    """A row of a batch as a scheduled task. Raises InvalidInput for one that the table would refuse."""
-    grid, shard_key = settings_cache.grid(), RowView(row).shard_key
-    created = parse_instant(created_at, attr.CREATED_AT)
-    whole = {**row, **scheduled_values(row, action, now=created, grid=grid, defaults=Defaults())}
-    bucket = Bucket.parse(whole[attr.TASK_DATE_TIME])
-    whole[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, shard_key, now=clock(), grid=grid))
-    return with_item(whole)

@@ -168,7 +168,7 @@ def members_of(store: Store, row: Row, pack: Pack, status: str | None) -> Iterat
 
 def waiting_members(store: Store, row: Row) -> Iterator[Row]:
     """The members of a pack that wait with it; none of a malformed one."""
-    pack = _pack_of(row)
+    pack = pack_of(row)
     return iter(()) if pack is None else members_of(store, row, pack, state_of(row))
 
 
@@ -176,7 +176,7 @@ def exported(store: Store, rows: Iterator[Row], selection: Selection) -> Iterato
     """Rows, with the members of packs in the place of these, as tasks of their own. Batches are left out: a task that
     is inserted again belongs to none."""
     for row in rows:
-        pack = _pack_of(row)
+        pack = pack_of(row)
         if pack is not None:
             yield from _fitting(members_of(store, row, pack, None), pack, selection)
         elif row.get(attr.ACTION) != BATCH_ACTION:
@@ -199,7 +199,8 @@ def _fitting(rows: Iterator[Row], pack: Pack, selection: Selection) -> Iterator[
             yield row
 
 
-def _pack_of(row: Row) -> Pack | None:
+def pack_of(row: Row) -> Pack | None:
+    """The pack of a row; None: it has none, or a malformed one."""
     try:
         return Pack.of(row)
     except InvalidInput:  # it was written by hand

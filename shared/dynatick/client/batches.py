@@ -11,31 +11,19 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from dynatick.actions.plain_value import plain
-from dynatick.client.batch_changes import BatchChanges, batch_of, packs_in
-from dynatick.client.batch_definition import Definitions, check_iterable, total_of
-from dynatick.client.batch_loading import Loader
+from dynatick.client.batch_changes import BatchChanges, packs_in
+from dynatick.client.batch_loading import Loader, batch_of, check_iterable, define, require_open, total_of
 from dynatick.client.batch_members import members_of
-from dynatick.client.batch_views import (
-    BatchCancelled,
-    BatchInserted,
-    BatchPage,
-    BatchRedriven,
-    BatchRescheduled,
-    BatchView,
-    MemberPage,
-    PackLoaded,
-    ends_at,
-)
 from dynatick.client.history import check_limit
-from dynatick.client.new_task import NewTask, time_of
+from dynatick.client.new_task import NewTask, seconds_of, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.tasks import wait_until
-from dynatick.client.views import TaskView, instant_or_none, status_of
+from dynatick.client.views import NextPageToken, TaskView, instant_or_none, status_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.batches import LISTED_AS_BATCH, MAX_OVER, Batch, then_id
+from dynatick.domain.batches import LISTED_AS_BATCH, MAX_OVER, OPEN, Batch, then_id
 from dynatick.domain.buckets import Time, instant_of
 from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.lifecycle import state_of
@@ -46,6 +34,7 @@ from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.selection import EVER, STATUSES
 from dynatick.domain.task import TERMINAL, Row, Status
+from dynatick.domain.view import View
 from dynatick.engine.batches import standings
 from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import Clock, Store
@@ -65,6 +54,111 @@ if TYPE_CHECKING:
 _MAX_PACKS: Final = 1000  # that are read for a page of members
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchInserted(View):
+    """A batch that was inserted."""
+
+    batch_id: str
+    action: str
+    due_at: datetime
+    last_due_at: Annotated[datetime, "When its last members are due."]
+    members: Annotated[int | None, "How many it has. None: it is loaded in parts, and not sealed yet."]
+    packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
+
+    def __str__(self) -> str:
+        until = "" if self.last_due_at == self.due_at else f" to {format_instant(self.last_due_at)}"
+        members = "no members yet" if self.members is None else f"{self.members:,} members"
+        return f"{self.batch_id}: {members}, due {format_instant(self.due_at)}{until}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackLoaded(View):
+    """A part of a batch that is in."""
+
+    batch_id: str
+    number: Annotated[int, "Of the part, from 0: its first member is number 500 times that."]
+    members: int
+    packs_written: Annotated[int, "Rows that were written for them now; the others were there already."]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchView(View):
+    """A batch as it was when it was read."""
+
+    batch_id: str
+    status: Annotated[Status | str, "scheduled until it is due, running until all members have ended."]
+    action: str
+    due_at: datetime
+    last_due_at: Annotated[datetime, "When its last members are due."]
+    limit_key: Annotated[str | None, "What limits its members, such as customer:4711."] = None
+    members: Annotated[int | None, "How many it has. None: not all are in yet."]
+    counts: Annotated[
+        Mapping[str, int],
+        "Its members by status; open: those that have not ended. Empty: not all are in, or in a list: it is not due.",
+    ]
+    then: Annotated[str | None, "The id of the task that is inserted when all have ended."]
+    ends_at: Annotated[datetime | None, "When it will end at its present rate; while its members run."]
+    created_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def ended(self) -> Annotated[int | None, "How many of its members have ended. None: they are not counted."]:
+        """How many of its members have ended; None if they are not counted."""
+        is_counted = self.counts or self.members == 0
+        return sum(self.counts.values()) - self.counts.get(OPEN, 0) if is_counted else None
+
+    @property
+    def failed(self) -> Annotated[int | None, "How many of them have failed."]:
+        """How many of them have failed; None if they are not counted."""
+        return None if self.ended is None else self.counts.get(Status.FAILED, 0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchPage(View):
+    """A page of the list of batches, the latest first. It may be empty without being the last one."""
+
+    batches: tuple[BatchView, ...]
+    next_page_token: NextPageToken = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberPage(View):
+    """A page of the members of a batch, in order of number. It may be empty without being the last one."""
+
+    members: tuple[TaskView, ...]
+    next_page_token: NextPageToken = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchCancelled(View):
+    """What the cancellation of a batch has found."""
+
+    batch_id: str
+    cancelled: Annotated[int, "Members that waited."]
+    running: Annotated[
+        int, "Members of packs that run. Those that have begun end by themselves; after some seconds, no more begin."
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRescheduled(View):
+    """What a batch with another time has found."""
+
+    batch_id: str
+    due_at: datetime
+    last_due_at: Annotated[datetime, "When its last members are due."]
+    rescheduled: Annotated[int, "Members that waited, and have another time now."]
+    running: Annotated[int, "Members of packs that run: these go on."]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchRedriven(View):
+    """How many members of a batch were started anew."""
+
+    batch_id: str
+    redriven: Annotated[int, "Members that had failed."]
+
+
 class Batches:
     """The batches of a table, as ``TaskClient.batches``.
 
@@ -77,14 +171,11 @@ class Batches:
         settings_cache: SettingsCache,
         clock: Clock,
         *,
-        check_actions: bool,
         recorded: Callable[[str, Mapping[str, object | None]], AbstractContextManager[ChangeRecord]],
     ) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
         self._recorded = recorded
-        self._check_actions = check_actions
         self._changes = BatchChanges(store, settings_cache, clock)
-        self._definitions = Definitions(settings_cache, clock, check_actions)
 
     def insert(
         self,
@@ -120,7 +211,7 @@ class Batches:
             task_id=batch_id,
             action=action,
             due_at=due_at,
-            delay_seconds=_seconds(delay),
+            delay_seconds=seconds_of(delay),
             retry_policy=retry_policy,
             timeout_seconds=timeout_seconds,
             subject=subject,
@@ -137,7 +228,7 @@ class Batches:
 
     def _begin(self, task: NewTask, *, over: timedelta | str | None, total: int | None, then: object) -> Loader:
         """Writes the row of a batch, unless it is there, and returns its loader."""
-        batch, row = self._definitions.of(task, over=over, total=total, then=then)
+        batch, row = define(task, self._settings_cache, self._clock, over=over, total=total, then=then)
         self._settings_cache.current()
         is_new = create(self._store, row)
         if not is_new:
@@ -175,17 +266,14 @@ class Batches:
 
     def _loader(self, row: Row, batch: Batch, *, is_new: bool) -> Loader:
         """Raises TransitionRefused for a batch that was cancelled before all members were in."""
-        batch_id = RowView(row).task_id
-        if is_terminal(row) and batch.members is None:
-            raise TransitionRefused(batch_id, "load", state_of(row), (str(Status.SCHEDULED),), what="batch")
+        require_open(row, batch)
         return Loader(
             store=self._store,
             settings_cache=self._settings_cache,
             clock=self._clock,
-            batch_id=batch_id,
+            batch_id=RowView(row).task_id,
             batch=batch,
-            created_at=str(row[attr.CREATED_AT]),
-            check_actions=self._check_actions,
+            created_at=parse_instant(row[attr.CREATED_AT], attr.CREATED_AT),
             is_new=is_new,
         )
 
@@ -258,7 +346,7 @@ class Batches:
             members=batch.members,
             counts=dict(counts),
             then=None if batch.then is None else then_id(batch_id),
-            ends_at=None if is_terminal(row) else ends_at(batch, counts, now),
+            ends_at=None if is_terminal(row) else _ends_at(batch, counts, now),
             created_at=instant_or_none(row.get(attr.CREATED_AT)),
             finished_at=instant_or_none(row.get(attr.FINISHED_AT)),
         )
@@ -309,7 +397,7 @@ class Batches:
 
         The same call again goes on where it was. Raises TransitionRefused if all have ended, or are not in yet.
         """
-        times = {attr.DUE_AT: due_at, attr.DELAY_SECONDS: _seconds(delay)}
+        times = {attr.DUE_AT: due_at, attr.DELAY_SECONDS: seconds_of(delay)}
         at = time_of(batch_id, times, now=self._clock(), grid=self._settings_cache.grid()).due_at
         batch_id, at = check_batch_id(batch_id), up_to_millisecond(at)
         with self._recorded("reschedule batch", {"batch": batch_id, "at": format_instant(at)}) as record:
@@ -415,12 +503,13 @@ def _inserted(loader: Loader, members: int | None) -> BatchInserted:
     )
 
 
-def _seconds(delay: object) -> Decimal | None:
-    if delay is None:
+def _ends_at(batch: Batch, counts: Mapping[str, int], now: datetime) -> datetime | None:
+    """When a batch will end, if its members go on ending as they did since it was due."""
+    waiting, members = counts.get(OPEN, 0), sum(counts.values())
+    if not waiting or waiting == members or now <= batch.due_at:
         return None
-    if not isinstance(delay, timedelta):
-        raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
-    return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
+    rest = (now - batch.due_at) * (waiting / (members - waiting))
+    return max(now + rest, batch.last_due_at)
 
 
 def _check_status(status: object) -> None:

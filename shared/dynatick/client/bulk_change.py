@@ -23,9 +23,9 @@ from dynatick.client import task_update
 from dynatick.client.buckets import BucketPage, BucketReader, bucket_of, leave
 from dynatick.client.failures import HasFingerprint
 from dynatick.client.schedule_views import delete_schedule, schedule_rows
-from dynatick.client.task_decisions import PayloadChange
+from dynatick.client.task_decisions import PayloadChange, is_due
 from dynatick.client.task_lists import TaskLists
-from dynatick.client.task_update import Departures, carry_out, state_shown, try_many
+from dynatick.client.task_update import Decide, Departures, carry_out, state_shown, try_many
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import TaskView, instant_or_none
 from dynatick.domain import attributes as attr
@@ -122,116 +122,57 @@ _Listed = tuple[Entry, Row | None]  # an index entry with its row, as it was rea
 _T = TypeVar("_T")
 
 
-def change_many(
-    store: Store,
-    selection: Selection,
-    decide: Callable[[Row], ConditionalUpdate],
-    *,
-    unless: Callable[[Row], bool],
-    departures: Departures,
-    began: datetime,
-    dry_run: bool,
-    limit: int | None = None,
-    stop: Stop = _never,
-    latest_first: bool = False,
-    record: ChangeRecord | None = None,
-) -> Iterator[ManyResult]:
-    """Yields one result per task, in the order of the selection. Memory does not grow with their number.
-
-    ``unless``: of tasks that need no change. A task that ended after ``began`` is skipped: it may have been redriven by
-    this call and failed again.
-    ``limit``: the maximum number of tasks. ``latest_first``: buckets in reverse order, if tasks go to later ones, so
-    that none is changed twice. ``record``: what counts the results, unless it is a dry run.
-    Raises StoreError if the tasks cannot be listed.
-    """
-    change = _Update(store, selection, began, departures.noting(decide))
-    reader = BucketReader(store=store, selection=selection, latest_first=latest_first, limit=_PAGE)
-    return _each(change, reader, unless, dry_run, limit, stop, record, lambda results: _counted(departures, results))
-
-
-def delete_many(
-    store: Store,
-    selection: Selection,
-    *,
-    began: datetime,
-    dry_run: bool,
-    limit: int | None = None,
-    stop: Stop = _never,
-    record: ChangeRecord | None = None,
-) -> Iterator[ManyResult]:
-    """Deletes the rows of tasks, with the results of ``change_many``; running ones are skipped."""
-    reader = BucketReader(store=store, selection=selection, limit=_PAGE)
-    return _each(_Deletion(store, selection, began), reader, lambda row: False, dry_run, limit, stop, record)
-
-
-def _each(
-    change: _Change,
-    reader: BucketReader,
-    unless: Callable[[Row], bool],
-    dry_run: bool,
-    limit: int | None,
-    stop: Stop,
-    record: ChangeRecord | None,
-    count: Callable[[Sequence[ManyResult]], object] = lambda results: None,
-) -> Iterator[ManyResult]:
-    """``record`` and ``count`` get the results of a chunk before the first of them is yielded, so that none is missing
-    if the caller stops."""
-
-    def stops() -> bool:
-        is_stopped = stop()
-        if is_stopped and record is not None:
-            record.is_aborted = True
-        return is_stopped
-
-    remaining = sys.maxsize if limit is None else limit
-    with thread_pool(_MAX_AT_A_TIME, "dynatick-change") as pool:
-        for page in (pages := reader.pages()):
-            if stops():
-                leave(pages)
-                return
-            for chunk in _chunks(change.store, page, change.selection, unless):
-                selected = chunk[:remaining]
-                if dry_run:
-                    yield from map(change.preview, selected)
-                else:
-                    if record is not None and selected:
-                        record.begin()
-                    results = [one for batch in pool.map(change.write, _batches(selected)) for one in batch]
-                    if record is not None:
-                        record.add(results)
-                    count(results)
-                    yield from results
-                remaining -= len(selected)
-                if not remaining or stops():
-                    leave(pages)
-                    return
-
-
-def _counted(departures: Departures, results: Sequence[ManyResult]) -> None:
-    for result in results:
-        if isinstance(result, Changed):
-            departures.count(result.task_id)
-    departures.write()
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Change(ABC):
-    """A change of listed tasks."""
+    """A change of the tasks of a selection. ``unless``: of those that need none. A task that ended after ``began`` is
+    skipped: it may have been redriven by this call and failed again. ``latest_first``: buckets in reverse order, if
+    tasks go to later ones, so that none is changed twice. ``departures``: counts those that leave past buckets."""
 
     store: Store
     selection: Selection
     began: datetime
+    unless: Callable[[Row], bool] = lambda row: False
+    latest_first: bool = False
+    departures: Departures | None = None
 
-    def preview(self, listed: _Listed) -> ManyResult:
-        """The result of a dry run. It decides, too: a change may be refused for what the task has."""
-        entry, row = listed
+    def results(
+        self, *, dry_run: bool, limit: int | None, stop: Stop, record: ChangeRecord | None
+    ) -> Iterator[ManyResult]:
+        """Yields one result per task, in the order of the selection. Memory does not grow with their number.
 
-        def would_change() -> WouldChange:
-            checked = self._check(entry, row)
-            self.require(checked)
-            return WouldChange(entry.task_id, TaskView.from_row(checked))
+        ``record`` gets the results of a chunk before the first of them is yielded, so that none is missing if the
+        caller stops. Raises StoreError if the tasks cannot be listed.
+        """
 
-        return _result(entry, would_change)
+        def stops() -> bool:
+            is_stopped = stop()
+            if is_stopped and record is not None:
+                record.is_aborted = True
+            return is_stopped
+
+        reader = BucketReader(store=self.store, selection=self.selection, latest_first=self.latest_first, limit=_PAGE)
+        remaining = sys.maxsize if limit is None else limit
+        with thread_pool(_MAX_AT_A_TIME, "dynatick-change") as pool:
+            for page in (pages := reader.pages()):
+                if stops():
+                    leave(pages)
+                    return
+                for chunk in self._chunks(page):
+                    selected = chunk[:remaining]
+                    if dry_run:
+                        yield from map(self._preview, selected)
+                    else:
+                        if record is not None and selected:
+                            record.begin()
+                        results = [one for batch in pool.map(self.write, _batches(selected)) for one in batch]
+                        if record is not None:
+                            record.add(results)
+                        self._count(results)
+                        yield from results
+                    remaining -= len(selected)
+                    if not remaining or stops():
+                        leave(pages)
+                        return
 
     @abstractmethod
     def require(self, row: Row) -> object:
@@ -241,23 +182,77 @@ class _Change(ABC):
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
         """Changes a batch, in a thread of the pool. A task that another request changed first is decided again."""
 
-    def _check(self, entry: Entry, row: Row | None) -> Row:
+    def _count(self, results: Sequence[ManyResult]) -> None:
+        if self.departures is not None:
+            for result in results:
+                if isinstance(result, Changed):
+                    self.departures.count(result.task_id)
+            self.departures.write()
+
+    def check(self, entry: Entry, row: Row | None) -> Row:
         """The row, if it still matches. Raises TaskNotFound, _NoLongerMatches."""
         if row is None:
             raise TaskNotFound(entry.task_id)
-        reason = _mismatch(row, entry, self.selection, self.began)
-        if reason is not None:
+        if (reason := self._mismatch(row, entry)) is not None:
             raise _NoLongerMatches(reason)
         return row
 
+    def _preview(self, listed: _Listed) -> ManyResult:
+        """The result of a dry run. It decides, too: a change may be refused for what the task has."""
+        entry, row = listed
 
-@dataclass(frozen=True, slots=True)
+        def would_change() -> WouldChange:
+            checked = self.check(entry, row)
+            self.require(checked)
+            return WouldChange(entry.task_id, TaskView.from_row(checked))
+
+        return _result(entry, would_change)
+
+    def _chunks(self, page: BucketPage) -> Iterator[list[_Listed]]:
+        """The matching entries of a page, with their rows as they are now."""
+        entries = [entry for entry in page.entries if self._matches(entry, page.rows.get(entry.task_id))]
+        for start in range(0, len(entries), _CHUNK):
+            chunk = entries[start : start + _CHUNK]
+            ended = [entry.task_id for entry in chunk if entry.outcome is not None]
+            rows = {**page.rows, **self.store.get_many(ended)} if ended else page.rows
+            yield [(entry, rows.get(entry.task_id)) for entry in chunk]
+
+    def _matches(self, entry: Entry, row: Row | None) -> bool:
+        """Whether a listed task matches: an ended one by its index entry, which is complete then; another by its
+        row."""
+        if is_listed_as_schedule(entry.task_id, entry.schedule_id):
+            return False
+        if entry.outcome is not None:
+            return self.selection.fits(entry.bucket, entry.outcome, entry.action, entry.schedule_id, entry.error)
+        return (
+            row is not None
+            and not is_schedule(row)
+            and bucket_of(row) == entry.bucket
+            and _fits(row, self.selection)
+            and not self.unless(row)
+        )
+
+    def _mismatch(self, row: Row, entry: Entry) -> str | None:
+        """Why a listed task is skipped; None if it still matches."""
+        if self.selection.subject not in (None, row.get(attr.SUBJECT)):
+            return "it has another subject now"
+        if not _fits(row, self.selection):
+            return f"it is {state_shown(row)} now"
+        if bucket_of(row) != entry.bucket:
+            return f"it is in another bucket now, {row.get(attr.TASK_DATE_TIME)}"
+        finished = instant_or_none(row.get(attr.FINISHED_AT))
+        if finished is not None and finished > self.began:
+            return f"it is {state_shown(row)} again, since this call began"
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Update(_Change):
     """Writes what ``decide`` makes of each row."""
 
-    decide: Callable[[Row], ConditionalUpdate]
+    decide: Decide
 
-    def require(self, row: Row) -> object:
+    def require(self, row: Row) -> ConditionalUpdate:
         return self.decide(row)
 
     def write(self, batch: Sequence[_Listed]) -> list[ManyResult]:
@@ -277,12 +272,12 @@ class _Update(_Change):
         return results
 
     def _decide(self, entry: Entry, row: Row | None) -> ConditionalUpdate:
-        return self.decide(self._check(entry, row))
+        return self.decide(self.check(entry, row))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Deletion(_Change):
-    """Deletes each row."""
+    """Deletes each row; running ones are skipped."""
 
     def require(self, row: Row) -> None:
         task_update.require_deletable(row)
@@ -291,7 +286,7 @@ class _Deletion(_Change):
         return [_result(entry, partial(self._delete, entry)) for entry, _ in batch]
 
     def _delete(self, entry: Entry) -> Changed:
-        row = task_update.delete(self.store, entry.task_id, check=partial(self._check, entry))
+        row = task_update.delete(self.store, entry.task_id, check=partial(self.check, entry))
         return Changed(entry.task_id, TaskView.from_row(row))
 
 
@@ -315,47 +310,6 @@ def _batches(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
     """Even batches, one per thread, since an engine without batches takes a request for each change."""
     size = -(-len(listed) // _MAX_AT_A_TIME)
     return (listed[start : start + size] for start in range(0, len(listed), size or 1))
-
-
-def _chunks(
-    store: Store, page: BucketPage, selection: Selection, unless: Callable[[Row], bool]
-) -> Iterator[list[_Listed]]:
-    """The matching entries of a page, with their rows as they are now."""
-    entries = [entry for entry in page.entries if _matches(entry, page.rows.get(entry.task_id), selection, unless)]
-    for start in range(0, len(entries), _CHUNK):
-        chunk = entries[start : start + _CHUNK]
-        ended = [entry.task_id for entry in chunk if entry.outcome is not None]
-        rows = {**page.rows, **store.get_many(ended)} if ended else page.rows
-        yield [(entry, rows.get(entry.task_id)) for entry in chunk]
-
-
-def _matches(entry: Entry, row: Row | None, selection: Selection, unless: Callable[[Row], bool]) -> bool:
-    """Whether a listed task matches: an ended one by its index entry, which is complete then; another by its row."""
-    if is_listed_as_schedule(entry.task_id, entry.schedule_id):
-        return False
-    if entry.outcome is not None:
-        return selection.fits(entry.bucket, entry.outcome, entry.action, entry.schedule_id, entry.error)
-    return (
-        row is not None
-        and not is_schedule(row)
-        and bucket_of(row) == entry.bucket
-        and _fits(row, selection)
-        and not unless(row)
-    )
-
-
-def _mismatch(row: Row, entry: Entry, selection: Selection, began: datetime) -> str | None:
-    """Why a listed task is skipped; None if it still matches."""
-    if selection.subject not in (None, row.get(attr.SUBJECT)):
-        return "it has another subject now"
-    if not _fits(row, selection):
-        return f"it is {state_shown(row)} now"
-    if bucket_of(row) != entry.bucket:
-        return f"it is in another bucket now, {row.get(attr.TASK_DATE_TIME)}"
-    finished = instant_or_none(row.get(attr.FINISHED_AT))
-    if finished is not None and finished > began:
-        return f"it is {state_shown(row)} again, since this call began"
-    return None
 
 
 def _fits(row: Row, selection: Selection) -> bool:
@@ -402,7 +356,7 @@ class BulkTasks(TaskLists):
         results instead leaves it open which of the 200 are changed already.
         """
         selection = self._selected(bucket, selected, states_before("redrive"), instead=task_update.UNCANCELLED)
-        change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
+        change = PayloadChange.of(payload, set_fields, unset_fields, self._settings_cache.check_payload)
         given = given_payload(payload, set_fields, unset_fields)
         return self._change_many("redrive", selection, self._decisions.redriven(change), dry_run, limit, stop, given)
 
@@ -418,8 +372,7 @@ class BulkTasks(TaskLists):
         """Takes the cancellations of a bucket, range or subject back, as ``restore`` does, with the arguments and
         results of ``redrive_many``."""
         selection = self._selected(bucket, selected, states_before("restore"))
-        decide = self._decisions.next_tick(task_update.restored)
-        return self._change_many("restore", selection, decide, dry_run, limit, stop)
+        return self._change_many("restore", selection, self._decisions.restored(), dry_run, limit, stop)
 
     def run_now_many(
         self,
@@ -436,11 +389,11 @@ class BulkTasks(TaskLists):
         return self._change_many(
             "run",
             self._selected(bucket, selected, states_before("run"), usual=task_update.UNBEGUN),
-            self._decisions.next_tick(task_update.run_at_once),
+            self._decisions.run_at_once(),
             dry_run,
             limit,
             stop,
-            unless=lambda row: task_update.is_due(row, self._clock()),
+            unless=lambda row: is_due(row, self._clock()),
         )
 
     def cancel_many(
@@ -483,9 +436,8 @@ class BulkTasks(TaskLists):
                     yield schedule
                     left = None if left is None else left - 1
             if left != 0:
-                yield from delete_many(
-                    self.store, selection, began=began, dry_run=dry_run, limit=left, stop=stop, record=record
-                )
+                deletion = _Deletion(store=self.store, selection=selection, began=began)
+                yield from deletion.results(dry_run=dry_run, limit=left, stop=stop, record=record)
 
     def _deleted_schedules(
         self, subject: str | None, dry_run: bool, record: ChangeRecord | None
@@ -556,7 +508,7 @@ class BulkTasks(TaskLists):
         self,
         change: str,
         selection: Selection,
-        decide: Callable[[Row], ConditionalUpdate],
+        decide: Decide,
         dry_run: bool,
         limit: int | None,
         stop: Stop,
@@ -566,23 +518,20 @@ class BulkTasks(TaskLists):
         latest_first: bool = False,
     ) -> Iterator[ManyResult]:
         histories.check_optional_limit(limit)
-        began = self._clock()
+        departures = self._departures()
+        update = _Update(
+            store=self.store,
+            selection=selection,
+            began=self._clock(),
+            unless=unless,
+            latest_first=latest_first,
+            decide=departures.noting(decide),
+            departures=departures,
+        )
 
         def results() -> Iterator[ManyResult]:
             with self._record(change, selection, {**given, "limit": limit}, dry_run) as record:
-                yield from change_many(
-                    self.store,
-                    selection,
-                    decide,
-                    unless=unless,
-                    departures=self._departures(),
-                    began=began,
-                    dry_run=dry_run,
-                    limit=limit,
-                    stop=stop,
-                    latest_first=latest_first,
-                    record=record,
-                )
+                yield from update.results(dry_run=dry_run, limit=limit, stop=stop, record=record)
 
         return results()
 

@@ -13,10 +13,10 @@ from typing import Annotated
 
 from dynatick.client.key_queues import KeyedRows
 from dynatick.client.payload_check import PayloadCheck, PayloadChecker
+from dynatick.client.settings_cache import BEFORE_FIRST_TICK, defaults_of
 from dynatick.client.ticks import MissedTicks, TickView, ticks
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Grid, minute_of
-from dynatick.domain.normalise import Defaults
+from dynatick.domain.buckets import minute_of
 from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.task import Row
 from dynatick.domain.view import Json, View
@@ -74,7 +74,7 @@ def examine(
 ) -> Diagnosis:
     """Reads the whole table. Raises StoreError if it does not answer."""
     missed, woken_late = _last_hour(store, settings, clock())
-    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    known = settings or BEFORE_FIRST_TICK
     findings: list[Finding] = []
     checker = PayloadChecker(known.payload_schemas, store, known.default_action)
     keyed = KeyedRows(known.key_limits, clock(), known.paused_actions)
@@ -130,12 +130,7 @@ def _last_hour(store: Store, settings: InstallationSettings | None, now: datetim
 def _rules(settings: InstallationSettings) -> Rules:
     """The functions' rules, as far as the settings row has them. A task without a time goes to the next tick, as in the
     reconcile."""
-    usual = Defaults()
-    defaults = Defaults(
-        action=settings.default_action or usual.action,
-        retention_days=usual.retention_days if settings.retention_days is None else settings.retention_days,
-    )
-    return Rules(grid=settings.grid, defaults=defaults)
+    return Rules(grid=settings.grid, defaults=defaults_of(settings))
 
 
 def _cannot_send(row: Row, error: str) -> bool:

@@ -1,4 +1,8 @@
-"""Why a task is where it is: one sentence, and what has happened to it in order. Pure: the client reads."""
+"""Why a task is where it is: one sentence, and what has happened to it in order. Or why there is none of an id: an
+occurrence was not made, is to come, is over, or never was one.
+
+What is said of a task is pure: the client reads.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +14,38 @@ from urllib.parse import urlsplit
 
 from dynatick.client.key_queues import KeyQueue
 from dynatick.client.payload_check import problem_of
+from dynatick.client.schedule_occurrences import RUN_NOW, ScheduleOccurrence, latest_occurrences, occurrences_between
+from dynatick.client.settings_cache import BEFORE_FIRST_TICK
 from dynatick.client.views import TaskView, instant_or_none, number_or, text_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of
 from dynatick.domain.durations import rounded_text
-from dynatick.domain.instants import format_instant
+from dynatick.domain.instants import format_instant, parse_instant
 from dynatick.domain.lifecycle import overdue
 from dynatick.domain.limit_keys import PARAMETER as KEY_LIMITS
 from dynatick.domain.limit_keys import class_of
 from dynatick.domain.retry import RetryPolicy
-from dynatick.domain.row import RELEASED, RowView
-from dynatick.domain.schedule import is_or_was_schedule
+from dynatick.domain.row import RELEASED, RowView, is_terminal
+from dynatick.domain.schedule import MissedFor, Schedule, is_or_was_schedule
 from dynatick.domain.task import UNSCHEDULED, Row, Status
 from dynatick.domain.view import Json, View
 from dynatick.engine.claims import lease_is_over
 from dynatick.engine.cursor import Cursor
+from dynatick.engine.ports import Store
 from dynatick.engine.rates import Reserved
 from dynatick.engine.settings import InstallationSettings
 from dynatick.errors import InvalidInput
 
 _WEBHOOK = "webhook"
+_REASONS = {
+    MissedFor.OUTAGE: "its tick came too late, and catchUp skips it",
+    MissedFor.OVERLAP: "the occurrence before it had not ended, and overlap skips it",
+    MissedFor.PAUSED: "the schedule was paused",
+    MissedFor.ALL_PAUSED: "the whole installation was paused, and catchUp skips it",
+    MissedFor.TOO_OLD: "its tick came too late, and catchUp makes up fewer or later ones only",
+    MissedFor.ID_TAKEN: "another task has its id",
+    MissedFor.TOO_LARGE: "the table did not take its row, which is too large",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,13 +69,6 @@ class Explanation(View):
     schedule_id: Annotated[str | None, "Of an occurrence without a task: its schedule."] = None
 
 
-def explain_missing(task_id: str, settings: InstallationSettings | None) -> Explanation:
-    days = settings.retention_days if settings is not None else None
-    kept = "" if days is None else f" {days} days after it ended"
-    sentence = f"there is no task of this id: it was never inserted, was deleted, or has expired{kept}"
-    return Explanation(task_id=task_id, status=None, sentence=sentence)
-
-
 def explain(
     row: Row,
     settings: InstallationSettings | None,
@@ -74,7 +83,7 @@ def explain(
     if is_or_was_schedule(row):
         sentence = f"{view.task_id} is a schedule: `dynatick schedule get` and `schedule history` tell of its runs"
         return Explanation(task_id=view.task_id, status=str(view.status), sentence=sentence)
-    story = _Story(view, settings or InstallationSettings(grid=Grid(), shards_ever=1), cursors, now, queue, rates)
+    story = _Story(view, settings or BEFORE_FIRST_TICK, cursors, now, queue, rates)
     return Explanation(
         task_id=view.task_id,
         status=str(view.status),
@@ -402,3 +411,63 @@ def _many(number: int, thing: str) -> str:
 def _ordinal(number: int) -> str:
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{ending}"
+
+
+# -- where there is no task ------------------------------------------------------------------------------------------
+
+
+def explain_missing(store: Store, task_id: str, settings: InstallationSettings | None, now: datetime) -> Explanation:
+    """Why there is no task of this id: of an occurrence's, as its schedule says, which is read. Raises StoreError."""
+    why, schedule_id = None, None
+    if (parsed := parse_occurrence_id(task_id)) is not None:
+        schedule_id, revision, instant = parsed
+        row = store.get(schedule_id)
+        if row is not None and is_or_was_schedule(row):
+            why = _why_not_there(store, row, revision, instant, now, is_extra=task_id.endswith(RUN_NOW))
+    if why is not None:
+        sentence = f"there is no such task: {why}"
+        return Explanation(task_id=task_id, status=None, schedule_id=schedule_id, sentence=sentence)
+    days = settings.retention_days if settings is not None else None
+    kept = "" if days is None else f" {days} days after it ended"
+    sentence = f"there is no task of this id: it was never inserted, was deleted, or has expired{kept}"
+    return Explanation(task_id=task_id, status=None, sentence=sentence)
+
+
+def parse_occurrence_id(task_id: str) -> tuple[str, int, datetime] | None:
+    """The schedule, its revision, and the nominal instant; None if it is no id of an occurrence."""
+    schedule_id, _, rest = task_id.removesuffix(RUN_NOW).rpartition("#")
+    schedule_id, _, revision = schedule_id.rpartition("#")
+    if not schedule_id or not (revision.isascii() and revision.isdigit()) or len(revision) > 9:
+        return None
+    try:
+        return schedule_id, int(revision), parse_instant(rest, "instant")
+    except InvalidInput:
+        return None
+
+
+def _why_not_there(store: Store, row: Row, revision: int, instant: datetime, now: datetime, *, is_extra: bool) -> str:
+    present = number_or(row.get(attr.REVISION), 0)
+    if revision != present:
+        return f"the occurrences of its schedule are of revision {present} now, since it was inserted anew"
+    if is_extra:
+        return "no run-now made it, or it was deleted, or has expired"
+    at = format_instant(instant)
+    if instant > now:
+        try:
+            coming = not is_terminal(row) and occurrences_between(Schedule.from_row(row), instant, instant, 1)
+        except InvalidInput:  # malformed since
+            coming = False
+        return f"it is made at its tick, at {at}" if coming else f"its schedule has no occurrence at {at}"
+    found = [one for one in latest_occurrences(store, row, instant, instant, 1, now) if not one.run_now]
+    return _said(found[0], at) if found else f"its schedule had no occurrence at {at}"
+
+
+def _said(one: ScheduleOccurrence, at: str) -> str:
+    match one.status:
+        case "missed":
+            reason = "" if one.reason is None else f": {_REASONS.get(MissedFor(one.reason), one.reason)}"
+            return f"the occurrence at {at} was not made{reason}"
+        case "due":
+            return f"the occurrence at {at} is due, and is made at the next tick"
+        case _:
+            return f"the occurrence at {at} was made, and was deleted, or has expired"

@@ -60,23 +60,18 @@ def history(
     limit: int,
     page_token: str | None,
     attempts: bool = False,
-    latest_first: bool = False,
 ) -> HistoryPage:
-    """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. ``latest_first``: the latest minute
-    first. ``max_polls``: after which it ends, however few tasks it holds. Raises InvalidInput."""
-    page = _history(store, selection, limit, page_token, latest_first=latest_first)
+    """One page, in order of time, shard and id. ``attempts``: of ended tasks, too. Raises InvalidInput."""
+    page = _history(store, selection, limit, page_token)
     return _with_attempts(store, page) if attempts else page
 
 
-def _history(
-    store: Store, selection: Selection, limit: int, page_token: str | None, *, latest_first: bool
-) -> HistoryPage:
+def _history(store: Store, selection: Selection, limit: int, page_token: str | None) -> HistoryPage:
     check_limit(limit)
     start = None if page_token is None else _position(page_token, selection)
     reader = BucketReader(
         store=store,
         selection=selection,
-        latest_first=latest_first,
         limit=limit if selection.matches_all else max(limit, _FILTERED_ENTRIES),
         attributes=_SHOWN,
     )
@@ -91,10 +86,10 @@ def _history(
             if len(found) == limit:
                 more = n + 1 < len(page.entries) or page.after is not None
                 leave(pages)
-                return _page(found, reader, page, entry.task_id if more else None)
+                return _page(found, selection, page, entry.task_id if more else None)
         if polls >= MAX_POLLS:
             leave(pages)
-            return _page(found, reader, page, page.after)
+            return _page(found, selection, page, page.after)
     return HistoryPage(entries=tuple(found))
 
 
@@ -290,22 +285,18 @@ def _named_shard(selection: Selection) -> int:
     return selection.shards[0] if len(selection.shards) == 1 else 0
 
 
-def _page(found: list[TaskEntry], reader: BucketReader, page: BucketPage, after: str | None) -> HistoryPage:
+def _page(found: list[TaskEntry], selection: Selection, page: BucketPage, after: str | None) -> HistoryPage:
     """A page of the history that ends after an id of a bucket's page, or with all of it."""
+    position: Position | None = None
     if after is not None:
-        position: Position | None = Position(page.bucket, after)
-    else:
-        position = None if page.bucket is None else _next(reader, page.bucket)
+        position = Position(page.bucket, after)
+    elif page.bucket is not None:
+        position = next(map(Position, islice(selection.buckets(since=page.bucket), 1, None)), None)
     return HistoryPage(
         entries=tuple(found),
         next_page_token=None if position is None else _token(position),
         through=None if position is None or position.bucket is None else position.bucket.instant,
     )
-
-
-def _next(reader: BucketReader, bucket: Bucket) -> Position | None:
-    buckets = reader.selection.buckets(since=bucket, latest_first=reader.latest_first)
-    return next(map(Position, islice(buckets, 1, None)), None)
 
 
 def _token(position: Position) -> str:

@@ -197,26 +197,19 @@ def _compose(position: int, task: object, compose: Callable[[object], Composed])
 
 def _write(store: Store, chunk: _Chunk) -> Sequence[InsertResult]:
     """Writes a batch, in a thread of the pool."""
-    results: list[InsertResult] = list(chunk.refused)
     complete = [ready for ready in chunk.ready if ready.composed.complete]
     answers = create_many(store, [ready.composed.row for ready in complete])
-    results += [
-        result_of(ready.position, ready.task_id, answer) for ready, answer in zip(complete, answers, strict=True)
-    ]
+    written = [result_of(one.position, one.task_id, answer) for one, answer in zip(complete, answers, strict=True)]
     # One by one: the local emulator's stream shows no batched inserts, and these the scheduler must see.
-    results += [
-        result_of(ready.position, ready.task_id, _create(store, ready))
-        for ready in chunk.ready
-        if not ready.composed.complete
-    ]
-    return sorted(results, key=lambda result: result.position)
+    others = [_create(store, ready) for ready in chunk.ready if not ready.composed.complete]
+    return sorted([*chunk.refused, *written, *others], key=lambda result: result.position)
 
 
-def _create(store: Store, ready: _Ready) -> bool | StoreFailure:
+def _create(store: Store, ready: _Ready) -> InsertResult:
     try:
-        return create(store, ready.composed.row)
+        return result_of(ready.position, ready.task_id, create(store, ready.composed.row))
     except StoreError as error:
-        return StoreFailure(str(error), too_large=isinstance(error, ItemTooLarge))
+        return InsertUnknown(ready.position, ready.task_id, error)
 
 
 def result_of(position: int, task_id: str, answer: bool | StoreFailure) -> InsertResult:

@@ -11,16 +11,24 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 from dynatick.actions.payload import BUILT_IN
-from dynatick.client.action_counts import ActionFigures, figures_of_all, is_put_off, read_counts
+from dynatick.client.action_counts import (
+    ActionFigures,
+    drained_through,
+    figures_of_all,
+    is_put_off,
+    read_counts,
+    running_of,
+)
 from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.history import listed_entries
 from dynatick.client.key_queues import KeyLoad, KeyTally
 from dynatick.client.payload_check import READ, PayloadCheck, PayloadChecker
-from dynatick.client.thread_pool import many_rows, thread_pool
+from dynatick.client.settings_cache import BEFORE_FIRST_TICK
+from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import Tally, TaskEntry
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN
-from dynatick.domain.buckets import TICK_GRACE, Bucket, Grid, instant_of, minute_of
+from dynatick.domain.buckets import TICK_GRACE, Bucket, instant_of, minute_of
 from dynatick.domain.pause import ActionPause, Pause
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Status
@@ -36,7 +44,6 @@ MAX_POLLS = 6_000  # of buckets, past and to come: two days of minutes on two sh
 MAX_ENTRIES = 100_000  # of the index, in each direction
 MAX_GROUPS = 20
 _MAX_PAYLOADS = 100  # of tasks that are due next
-_MAX_ROWS_READ = 500  # of tasks that are due, to see which run
 _HOUR = timedelta(hours=1)
 
 
@@ -59,7 +66,7 @@ class Health(View):
 
 def health_of(store: Store, settings: InstallationSettings | None, now: datetime) -> Health:
     """Reads the cursors, 100 shards in a request. Raises StoreError."""
-    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    known = settings or BEFORE_FIRST_TICK
     cursors = read_cursors(store, range(known.shards_ever), consistent=False)
     served = [one.served_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
     last = min(served, default=None)
@@ -169,7 +176,7 @@ def status_of_installation(
     store: Store, settings: InstallationSettings | None, health: Health, now: datetime, *, hours: int = 1
 ) -> InstallationStatus:
     """Reads the index, nearest hour first, and beside it the records of a day. Raises StoreError."""
-    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    known = settings or BEFORE_FIRST_TICK
     with thread_pool(1, "dynatick-day") as pool:
         day = pool.submit(_day, store, settings, now)
         return _status(store, known, health, now, hours, day.result)
@@ -190,12 +197,11 @@ def _status(
     day: Callable[[], tuple[ActionFigures, str | None]],
 ) -> InstallationStatus:
     shards = range(known.shards_ever)
-    cursors = read_cursors(store, shards, consistent=False).values()
-    drained = min((one.drained_through for one in cursors if isinstance(one, Cursor)), default=minute_of(now))
-    behind = -(-(minute_of(now) - drained) // 60)
+    present = minute_of(now)
+    behind = -(-(present - drained_through(store, shards, present)) // 60)
     possible = max(1, min(MAX_HOURS, MAX_POLLS // (2 * 60 * known.shards_ever)))
     past = _Past(now)
-    since = until = instant_of(minute_of(now) + 1)
+    since = until = instant_of(present + 1)
     for _ in range(min(max(hours, behind), possible)):
         past.add(listed_entries(store, _hour(since - _HOUR, shards), known.grid, now))
         since -= _HOUR
@@ -222,17 +228,18 @@ def _status(
         if entries > MAX_ENTRIES:
             break
     figures, not_counted = day()
+    running = running_of(store, past.due)
     return InstallationStatus(
         day=figures,
         not_counted=not_counted,
         health=health,
         processor_problem=known.processor_problem,
-        next_tick=instant_of(known.grid.tick_after(minute_of(now))),
+        next_tick=instant_of(known.grid.tick_after(present)),
         since=since,
         until=until,
         due_now=sum(one.waiting for one in past.due),
         oldest_due=min((_waits_since(one, now) for one in past.due), default=None),
-        running=_running(store, past.due),
+        running=None if running is None else sum(one.waiting for one in past.due if one.task_id in running),
         waiting=waiting,
         awaiting_completion=handed_over,
         completed=past.tally.counts[Status.COMPLETED],
@@ -256,7 +263,7 @@ def failure_groups(
     store: Store, settings: InstallationSettings | None, now: datetime, last: timedelta
 ) -> list[FailureGroup]:
     """The tasks of the ``last`` hours that are failed now, in groups, by impact. Raises StoreError."""
-    known = settings or InstallationSettings(grid=Grid(), shards_ever=1)
+    known = settings or BEFORE_FIRST_TICK
     stop = known.grid.tick_after(minute_of(now)) + 1  # what runs to the second lies in the bucket to come
     minutes, shards = range(minute_of(now - last), stop), range(known.shards_ever)
     selection = Selection(minutes=minutes, shards=shards, statuses=(Status.FAILED,))
@@ -294,13 +301,6 @@ def _waits_since(entry: TaskEntry, now: datetime) -> datetime:
     """``_due_of``; of a task that was put off into a bucket to come, the instant from which it may begin."""
     at = _due_of(entry)
     return entry.may_begin_at if at > now and entry.may_begin_at is not None else at
-
-
-def _running(store: Store, due: Sequence[TaskEntry]) -> int | None:
-    if len(due) > _MAX_ROWS_READ:
-        return None
-    rows = many_rows(store, [one.task_id for one in due], consistent=False, only=(attr.STATUS,))
-    return sum(one.waiting for one in due if rows.get(one.task_id, {}).get(attr.STATUS) == Status.RUNNING)
 
 
 def _hour(start: datetime, shards: Sequence[int]) -> Selection:

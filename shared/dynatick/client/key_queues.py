@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated
 
+from dynatick.client.batch_members import pack_of
 from dynatick.client.thread_pool import many_rows
 from dynatick.client.views import TaskEntry, instant_or_none
 from dynatick.domain import attributes as attr
@@ -71,7 +72,7 @@ def read_key_queue(
     entries, is_all = _entries_of(store, key, range(cursor.drained_through + 1, last + 1), bucket.shard)
     held = {one.task_id: one for one in record.held if one.key == key}
     rows = store.get_many([*(one.task_id for one in entries), *held], consistent=False, only=_STATE)
-    packs = {id_: pack for id_, found in rows.items() if (pack := _pack_of(found)) is not None}
+    packs = {id_: pack for id_, found in rows.items() if (pack := pack_of(found)) is not None}
     running = {
         id_: found
         for id_, found in rows.items()
@@ -114,13 +115,6 @@ def _entries_of(store: Store, key: str, minutes: Iterable[int], shard: int) -> t
 def _runs(row: Row, now: datetime) -> bool:
     view = RowView(row)
     return view.is_running and not view.is_released and not lease_is_over(row, now)
-
-
-def _pack_of(row: Row) -> Pack | None:
-    try:
-        return Pack.of(row)
-    except InvalidInput:  # changed by hand, or no pack
-        return None
 
 
 def _members_before(pack: Pack, task_id: str) -> int:

@@ -1,12 +1,12 @@
-"""From arguments to the row of a task or a schedule: everything is checked here, before anything is written."""
+"""From arguments to the row of a task: everything is checked here, before anything is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypedDict
 
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain import attributes as attr
@@ -14,22 +14,9 @@ from dynatick.domain.buckets import Bucket, Grid, Time, minute_of, parse_time
 from dynatick.domain.instants import format_instant, parse_instant, require_aware
 from dynatick.domain.limit_keys import check_limit_key
 from dynatick.domain.normalise import Defaults, TaskTime, check_names, scheduled_values, task_time
-from dynatick.domain.recurrence import edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView
-from dynatick.domain.schedule import (
-    Schedule,
-    check_schedule_id,
-)
-from dynatick.domain.task import (
-    Row,
-    check_action,
-    check_payload,
-    check_subject,
-    check_task_id,
-    check_timeout,
-    check_users_action,
-)
+from dynatick.domain.task import Row, check_payload, check_subject, check_task_id, check_timeout, check_users_action
 from dynatick.domain.traceparent import check_traceparent
 from dynatick.errors import InvalidInput, InvalidInputs
 from dynatick.store.codec import MAX_DEPTH, MAX_NAME_BYTES, with_item
@@ -43,11 +30,33 @@ _ARGUMENTS = {
 }  # fmt: skip
 _OF_SCHEDULES = frozenset({*attr.RECURRENCE, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.SCHEDULE_STATE})
 _NO_SCHEDULES = "a task runs once: leave it out, or insert it as a schedule"
-_EVERY_MINUTE = Grid()
 
-INPUT_ATTRIBUTES = frozenset(
-    {*attr.DEFINITION, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.STATE_REASON}
-)  # that a caller may set
+
+class RetryPolicyRow(TypedDict, total=False):
+    """How often and how long a failed attempt is retried."""
+
+    maximumRetryAttempts: int
+    maximumEventAgeInSeconds: int
+    minBackoffSeconds: int
+    maxBackoffSeconds: int
+
+
+class _WithoutId(TypedDict, total=False):
+    taskDateTime: str | int | float | Decimal | datetime | Bucket
+    dueAt: str | int | float | Decimal | datetime | Bucket
+    delaySeconds: float | Decimal
+    action: str
+    payload: Mapping[str, object]
+    retryPolicy: RetryPolicyRow
+    timeoutSeconds: int | Decimal
+    subject: str
+    limitKey: str
+
+
+class TaskRow(_WithoutId):
+    """A task for ``insert_many``. For attributes of your own, use any mapping."""
+
+    taskId: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,7 +90,7 @@ class Composed:
     complete: bool
 
 
-def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, check_actions: bool) -> Composed:
+def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime) -> Composed:
     """The row of a new task. Raises InvalidInput.
 
     With a time and known settings it is complete, which saves the scheduler a write.
@@ -94,43 +103,43 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime, chec
     if not has_time:
         with wrong:
             check_names(row, [name for name in row if name not in _ARGUMENTS])
-    if check_actions and isinstance(row.get(attr.ACTION), str):
+    if attr.ACTION in row:
         with wrong:
             settings_cache.check_action(str(row[attr.ACTION]))
-    if attr.TIMEOUT_SECONDS in row:
-        with wrong:
-            settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
-    if check_actions and attr.LIMIT_KEY in row:
-        with wrong:
-            settings_cache.check_limit_key(row[attr.LIMIT_KEY])
+    settings_cache.check_limits(row, wrong)
     settings = settings_cache.current()
     action = row.get(attr.ACTION) or (settings.default_action if settings and task.action is None else None)
     if isinstance(action, str) and (task.payload is None or attr.PAYLOAD in row):
         with wrong:
-            settings_cache.check_payload(action, row.get(attr.PAYLOAD), of_handlers=check_actions)
+            settings_cache.check_payload(action, row.get(attr.PAYLOAD))
+
+    def check_time() -> None:
+        placed = task_time({attr.TASK_ID: "-", **row}, now=now, grid=settings_cache.grid(), defaults=Defaults())
+        settings_cache.check_shard(placed.bucket.shard)
+
     if wrong:
-        with wrong:
-            if any(name in row for name in _TIMES):
-                placed = {attr.TASK_ID: "-", **row}
-                settings_cache.check_shard(
-                    task_time(
-                        placed, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults()
-                    ).bucket.shard
-                )
+        if any(name in row for name in _TIMES):
+            with wrong:  # so that every error is reported
+                check_time()
         wrong.raise_all()
-    if not has_time or settings is None or action is None:
-        if has_time:
-            when = task_time(row, now=now, grid=settings.grid if settings else _EVERY_MINUTE, defaults=Defaults())
-            settings_cache.check_shard(when.bucket.shard)
-            if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
-                row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
-        return Composed(with_item(row), complete=False)
-    grid = settings.grid
-    row |= scheduled_values(row, str(action), now=now, grid=grid, defaults=Defaults())
-    bucket = Bucket.parse(row[attr.TASK_DATE_TIME])
+    if has_time and settings is not None and action is not None:
+        return Composed(scheduled(row, str(action), settings_cache, created=now, now=now), complete=True)
+    if has_time:
+        check_time()
+        if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
+            row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
+    return Composed(with_item(row), complete=False)
+
+
+def scheduled(row: Row, action: str, settings_cache: SettingsCache, *, created: datetime, now: datetime) -> Row:
+    """A checked row as a scheduled task that was ``created`` at some time, in a bucket whose tick is to come. Raises
+    InvalidInput for its time, and for a row that the table would refuse."""
+    grid = settings_cache.grid()
+    values = scheduled_values(row, action, now=created, grid=grid, defaults=Defaults())
+    bucket = Bucket.parse(values[attr.TASK_DATE_TIME])
     settings_cache.check_shard(bucket.shard)
-    row[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, RowView(row).shard_key, now=now, grid=grid))
-    return Composed(with_item(row), complete=True)
+    values[attr.TASK_DATE_TIME] = str(not_before_next_tick(bucket, RowView(row).shard_key, now=now, grid=grid))
+    return with_item({**row, **values})
 
 
 def times_of(task: NewTask) -> dict[str, object]:
@@ -148,6 +157,15 @@ def text_of(value: object, field: str) -> str:
     if not isinstance(value, str):
         raise InvalidInput(field, value, "expected text")
     return str(_kept(value, field))
+
+
+def seconds_of(delay: object) -> Decimal | None:
+    """A delay as a row holds it. Raises InvalidInput."""
+    if delay is None:
+        return None
+    if not isinstance(delay, timedelta):
+        raise InvalidInput("delay", delay, "expected a timedelta, such as timedelta(hours=2)")
+    return Decimal(delay // timedelta(microseconds=1)) / 1_000_000
 
 
 def time_of(task_id: str, times: Mapping[str, object], *, now: datetime, grid: Grid) -> TaskTime:
@@ -179,25 +197,10 @@ def row_of(task: NewTask, wrong: InvalidInputs) -> dict[str, object]:
         if value is not None:
             with wrong:
                 row[name] = _time(value, name)
-    if task.action is not None:
-        with wrong:
-            row[attr.ACTION] = _kept(check_users_action(task.action), attr.ACTION)
-    if task.payload is not None:
-        with wrong:
-            row[attr.PAYLOAD] = payload_of(task.payload)
-    if task.retry_policy is not None:
-        policy = task.retry_policy
-        with wrong:
-            row[attr.RETRY_POLICY] = policy.to_row() if isinstance(policy, RetryPolicy) else _policy(policy)
-    if task.timeout_seconds is not None:
-        with wrong:
-            row[attr.TIMEOUT_SECONDS] = check_timeout(task.timeout_seconds)
-    if task.subject is not None:
-        with wrong:
-            row[attr.SUBJECT] = check_subject(task.subject)
-    if task.limit_key is not None:
-        with wrong:
-            row[attr.LIMIT_KEY] = check_limit_key(task.limit_key)
+    for name, stored in _STORED.items():
+        if (value := getattr(task, _ARGUMENTS[name])) is not None:
+            with wrong:
+                row[name] = stored(value)
     with wrong:
         if not isinstance(task.attributes, Mapping):
             raise InvalidInput("attributes", task.attributes, "expected a map of names to values")
@@ -227,7 +230,9 @@ def _time(value: object, name: str) -> object:
     return value
 
 
-def _policy(value: object) -> dict[str, object]:
+def _policy(value: object) -> Mapping[str, object]:
+    if isinstance(value, RetryPolicy):
+        return value.to_row()
     RetryPolicy.from_row(value)
     assert isinstance(value, Mapping)
     return dict(value)
@@ -277,105 +282,29 @@ def _check_length(name: object, field: str) -> None:
         raise InvalidInput(field, name, f"expected names of at most {MAX_NAME_BYTES} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleChecks:
-    """Checks schedules against the current settings. ``check_actions``: against the processor's handlers, too."""
-
-    settings_cache: SettingsCache
-    check_actions: bool
-
-    def compose_row(self, row: Mapping[str, object], now: datetime) -> Composed:
-        """A new schedule's row, from one under the table's names, as put-item takes it. Raises InvalidInput."""
-        recurrence = {name: row[name] for name in INPUT_ATTRIBUTES if row.get(name) is not None}
-        others = {name: value for name, value in row.items() if name not in INPUT_ATTRIBUTES}
-        for name in sorted(others.keys() & attr.SCHEDULE_ATTRIBUTES):
-            raise InvalidInput(name, others[name], "leave it out: it is set by Dynatick")
-        if attr.STATE_REASON in recurrence:
-            recurrence[attr.STATE_REASON] = text_of(recurrence[attr.STATE_REASON], attr.STATE_REASON)
-        return self.compose(NewTask.from_row(others), recurrence, now)
-
-    def compose(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
-        """A new schedule's row, from what its tasks get and the attributes of its recurrence. Raises InvalidInput."""
-        wrong = InvalidInputs()
-        row = row_of(template, wrong)
-        if attr.TASK_ID in row:
-            with wrong:
-                check_schedule_id(template.task_id)
-        for name, value in recurrence.items():
-            if value is not None:
-                with wrong:
-                    row[name] = _date(value, name) if name in (attr.START_DATE, attr.END_DATE) else value
-        if template.action is None or attr.ACTION in row:
-            with wrong:
-                self.check_action(row)
-        if row.get(attr.TIMEOUT_SECONDS) is not None:
-            with wrong:
-                self.settings_cache.check_timeout(row[attr.TIMEOUT_SECONDS])
-        if self.check_actions and attr.LIMIT_KEY in row:
-            with wrong:
-                self.settings_cache.check_limit_key(row[attr.LIMIT_KEY])
-        with wrong:
-            check_recurrence(row)
-        wrong.raise_all()
-        change = edited(row, {}, now=now, grid=self.settings_cache.grid(), defaults=self.settings_cache.defaults())
-        whole = {name: value for name, value in {**row, **change.set}.items() if name not in change.remove}
-        encoded = with_item(whole)
-        # Before the first tick neither the default action nor the ticks are known: then the scheduler completes it.
-        complete = self.can_complete(row)
-        return Composed(encoded if complete else row, complete)
-
-    def can_complete(self, row: Row) -> bool:
-        """Whether the client knows everything that the scheduler would set: the ticks and the default action."""
-        settings = self.settings_cache.current()
-        return settings is not None and (row.get(attr.ACTION) is not None or settings.default_action is not None)
-
-    def check_action(self, row: Row) -> None:
-        """Raises InvalidInput for an unknown action, or a payload that the action refuses."""
-        action = row.get(attr.ACTION)
-        if action is not None and self.check_actions:
-            self.settings_cache.check_action(check_action(action))
-        name = self.settings_cache.defaults().action if action is None else check_action(action)
-        self.settings_cache.check_payload(name, row.get(attr.PAYLOAD), of_handlers=self.check_actions)
+_STORED: Mapping[str, Callable[[Any], object]] = {
+    attr.ACTION: lambda name: _kept(check_users_action(name), attr.ACTION),
+    attr.PAYLOAD: payload_of,
+    attr.RETRY_POLICY: _policy,
+    attr.TIMEOUT_SECONDS: check_timeout,
+    attr.SUBJECT: check_subject,
+    attr.LIMIT_KEY: check_limit_key,
+}
+"""For each attribute that an argument sets, what makes the value in the row of that of the argument."""
 
 
-def check_recurrence(row: Row) -> None:
-    """Checks each attribute of the recurrence by itself. Raises InvalidInput for every invalid one; whether they fit
-    together is checked when the schedule is made of them."""
-    wrong = InvalidInputs()
-    for name in row:
-        if name in INPUT_ATTRIBUTES and row[name] is not None:
-            expression = {} if name in attr.RECURRENCE else {attr.SCHEDULE_EXPRESSION: "rate(1 day)"}
-            with wrong:
-                Schedule.from_row({attr.TASK_ID: "-", **expression, name: row[name]})
-    wrong.raise_all()
-
-
-def stored_value(argument: str, name: str, value: object) -> object:
-    """The value of an argument as the row holds it, under the attribute's ``name``. Raises InvalidInput."""
+def stored_value(name: str, value: object) -> object:
+    """The value of an argument as the row of a task or of a schedule holds it, under the attribute's ``name``. Raises
+    InvalidInput."""
     if value is None:
         return None
-    match argument:
-        case "start_date" | "end_date":
-            return _date(value, name)
-        case "payload":
-            return payload_of(value)
-        case "retry_policy":
-            if isinstance(value, RetryPolicy):
-                return value.to_row()
-            RetryPolicy.from_row(value)
-            return value
-        case "timeout_seconds":
-            return check_timeout(value)
-        case "limit_key":
-            return check_limit_key(value)
-        case "action":
-            return check_users_action(text_of(value, attr.ACTION))
-        case "catch_up" | "overlap":
+    match name:
+        case attr.START_DATE | attr.END_DATE:
+            time = parse_time(str(value) if isinstance(value, Bucket) else value, name)
+            return format_instant(time.instant if isinstance(time, Bucket) else time)
+        case attr.CATCH_UP | attr.OVERLAP:
             return str(value)
+        case attr.STATE_REASON:
+            return text_of(value, name)
         case _:
-            return value
-
-
-def _date(value: object, name: str) -> str:
-    time = parse_time(str(value) if isinstance(value, Bucket) else value, name)
-    return format_instant(time.instant if isinstance(time, Bucket) else time)
+            return _STORED[name](value) if name in _STORED else value

@@ -37,7 +37,6 @@ from dynatick.client.installation import (
     status_of_installation,
 )
 from dynatick.client.key_queues import KeyLoad, KeyQueue, read_key_queue
-from dynatick.client.missing_occurrence import explain_missing_occurrence
 from dynatick.client.payload_check import MAX_READS, PayloadCheck, PayloadChecker, UnfitPayloads, check_table
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.ticks import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
@@ -229,8 +228,7 @@ class Operations:
         occurrence of a schedule it says why it was not made."""
         settings, row = self._settings_cache.refresh(), row_of(self.store, task_update.known_id(task_id))
         if row is None:
-            occurrence = explain_missing_occurrence(self.store, task_id, self._clock())
-            return explain_missing(task_id, settings) if occurrence is None else occurrence
+            return explain_missing(self.store, task_id, settings, self._clock())
         bucket, cursors = RowView(row).bucket, dict[int, Cursor]()
         queue: KeyQueue | None = None
         if bucket is not None and not is_terminal(row):
@@ -261,7 +259,7 @@ class Operations:
         an earlier one, if there is one. Up to 100 actions may be paused. ``by``: who pauses. Raises InvalidInput for an
         action that the processor does not know, and ConfigurationError before the first tick.
         """
-        self._settings_cache.check_action(check_users_action(action))
+        self._settings_cache.check_known(check_users_action(action))
         return pause_action(
             self.store, action, now=self._clock(), by=_text(by, attr.BY), reason=_text(reason, attr.REASON)
         )

@@ -17,11 +17,9 @@ from dynatick.client.insertion import InsertResult, result_of
 from dynatick.client.task_update import state_shown
 from dynatick.client.views import instant_or_none, text_or_none
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
 from dynatick.domain.expressions import Occurrence, upcoming
 from dynatick.domain.instants import format_instant
-from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import FormerDefinition, MissedFor, Schedule, ScheduleState
 from dynatick.domain.task import Row, Status
@@ -38,16 +36,6 @@ _MAX_NOTES = 10  # run-nows, and backfills, that a history finds
 _INSTANT = timedelta(microseconds=1)
 _SHOWN = (attr.STATUS, attr.OUTCOME, attr.TASK_DATE_TIME, attr.FINISHED_AT, attr.ERROR)
 _MAX_INSTANTS = 20_000  # that one history computes
-
-
-def row_at_next_tick(
-    row: Row, schedule: Schedule, nominal: datetime, *, now: datetime, grid: Grid, default_action: str, extra: str = ""
-) -> Row:
-    """The row of an occurrence that runs at the next tick."""
-    task_id = schedule.occurrence_id(nominal, extra=extra)
-    bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(schedule.limit_key or task_id))
-    with_action = row if row.get(attr.ACTION) is not None else {**row, attr.ACTION: default_action}
-    return occurrence_row(with_action, schedule, nominal, bucket, now=now, extra=extra)
 
 
 def insert_occurrences(store: Store, rows: Iterable[Row], dry_run: bool) -> Iterator[InsertResult]:

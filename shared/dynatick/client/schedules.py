@@ -10,7 +10,7 @@ from decimal import Decimal
 from dynatick.client import task_update
 from dynatick.client.history import check_limit
 from dynatick.client.insertion import InsertResult
-from dynatick.client.new_task import Composed, NewTask, ScheduleChecks, check_recurrence, stored_value, text_of
+from dynatick.client.new_task import Composed, NewTask, row_of, stored_value
 from dynatick.client.schedule_occurrences import (
     RUN_NOW,
     ExpectedOccurrence,
@@ -22,7 +22,6 @@ from dynatick.client.schedule_occurrences import (
     note_backfill,
     note_run_now,
     occurrences_between,
-    row_at_next_tick,
 )
 from dynatick.client.schedule_sync import ScheduleChange, SyncResult, compare, own_rows
 from dynatick.client.schedule_views import (
@@ -37,9 +36,10 @@ from dynatick.client.schedule_views import (
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.views import TaskView, instant_or_none, text_or_none, version_of
 from dynatick.domain import attributes as attr
-from dynatick.domain.buckets import Time, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, Time, instant_of, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, merge_updates
 from dynatick.domain.expressions import Occurrence, Rate
+from dynatick.domain.occurrences import occurrence_row
 from dynatick.domain.recurrence import bucket_of_occurrence, edited
 from dynatick.domain.retry import RetryPolicy
 from dynatick.domain.row import RowView, is_terminal
@@ -51,7 +51,7 @@ from dynatick.domain.schedule import (
     is_or_was_schedule,
 )
 from dynatick.domain.selection import instants
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, check_action
 from dynatick.engine.conditional_write import create, write
 from dynatick.engine.ports import Clock, Store
 from dynatick.errors import (
@@ -68,6 +68,9 @@ MAX_BACKFILL = 1000
 MAX_FORECAST = 100_000
 _TRIES = 20
 _NOT_ENDED = (str(ScheduleState.ENABLED), str(ScheduleState.DISABLED))
+_INPUT = (*attr.DEFINITION, attr.CATCH_UP, attr.OVERLAP, attr.EXPECTED_WITHIN_SECONDS, attr.STATE_REASON)
+"""Attributes of a schedule, beside those that its tasks get, that a caller may set."""
+
 UPDATABLE = {
     "expression": attr.SCHEDULE_EXPRESSION,
     "timezone": attr.SCHEDULE_EXPRESSION_TIMEZONE,
@@ -92,9 +95,8 @@ class Schedules:
     for invalid arguments, before anything is written; ScheduleNotFound; StoreError if the table does not answer.
     """
 
-    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock, *, check_actions: bool) -> None:
+    def __init__(self, store: Store, settings_cache: SettingsCache, clock: Clock) -> None:
         self._store, self._settings_cache, self._clock = store, settings_cache, clock
-        self._checks = ScheduleChecks(settings_cache, check_actions)
 
     def insert(
         self,
@@ -148,21 +150,63 @@ class Schedules:
             attr.START_DATE: start_date,
             attr.END_DATE: end_date,
             attr.FLEXIBLE_TIME_WINDOW: flexible_time_window,
-            attr.CATCH_UP: None if catch_up is None else str(catch_up),
-            attr.OVERLAP: None if overlap is None else str(overlap),
+            attr.CATCH_UP: catch_up,
+            attr.OVERLAP: overlap,
             attr.EXPECTED_WITHIN_SECONDS: expected_within_seconds,
             attr.SCHEDULE_STATE: None if enabled else str(ScheduleState.DISABLED),
-            attr.STATE_REASON: None if reason is None else text_of(reason, attr.STATE_REASON),
+            attr.STATE_REASON: reason,
         }
         now = self._clock()
-        row = self._checks.compose(template, recurrence, now).row
+        row = self._compose(template, recurrence, now).row
         if not create(self._store, row):
             raise TaskExists(schedule_id)
         return self._view(row, now)
 
     def compose(self, row: Mapping[str, object]) -> Composed:
         """A new schedule's row, from one under the table's names, as put-item takes it. Raises InvalidInput."""
-        return self._checks.compose_row(row, self._clock())
+        return self._compose_row(row, self._clock())
+
+    def _compose_row(self, row: Mapping[str, object], now: datetime) -> Composed:
+        others = {name: value for name, value in row.items() if name not in _INPUT}
+        for name in sorted(others.keys() & attr.SCHEDULE_ATTRIBUTES):
+            raise InvalidInput(name, others[name], "leave it out: it is set by Dynatick")
+        recurrence = {name: row[name] for name in _INPUT if name in row}
+        return self._compose(NewTask.from_row(others), recurrence, now)
+
+    def _compose(self, template: NewTask, recurrence: Mapping[str, object], now: datetime) -> Composed:
+        """A new schedule's row, from what its tasks get and the attributes of its recurrence. Raises InvalidInput."""
+        wrong = InvalidInputs()
+        row = row_of(template, wrong)
+        if attr.TASK_ID in row:
+            with wrong:
+                check_schedule_id(template.task_id)
+        for name, value in recurrence.items():
+            if value is not None:
+                with wrong:
+                    row[name] = stored_value(name, value)
+        if template.action is None or attr.ACTION in row:
+            with wrong:
+                self._check_action(row)
+        self._settings_cache.check_limits(row, wrong)
+        _check_recurrence(row, wrong)
+        wrong.raise_all()
+        change = edited(row, {}, now=now, grid=self._settings_cache.grid(), defaults=self._settings_cache.defaults())
+        encoded = with_item(change.applied_to(row))
+        # Before the first tick neither the default action nor the ticks are known: then the scheduler completes it.
+        is_complete = self._can_complete(row)
+        return Composed(encoded if is_complete else row, is_complete)
+
+    def _can_complete(self, row: Row) -> bool:
+        """Whether the client knows everything that the scheduler would set: the ticks and the default action."""
+        settings = self._settings_cache.current()
+        return settings is not None and (row.get(attr.ACTION) is not None or settings.default_action is not None)
+
+    def _check_action(self, row: Row) -> None:
+        """Raises InvalidInput for an unknown action, or a payload that the action refuses."""
+        if (action := row.get(attr.ACTION)) is not None:
+            self._settings_cache.check_action(check_action(action))
+        name = self._settings_cache.defaults().action if action is None else check_action(action)
+        self._settings_cache.check_payload(name, row.get(attr.PAYLOAD))
 
     def get(self, schedule_id: str) -> ScheduleView:
         """The schedule, read consistently."""
@@ -208,28 +252,22 @@ class Schedules:
         wrong = InvalidInputs()
         for name, value in edits.items():
             with wrong:
-                changed[UPDATABLE[name]] = stored_value(name, UPDATABLE[name], value)
+                changed[UPDATABLE[name]] = stored_value(UPDATABLE[name], value)
         with wrong:
             if changed.get(attr.SCHEDULE_EXPRESSION, "") is None:
                 raise InvalidInput(attr.SCHEDULE_EXPRESSION, None, "a schedule has one; delete the schedule to end it")
-        if changed.get(attr.TIMEOUT_SECONDS) is not None:
-            with wrong:
-                self._settings_cache.check_timeout(changed[attr.TIMEOUT_SECONDS])
-        if changed.get(attr.LIMIT_KEY) is not None:
-            with wrong:
-                self._settings_cache.check_limit_key(changed[attr.LIMIT_KEY])
-        with wrong:
-            check_recurrence(changed)
+        self._settings_cache.check_limits(changed, wrong)
+        _check_recurrence(changed, wrong)
         if wrong and changed.keys() & {attr.ACTION, attr.PAYLOAD}:
             with wrong:  # so that every error is reported
-                self._checks.check_action({**(self._store.get(task_update.known_id(schedule_id)) or {}), **changed})
+                self._check_action({**(self._store.get(task_update.known_id(schedule_id)) or {}), **changed})
         wrong.raise_all()
         return self._edit(schedule_id, "update", lambda row: changed, version)
 
     def pause(self, schedule_id: str, reason: str | None = None, *, version: str | None = None) -> ScheduleView:
         """No further occurrence falls due from now on. Those that are due now are still made. ``version``: as for
         ``update``."""
-        state_reason = None if reason is None else text_of(reason, attr.STATE_REASON)
+        state_reason = stored_value(attr.STATE_REASON, reason)
         edits = {attr.SCHEDULE_STATE: str(ScheduleState.DISABLED), attr.STATE_REASON: state_reason}
         return self._edit(
             schedule_id, "pause", lambda row: edits if _is_enabled(row) else {attr.STATE_REASON: state_reason}, version
@@ -403,10 +441,10 @@ class Schedules:
         own = {attr.SCHEDULE_STATE: str(ScheduleState.ENABLED), attr.SCHEDULE_OWNER: owner}
         if present is not None and present.get(attr.SCHEDULE_STATE) == str(ScheduleState.COMPLETED):
             then = instant_or_none(present.get(attr.CREATED_AT)) or self._clock()
-            composed = self._checks.compose_row(row, then).row
+            composed = self._compose_row(row, then).row
             if not ScheduleView.from_row(present).differences(composed, row):
                 return {**composed, **own}
-        return {**self._checks.compose_row(row, self._clock()).row, **own}
+        return {**self._compose_row(row, self._clock()).row, **own}
 
     def _is_made(self, change: ScheduleChange, wanted: Row | None, row: Row | None) -> bool:
         """Carries out a change of what was read. False: another request was first, so it is to be decided again."""
@@ -452,22 +490,19 @@ class Schedules:
         schedule_id = RowView(row).task_id
         grid, defaults = self._settings_cache.grid(), self._settings_cache.defaults()
         if edits.keys() & {attr.ACTION, attr.PAYLOAD}:  # an unknown action that it has already prevents no pause
-            self._checks.check_action({**row, **edits})
+            self._check_action({**row, **edits})
         change = edited(row, edits, now=self._clock(), grid=grid, defaults=defaults)
         with_item({**row, **change.set})
-        if RowView(row).is_unscheduled and not self._checks.can_complete({**row, **edits}):
-            removed = tuple(name for name, value in edits.items() if value is None and name in row)
-            set_ = {name: value for name, value in edits.items() if value is not None}
-            change = ConditionalUpdate(
-                task_id=schedule_id, set=set_, remove=removed, conditions=change.conditions, returning=True
-            )
-        if not change.set and not change.remove:  # a write all the same, for its conditions
+        if RowView(row).is_unscheduled and not self._can_complete({**row, **edits}):
             change = ConditionalUpdate(
                 task_id=schedule_id,
-                set={attr.SCHEDULE_ID: schedule_id},
+                set={name: value for name, value in edits.items() if value is not None},
+                remove=tuple(name for name, value in edits.items() if value is None and name in row),
                 conditions=change.conditions,
                 returning=True,
             )
+        if not change.set and not change.remove:  # a write all the same, for its conditions
+            change = replace(change, set={attr.SCHEDULE_ID: schedule_id}, returning=True)
         return change
 
     def _row(self, schedule_id: str) -> Row:
@@ -484,19 +519,26 @@ class Schedules:
         return schedule
 
     def _occurrence(self, row: Row, schedule: Schedule, nominal: datetime, extra: str = "") -> Row:
-        cache = self._settings_cache
-        return row_at_next_tick(
-            row,
-            schedule,
-            nominal,
-            now=self._clock(),
-            grid=cache.grid(),
-            default_action=cache.defaults().action,
-            extra=extra,
-        )
+        """The row of an occurrence that runs at the next tick."""
+        now, grid = self._clock(), self._settings_cache.grid()
+        task_id = schedule.occurrence_id(nominal, extra=extra)
+        bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(schedule.limit_key or task_id))
+        if row.get(attr.ACTION) is None:
+            row = {**row, attr.ACTION: self._settings_cache.defaults().action}
+        return occurrence_row(row, schedule, nominal, bucket, now=now, extra=extra)
 
     def _view(self, row: Row, now: datetime) -> ScheduleView:
         return ScheduleView.from_row(row, warnings=warnings_of(row, self._settings_cache.grid(), now))
+
+
+def _check_recurrence(row: Row, wrong: InvalidInputs) -> None:
+    """Checks each attribute of the recurrence by itself; whether they fit together is checked when the schedule is made
+    of them."""
+    for name in row:
+        if name in _INPUT and row[name] is not None:
+            expression = {} if name in attr.RECURRENCE else {attr.SCHEDULE_EXPRESSION: "rate(1 day)"}
+            with wrong:
+                Schedule.from_row({attr.TASK_ID: "-", **expression, name: row[name]})
 
 
 def _is_enabled(row: Row) -> bool:

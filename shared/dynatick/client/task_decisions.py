@@ -1,6 +1,7 @@
-"""Decides the update of a task at the time of its write: cancel, reschedule, or run at the next tick.
+"""Decides the update of a task at the time of its write: cancel, reschedule, redrive, restore, or run at the next tick.
 
-Many waiting tasks get one time for all, or each its own time shifted.
+Many waiting tasks get one time for all, or each its own time shifted. Each decision raises TransitionRefused for a task
+whose state does not allow it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import partial
 
-from dynatick.client import task_update
 from dynatick.client.new_task import not_before_next_tick, payload_of, time_of
 from dynatick.client.settings_cache import SettingsCache
+from dynatick.client.task_update import Decide, require
+from dynatick.client.views import number_or
 from dynatick.domain import attributes as attr
+from dynatick.domain import lifecycle
 from dynatick.domain.buckets import Bucket, Grid, Time, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate
-from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range
-from dynatick.domain.normalise import Defaults, task_time
-from dynatick.domain.row import RowView, in_own_shard, is_terminal
+from dynatick.domain.instants import EXPECTED_RANGE, format_instant, in_range, up_to_millisecond
+from dynatick.domain.normalise import Defaults, TaskTime, task_time
+from dynatick.domain.row import RowView, due_of, in_own_shard, is_terminal
 from dynatick.domain.task import Row, check_payload
 from dynatick.engine.ports import Clock
 from dynatick.errors import InvalidInput
@@ -38,8 +40,9 @@ class Rescheduling:
 
     def decide(self, row: Row) -> ConditionalUpdate:
         """The update of one task. Raises TransitionRefused, InvalidInput."""
+        require(row, "reschedule")
         bucket, due_at = self.target(row)
-        return task_update.rescheduled(row, bucket=bucket, due_at=due_at)
+        return lifecycle.reschedule(row, bucket=bucket, due_at=due_at)
 
     def target(self, row: Row) -> tuple[Bucket, datetime]:
         """The bucket and the due instant of one task. Raises InvalidInput."""
@@ -116,103 +119,112 @@ class TaskDecisions:
     """Makes functions that return the update of a row, by the current settings."""
 
     def __init__(self, settings_cache: SettingsCache, clock: Clock) -> None:
-        self._settings_cache, self._clock = settings_cache, clock
+        self.settings_cache, self.clock = settings_cache, clock
 
-    def cancelled(self) -> Callable[[Row], ConditionalUpdate]:
+    def cancelled(self) -> Decide:
         """Cancels a task."""
-        retention_days = self._settings_cache.defaults().retention_days
-        return lambda row: task_update.cancelled(row, now=self._clock(), retention_days=retention_days)
+        retention_days = self.settings_cache.defaults().retention_days
 
-    def rescheduled(self, task_id: str, times: Mapping[str, object]) -> Callable[[Row], ConditionalUpdate]:
+        def decide(row: Row) -> ConditionalUpdate:
+            require(row, "cancel")
+            return lifecycle.cancel(row, now=self.clock(), retention_days=retention_days)
+
+        return decide
+
+    def rescheduled(self, task_id: str, times: Mapping[str, object]) -> Decide:
         """Moves a task to another time. Raises InvalidInput for an invalid time."""
-        grid = self._settings_cache.grid()
-        when = time_of(task_id, times, now=self._clock(), grid=grid)
-        self._settings_cache.check_shard(when.bucket.shard)
+        place = self.placing(task_id, times)
 
         def decide(row: Row) -> ConditionalUpdate:
-            present = self._clock()
-            bucket = in_own_shard(row, not_before_next_tick(when.bucket, task_id, now=present, grid=grid), grid)
-            is_then = bucket.minute == when.bucket.minute
-            return task_update.rescheduled(row, bucket=bucket, due_at=when.due_at if is_then else present)
+            require(row, "reschedule")
+            _, bucket, due_at = place(row, self.clock())
+            return lifecycle.reschedule(row, bucket=bucket, due_at=due_at)
 
         return decide
 
-    def replaced(
-        self, task_id: str, times: Mapping[str, object], definition: Mapping[str, object]
-    ) -> Callable[[Row], ConditionalUpdate]:
-        """Gives a task another definition and time; one that has ended begins another run with them. Raises
-        InvalidInput for an invalid time."""
-        moved, anew = self.rescheduled(task_id, times), self.restarted(task_id, times, definition)
+    def placing(
+        self, task_id: str, times: Mapping[str, object]
+    ) -> Callable[[Row, datetime], tuple[TaskTime, Bucket, datetime]]:
+        """Returns the time that is given, and where a task goes with it: its bucket, and when it is due; at the next
+        tick, if the time has passed. Raises InvalidInput for an invalid time."""
+        grid = self.settings_cache.grid()
+        when = time_of(task_id, times, now=self.clock(), grid=grid)
+        self.settings_cache.check_shard(when.bucket.shard)
 
-        def decide(row: Row) -> ConditionalUpdate:
-            task_update.require(row, "replace")
-            if is_terminal(row):
-                return anew(row)
-            return task_update.replaced(row, moved(row), definition=definition, now=self._clock())
-
-        return decide
-
-    def postponed(
-        self,
-        task_id: str,
-        times: Mapping[str, object],
-        until: timedelta | None,
-        definition: Mapping[str, object],
-    ) -> Callable[[Row], ConditionalUpdate]:
-        """Moves a task to a later time, at most ``until`` after its first; one that has ended begins another run, with
-        this ``definition``. Raises InvalidInput for an invalid time."""
-        grid = self._settings_cache.grid()
-        when = time_of(task_id, times, now=self._clock(), grid=grid)
-        self._settings_cache.check_shard(when.bucket.shard)
-        anew = self.restarted(task_id, times, definition)
-
-        def decide(row: Row) -> ConditionalUpdate:
-            task_update.require(row, "postpone")
-            return (
-                anew(row)
-                if is_terminal(row)
-                else task_update.postponed(row, when, until=until, grid=grid, now=self._clock())
-            )
-
-        return decide
-
-    def restarted(
-        self, task_id: str, times: Mapping[str, object], definition: Mapping[str, object]
-    ) -> Callable[[Row], ConditionalUpdate]:
-        """Begins another run of a task that has ended, with another definition and time."""
-        grid = self._settings_cache.grid()
-        when = time_of(task_id, times, now=self._clock(), grid=grid)
-
-        def decide(row: Row) -> ConditionalUpdate:
-            now = self._clock()
+        def place(row: Row, now: datetime) -> tuple[TaskTime, Bucket, datetime]:
             bucket = in_own_shard(row, not_before_next_tick(when.bucket, task_id, now=now, grid=grid), grid)
-            return task_update.restarted(row, when, bucket=bucket, definition=definition, now=now)
+            return when, bucket, when.due_at if bucket.minute == when.bucket.minute else now
 
-        return decide
+        return place
 
     def rescheduling(
         self, due_at: Time | None, delay_seconds: float | Decimal | None, shift: timedelta | None
     ) -> Rescheduling:
         """Moves many tasks to one time, or shifts each task's own. Raises InvalidInput unless there is exactly one."""
-        began, grid = self._clock(), self._settings_cache.grid()
+        began, grid = self.clock(), self.settings_cache.grid()
         if shift is None:
             when = time_of("any", {attr.DUE_AT: due_at, attr.DELAY_SECONDS: delay_seconds}, now=began, grid=grid)
-            return Rescheduling(to=when.due_at, began=began, clock=self._clock, grid=grid)
+            return Rescheduling(to=when.due_at, began=began, clock=self.clock, grid=grid)
         if due_at is not None or delay_seconds is not None or not shift:
             raise InvalidInput("shift", str(shift), "expected one time, or a shift that is not zero")
-        return Rescheduling(shift=shift, began=began, clock=self._clock, grid=grid)
+        return Rescheduling(shift=shift, began=began, clock=self.clock, grid=grid)
 
-    def redriven(self, change: PayloadChange) -> Callable[[Row], ConditionalUpdate]:
-        """Starts a failed task anew, at the next tick."""
-        return self.next_tick(partial(task_update.redriven, payload=change.for_row))
+    def redriven(self, change: PayloadChange | None = None) -> Decide:
+        """Starts a failed task anew, at the next tick, as another run. ``change``: of its payload."""
 
-    def next_tick(self, decide: Callable[..., ConditionalUpdate]) -> Callable[[Row], ConditionalUpdate]:
-        """Calls ``decide`` with the bucket of the next tick."""
-        grid = self._settings_cache.grid()
+        def decide(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
+            require(row, "redrive")
+            payload = None if change is None else change.for_row(row)
+            return lifecycle.redrive(row, bucket=bucket, due_at=now, run=next_run(row), payload=payload)
+
+        return self.next_tick(decide)
+
+    def restored(self) -> Decide:
+        """Takes a cancellation back: to the next tick, if the task's own comes before it."""
+
+        def decide(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
+            require(row, "restore")
+            own = RowView(row).bucket
+            is_to_come = own is not None and own.minute >= bucket.minute
+            return lifecycle.restore(row, now=now, bucket=None if is_to_come else bucket)
+
+        return self.next_tick(decide)
+
+    def run_at_once(self) -> Decide:
+        """Moves a task to the next tick; an ended one starts anew, as another run."""
+
+        def decide(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
+            require(row, "run")
+            if is_terminal(row):
+                return lifecycle.redrive(row, bucket=bucket, due_at=now, run=next_run(row))
+            return lifecycle.reschedule(row, bucket=bucket, due_at=now)
+
+        return self.next_tick(decide)
+
+    def next_tick(self, decide: Callable[[Row, Bucket, datetime], ConditionalUpdate]) -> Decide:
+        """Calls ``decide`` with the bucket of the next tick, and the present."""
+        grid = self.settings_cache.grid()
 
         def decide_now(row: Row) -> ConditionalUpdate:
-            now = self._clock()
-            bucket = Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).shard_key))
-            return decide(row, bucket=bucket, now=now)
+            now = self.clock()
+            return decide(row, Bucket(grid.tick_after(minute_of(now)), grid.shard_of(RowView(row).shard_key)), now)
 
         return decide_now
+
+
+def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
+    """Gives a task that waits or has failed another payload. ``check`` gets the task's action and the payload."""
+    require(row, "change")
+    if isinstance(action := row.get(attr.ACTION), str):
+        check(action, payload)
+    return lifecycle.revise(row, payload=payload)
+
+
+def is_due(row: Row, now: datetime) -> bool:
+    """Whether a waiting task is due, so that the next tick runs it."""
+    due = due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
+    return due is not None and due.at <= up_to_millisecond(now)
+
+
+def next_run(row: Row) -> int:
+    return max(number_or(row.get(attr.RUN), 1), 1) + 1

@@ -45,8 +45,8 @@ class TaskLists:
         self.caller, self.interface = caller, interface
         self.record: ChangeRecord | None = None  # counts changes of many tasks, instead of a record for each
         self._clock = clock
-        self._check_actions = check_actions
-        self._settings_cache = SettingsCache(store, clock, timedelta(seconds=settings_ttl_seconds))
+        ttl = timedelta(seconds=settings_ttl_seconds)
+        self._settings_cache = SettingsCache(store, clock, ttl, check_actions=check_actions)
         self._decisions = TaskDecisions(self._settings_cache, clock)
 
     def _departures(self) -> Departures:
@@ -159,9 +159,6 @@ class TaskLists:
     def settings(self) -> InstallationSettings | None:
         """The current tick interval, shards and actions, read now; None before the first tick."""
         return self._settings_cache.refresh()
-
-    def _check_payload(self, action: str, payload: object) -> None:
-        self._settings_cache.check_payload(action, payload, of_handlers=self._check_actions)
 
     def _selection(
         self,

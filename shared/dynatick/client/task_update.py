@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from dynatick.client.settings_cache import SettingsCache
-from dynatick.client.views import instant_or_none, number_or, text_or_none, version_of
+from dynatick.client.views import text_or_none, version_of
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION, members_by_status
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import (
     Condition,
     ConditionalUpdate,
@@ -26,20 +26,8 @@ from dynatick.domain.conditional_update import (
     as_read,
     merge_updates,
 )
-from dynatick.domain.instants import up_to_millisecond
-from dynatick.domain.lifecycle import (
-    cancel,
-    postpone,
-    redrive,
-    replace_definition,
-    reschedule,
-    restore,
-    revise,
-    state_of,
-    states_before,
-)
-from dynatick.domain.normalise import Defaults, TaskTime, has_value, task_time
-from dynatick.domain.row import RowView, due_of, in_own_shard, is_terminal
+from dynatick.domain.lifecycle import state_of, states_before
+from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_or_was_schedule
 from dynatick.domain.task import MAX_TASK_ID_BYTES, TERMINAL, Row, Status, check_task_id, is_own_row
 from dynatick.engine.conditional_write import write, write_many
@@ -53,7 +41,6 @@ from dynatick.errors import (
     TaskChanged,
     TaskNotFound,
     TransitionRefused,
-    shown,
 )
 
 MAX_KEY_BYTES = 2048
@@ -140,7 +127,7 @@ def try_many(store: Store, changes: Sequence[ConditionalUpdate]) -> list[Tried]:
 def carry_out(
     store: Store,
     task_id: str,
-    decide: Callable[[Row], ConditionalUpdate],
+    decide: Decide,
     *,
     tried: Tried | None = None,
     row: Row | None = None,
@@ -192,88 +179,7 @@ def state_shown(row: Row) -> str:
     return (text_or_none(row[attr.OUTCOME]) if is_terminal(row) else None) or state_of(row)
 
 
-def cancelled(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
-    """Cancelled. Raises TransitionRefused unless the task waits."""
-    require(row, "cancel")
-    return cancel(row, now=now, retention_days=retention_days)
-
-
-def rescheduled(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
-    """Moved to another bucket. Raises TransitionRefused unless the task waits."""
-    require(row, "reschedule")
-    return reschedule(row, bucket=bucket, due_at=due_at)
-
-
-def replaced(
-    row: Row, moved: ConditionalUpdate, *, definition: Mapping[str, object], now: datetime
-) -> ConditionalUpdate:
-    """Given another definition, too, when it is ``moved``. Raises InvalidInput for another action, subject or
-    limit key, and Unchanged for a task that has all that."""
-    _check_same(row, definition)
-    change = replace_definition(row, moved, definition=definition, now=now, run=next_run(row))
-    differs = {name for name, value in change.set.items() if not has_value(row, name, value)}
-    if differs <= {attr.TASK_DATE_TIME, attr.REPLACED_AT} and not change.remove:
-        raise Unchanged(row)
-    return change
-
-
-def restarted(
-    row: Row, when: TaskTime, *, bucket: Bucket, definition: Mapping[str, object], now: datetime
-) -> ConditionalUpdate:
-    """Begun anew after its end, as another run with this definition, in this bucket. Raises InvalidInput for another
-    action, subject or limit key, and Unchanged for a task that had all that and was due no earlier: the insert was
-    repeated."""
-    _check_same(row, definition)
-    due_at = when.due_at if bucket == when.bucket else now
-    moved = redrive(row, bucket=bucket, due_at=due_at, run=next_run(row))
-    change = replace_definition(row, moved, definition=definition, now=now, run=next_run(row))
-    last = instant_or_none(row.get(attr.DUE_AT))
-    if (
-        last is not None
-        and when.due_at <= last
-        and all(has_value(row, name, value) for name, value in definition.items())
-    ):
-        raise Unchanged(row)
-    return change
-
-
-def _check_same(row: Row, definition: Mapping[str, object]) -> None:
-    for name in (attr.ACTION, attr.SUBJECT, attr.LIMIT_KEY):
-        own, given = row.get(name), definition.get(name)
-        if own != given and not (name == attr.ACTION and None in (own, given)):  # one is left to the installation
-            expected = "none" if own is None else shown(own)
-            raise InvalidInput(name, given, f"expected {expected}, as the task has; choose another id for another task")
-
-
-def postponed(row: Row, when: TaskTime, *, until: timedelta | None, grid: Grid, now: datetime) -> ConditionalUpdate:
-    """Moved to a later time, at most ``until`` after its first. Raises Unchanged if that is not later than its time, or
-    has passed."""
-    try:
-        own = task_time(row, now=now, grid=grid, defaults=Defaults()).due_at
-    except InvalidInput:  # that of a raw row, which gets one that can be understood
-        own = now
-    first = instant_or_none(row.get(attr.FIRST_DUE_AT)) or instant_or_none(row.get(attr.DUE_AT)) or own
-    due_at = when.due_at if until is None or when.due_at - first <= until else first + until
-    if due_at <= max(own, now):
-        raise Unchanged(row)
-    bucket = (
-        in_own_shard(row, when.bucket, grid)
-        if due_at == when.due_at
-        else grid.bucket_of(RowView(row).shard_key, due_at)
-    )
-    return postpone(row, bucket=bucket, due_at=due_at, first_due_at=first)
-
-
-def revised(row: Row, *, payload: object, check: Callable[[str, object], None]) -> ConditionalUpdate:
-    """Given another payload. Raises TransitionRefused unless the task waits or has failed; InvalidInput from ``check``,
-    which gets the task's action and the payload."""
-    require(row, "change")
-    if isinstance(action := row.get(attr.ACTION), str):
-        check(action, payload)
-    return revise(row, payload=payload)
-
-
-def only_in(version: str | None, decide: Callable[[Row], ConditionalUpdate]) -> Callable[[Row], ConditionalUpdate]:
+def only_in(version: str | None, decide: Decide) -> Decide:
     """The decision, for a row that is still in this version (None: any). It raises TaskChanged for another one."""
     if version is None:
         return decide
@@ -290,37 +196,6 @@ def in_version(row: Row, version: str) -> tuple[Condition, ...]:
         raise TaskChanged(RowView(row).task_id)
     others = sorted(name for name in row if name not in attr.OWN_ATTRIBUTES)
     return as_read(row, *sorted(attr.OWN_ATTRIBUTES - {attr.TASK_ID}), *others[:_MAX_COMPARED])
-
-
-def redriven(
-    row: Row, *, bucket: Bucket, now: datetime, payload: Callable[[Row], object] = lambda row: None
-) -> ConditionalUpdate:
-    """Started anew, as another run. ``payload``: returns another payload for it, or None. Raises TransitionRefused
-    unless the task has failed, and what ``payload`` raises."""
-    require(row, "redrive")
-    return redrive(row, bucket=bucket, due_at=now, run=next_run(row), payload=payload(row))
-
-
-def restored(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    """Its cancellation taken back. ``bucket``: that of the next tick, to which it goes if its own comes before it.
-    Raises TransitionRefused unless the task was cancelled."""
-    require(row, "restore")
-    own = RowView(row).bucket
-    return restore(row, now=now, bucket=None if own is not None and own.minute >= bucket.minute else bucket)
-
-
-def run_at_once(row: Row, *, bucket: Bucket, now: datetime) -> ConditionalUpdate:
-    """Moved to the next tick; an ended task starts anew, as another run."""
-    require(row, "run")
-    if is_terminal(row):
-        return redrive(row, bucket=bucket, due_at=now, run=next_run(row))
-    return reschedule(row, bucket=bucket, due_at=now)
-
-
-def is_due(row: Row, now: datetime) -> bool:
-    """Whether a waiting task is due, so that the next tick runs it."""
-    due = due_of(RowView(row).task_id, row.get(attr.DUE_AT), row.get(attr.NEXT_ATTEMPT_AT))
-    return due is not None and due.at <= up_to_millisecond(now)
 
 
 def require(row: Row, action: str) -> None:
@@ -354,10 +229,6 @@ def _require_task(row: Row, action: str) -> None:
             raise TransitionRefused(
                 RowView(row).task_id, action, state_shown(row), (), is_a=is_a, instead=alternatives[action]
             )
-
-
-def next_run(row: Row) -> int:
-    return max(number_or(row.get(attr.RUN), 1), 1) + 1
 
 
 def _is_long_key(task_id: object) -> bool:

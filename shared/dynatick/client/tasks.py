@@ -20,11 +20,10 @@ from dynatick.client.connect import ClientSettings, open_queue, open_store
 from dynatick.client.dead_letters import DeadLetters
 from dynatick.client.if_exists import CREATED, KEPT, IfExists, check_is_task
 from dynatick.client.insertion import InsertCounts, InsertResult, count, insert_lazily
-from dynatick.client.new_task import Composed, NewTask, compose, payload_of
-from dynatick.client.row_types import TaskRow
+from dynatick.client.new_task import Composed, NewTask, TaskRow, compose, payload_of
 from dynatick.client.schedules import Schedules
-from dynatick.client.task_decisions import PayloadChange
-from dynatick.client.task_update import Unchanged
+from dynatick.client.task_decisions import PayloadChange, revised
+from dynatick.client.task_update import Decide, Unchanged
 from dynatick.client.views import BucketCounts, TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
@@ -118,20 +117,14 @@ class TaskClient(BulkTasks):
     @property
     def schedules(self) -> Schedules:
         """Recurring schedules."""
-        return Schedules(self.store, self._settings_cache, self._clock, check_actions=self._check_actions)
+        return Schedules(self.store, self._settings_cache, self._clock)
 
     @property
     def batches(self) -> Batches:
         """Any number of tasks of one action, inserted as one, and one task when all have ended."""
         from dynatick.client.batches import Batches
 
-        return Batches(
-            self.store,
-            self._settings_cache,
-            self._clock,
-            check_actions=self._check_actions,
-            recorded=self._recorded,
-        )
+        return Batches(self.store, self._settings_cache, self._clock, recorded=self._recorded)
 
     @property
     def operations(self) -> Operations:
@@ -324,10 +317,13 @@ class TaskClient(BulkTasks):
 
     def get(self, task_id: str) -> TaskView:
         """The task, read consistently. Raises TaskNotFound."""
+        return TaskView.from_row(self._row(task_id))
+
+    def _row(self, task_id: str) -> Row:
         row = row_of(self.store, task_update.known_id(task_id))
         if row is None:
             raise TaskNotFound(task_id)
-        return TaskView.from_row(row)
+        return row
 
     def wait(
         self,
@@ -427,16 +423,16 @@ class TaskClient(BulkTasks):
         has_time = any(value is not None for value in times.values())
         if not has_time and payload is None:
             raise InvalidInput(attr.PAYLOAD, None, f"expected a change: payload, or one of {', '.join(times)}")
-        decisions: list[Callable[[Row], ConditionalUpdate]] = []
+        decisions: list[Decide] = []
         known, wrong = task_update.known_id(task_id), InvalidInputs()
         if has_time:
             with wrong:
                 decisions.append(self._decisions.rescheduled(known, times))
-        check = self._check_payload
+        check = self._settings_cache.check_payload
         if payload is not None:
             with wrong:
                 kept = payload_of(payload)
-                decisions.append(lambda row: task_update.revised(row, payload=kept, check=check))
+                decisions.append(lambda row: revised(row, payload=kept, check=check))
                 if wrong and (row := self.store.get(known)) and isinstance(action := row.get(attr.ACTION), str):
                     check(action, kept)  # so that every error is reported
         wrong.raise_all()
@@ -465,19 +461,19 @@ class TaskClient(BulkTasks):
         without others. ``dry_run``: returns the task as it would be, and changes nothing. ``version``, errors: as for
         ``cancel``; InvalidInput for a payload that its handler would refuse.
         """
-        change = PayloadChange.of(payload, set_fields, unset_fields, self._check_payload)
+        change = PayloadChange.of(payload, set_fields, unset_fields, self._settings_cache.check_payload)
         decide = self._decisions.redriven(change)
         return self._preview(task_id, decide, version) if dry_run else self._change(task_id, decide, version)
 
     def restore(self, task_id: str, *, version: str | None = None) -> TaskView:
         """Takes a cancellation back: the task waits for its time again; at the next tick, if that has passed.
         ``version``, errors: as for ``cancel``."""
-        return self._change(task_id, self._decisions.next_tick(task_update.restored), version)
+        return self._change(task_id, self._decisions.restored(), version)
 
     def run_now(self, task_id: str, *, version: str | None = None) -> TaskView:
         """Runs a task at the next tick: a waiting one earlier than planned, an ended one again. ``version``, errors: as
         for ``cancel``."""
-        return self._change(task_id, self._decisions.next_tick(task_update.run_at_once), version)
+        return self._change(task_id, self._decisions.run_at_once(), version)
 
     def complete(self, token: str, result: object = None) -> TaskView:
         """Completes the task whose handler returned ``CompleteLater``, with a result that JSON can hold. ``token``: its
@@ -516,24 +512,22 @@ class TaskClient(BulkTasks):
             task = NewTask.from_row(task)
         if not isinstance(task, NewTask):
             raise InvalidInput("task", task, "expected a NewTask, or a map with taskId")
-        return compose(task, self._settings_cache, now=self._clock(), check_actions=self._check_actions)
+        return compose(task, self._settings_cache, now=self._clock())
 
     def _compose_row(self, row: object) -> Composed:
         if isinstance(row, Mapping) and RowView(row).has_expression:
             return self.schedules.compose(row)
         return self.compose(row)
 
-    def _preview(self, task_id: str, decide: Callable[[Row], ConditionalUpdate], version: str | None) -> TaskView:
-        row = row_of(self.store, task_update.known_id(task_id))
-        if row is None:
-            raise TaskNotFound(task_id)
+    def _preview(self, task_id: str, decide: Decide, version: str | None) -> TaskView:
+        row = self._row(task_id)
         change = task_update.only_in(version, decide)(row)
-        return TaskView.from_row({n: value for n, value in {**row, **change.set}.items() if n not in change.remove})
+        return TaskView.from_row(change.applied_to(row))
 
     def _change(
         self,
         task_id: str,
-        decide: Callable[[Row], ConditionalUpdate],
+        decide: Decide,
         version: str | None = None,
         *,
         row: Row | None = None,
@@ -551,7 +545,7 @@ class TaskClient(BulkTasks):
         return TaskView.from_row(row)
 
 
-def _noting(decide: Callable[[Row], ConditionalUpdate], rows: list[Row]) -> Callable[[Row], ConditionalUpdate]:
+def _noting(decide: Decide, rows: list[Row]) -> Decide:
     """``decide``, noting each row that it gets: the change that was written was made of the last."""
 
     def decide_and_note(row: Row) -> ConditionalUpdate:

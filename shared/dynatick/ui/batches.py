@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from dynatick.client import Batches, TaskEntry, TaskView
-from dynatick.client.batch_views import BatchView
+from dynatick.client.batches import BatchView
 from dynatick.client.change_records import counted_in
 from dynatick.client.views import number_or
 from dynatick.domain.batches import OPEN

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from threading import Event, Lock, Thread
 
 from dynatick.client import Changed, ChangeUnknown, ConfirmedChange, ManyResult, Skipped, TaskClient, WouldChange
-from dynatick.client.change_records import ChangeRecord
-from dynatick.client.followed_runs import FollowedRuns, RunCounts
+from dynatick.client.change_records import ChangeRecord, FollowedRuns, RunCounts
 from dynatick.errors import DynatickError
 from dynatick.ui import links
 

@@ -25,9 +25,9 @@ _SECTIONS = {
         "client.insertion.Exists", "client.insertion.Refused", "client.insertion.InsertUnknown",
         "client.bulk_change.Changed", "client.bulk_change.WouldChange", "client.bulk_change.Skipped",
         "client.bulk_change.ChangeUnknown", "client.schedule_views.ScheduleView", "client.schedule_views.SchedulePage",
-        "client.batch_views.BatchInserted", "client.batch_views.BatchView", "client.batch_views.BatchPage",
-        "client.batch_views.PackLoaded", "client.batch_views.MemberPage", "client.batch_views.BatchCancelled",
-        "client.letter_views.DeadLetterView", "client.explanation.Explanation", "client.installation.Health",
+        "client.batches.BatchInserted", "client.batches.BatchView", "client.batches.BatchPage",
+        "client.batches.PackLoaded", "client.batches.MemberPage", "client.batches.BatchCancelled",
+        "client.dead_letters.DeadLetterView", "client.explanation.Explanation", "client.installation.Health",
         "client.installation.InstallationStatus",
     ),
     "handlers": (

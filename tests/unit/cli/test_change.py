@@ -9,7 +9,7 @@ from tests.builders import InProcess
 from tests.unit.cli.conftest import Shell, fail
 
 from dynatick import MemoryStore, TaskClient
-from dynatick.client import followed_runs
+from dynatick.client import change_records
 from dynatick.domain.conditional_update import Unknown
 
 RANGE = "from=2026-12-31T11:02:00Z"
@@ -79,7 +79,7 @@ def test_a_later_look_says_what_came_of_the_runs_of_a_redrive(
 def test_runs_that_do_not_fit_into_the_record_are_counted(
     shell: Shell, failed: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_runs, "MAX_PACKED_BYTES", 20)
+    monkeypatch.setattr(change_records, "MAX_PACKED_BYTES", 20)
     assert shell("task", "redrive", "--last", "1h").code == 0
     (change_id,) = change_ids(shell)
     shown = shell("change", "show", change_id)

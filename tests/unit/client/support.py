@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from tests.builders import NOON, InProcess
 from tests.unit.engine.support import World, world
 
 from dynatick import CompleteLater, PermanentError, RetryableError, TaskClient
+from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import TaskView
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
@@ -68,6 +71,27 @@ def each_state() -> World:
     started(world, "running")
     client.insert("unscheduled")
     return world
+
+
+def with_failures(queue: MemoryDeadLetterQueue, **given: Any) -> World:
+    """An installation at 12:01:00.2, in which the tasks a, b and c have failed. ``given``: more arguments of them."""
+    world = World(dead_letters=queue)
+    world.tick()
+    for name in "abc":
+        world.actions.behaviour[name] = fail
+        client_of(world).insert(name, delay_seconds=1, **given)
+    world.next_tick()
+    return world
+
+
+def page(name: str) -> str:
+    """The text of a how-to page."""
+    return (Path(__file__).parents[3] / "docs" / "how-to" / name).read_text(encoding="utf-8")
+
+
+def examples(text: str) -> list[str]:
+    """The examples in Python of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def be_first(world: World, does: Callable[[], object]) -> AbstractContextManager[None]:

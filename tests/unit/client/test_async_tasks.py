@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-import re
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.builders import InProcess
+from tests.unit.client.support import examples, page
 
 from dynatick import AsyncTaskClient, InvalidInput, Status, TaskClient, TaskExists, TaskNotFound
 from dynatick.actions.testing import MemoryDeadLetterQueue
@@ -27,8 +27,6 @@ from dynatick.client.operations import Operations
 from dynatick.errors import ConfigurationError, WaitTimedOut
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "how-to" / "async.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 SOON = 60  # seconds: less, and a busy machine may take it
 
 
@@ -162,7 +160,7 @@ def test_the_examples_of_the_page(
     world: InProcess, client: TaskClient, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TaskClient, "connect", lambda *_, **__: client)
-    first, web_application = (compile(example, PAGE.name, "exec") for example in EXAMPLES[:2])
+    first, web_application, *_ = examples(page("async.md"))
     exec(first, {})
     assert capsys.readouterr().out.splitlines() == ["mail-42 scheduled", "ENABLED", "completed"]
     assert world.row("order-99")["status"]

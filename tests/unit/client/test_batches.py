@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import sys
 import types
 from collections import Counter
@@ -11,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.builders import InProcess, key_of
-from tests.unit.client.support import client_of, fail, fail_for_now, started
+from tests.unit.client.support import client_of, examples, fail, fail_for_now, page, started
 from tests.unit.engine.support import World
 
 from dynatick import (
@@ -35,7 +33,7 @@ from dynatick import (
 )
 from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
-from dynatick.client.batch_views import BatchCancelled, BatchRedriven, BatchRescheduled
+from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
@@ -43,8 +41,6 @@ from dynatick.engine.ports import StoreFailure
 from dynatick.engine.rules import Rules
 from dynatick.testing import VirtualInstallation
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "batches.md"
-EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 AT = "2026-12-31T12:30:00Z"
 DAY: dict[str, Any] = {"action": "log", "due_at": AT}
 
@@ -483,13 +479,16 @@ def test_a_member_is_cancelled_only_while_its_pack_waits(world: World, client: T
                 ask(missing)
 
 
-def test_a_member_that_is_cancelled_is_not_run(world: World, client: TaskClient) -> None:
+@pytest.mark.parametrize(("change", "status"), [("cancel", "cancelled"), ("delete", "deleted")])
+def test_a_member_that_is_cancelled_or_deleted_is_not_run(
+    world: World, client: TaskClient, change: str, status: str
+) -> None:
     client.batches.insert(numbered(4), batch_id="news", action="log")
-    client.cancel("news/000000002")
+    getattr(client, change)("news/000000002", version=client.get("news/000000002").version)
     world.ticks(3)
     assert [world.actions.times(f"news/00000000{n}") for n in range(4)] == [1, 1, 0, 1]
-    assert client.get("news/000000002").status == "cancelled"
-    assert client.batches.get("news").counts == {"completed": 3, "cancelled": 1}
+    assert change == "delete" or client.get("news/000000002").status == status
+    assert client.batches.get("news").counts == {"completed": 3, status: 1}
 
 
 def test_another_is_faster_than_the_cancellation_of_a_member(world: World, client: TaskClient) -> None:
@@ -595,18 +594,11 @@ def test_a_member_that_has_ended_is_changed_once_its_pack_has(world: World, clie
         client.redrive("news/000000000")
 
 
-def test_a_deleted_member_does_not_run(world: World, client: TaskClient) -> None:
-    client.batches.insert(numbered(3), batch_id="news", **DAY)
-    seen = client.get("news/000000001")
-    client.delete("news/000000001", version=seen.version)
-    run_until(world, 33)
-    assert [world.actions.times(f"news/00000000{n}") for n in range(3)] == [1, 0, 1]
-    assert client.batches.get("news").counts == {"completed": 2, "deleted": 1}
-
-
-def test_a_member_whose_payload_is_gone_is_not_run_without(world: World, client: TaskClient) -> None:
+def test_a_member_whose_payload_is_gone_is_shown_and_not_run_without(world: World, client: TaskClient) -> None:
     client.batches.insert(numbered(3), batch_id="news", **DAY)
     world.store.delete(body_id(Span(0, 3).pack_id("news")))
+    assert client.get("news/000000001").payload == {}
+    assert [view.payload for view in client.batches.members("news")] == [{}, {}, {}]
     with pytest.raises(InvalidInput, match="the row with the payloads of its members is missing"):
         client.run_now("news/000000001")
     assert client.cancel("news/000000001").status == "cancelled"
@@ -655,13 +647,6 @@ def test_an_export_has_members_as_tasks_and_continues_within_a_pack(world: World
                  for status in ("failed", "scheduled", "completed")}  # fmt: skip
     assert (by_status["failed"], by_status["scheduled"]) == (["news/000000001"], [])
     assert len(by_status["completed"]) == 602
-
-
-def test_a_member_whose_payload_is_gone_is_shown_without(world: World, client: TaskClient) -> None:
-    client.batches.insert(numbered(2), batch_id="news", **DAY)
-    world.store.delete(body_id(Span(0, 2).pack_id("news")))
-    assert client.get("news/000000001").payload == {}
-    assert [view.payload for view in client.batches.members("news")] == [{}, {}]
 
 
 # -- the end of a batch ------------------------------------------------------------------------------------------------
@@ -920,11 +905,11 @@ def test_the_testing_kit_sees_members_as_tasks() -> None:
 def test_the_example_of_the_page(
     world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (example,) = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
+    (example,) = examples(page("batches.md"))
     module = types.ModuleType("newsletter")
     monkeypatch.setitem(sys.modules, "newsletter", module)  # where the types of its functions are looked up
     with use_client(client_of(world, check_actions=False)):
-        exec(compile(example, str(PAGE), "exec"), module.__dict__)
+        exec(example, module.__dict__)
     assert capsys.readouterr().out.rstrip() == example.rstrip().rpartition("# ")[2]
 
 

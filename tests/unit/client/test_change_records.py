@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.unit.client.support import client_of, fail, is_record
+from tests.unit.client.support import client_of, fail, is_record, with_failures
 from tests.unit.engine.support import World
 
-from dynatick import AsyncTaskClient, StoreError, TaskClient
+from dynatick import StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.client import ManyResult
 from dynatick.client.failures import fingerprint_of, has_fingerprint
 from dynatick.client.operations import ChangeView
 from dynatick.domain.packs import Span
@@ -25,27 +23,16 @@ RANGE = {"from": "2026-12-31T11:02:00Z", "to": "2026-12-31T12:02:00Z"}
 
 
 @pytest.fixture
-def queue() -> MemoryDeadLetterQueue:
-    return MemoryDeadLetterQueue()
-
-
-@pytest.fixture
-def world(queue: MemoryDeadLetterQueue) -> World:
+def world() -> World:
     """An installation at 12:01:00.2, in which the tasks a, b and c have failed, and w waits."""
-    world = World(dead_letters=queue)
-    world.tick()
-    client = client_of(world)
-    for name in "abc":
-        world.actions.behaviour[name] = fail
-        client.insert(name, delay_seconds=1, subject="s")
-    world.next_tick()
-    client.insert("w", delay_seconds=600, subject="s")
+    world = with_failures(MemoryDeadLetterQueue(), subject="s")
+    client_of(world).insert("w", delay_seconds=600, subject="s")
     return world
 
 
 @pytest.fixture
-def client(world: World, queue: MemoryDeadLetterQueue) -> TaskClient:
-    return client_of(world, dead_letter_queue=queue)
+def client(world: World) -> TaskClient:
+    return client_of(world, dead_letter_queue=world.dead_letters)
 
 
 def records(client: TaskClient) -> list[ChangeView]:
@@ -168,15 +155,6 @@ def test_a_program_can_say_who_it_is(client: TaskClient) -> None:
     client.caller = "billing"
     list(client.restore_many(subject="s"))
     assert {one.change: one.by for one in records(client)} == {"cancel": None, "restore": "billing"}
-
-
-def test_the_client_for_asyncio_records_its_changes(client: TaskClient) -> None:
-    async def redrive() -> list[ManyResult]:
-        async with AsyncTaskClient(client) as awaited:
-            return [one async for one in awaited.redrive_many(BUCKET)]
-
-    assert len(asyncio.run(redrive())) == 3
-    assert [(one.change, one.changed, one.by) for one in records(client)] == [("redrive", 3, "program")]
 
 
 def test_a_change_of_a_batch_has_a_record_that_counts_its_members(client: TaskClient, world: World) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.builders import InProcess
 from tests.unit.client.support import be_first, client_of, fail, world_of
 from tests.unit.client.test_published_settings import publish
 from tests.unit.engine.support import World
@@ -33,11 +32,6 @@ def world() -> World:
     world.actions.behaviour.clear()
     publish(world, "to", "address")
     return world
-
-
-@pytest.fixture
-def client(world: InProcess) -> TaskClient:
-    return client_of(world)
 
 
 @pytest.mark.parametrize(("change", "payload"), [

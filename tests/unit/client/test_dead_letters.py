@@ -10,7 +10,7 @@ import boto3
 import pytest
 from moto import mock_aws
 from tests.builders import NOON
-from tests.unit.client.support import be_first, client_of, fail
+from tests.unit.client.support import be_first, client_of, with_failures
 from tests.unit.engine.support import THROTTLED, World, raises_for
 
 from dynatick import InvalidInput, StoreError, TaskClient
@@ -18,8 +18,8 @@ from dynatick.actions.dead_letter import message_of
 from dynatick.actions.dead_letter_queue import HIDDEN_SECONDS, DeadLetterQueue
 from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.client import DeadLetterView, LetterResult, LetterState, letter_views
-from dynatick.client.letter_views import letter_of, state_of
+from dynatick.client import DeadLetterView, LetterResult, LetterState, dead_letters
+from dynatick.client.dead_letters import letter_of, state_of
 from dynatick.engine.ports import DeadLetter
 from dynatick.errors import QueueError
 
@@ -33,15 +33,7 @@ def queue() -> MemoryDeadLetterQueue:
 
 @pytest.fixture
 def world(queue: MemoryDeadLetterQueue) -> World:
-    """An installation at 12:01:00.2, in which the tasks a, b and c have failed."""
-    world = World(dead_letters=queue)
-    world.tick()
-    client = client_of(world)
-    for name in "abc":
-        world.actions.behaviour[name] = fail
-        client.insert(name, delay_seconds=1)
-    world.next_tick()
-    return world
+    return with_failures(queue)
 
 
 @pytest.fixture
@@ -159,7 +151,7 @@ def test_a_task_that_another_replaces_deletes_or_redrives_first_is_left_alone(cl
 
 
 def test_what_fails_again_meanwhile_is_kept(client: TaskClient, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_views, "_CHUNK", 1)
+    monkeypatch.setattr(dead_letters, "_CHUNK", 1)
     handled = client.dead_letters.redrive()
     first = next(handled)
     world.next_tick()
@@ -205,7 +197,7 @@ def test_no_more_messages_are_hidden_at_a_time_than_the_bound(
     client: TaskClient, queue: MemoryDeadLetterQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert timedelta(seconds=HIDDEN_SECONDS) >= 1000 * timedelta(milliseconds=100), "1,000 calls to list 10,000"
-    monkeypatch.setattr(letter_views, "MAX_HIDDEN", 20)
+    monkeypatch.setattr(dead_letters, "MAX_HIDDEN", 20)
     for n in range(40):
         queue.put(f"no letter {n}")
     page = client.dead_letters.list(limit=20)

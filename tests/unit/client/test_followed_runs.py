@@ -8,8 +8,8 @@ import pytest
 from tests.unit.engine.support import World, fails, ids
 
 from dynatick import TaskClient
-from dynatick.client import followed_runs
-from dynatick.client.followed_runs import FollowedRuns
+from dynatick.client import change_records
+from dynatick.client.change_records import FollowedRuns
 
 ONCE = {"maximumRetryAttempts": 0}
 
@@ -62,8 +62,8 @@ def test_another_run_or_a_task_that_is_gone_counts_as_changed(
 def test_no_more_rows_are_read_at_a_time_than_the_bound_and_all_come_by_turns(
     world: World, client: TaskClient, failed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_runs, "_MAX_READ", 2)
-    monkeypatch.setattr(followed_runs, "MAX_FOLLOWED", 4)
+    monkeypatch.setattr(change_records, "_MAX_READ", 2)
+    monkeypatch.setattr(change_records, "MAX_FOLLOWED", 4)
     runs = redriven(client, failed)
     assert (runs.followed, runs.not_followed) == (4, 1)
     runs.refresh(client.store)

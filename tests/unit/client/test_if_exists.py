@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.builders import key_of
-from tests.unit.client.support import be_first, client_of, each_state, started
+from tests.unit.client.support import be_first, client_of, each_state, started, world_of
 from tests.unit.engine.support import World
 
-from dynatick import AsyncTaskClient, InvalidInput, TaskClient, TaskExists, TransitionRefused, task, use_client
+from dynatick import InvalidInput, TaskClient, TaskExists, TransitionRefused, task, use_client
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.instants import parse_instant
 from dynatick.errors import StoreError
 
 HOUR = timedelta(hours=1)
@@ -155,6 +155,15 @@ def test_one_that_has_ended_begins_another_run_as_the_one_given(mode: str, state
         client.insert(state, delay_seconds=60, if_exists=mode, subject="another")
 
 
+def test_another_run_in_the_shard_of_its_limit_key_is_due_at_the_time_given() -> None:
+    client = client_of(world_of(shard_count=8), check_actions=False)
+    for task_id in ("a", "b", "c"):  # whose own shards are others
+        client.insert(task_id, **FIRST)
+        client.cancel(task_id)
+        view = client.insert(task_id, **OTHER, if_exists="replace")
+        assert (view.effect, view.due_at) == ("restarted", parse_instant(OTHER["due_at"], "due_at"))
+
+
 @pytest.mark.parametrize("mode", ["keep", "replace", "postpone"])
 def test_the_ids_of_others_are_refused(world: World, client: TaskClient, mode: str) -> None:
     client.schedules.insert("schedule", "rate(1 hour)", action="log")
@@ -189,9 +198,7 @@ def test_the_ids_of_others_are_refused(world: World, client: TaskClient, mode: s
         ({"if_exists": "replace", "subject": None}, "subject: None is not accepted; expected 'customer:4711'"),
     ],
 )  # fmt: skip
-def test_bad_input_changes_nothing(
-    present: World, arguments: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_changes_nothing(present: World, arguments: dict[str, Any], expected: str) -> None:
     client, before = client_of(present, check_actions=False), present.row("a")
     if arguments.get("action") == "webhook":
         arguments = {**arguments, "payload": {"url": "https://example.com/"}}
@@ -265,9 +272,6 @@ def test_another_postponed_it_less_far_just_now_and_the_first_time_stays(present
 def test_an_answer_that_was_lost_is_recognised_though_the_task_was_claimed_since(
     present: World, client: TaskClient, mode: str
 ) -> None:
-    present.rigged.unanswered = lambda change: "lease" not in change.set
-    present.rigged.before_read = None
-
     def claim_since(change: ConditionalUpdate) -> bool:
         present.rigged.before_read = lambda task_id: claim_once()
         return "lease" not in change.set
@@ -303,14 +307,6 @@ def test_one_read_and_one_write(world: World, client: TaskClient, mode: str) -> 
         client.insert("a", **{**FIRST, "due_at": due_at}, if_exists=mode)
         assert world.rigged.reads == ([] if mode == "refuse" else ["a"])
         assert len([one for one in world.rigged.writes if one.task_id == "a"]) == writes - (due_at == FIRST["due_at"])
-
-
-def test_asyncio(present: World) -> None:
-    async def replace() -> str | None:
-        async with AsyncTaskClient(client_of(present)) as client:
-            return (await client.insert("a", **OTHER, if_exists="replace")).effect
-
-    assert asyncio.run(replace()) == "replaced"
 
 
 @task("log")

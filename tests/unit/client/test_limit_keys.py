@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from tests.builders import InProcess
-from tests.unit.client.support import client_of, fail, fail_for_now, world_of
+from tests.unit.client.support import client_of, examples, fail, fail_for_now, page, world_of
 from tests.unit.engine.support import World
 
 from dynatick import (
-    AsyncTaskClient,
     BatchDiffers,
     CompleteLater,
     ConfigurationError,
@@ -113,8 +110,8 @@ INSERTS: dict[str, Callable[[World, TaskClient, str], object]] = {
 
 
 @pytest.mark.parametrize("way", INSERTS)
-def test_an_inserted_task_lies_in_the_shard_of_its_key(world: World, way: str) -> None:
-    with use_client(client := client_of(world)):
+def test_an_inserted_task_lies_in_the_shard_of_its_key(world: World, client: TaskClient, way: str) -> None:
+    with use_client(client):
         for n in range(3):  # whose own ids are in three shards
             INSERTS[way](world, client, f"task-{n}")
             assert is_in_its_shard(world, f"task-{n}")
@@ -201,8 +198,8 @@ REFUSED: dict[str, Callable[[TaskClient], object]] = {
 
 
 @pytest.mark.parametrize("way", REFUSED)
-def test_an_unknown_class_is_refused_with_the_known_ones(world: World, way: str) -> None:
-    with use_client(client := client_of(world)):
+def test_an_unknown_class_is_refused_with_the_known_ones(world: World, client: TaskClient, way: str) -> None:
+    with use_client(client):
         client.insert("there", delay_seconds=60)
         client.schedules.insert("daily", "rate(1 day)")
         before = world.row("daily")
@@ -215,15 +212,6 @@ def test_of_many_tasks_only_the_wrong_one_is_refused(world: World) -> None:
     results = [*client_of(world).insert_lazily([{"taskId": "a", "limitKey": "tenant:1"}, {"taskId": "b", **AT}])]
     assert isinstance(results[0], Refused) and UNKNOWN in str(results[0].error)
     assert (world.store.get("a"), world.row("b")["status"]) == (None, "scheduled")
-
-
-def test_an_asynchronous_client_takes_it_too(world: World) -> None:
-    client = AsyncTaskClient(client_of(world))
-    assert asyncio.run(client.insert("a", delay_seconds=60, limit_key=KEY)).limit_key == KEY
-    made = asyncio.run(client.schedules.insert("daily", "rate(1 day)", limit_key=KEY))
-    assert made.limit_key == KEY
-    with pytest.raises(InvalidInput, match=re.escape(UNKNOWN)):
-        asyncio.run(client.insert("b", delay_seconds=60, limit_key="tenant:1"))
 
 
 def test_a_raw_row_with_an_unknown_class_fails_with_the_reason(world: World) -> None:
@@ -240,8 +228,7 @@ def test_before_the_classes_are_known_any_is_taken() -> None:
     assert client.insert("of an earlier version", delay_seconds=60, limit_key="tenant:1").status == "scheduled"
 
 
-def test_a_class_that_was_added_a_moment_ago_is_known(world: World) -> None:
-    client = client_of(world)
+def test_a_class_that_was_added_a_moment_ago_is_known(world: World, client: TaskClient) -> None:
     client.insert("a", delay_seconds=60, limit_key=KEY)
     both = Defaults(key_limits=parse_limits(["customer=1", "tenant=2"]))
     publish_settings(world.store, world.rules.grid, now=world.clock(), defaults=both)
@@ -250,8 +237,7 @@ def test_a_class_that_was_added_a_moment_ago_is_known(world: World) -> None:
 
 @pytest.mark.parametrize("mode", ["replace", "postpone"])
 @pytest.mark.parametrize("key", [None, "customer:2"])
-def test_an_insert_can_not_change_the_key(world: World, mode: str, key: str | None) -> None:
-    client = client_of(world)
+def test_an_insert_can_not_change_the_key(world: World, client: TaskClient, mode: str, key: str | None) -> None:
     client.insert("a", delay_seconds=1, limit_key=KEY)
     expected = f"limitKey: {key!r} is not accepted; expected '{KEY}', as the task has; choose another id"
     if mode == "replace":
@@ -263,8 +249,7 @@ def test_an_insert_can_not_change_the_key(world: World, mode: str, key: str | No
     assert client.get("a").limit_key == KEY
 
 
-def test_a_batch_has_one_key_and_its_packs_lie_in_the_shard_of_it(world: World) -> None:
-    client = client_of(world)
+def test_a_batch_has_one_key_and_its_packs_lie_in_the_shard_of_it(world: World, client: TaskClient) -> None:
     with use_client(client):
         for batch_id, insert in {
             "plain": lambda: client.batches.insert([{}], batch_id="plain", action="log", limit_key=KEY),
@@ -287,8 +272,7 @@ def test_a_batch_has_one_key_and_its_packs_lie_in_the_shard_of_it(world: World) 
             client.batches.insert([{}], batch_id="plain", action="log", limit_key="customer:2", delay=HOUR)
 
 
-def test_a_key_that_no_batch_can_have_is_refused(world: World) -> None:
-    client = client_of(world)
+def test_a_key_that_no_batch_can_have_is_refused(world: World, client: TaskClient) -> None:
     with use_client(client):
         with pytest.raises(InvalidInput, match=r"^limitKey: .*, that of log.*give limit_key=: all members"):
             sync_account.schedule_batch([Account(1)], batch_id="b")
@@ -302,8 +286,7 @@ def test_a_key_that_no_batch_can_have_is_refused(world: World) -> None:
     assert world.store.get("b") is None
 
 
-def test_what_follows_a_batch_has_its_own_key(world: World) -> None:
-    client = client_of(world)
+def test_what_follows_a_batch_has_its_own_key(world: World, client: TaskClient) -> None:
     after = sync_account.after(Account(4711))
     assert after["limitKey"] == KEY
     client.batches.insert([{}], batch_id="b", action="log", then=after)
@@ -316,8 +299,8 @@ def test_what_follows_a_batch_has_its_own_key(world: World) -> None:
 # -- functions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_derived_from_each_payload_and_one_of_the_call_wins(world: World) -> None:
-    with use_client(client := client_of(world)):
+def test_a_key_is_derived_from_each_payload_and_one_of_the_call_wins(world: World, client: TaskClient) -> None:
+    with use_client(client):
         assert sync_account.schedule(Account(7), delay=HOUR).limit_key == "customer:7"
         assert sync_account.schedule(Account(7), delay=HOUR, limit_key=KEY).limit_key == KEY
         assert fixed.schedule(Account(7), delay=HOUR).limit_key == KEY
@@ -328,11 +311,11 @@ def test_a_key_is_derived_from_each_payload_and_one_of_the_call_wins(world: Worl
             world.rules.grid.shard_of("customer:8"))).entries} >= {"customer:8"}  # fmt: skip
 
 
-def test_a_function_may_leave_some_without_a_key(world: World) -> None:
+def test_a_function_may_leave_some_without_a_key(world: World, client: TaskClient) -> None:
     @task("log", limit_key=lambda account: f"customer:{account.customer}" if account.customer else None)
     def some(account: Account) -> None: ...
 
-    with use_client(client_of(world)):
+    with use_client(client):
         assert some.schedule(Account(0), delay=HOUR).limit_key is None
         assert some.schedule(Account(1), delay=HOUR).limit_key == "customer:1"
 
@@ -371,8 +354,7 @@ def test_follow_ups_and_handlers_know_their_keys() -> None:
 # -- schedules ---------------------------------------------------------------------------------------------------------
 
 
-def test_another_key_moves_a_schedule_to_another_shard(world: World) -> None:
-    client = client_of(world)
+def test_another_key_moves_a_schedule_to_another_shard(world: World, client: TaskClient) -> None:
     client.schedules.insert("daily", "rate(1 day)", limit_key=KEY)
     assert is_in_its_shard(world, "daily")
     before = bucket_of(world, "daily")
@@ -387,8 +369,7 @@ def test_another_key_moves_a_schedule_to_another_shard(world: World) -> None:
     assert edited["limitKey"] == KEY and is_in_its_shard(world, "daily")
 
 
-def test_its_occurrences_have_its_key(world: World) -> None:
-    client = client_of(world)
+def test_its_occurrences_have_its_key(world: World, client: TaskClient) -> None:
     client.schedules.insert("often", "rate(1 minute)", limit_key=KEY)
     extra = client.schedules.run_now("often")
     assert (extra.limit_key, is_in_its_shard(world, extra.task_id)) == (KEY, True)
@@ -402,8 +383,7 @@ def test_its_occurrences_have_its_key(world: World) -> None:
     assert all(world.row(one).get("outcome") == "completed" for one in made[:-1])
 
 
-def test_a_backfill_has_its_key(world: World) -> None:
-    client = client_of(world)
+def test_a_backfill_has_its_key(world: World, client: TaskClient) -> None:
     client.schedules.insert("hourly", "rate(1 hour)", start_date="2026-12-31T03:00:00Z", limit_key=KEY, catch_up="none")
     world.ticks(2)
     made = [*client.schedules.backfill("hourly", start="2026-12-31T04:00:00Z", end="2026-12-31T08:00:00Z")]
@@ -411,8 +391,7 @@ def test_a_backfill_has_its_key(world: World) -> None:
     assert all(is_in_its_shard(world, one.task_id) for one in made)
 
 
-def test_a_schedule_whose_class_is_removed_goes_on_without_limit(world: World) -> None:
-    client = client_of(world)
+def test_a_schedule_whose_class_is_removed_goes_on_without_limit(world: World, client: TaskClient) -> None:
     client.schedules.insert("often", "rate(1 minute)", limit_key=KEY)
     world.rules = Rules(grid=world.rules.grid, defaults=Defaults(key_limits={}))
     before = world.row("often")
@@ -424,8 +403,7 @@ def test_a_schedule_whose_class_is_removed_goes_on_without_limit(world: World) -
     assert made and all(world.row(one)["outcome"] == "completed" for one in made)
 
 
-def test_a_declared_key_is_changed_by_a_sync(world: World) -> None:
-    client = client_of(world)
+def test_a_declared_key_is_changed_by_a_sync(world: World, client: TaskClient) -> None:
 
     @task("log", limit_key=lambda account: f"customer:{account.customer}")
     def declaring(account: Account) -> None: ...
@@ -448,8 +426,8 @@ def test_a_deployment_declares_a_key_whose_class_it_brings(world: World) -> None
     assert (str(change.result), world.row("daily")["limitKey"]) == ("create", "tenant:1")
 
 
-def test_another_key_makes_a_schedule_of_a_function_differ(world: World) -> None:
-    with use_client(client_of(world)):
+def test_another_key_makes_a_schedule_of_a_function_differ(world: World, client: TaskClient) -> None:
+    with use_client(client):
         fixed.every("rate(1 day)", Account(1), schedule_id="daily")
         with pytest.raises(ScheduleDiffers, match="limit_key"):
             fixed.every("rate(1 day)", Account(1), schedule_id="daily", limit_key="customer:2")
@@ -462,15 +440,13 @@ def test_another_key_makes_a_schedule_of_a_function_differ(world: World) -> None
 
 # -- docs --------------------------------------------------------------------------------------------------------------
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "limits-by-key.md"
-
 
 def test_the_examples_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = page("limits-by-key.md")
     handlers = ModuleType("handlers")
     monkeypatch.setitem(sys.modules, "handlers", handlers)
-    for example in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        exec(compile(example, PAGE.name, "exec"), vars(handlers))
+    for example in examples(text):
+        exec(example, vars(handlers))
     handlers.test_accounts_are_synced()
     (written,) = re.findall(r'^KeyLimits = "(.*)"$', text, re.MULTILINE)
     limits = parse_limits(written.split(","))

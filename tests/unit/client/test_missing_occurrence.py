@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.builders import NOON
 
-from dynatick.client.missing_occurrence import parse_occurrence_id
+from dynatick.client.explanation import parse_occurrence_id
 from dynatick.domain.instants import format_instant
 from dynatick.testing.virtual_installation import VirtualInstallation
 

@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.builders import NOON, InProcess, scheduled_row
+from tests.builders import NOON, scheduled_row
+from tests.unit.client.support import client_of, world_of
+from tests.unit.engine.support import World
 
-from dynatick import AsyncTaskClient, TaskClient
+from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
-from dynatick.engine.rules import Rules
 from dynatick.errors import ConfigurationError, InvalidInput
 from dynatick.store.memory import MemoryStore
 
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture
-def world() -> InProcess:
-    made = InProcess()
-    made.tick()
-    return made
-
-
-@pytest.fixture
-def client(world: InProcess) -> TaskClient:
-    return TaskClient(world.store, clock=world.clock)
-
-
-def until_moved(world: InProcess, client: TaskClient) -> None:
+def until_moved(world: World, client: TaskClient) -> None:
     """Ticks until the task t lies in a later bucket."""
     for _ in range(8):
         world.next_tick()
@@ -42,7 +30,7 @@ def until_moved(world: InProcess, client: TaskClient) -> None:
     raise AssertionError("it was not moved")
 
 
-def test_pause_and_resume_say_what_is_in_force_and_when_what_waits_begins(world: InProcess, client: TaskClient) -> None:
+def test_pause_and_resume_say_what_is_in_force_and_when_what_waits_begins(world: World, client: TaskClient) -> None:
     paused = client.operations.pause_action("log", reason="the disk is full", by="ada")
     assert (paused.action, paused.since, paused.by, paused.reason) == ("log", NOON, "ada", "the disk is full")
     world.clock.forward(minutes=20)
@@ -71,7 +59,7 @@ def test_before_the_first_tick_nothing_can_be_paused() -> None:
         TaskClient(MemoryStore()).operations.pause_action("log")
 
 
-def test_it_is_seen_in_the_settings_health_status_doctor_and_list(world: InProcess, client: TaskClient) -> None:
+def test_it_is_seen_in_the_settings_health_status_doctor_and_list(world: World, client: TaskClient) -> None:
     client.insert("t", delay_seconds=30, action="log")
     client.insert("later", delay_seconds=3600, action="log")
     paused = client.operations.pause_action("log", reason="the disk is full")
@@ -96,9 +84,7 @@ def test_an_action_of_which_nothing_waits_or_ran_is_listed_while_it_is_paused(cl
     assert [entry.action for entry in client.operations.actions().actions] == ["log"]
 
 
-def test_a_task_says_that_its_action_is_paused_and_when_it_is_looked_at_again(
-    world: InProcess, client: TaskClient
-) -> None:
+def test_a_task_says_that_its_action_is_paused_and_when_it_is_looked_at_again(world: World, client: TaskClient) -> None:
     def sentence() -> str:
         return client.operations.explain("t").sentence
 
@@ -116,10 +102,10 @@ def test_a_task_says_that_its_action_is_paused_and_when_it_is_looked_at_again(
     assert sentence() == f"t is due since 2026-12-31T12:00:30Z: the tick of {at} runs it"
 
 
-def test_one_that_was_claimed_says_that_it_was_released(world: InProcess, client: TaskClient) -> None:
+def test_one_that_was_claimed_says_that_it_was_released(world: World, client: TaskClient) -> None:
     client.operations.pause_action("log")
     row = {"taskId": "raw", "taskDateTime": str(Bucket(minute_of(NOON) + 1)), "action": "log"}
-    world.store.put(row)  # type: ignore[attr-defined]
+    world.store.put(row)
     world.next_tick()
     assert re.fullmatch(
         "raw was claimed, and released, and waits because its action is paused since 2026-12-31T12:00:00Z",
@@ -128,15 +114,14 @@ def test_one_that_was_claimed_says_that_it_was_released(world: InProcess, client
 
 
 def test_what_waits_for_it_with_a_dead_process_or_a_limit_key_is_nothing_that_the_doctor_finds() -> None:
-    world = InProcess(rules=Rules(defaults=Defaults(key_limits=parse_limits(["host=1"]))))
-    world.tick()
-    client = TaskClient(world.store, clock=world.clock)
+    world = world_of(defaults=Defaults(key_limits=parse_limits(["host=1"])))
+    client = client_of(world)
     bucket = Bucket(minute_of(NOON) + 1)
     for task_id, more in {
         "died": {"status": "running", "attempt": 1, "lease": "t", "leaseUntil": "2026-12-31T12:01:00Z"},
         "keyed": {"limitKey": "host:a"},
     }.items():
-        world.store.put(scheduled_row(task_id, bucket, **more))  # type: ignore[attr-defined]
+        world.store.put(scheduled_row(task_id, bucket, **more))
     client.operations.pause_action("log")
     for _ in range(30):
         world.next_tick(6)
@@ -145,13 +130,3 @@ def test_what_waits_for_it_with_a_dead_process_or_a_limit_key_is_nothing_that_th
     client.operations.resume_action("log")
     world.ticks(20)
     assert {task_id for task_id, _, _ in world.actions.ran} == {"died", "keyed"}
-
-
-def test_the_async_client_does_the_same(world: InProcess, client: TaskClient) -> None:
-    async def both() -> None:
-        operations = AsyncTaskClient(client).operations
-        assert (await operations.pause_action("log", by="ada")).by == "ada"
-        ended = await operations.resume_action("log")
-        assert ended is not None and ended.waiting_begin_by is not None
-
-    asyncio.run(both())

@@ -47,11 +47,6 @@ def world() -> World:
     return world
 
 
-@pytest.fixture
-def client(world: World) -> TaskClient:
-    return client_of(world)
-
-
 def test_what_waits_is_checked_and_grouped_by_action_and_error(world: World, client: TaskClient) -> None:
     found = client.operations.check_payloads(SCHEMAS)
     assert (found.checked, found.reads, found.complete, found.failing) == (6, 1, True, 4)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -13,7 +12,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 from moto import mock_aws
-from tests.unit.client.support import client_of
+from tests.unit.client.support import client_of, examples, page
 from tests.unit.engine.support import World
 
 from dynatick import InvalidInput, NewTask, TaskClient, TaskExists, use_client
@@ -21,8 +20,6 @@ from dynatick.store.codec import decode
 from dynatick.testing import VirtualInstallation
 from dynatick_stack.template import table_definition
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "transactions.md"
-EXAMPLE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LATER = "2026-12-31T13:00:00Z"
 TASK: dict[str, Any] = {
     "due_at": LATER,
@@ -54,8 +51,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("form", ["resource", "client"])
-def test_it_is_the_row_that_an_insert_writes(world: World, table: Any, form: str) -> None:
-    client = client_of(world)
+def test_it_is_the_row_that_an_insert_writes(world: World, client: TaskClient, table: Any, form: str) -> None:
     client.insert("a", **TASK)
     put = client.transact_put(NewTask(task_id="a", **TASK), form=form)["Put"]
     assert (put["TableName"], put["ConditionExpression"]) == ("memory", "attribute_not_exists(taskId)")
@@ -121,11 +117,11 @@ def test_the_testing_kit_writes_all_or_none_of_a_transaction(form: str) -> None:
 def test_the_examples_of_the_page(
     table: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = ModuleType("page")
-    monkeypatch.setitem(sys.modules, "page", page)
-    code = "\n".join(EXAMPLE.findall(PAGE.read_text(encoding="utf-8")))
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    code = "\n".join(examples(page("transactions.md")))
     with use_client(TaskClient.connect(batched=False)):
-        exec(compile(code, str(PAGE), "exec"), page.__dict__)
+        exec(code, module.__dict__)
     said = re.findall(r"^    # (.*)$", code, re.MULTILINE)
     assert capsys.readouterr().out.splitlines() == said
     ids = sorted(str(item["taskId"]) for item in table.scan()["Items"])
@@ -133,5 +129,5 @@ def test_the_examples_of_the_page(
     assert sorted(item["id"] for item in boto3.resource("dynamodb").Table("orders").scan()["Items"]) == [
         "4711", "4712", "4713",
     ]  # fmt: skip
-    with VirtualInstallation(page) as installation:
-        page.test_an_order_has_a_reminder(installation)
+    with VirtualInstallation(module) as installation:
+        module.test_an_order_has_a_reminder(installation)
