@@ -138,6 +138,7 @@ REFUSED: list[tuple[str, object, list[str]]] = [
     ("PATCH /v1/schedules/nightly", {"taskId": "other"}, ["#/taskId"]),
     ("PATCH /v1/schedules/nightly", {}, ["#"]),
     ("GET /v1/schedules?scheduleState=ON&limit=x", None, ["scheduleState", "limit"]),
+    (f"GET /v1/schedules?subject={'x' * 300}", None, ["subject"]),
     ("GET /v1/dead-letters?limit=0", None, ["limit"]),
     ("POST /v1/dead-letters/redrive", {"limit": 0}, ["#/limit"]),
     ("POST /v1/dead-letters/redrive", {"obsolete": True}, ["#/obsolete"]),
