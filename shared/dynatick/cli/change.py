@@ -9,7 +9,7 @@ import typer
 from dynatick.cli.arguments import Wait, WaitTimeout
 from dynatick.cli.bulk_change import check_wait, wait_for_runs
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Output, say, show_document, show_many
+from dynatick.cli.output import Column, Output, say, show_many, show_outcome
 from dynatick.cli.session import Session, on_table
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
@@ -70,11 +70,7 @@ def show(
     found = changes.get(change_id)
     if found is None:
         raise CommandFailed(ExitCode.NOT_FOUND, f"there is no change {one_line(change_id)}; they are kept for 31 days")
-    if session.output is Output.TABLE:
-        for line in _lines(found):
-            say(line)
-    else:
-        show_document(found.to_row(), session.output)
+    show_outcome("\n".join(_lines(found)), found, session.output)
     if wait:
         wait_for_runs(session, changes.runs_of(found), timeout, "redriven")
 

@@ -9,11 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.bulk.record import FileFormat
-from dynatick.cli.arguments import Ids, LimitKey, Payload, Subject, Timeout, map_of, minutes_of, seconds_of
-from dynatick.cli.bulk_change import change_each
+from dynatick.cli.arguments import (
+    Ids,
+    LimitKey,
+    OutputFile,
+    OutputFormat,
+    PageToken,
+    Payload,
+    RetryPolicy,
+    Subject,
+    Timeout,
+    map_of,
+    minutes_of,
+    seconds_of,
+)
+from dynatick.cli.bulk_change import change_each, delete_each
 from dynatick.cli.exporting import chosen_format, export_schedules
-from dynatick.cli.output import Column, Output, say, show_many, show_one, show_page, show_table
+from dynatick.cli.output import NONE, Column, Output, say, show_many, show_one, show_page, show_table
 from dynatick.cli.schedule_import import import_file
 from dynatick.cli.schedule_sync import sync
 from dynatick.cli.session import Session, on_table
@@ -41,7 +53,6 @@ ExpectedWithin = Annotated[
     typer.Option(metavar="DURATION", help="So long after its time it must have completed; else it is overdue."),
 ]
 ActionName = Annotated[str | None, typer.Option("--action", help="What to run. Default: the installation's.")]
-Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
 
 _SHOWN = (
     attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
@@ -106,7 +117,7 @@ class DefinitionOptions:
     flexible_time_window: Window = None
     action: ActionName = None
     payload: Payload = None
-    retry_policy: Policy = None
+    retry_policy: RetryPolicy = None
     timeout_seconds: Timeout = None
     limit_key: LimitKey = None
     catch_up: CatchUp = None
@@ -224,7 +235,7 @@ def list_schedules(
     ] = None,
     subject: OfSubject = None,
     limit: Limit = 100,
-    page_token: Annotated[str | None, typer.Option(help="Continue after the page before.")] = None,
+    page_token: PageToken = None,
 ) -> None:
     """List schedules, with their next and latest occurrences."""
     page = session.client().schedules.list(state, subject=subject, limit=limit, page_token=page_token)
@@ -246,17 +257,13 @@ app.command("sync")(sync)
 @on_table
 def export_file(
     session: Session,
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
-    ] = "-",
+    file: OutputFile = "-",
     state: Annotated[
         str | None,
         typer.Option(help="Only these: ENABLED, DISABLED (paused), COMPLETED, FAILED. Default: the first two."),
     ] = None,
     subject: OfSubject = None,
-    form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
-    ] = None,
+    form: OutputFormat = None,
 ) -> None:
     """Write schedules to a file that can be imported again: their definitions, not their occurrences."""
     chosen = chosen_format(form, file)
@@ -307,21 +314,7 @@ def resume(session: Session, schedule_ids: Ids) -> None:
 @on_table
 def delete(session: Session, schedule_ids: Ids) -> None:
     """End schedules and remove them. Tasks that they have made stay."""
-    schedules = session.client().schedules
-
-    def remove(schedule_id: str) -> str:
-        schedules.delete(schedule_id)
-        return schedule_id
-
-    def show(schedule_id: str) -> None:
-        if session.output is Output.TABLE:
-            say(f"deleted {schedule_id}")
-        else:
-            show_one({attr.TASK_ID: schedule_id, "deleted": True}, session.output)
-
-    change_each(
-        session, schedule_ids, remove, "deleted", show=show, row=lambda _: {}, columns=CHANGED, name="schedules"
-    )
+    delete_each(session, schedule_ids, session.client().schedules.delete, columns=CHANGED, name="schedules")
 
 
 @app.command("run")
@@ -351,12 +344,11 @@ def preview(
     if session.output is not Output.TABLE:
         show_many(rows, (), session.output, name="occurrences", more={"warnings": list(view.warnings)})
         return
-    if not rows:
-        say("There are none")
-        return
     locals_ = [{"local": wall_time(one.instant, view.timezone), "notes": "; ".join(one.notes)} for one in found]
-    show_table([{**row, **local} for row, local in zip(rows, locals_, strict=True)], PREVIEW)
-    say_notes(view)
+    shown = [{**row, **local} for row, local in zip(rows, locals_, strict=True)]
+    show_many(shown, PREVIEW, session.output, name="occurrences", nothing=NONE)
+    if shown:
+        say_notes(view)
 
 
 @app.command()
@@ -387,9 +379,7 @@ def backfill(
             unknown += 1
             row |= {"result": "unknown", "error": str(result.error)}
         rows.append(row)
-    show_many(rows, MADE, session.output, name="occurrences")
-    if not rows and session.output is Output.TABLE:
-        say("There are none")
+    show_many(rows, MADE, session.output, name="occurrences", nothing=NONE)
     if unknown:
         raise CommandFailed(ExitCode.UNREACHABLE, f"{unknown} of {len(rows)} got no answer; repeat the command")
 
@@ -409,9 +399,7 @@ def history(
     rows = [one.to_row() for one in found]
     if session.output is Output.TABLE:
         rows = [{**row, "reason": "run now"} if "runNow" in row else row for row in rows]
-    show_many(rows, columns_of(HISTORY, rows), session.output, name="occurrences")
-    if not rows and session.output is Output.TABLE:
-        say("There are none")
+    show_many(rows, columns_of(HISTORY, rows), session.output, name="occurrences", nothing=NONE)
 
 
 def _change(session: Session, ids: Sequence[str], change: Callable[[str], ScheduleView], done: str) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dynatick.cli.arguments import RangeStart
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.output import NONE, Column, Output, show_many
 from dynatick.cli.session import Session, on_table
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
@@ -44,7 +45,7 @@ def list_ticks(
     last: Annotated[
         str | None, typer.Option(metavar="DURATION", help="The last 90s, 60m, 2h, 1h30m, 1d. Default: 60m.")
     ] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
+    from_: RangeStart = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
 ) -> None:
     """List ticks: a line for each with work, and one for consecutive idle, missed or paused ones."""
@@ -80,14 +81,10 @@ def run_tick(
     _show(session, [entry for entry in after if entry not in before], nothing=nothing)
 
 
-def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There are none") -> None:
+def _show(session: Session, entries: list[TickEntry], *, nothing: str = NONE) -> None:
     rows = [entry.to_row() for entry in entries]
-    if session.output is Output.TABLE:
-        show_many([_line(row) for row in rows], _COLUMNS, session.output, name="ticks")
-        if not rows:
-            say(nothing)
-    else:
-        show_many(rows, _COLUMNS, session.output, name="ticks")
+    shown = [_line(row) for row in rows] if session.output is Output.TABLE else rows
+    show_many(shown, _COLUMNS, session.output, name="ticks", nothing=nothing)
 
 
 def _line(row: Mapping[str, object]) -> Mapping[str, object]:

@@ -11,7 +11,7 @@ from tests.unit.cli.conftest import Shell, Terminal, fail
 
 from dynatick import MemoryStore, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
-from dynatick.cli import dead_letter
+from dynatick.cli import bulk_change
 from dynatick.domain.conditional_update import Unknown
 
 
@@ -132,6 +132,6 @@ def test_a_table_that_does_not_answer(shell: Shell, failed: InProcess, monkeypat
     ended = shell("deadletter", "redrive")
     assert ended.code == 6
     assert ended.err == "1 dropped, 1 unknown\nerror: 1 got no answer; repeat the command\n"
-    monkeypatch.setattr(dead_letter, "MAX_FAILURES", 1)
+    monkeypatch.setattr(bulk_change, "MAX_FAILURES", 1)
     assert shell("deadletter", "redrive").code == 6
     assert len(queue_of(failed).visible) == 1
