@@ -182,10 +182,9 @@ def ui(
     """
     try:
         from dynatick.ui.server import serve
-        from dynatick.ui.sign_in import sign_in_of
         from dynatick.ui.site import Site
         from dynatick.ui.trail import log_changes
-        from dynatick.ui.trouble import Access
+        from dynatick.ui.trouble import Access, sign_in_of
     except ModuleNotFoundError as error:
         message = f"ui needs more packages: pip install 'dynatick[cli]' ({error})"
         raise CommandFailed(ExitCode.UNEXPECTED, message) from error

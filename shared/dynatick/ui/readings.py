@@ -28,8 +28,7 @@ from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import DUE, MISSED, RECURRING, RETRYING, SCHEDULED, Bar, Pace
-from dynatick.ui.kept_hours import KeptHours
-from dynatick.ui.recent import Recent
+from dynatick.ui.kept import KeptHours, Recent
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
