@@ -33,7 +33,7 @@ from dynatick.cli.arguments import (
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import open_source
 from dynatick.cli.output import Column, Listing, Output, say, show_one, show_outcome, show_page, show_pairs
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import whole_page
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
@@ -69,8 +69,7 @@ _COLUMNS = (
 )
 
 
-@app.command()
-@on_table
+@command(app)
 def add(
     session: Session,
     file: Annotated[
@@ -125,15 +124,13 @@ def add(
     show_outcome(one_line(str(inserted)), inserted, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def show(session: Session, batch_id: BatchId) -> None:
     """Show a batch: how many of its members have ended, and when all will have."""
     _show(session, session.client().batches.get(batch_id))
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_batches(
     session: Session,
     from_: RangeStart = None,
@@ -156,8 +153,7 @@ def list_batches(
     show_page([view.to_row() for view in views], _OF_BATCHES, session.output, name="batches", token=token)
 
 
-@app.command("members")
-@on_table
+@command(app, "members")
 def list_members(
     session: Session,
     batch_id: BatchId,
@@ -171,8 +167,7 @@ def list_members(
             listing.add(view.to_row())
 
 
-@app.command()
-@on_table
+@command(app)
 def cancel(session: Session, batch_id: BatchId) -> None:
     """Cancel the members that wait, and what would follow. Those that run end by themselves."""
     done = session.client().batches.cancel(batch_id)
@@ -180,8 +175,7 @@ def cancel(session: Session, batch_id: BatchId) -> None:
     show_outcome(words, done, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def reschedule(session: Session, batch_id: BatchId, due: At = None, delay: Delay = None) -> None:
     """Give the members that wait another time. Those with rows of their own keep theirs."""
     done = session.client().batches.reschedule(batch_id, due_at=session.time(due, attr.DUE_AT), delay=_delay_of(delay))
@@ -190,16 +184,14 @@ def reschedule(session: Session, batch_id: BatchId, due: At = None, delay: Delay
     show_outcome(words, done, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def redrive(session: Session, batch_id: BatchId) -> None:
     """Start the members that have failed anew, at the next tick."""
     done = session.client().batches.redrive(batch_id)
     show_outcome(f"{_members(done.redriven)} redriven", done, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def wait(session: Session, batch_id: BatchId, timeout: WaitTimeout = None) -> None:
     """Wait until every member has ended. Exit code 8 unless all have completed, 9 if time is up."""
     view = session.client().batches.wait(batch_id, timeout=timeout_of(timeout))

@@ -10,7 +10,7 @@ import typer
 from dynatick.cli.arguments import Last, Limit, Next, PageToken, Status, WaitTimeout, check_range, timeout_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import NONE, Column, Output, say, show_document, show_many, show_outcome
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import list_page, show_tasks
 from dynatick.domain.departure_text import DEPARTURE_TEXT
 from dynatick.domain.durations import milliseconds_text
@@ -30,8 +30,7 @@ _COLUMNS = (
 _BY_ACTION = (Column("ACTION", "action", folds=True), *_COLUMNS[1:])
 
 
-@app.command()
-@on_table
+@command(app)
 def show(
     session: Session,
     bucket: Annotated[
@@ -92,8 +91,7 @@ def _show_summary(output: Output, counted: TaskCounts) -> None:
         say(f"Lateness: {', '.join(f'{name} {milliseconds_text(ms)}' for name, ms in counted.lateness.items())}")
 
 
-@app.command()
-@on_table
+@command(app)
 def wait(
     session: Session,
     bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Such as 2026-12-31#12:00.", show_default=False)],
@@ -108,8 +106,7 @@ def wait(
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{failed} failed")
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_buckets(
     session: Session,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant.")] = None,
@@ -120,7 +117,8 @@ def list_buckets(
     """List the buckets of a range that hold tasks, with how many there are of each status."""
     check_range(from_, to, last, next_)
     found = session.client().bucket_counts(start=from_, end=to, last=last, next=next_)
-    rows = [one.to_row() for one in found]
-    if session.output is Output.TABLE:
-        rows = [{"bucket": one.bucket, **one.counts, "total": one.total} for one in found]
+    rows = [
+        {"bucket": one.bucket, **one.counts, "total": one.total} if session.output is Output.TABLE else one.to_row()
+        for one in found
+    ]
     show_many(rows, _COLUMNS, session.output, name="buckets", nothing=NONE)

@@ -10,7 +10,7 @@ from dynatick.cli.arguments import Wait, WaitTimeout
 from dynatick.cli.bulk_change import check_wait, wait_for_runs
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_many, show_outcome
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.terminal_text import one_line, suggested
@@ -33,8 +33,7 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_changes(
     session: Session,
     last: Annotated[str, typer.Option(metavar="DURATION", help="Those of the last 2h, 7d, up to 31d.")] = "7d",
@@ -56,8 +55,7 @@ def list_changes(
             say(f"What came of the runs: {suggested('dynatick change show', redriven.change_id)}")
 
 
-@app.command()
-@on_table
+@command(app)
 def show(
     session: Session,
     change_id: Annotated[str, typer.Argument(metavar="ID", help="As dynatick change list shows it.")],

@@ -17,7 +17,7 @@ from dynatick.cli.bulk_change import (
     wait_for_runs,
 )
 from dynatick.cli.output import Column, Output, say, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
 from dynatick.domain.terminal_text import one_line
 
@@ -62,8 +62,7 @@ _RESULTS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_letters(
     session: Session,
     queue_url: QueueUrl = None,
@@ -87,8 +86,7 @@ def list_letters(
         say(f"About {page.hidden} more are hidden, since another reader has just received them")
 
 
-@app.command()
-@on_table
+@command(app)
 def redrive(
     session: Session,
     queue_url: QueueUrl = None,
@@ -113,8 +111,7 @@ def redrive(
         wait_for_runs(session, runs, timeout, "redriven")
 
 
-@app.command()
-@on_table
+@command(app)
 def purge(
     session: Session,
     queue_url: QueueUrl = None,

@@ -16,7 +16,7 @@ from dynatick.cli.arguments import OutputFile, OutputFormat, SelectionOptions, S
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import printable_lines, say
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
 from dynatick.domain.terminal_text import quoted
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _ROWS_PER_MESSAGE = 10_000  # without a terminal
 
 
-@on_table
+@with_options
 def export_file(
     session: Session,
     file: OutputFile = "-",

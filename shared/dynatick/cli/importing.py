@@ -17,7 +17,7 @@ from dynatick.cli.arguments import InputFile, InputFormat
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import say, show_one
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, with_options
 from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
@@ -49,7 +49,7 @@ class FileOptions:
     ] = False
 
 
-@on_table
+@with_options
 def import_file(session: Session, file: InputFile, *, options: FileOptions) -> None:
     """Insert the tasks of a file, under the table's names (taskId, dueAt …). Existing tasks stay as they are.
 

@@ -11,7 +11,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, say, show_document, show_one, show_pairs
-from dynatick.cli.session import Session, on_table, user
+from dynatick.cli.session import Session, user, with_options
 from dynatick.cli.task_display import ago, unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import milliseconds_text
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _GROUPS = 3
 
 
-@on_table
+@with_options
 def settings(session: Session) -> None:
     """Show the current settings: tick interval, shards, actions. The template's parameters set them."""
     from dynatick.client.installation import settings_view
@@ -36,7 +36,7 @@ def settings(session: Session) -> None:
     show_one(settings_view(settings).to_row(), session.output)
 
 
-@on_table
+@with_options
 def status(
     session: Session,
     hours: Annotated[
@@ -112,7 +112,7 @@ def _hours(span: timedelta) -> str:
     return f"{max(1, round(span / timedelta(hours=1)))}h"
 
 
-@on_table
+@with_options
 def pause(
     session: Session,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder.")] = None,
@@ -138,7 +138,7 @@ def pause(
     say(f"{'It was paused already' if is_earlier else 'Paused'}: {found}")
 
 
-@on_table
+@with_options
 def resume(
     session: Session,
     action: Annotated[str | None, typer.Option(metavar="NAME", help="End the pause of this action.")] = None,
@@ -169,7 +169,7 @@ def _resume_action(session: Session, action: str) -> None:
     say(f"Resumed {one_line(action)}; it was paused {one_line(str(ended))}{begin}")
 
 
-@on_table
+@with_options
 def ui(
     session: Session,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = PORT,

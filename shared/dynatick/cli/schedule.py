@@ -28,7 +28,7 @@ from dynatick.cli.exporting import chosen_format, export_schedules
 from dynatick.cli.output import NONE, Column, Output, say, show_many, show_one, show_page, show_table
 from dynatick.cli.schedule_import import import_file
 from dynatick.cli.schedule_sync import sync
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import show_task
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
@@ -177,8 +177,7 @@ def say_notes(view: ScheduleView) -> None:
         say(f"note: {warning}")
 
 
-@app.command()
-@on_table
+@command(app)
 def add(
     session: Session,
     schedule_id: ScheduleId,
@@ -208,8 +207,7 @@ def add(
     show_schedule(session, view)
 
 
-@app.command()
-@on_table
+@command(app)
 def get(session: Session, schedule_id: ScheduleId) -> None:
     """Show a schedule, and whether its latest occurrences completed in time, if it expects that."""
     schedules = session.client().schedules
@@ -226,8 +224,7 @@ def _expression(view: ScheduleView) -> str | None:
     return view.expression if zone in (None, "UTC") else f"{view.expression} {zone}"
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_schedules(
     session: Session,
     state: Annotated[
@@ -253,8 +250,7 @@ app.command("import")(import_file)
 app.command("sync")(sync)
 
 
-@app.command("export")
-@on_table
+@command(app, "export")
 def export_file(
     session: Session,
     file: OutputFile = "-",
@@ -270,8 +266,7 @@ def export_file(
     export_schedules(session.client().schedules.export(state, subject=subject), chosen, file)
 
 
-@app.command()
-@on_table
+@command(app)
 def update(
     session: Session,
     schedule_id: ScheduleId,
@@ -292,8 +287,7 @@ def update(
     show_schedule(session, session.client().schedules.update(schedule_id, **edits))
 
 
-@app.command()
-@on_table
+@command(app)
 def pause(
     session: Session,
     schedule_ids: Ids,
@@ -303,22 +297,19 @@ def pause(
     _change(session, schedule_ids, partial(session.client().schedules.pause, reason=reason), "paused")
 
 
-@app.command()
-@on_table
+@command(app)
 def resume(session: Session, schedule_ids: Ids) -> None:
     """Resume schedules: they make occurrences again, from now on."""
     _change(session, schedule_ids, session.client().schedules.resume, "resumed")
 
 
-@app.command()
-@on_table
+@command(app)
 def delete(session: Session, schedule_ids: Ids) -> None:
     """End schedules and remove them. Tasks that they have made stay."""
     delete_each(session, schedule_ids, session.client().schedules.delete, columns=CHANGED, name="schedules")
 
 
-@app.command("run")
-@on_table
+@command(app, "run")
 def run_now(session: Session, schedule_ids: Ids) -> None:
     """Make an extra occurrence of each at the next tick."""
 
@@ -328,8 +319,7 @@ def run_now(session: Session, schedule_ids: Ids) -> None:
     change_each(session, schedule_ids, session.client().schedules.run_now, "to run", show=show)
 
 
-@app.command()
-@on_table
+@command(app)
 def preview(
     session: Session,
     schedule_id: ScheduleId,
@@ -351,8 +341,7 @@ def preview(
         say_notes(view)
 
 
-@app.command()
-@on_table
+@command(app)
 def backfill(
     session: Session,
     schedule_id: ScheduleId,
@@ -384,8 +373,7 @@ def backfill(
         raise CommandFailed(ExitCode.UNREACHABLE, f"{unknown} of {len(rows)} got no answer; repeat the command")
 
 
-@app.command()
-@on_table
+@command(app)
 def history(
     session: Session,
     schedule_id: ScheduleId,

@@ -18,7 +18,7 @@ from dynatick.cli.arguments import InputFile
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import FileOptions, errors_file, import_tasks
 from dynatick.cli.output import Column, say, show_many, show_one
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.domain.terminal_text import one_line
@@ -57,7 +57,7 @@ class ConversionOptions:
     ] = False
 
 
-@on_table
+@with_options
 def import_file(
     session: Session,
     file: InputFile,

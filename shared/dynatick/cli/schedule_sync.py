@@ -11,7 +11,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import NONE, Column, Output, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Declared:
     schedules: Sequence[Mapping[str, object]]  # rows under the table's names
 
 
-@on_table
+@with_options
 def sync(
     session: Session,
     stage: Annotated[str | None, typer.Option(help="A stage of dynatick.toml.")] = None,

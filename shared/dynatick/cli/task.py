@@ -1,7 +1,9 @@
-"""``dynatick task …``: insert tasks, change them, list them."""
+"""``dynatick task …``: insert tasks, change them, list them. And ``dynatick complete``, ``fail`` and ``heartbeat``, for
+those that their handlers have handed over."""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,22 +50,33 @@ from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.exporting import export_file
 from dynatick.cli.importing import import_file
 from dynatick.cli.output import Output, say, show_document, show_outcome
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command, with_options
 from dynatick.cli.task_display import list_page, show_each, show_explanation, show_tasks, show_view
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.task import Status as TaskStatus
 from dynatick.domain.terminal_text import one_line
+from dynatick.json_reader import loads
 
 if TYPE_CHECKING:
     from dynatick.client import TaskView
     from dynatick.domain.task import Row
 
+Token = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOKEN",
+        envvar="DYNATICK_COMPLETION_TOKEN",
+        help="context.completion_token of its handler; - reads it from stdin. A secret.",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
+
 app = typer.Typer(name="task", help="Insert tasks, change them, list them.", no_args_is_help=True)
 
 
-@app.command()
-@on_table
+@command(app)
 def add(
     session: Session,
     task_id: TaskId,
@@ -109,8 +122,7 @@ def add(
     show_view(session, view)
 
 
-@app.command()
-@on_table
+@command(app)
 def get(
     session: Session,
     task_ids: Ids,
@@ -126,8 +138,7 @@ def get(
     show_each(session, task_ids, read)
 
 
-@app.command()
-@on_table
+@command(app)
 def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
     """Wait until tasks have ended. Exit code 8 if one has not completed, 9 if time is up."""
     limit = timeout_of(timeout)
@@ -147,8 +158,7 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{len(not_completed)} did not complete")
 
 
-@app.command("explain")
-@on_table
+@command(app, "explain")
 def explain_task(session: Session, task_id: TaskId) -> None:
     """Say why a task is where it is, what has happened to it, and what will."""
     found = session.client().operations.explain(task_id)
@@ -160,8 +170,7 @@ def explain_task(session: Session, task_id: TaskId) -> None:
         raise CommandFailed(ExitCode.NOT_FOUND, found.sentence)
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_tasks(
     session: Session,
     *,
@@ -182,8 +191,7 @@ def list_tasks(
     show_tasks(session, page, attempts=attempts)
 
 
-@app.command()
-@on_table
+@command(app)
 def cancel(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -201,8 +209,7 @@ def cancel(
     change_many(session, cancel, BulkCommand("cancel", "cancelled", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def delete(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -223,8 +230,7 @@ def delete(
     change_many(session, delete, BulkCommand("delete", "deleted", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def reschedule(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -261,8 +267,7 @@ def reschedule(
     change_many(session, move, BulkCommand("reschedule", "rescheduled", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None, payload: Payload = None) -> None:
     """Change a waiting task: its time, its payload, or both at once; or the payload of a failed one."""
     changed = map_of(payload, attr.PAYLOAD)
@@ -277,8 +282,7 @@ def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None
     show_view(session, view)
 
 
-@app.command("run")
-@on_table
+@command(app, "run")
 def run_now(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -298,8 +302,7 @@ def run_now(
     change_many(session, run, BulkCommand("run", "set to run", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def restore(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -317,8 +320,7 @@ def restore(
     change_many(session, restore, BulkCommand("restore", "restored", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def redrive(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -354,11 +356,41 @@ def redrive(
         return
     selection = selecting.select(client, status=status, error=error_filter(error, fingerprint))
     redrive = partial(client.redrive_many, selection, **changed.arguments())
-    command = BulkCommand("redrive", "redriven", asking, runs)
-    change_many(session, redrive, command)
+    change_many(session, redrive, BulkCommand("redrive", "redriven", asking, runs))
     if wait:
-        wait_for_runs(session, runs, timeout, command.done)
+        wait_for_runs(session, runs, timeout, "redriven")
 
 
 app.command("import")(import_file)
 app.command("export")(export_file)
+
+
+@with_options
+def complete(
+    session: Session,
+    token: Token,
+    result: Annotated[str | None, typer.Option(metavar="JSON", help="What is recorded.")] = None,
+) -> None:
+    """Complete a task that its handler has handed over. The same again changes nothing."""
+    show_view(session, session.client().complete(_token_of(token), None if result is None else loads(result, "result")))
+
+
+@with_options
+def fail(
+    session: Session,
+    token: Token,
+    error: Annotated[str, typer.Option(help="Why.")],
+    retry: Annotated[bool, typer.Option("--retry", help="It is attempted again, by its retry policy.")] = False,
+) -> None:
+    """Fail a task that its handler has handed over; without --retry, for good, with the next tick."""
+    show_view(session, session.client().fail(_token_of(token), error, retry=retry))
+
+
+@with_options
+def heartbeat(session: Session, token: Token) -> None:
+    """Say that the work on a task goes on. Exit code 5 if it was cancelled, or its attempt is over."""
+    show_view(session, session.client().heartbeat(_token_of(token)))
+
+
+def _token_of(token: str) -> str:
+    return sys.stdin.read().strip() if token == "-" else token

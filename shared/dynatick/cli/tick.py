@@ -11,7 +11,7 @@ import typer
 from dynatick.cli.arguments import RangeStart
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import NONE, Column, Output, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.durations import duration_of
@@ -38,8 +38,7 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_ticks(
     session: Session,
     last: Annotated[
@@ -58,8 +57,7 @@ def list_ticks(
     _show(session, entries)
 
 
-@app.command("run")
-@on_table
+@command(app, "run")
 def run_tick(
     session: Session,
     function: Annotated[
@@ -111,13 +109,11 @@ def _took(row: Mapping[str, object]) -> int | None:
 
 
 def _lambda(session: Session) -> Any:
+    from dynatick.cli.stack import aws_client, local_client
+
     if session.local:
-        from dynatick.cli.local_stack import aws_client
-
-        return aws_client("lambda", session.local_stack().endpoint)
-    from dynatick.cli import stack
-
-    return stack.aws_client(session, "lambda")
+        return local_client("lambda", session.local_stack().endpoint)
+    return aws_client(session, "lambda")
 
 
 def _invoke(client: Any, name: str, event: Mapping[str, object]) -> None:
