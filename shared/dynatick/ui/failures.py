@@ -22,7 +22,7 @@ from dynatick.ui.chart import FailureBars
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.readings import HOUR, WEEK, hour_of
 from dynatick.ui.site import Site, query_of, readings_of, site_of
-from dynatick.ui.task import trace_of, trace_of_row
+from dynatick.ui.task import trace_of
 
 _LONGEST = timedelta(days=7)
 _FIRST = 5  # on Now
@@ -111,7 +111,7 @@ def _traces(site: Site, group: FailureGroup) -> Sequence[Trace]:
     """The traces of the latest tasks, the most frequent first. Built-in actions have none."""
     ids = [one.task_id for one in group.tasks[:_TRACED]]
     rows = site.client.store.get_many(ids, consistent=False, only=(attr.ATTEMPTS,))
-    found = {task_id: trace for task_id in ids if (trace := trace_of_row(rows.get(task_id, {}))) is not None}
+    found = {task_id: trace for task_id in ids if (trace := trace_of(rows.get(task_id, {}))) is not None}
     first = {trace: task_id for task_id, trace in reversed(found.items())}
     return [Trace(trace, tasks, first[trace]) for trace, tasks in Counter(found.values()).most_common()]
 
@@ -132,7 +132,7 @@ def _sample(request: Request) -> Response:
     """The latest task of a group: its payload and its trace."""
     site = site_of(request)
     task = site.client.get(links.of_segment(request.path_params["task"]))
-    return site.fragment("failure_sample.html", site.clock(), task=task, trace=trace_of(task))
+    return site.fragment("failure_sample.html", site.clock(), task=task, trace=trace_of(task.row))
 
 
 def _dry_run(request: Request) -> Response:

@@ -163,9 +163,9 @@ def _live(request: Request) -> Response:
     site = site_of(request)
     now, shown = site.clock(), request.query_params
     state = state_of(site.client, now)
-    if shown.get("tick", state.tick) != state.tick:
-        site.readings.forget_recent()
     ticked = shown.get("tick", state.tick) != state.tick
+    if ticked:
+        site.readings.forget_recent()
     answer = site.fragment("live.html", now, state=state, changed=state.word != shown.get("state"), ticked=ticked)
     if "unread" in shown:
         answer.headers["HX-Refresh"] = "true"
