@@ -168,7 +168,7 @@ def doctor(
 
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
     if found.pause is not None:
-        say(f"Paused {found.pause}")
+        say(f"Paused {one_line(str(found.pause))}")
     for of_action in found.paused_actions:
         say(f"Paused: {one_line(of_action.action)}, {one_line(str(of_action))}")
     if found.found > shown:

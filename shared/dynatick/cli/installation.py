@@ -20,7 +20,7 @@ from dynatick.domain.terminal_text import one_line, quoted, suggested
 from dynatick.ui.loopback import PORT
 
 if TYPE_CHECKING:
-    from dynatick.client.operations import FailureGroup, InstallationStatus
+    from dynatick.client.operations import ActionPause, FailureGroup, InstallationStatus, Pause
 
 _GROUPS = 3
 
@@ -122,20 +122,18 @@ def pause(
     """Run nothing from the next tick on, until dynatick resume; with --action, nothing of one action. Tasks that run go
     on to their end."""
     client = session.client()
-    wanted = by or user()
-    before = client.settings()
-    if action is not None:
-        paused = client.operations.pause_action(action, reason=reason, by=wanted)
-        if session.output is not Output.TABLE:
-            show_document({attr.PAUSED: paused.to_row()}, session.output)
+    before, operations = client.settings(), client.operations
+    paused: Pause | ActionPause
+    if action is None:
+        paused = operations.pause(reason=reason, by=by or user())
+        done = "It was paused already" if before is not None and before.pause is not None else "Paused"
+    else:
+        paused = operations.pause_action(action, reason=reason, by=by or user())
         is_earlier = before is not None and action in before.paused_actions
-        say(f"{one_line(action)} {'was paused already' if is_earlier else 'is paused'}: {one_line(str(paused))}")
-        return
-    found = client.operations.pause(reason=reason, by=wanted)
+        done = f"{one_line(action)} {'was paused already' if is_earlier else 'is paused'}"
     if session.output is not Output.TABLE:
-        show_document({attr.PAUSED: found.to_row()}, session.output)
-    is_earlier = before is not None and before.pause is not None
-    say(f"{'It was paused already' if is_earlier else 'Paused'}: {found}")
+        show_document({attr.PAUSED: paused.to_row()}, session.output)
+    say(f"{done}: {one_line(str(paused))}")
 
 
 @with_options
@@ -154,7 +152,7 @@ def resume(
     if ended is None:
         say("It was not paused")
     else:
-        say(f"Resumed; it was paused {ended}. The next tick runs what is due")
+        say(f"Resumed; it was paused {one_line(str(ended))}. The next tick runs what is due")
 
 
 def _resume_action(session: Session, action: str) -> None:

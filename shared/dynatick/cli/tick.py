@@ -15,10 +15,11 @@ from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.durations import duration_of
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client.operations import TickEntry
+    from dynatick.client.operations import TickEntry, TickView
 
 app = typer.Typer(name="tick", help="List ticks, or run one now.", no_args_is_help=True)
 
@@ -74,38 +75,35 @@ def run_tick(
     # The minute may have had a tick before.
     after = client.operations.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     settings = client.settings()
-    paused = None if settings is None or settings.pause is None else str(settings.pause)
+    paused = None if settings is None or settings.pause is None else one_line(str(settings.pause))
     nothing = "It found nothing to do" if paused is None else f"It ran nothing: paused {paused}"
     _show(session, [entry for entry in after if entry not in before], nothing=nothing)
 
 
 def _show(session: Session, entries: list[TickEntry], *, nothing: str = NONE) -> None:
-    rows = [entry.to_row() for entry in entries]
-    shown = [_line(row) for row in rows] if session.output is Output.TABLE else rows
-    show_many(shown, _COLUMNS, session.output, name="ticks", nothing=nothing)
+    rows = [_line(entry) if session.output is Output.TABLE else entry.to_row() for entry in entries]
+    show_many(rows, _COLUMNS, session.output, name="ticks", nothing=nothing)
 
 
-def _line(row: Mapping[str, object]) -> Mapping[str, object]:
+def _line(entry: TickEntry) -> Mapping[str, object]:
     """The line of an entry in the table."""
-    if row["kind"] == "pass":
-        continuation = f", part {int(str(row['continuation'])) + 1}" if row["continuation"] or row["continued"] else ""
-        return {**row, "what": f"pass{continuation}", "tookMs": _took(row)}
-    until = str(row["until"]).partition("#")[2]
-    several = row["since"] != row["until"]
+    from dynatick.client.operations import TickView
+
+    if isinstance(entry, TickView):
+        part = f", part {entry.continuation + 1}" if entry.continuation or entry.continued else ""
+        return {**entry.to_row(), "what": f"pass{part}", "tookMs": _took(entry)}
+    until = entry.until.partition("#")[2]
     return {
-        "tick": f"{row['since']} … {until}" if several else row["since"],
-        "shard": row["shard"],
-        "what": f"{row['ticks']} {row['kind']}",
+        "tick": entry.since if entry.since == entry.until else f"{entry.since} … {until}",
+        "shard": entry.shard,
+        "what": f"{entry.ticks} {entry.kind}",
     }
 
 
-def _took(row: Mapping[str, object]) -> int | None:
-    from dynatick.domain.instants import parse_instant
-
-    if attr.STARTED_AT not in row or attr.FINISHED_AT not in row:
+def _took(entry: TickView) -> int | None:
+    if entry.started_at is None or entry.finished_at is None:
         return None
-    took = parse_instant(row[attr.FINISHED_AT], attr.FINISHED_AT) - parse_instant(row[attr.STARTED_AT], attr.STARTED_AT)
-    return round(took.total_seconds() * 1000)
+    return round((entry.finished_at - entry.started_at).total_seconds() * 1000)
 
 
 def _lambda(session: Session) -> Any:
