@@ -12,17 +12,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
-from dynatick.api import (
-    batches,
-    buckets,
-    bulk,
-    dead_letters,
-    installation,
-    schedules,
-    simple,
-    tasks,
-    ticks,
-)
+from dynatick.api import batches, buckets, bulk, dead_letters, installation, schedules, simple, tasks, ticks
 from dynatick.api.limits import MAX_WAIT_SECONDS, Seconds, Waiting
 from dynatick.api.problems import Problem, invalid, problem_of
 from dynatick.api.requests import caller_of, json_body, normalised, path_of

@@ -225,12 +225,7 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def show_results(
-    session: Session,
-    results: Iterator[ManyResult],
-    done: str,
-    runs: FollowedRuns | None = None,
-) -> None:
+def show_results(session: Session, results: Iterator[ManyResult], done: str, runs: FollowedRuns | None = None) -> None:
     """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``runs`` follows
     those that were begun.
 

@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.arguments import Wait, WaitTimeout, Yes
-from dynatick.cli.bulk_change import (
-    check_answered,
-    check_wait,
-    confirm,
-    is_interactive,
-    list_results,
-    wait_for_runs,
-)
+from dynatick.cli.bulk_change import check_answered, check_wait, confirm, is_interactive, list_results, wait_for_runs
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
@@ -137,13 +130,7 @@ def _ask(letters: DeadLetters, verb: str, *, dry_run: bool, yes: bool) -> None:
         confirm(f"{verb} about {letters.count()} messages?")
 
 
-def _show(
-    session: Session,
-    handled: HandledLetters,
-    *,
-    dry_run: bool,
-    runs: FollowedRuns | None = None,
-) -> None:
+def _show(session: Session, handled: HandledLetters, *, dry_run: bool, runs: FollowedRuns | None = None) -> None:
     """Prints the result of each letter, and the counts. ``runs`` follows those that were begun. Raises CommandFailed if
     some results are unknown."""
 

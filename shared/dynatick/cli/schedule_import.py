@@ -58,13 +58,7 @@ class ConversionOptions:
 
 
 @with_options
-def import_file(
-    session: Session,
-    file: InputFile,
-    *,
-    conversion: ConversionOptions,
-    options: FileOptions,
-) -> None:
+def import_file(session: Session, file: InputFile, *, conversion: ConversionOptions, options: FileOptions) -> None:
     """Insert the schedules of a file. Each line needs a scheduleExpression. Existing schedules stay as they are.
 
     With --from, the file is what `aws scheduler get-schedule` or `crontab -l` prints. Each schedule is converted, or

@@ -12,15 +12,7 @@ from threading import BoundedSemaphore
 from dynatick.client import TaskClient, TaskEntry
 from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.key_queues import KeyTally
-from dynatick.client.operations import (
-    IdleTicks,
-    MinuteCounts,
-    MissedTicks,
-    PausedTicks,
-    TickEntry,
-    TickView,
-    Waiting,
-)
+from dynatick.client.operations import IdleTicks, MinuteCounts, MissedTicks, PausedTicks, TickEntry, TickView, Waiting
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import Tally
