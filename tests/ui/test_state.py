@@ -24,9 +24,8 @@ from dynatick.client.failures import fingerprint_of
 from dynatick.errors import StoreError
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.ui.application import application
-from dynatick.ui.sign_in import sign_in_of
 from dynatick.ui.site import Site
-from dynatick.ui.trouble import Access
+from dynatick.ui.trouble import Access, sign_in_of
 from dynatick_stack.counting.counts import Engine
 
 NEXT_TICK = NOW.replace(second=0) + timedelta(minutes=1)

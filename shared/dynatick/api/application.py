@@ -12,23 +12,11 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
 from aws_lambda_powertools.event_handler.openapi.exceptions import RequestValidationError
 
-from dynatick.api import (
-    batches,
-    buckets,
-    bulk,
-    completions,
-    dead_letters,
-    installation,
-    schedules,
-    simple,
-    tasks,
-    ticks,
-)
+from dynatick.api import batches, buckets, bulk, dead_letters, installation, schedules, simple, tasks, ticks
+from dynatick.api.limits import MAX_WAIT_SECONDS, Seconds, Waiting
 from dynatick.api.problems import Problem, invalid, problem_of
-from dynatick.api.ranges import Seconds
 from dynatick.api.requests import caller_of, json_body, normalised, path_of
-from dynatick.api.routes import Operation, Table
-from dynatick.api.waiting import MAX_WAIT_SECONDS, Waiting
+from dynatick.api.routes import Operation, Routes, Table
 from dynatick.client import TaskClient
 
 logger = logging.getLogger(__name__)
@@ -142,16 +130,8 @@ def _options(possible: list[str]) -> Response[str]:
 
 def operations(client: TaskClient, waiting: Waiting) -> list[Operation]:
     """All operations, in the order of the document."""
-    seconds = waiting.seconds
-    return [
-        *tasks.Tasks(client, waiting).operations(),
-        *completions.Completions(client).operations(),
-        *bulk.Bulk(client, seconds).operations(),
-        *schedules.ScheduleRoutes(client).operations(),
-        *batches.BatchRoutes(client).operations(),
-        *buckets.Buckets(client, waiting).operations(),
-        *dead_letters.DeadLetterRoutes(client, seconds).operations(),
-        *ticks.Ticks(client).operations(),
-        *installation.Installation(client).operations(),
-        *simple.Simple(client).operations(),
-    ]
+    kinds: list[type[Routes]] = [
+        tasks.Tasks, bulk.Bulk, schedules.ScheduleRoutes, batches.BatchRoutes, buckets.Buckets,
+        dead_letters.DeadLetterRoutes, ticks.Ticks, installation.Installation, simple.Simple,
+    ]  # fmt: skip
+    return [operation for kind in kinds for operation in kind(client, waiting).operations()]

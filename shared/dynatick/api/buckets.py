@@ -11,11 +11,9 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Path
 
 from dynatick.api.ids import from_path
-from dynatick.api.ranges import Timer, check_range, parts
-from dynatick.api.routes import Operation, answer
+from dynatick.api.limits import Timer, Wait, check_range, parts
+from dynatick.api.routes import Routes, answer, route
 from dynatick.api.tasks import End, Start, Token
-from dynatick.api.waiting import Wait, Waiting
-from dynatick.client import TaskClient
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.views import BucketCounts, Tally
 from dynatick.domain.buckets import Bucket, instant_of
@@ -54,46 +52,21 @@ class BucketList(View):
     ]
 
 
-class Buckets:
+class Buckets(Routes):
     """The operations on buckets."""
 
-    def __init__(self, client: TaskClient, waiting: Waiting) -> None:
-        self._client = client
-        self._seconds = waiting.seconds
-        self._waiting = waiting
+    tag = "Bucket"
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                name="listBuckets",
-                method="GET",
-                path="/v1/buckets",
-                call=self.list,
-                summary="Count the tasks in each bucket of a range",
-                description="Reads every entry of these buckets, and stops after some seconds or 20,000 buckets; "
-                "`nextStart` says where to continue. Without empty buckets. Count a bucket with some hundred "
-                "thousand tasks by itself.",
-                tag="Bucket",
-                answers={200: ("The buckets that hold tasks", BucketList)},
-                problems=("invalid-input",),
-                parameters=frozenset({"start", "end"}),
-            ),
-            Operation(
-                name="getBucket",
-                method="GET",
-                path="/v1/buckets/<bucket>",
-                call=self.get,
-                summary="Count the tasks in a bucket, and wait for their end if you like",
-                description="Stops after some seconds; `nextPageToken` continues the count, and the counts of all "
-                "answers add up. The lateness is that of the tasks that one answer counts. The first answer also has "
-                "what has left the bucket.",
-                tag="Bucket",
-                answers={200: ("The bucket", BucketPage)},
-                problems=("invalid-input",),
-                parameters=frozenset({"bucket", "pageToken", "waitSeconds"}),
-            ),
-        ]
-
+    @route(
+        "GET /v1/buckets",
+        "listBuckets",
+        "Count the tasks in each bucket of a range",
+        description="Reads every entry of these buckets, and stops after some seconds or 20,000 buckets; "
+        "`nextStart` says where to continue. Without empty buckets. Count a bucket with some hundred "
+        "thousand tasks by itself.",
+        answers={200: ("The buckets that hold tasks", BucketList)},
+        problems=("invalid-input",),
+    )
     def list(self, start: Start = None, end: End = None) -> Response[str]:
         check_range("/v1/buckets", None, start, end)
         found: list[BucketCounts] = []
@@ -114,6 +87,16 @@ class Buckets:
                 break
         return answer(BucketList(buckets=found, next_start=next_start))
 
+    @route(
+        "GET /v1/buckets/<bucket>",
+        "getBucket",
+        "Count the tasks in a bucket, and wait for their end if you like",
+        description="Stops after some seconds; `nextPageToken` continues the count, and the counts of all "
+        "answers add up. The lateness is that of the tasks that one answer counts. The first answer also has "
+        "what has left the bucket.",
+        answers={200: ("The bucket", BucketPage)},
+        problems=("invalid-input",),
+    )
     def get(self, bucket: Name, token: Token = None, wait: Wait = 0) -> Response[str]:
         name = Bucket.parse(from_path(bucket, "bucket"), "bucket")
         counts, following = self._waiting.watch(wait, lambda: self._count(name, token), _have_ended)

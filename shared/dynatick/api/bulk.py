@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
+from dynatick.api.limits import Timer, parts
 from dynatick.api.models import task as models
 from dynatick.api.problems import MAX_WRONG, Wrong, path_of, pointer
-from dynatick.api.ranges import Seconds, Timer, parts
-from dynatick.api.routes import Operation, answer
+from dynatick.api.routes import Call, Routes, answer, route
 from dynatick.client import (
     Changed,
     ChangeUnknown,
@@ -93,86 +93,57 @@ class ChangeResults(View):
     next_start: Annotated[str | None, Json(null=True), "Where a range continues."]
 
 
-class Bulk:
+def _by_filter(verb: str, summary: str, description: str = "") -> Callable[[Call], Call]:
+    return route(
+        f"POST /v1/tasks/{verb}",
+        f"{verb}Tasks",
+        summary,
+        description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true. Tasks that were "
+        f"changed are not changed again. {description}".rstrip(),
+        answers={200: ("One result per task", ChangeResults)},
+    )
+
+
+class Bulk(Routes):
     """The operations on many tasks."""
 
-    def __init__(self, client: TaskClient, seconds: Seconds) -> None:
-        self._client = client
-        self._seconds = seconds
+    tag = "Task"
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                name="createTasks",
-                method="POST",
-                path="/v1/tasks/bulk",
-                call=self.create_many,
-                summary="Insert many tasks",
-                description="One result per task: an existing or invalid task does not affect the others. "
-                "Repeated, it inserts the missing ones.",
-                tag="Task",
-                answers={200: ("One result per task", InsertResults)},
-            ),
-            self._by_filter(
-                "/v1/tasks/cancel",
-                self.cancel_many,
-                "Cancel the waiting tasks of a bucket, of a range or of a subject",
-            ),
-            self._by_filter(
-                "/v1/tasks/redrive",
-                self.redrive_many,
-                "Redrive the failed tasks of a bucket, of a range or of a subject",
-            ),
-            self._by_filter(
-                "/v1/tasks/delete",
-                self.delete_many,
-                "Delete the tasks of a bucket, of a range or of a subject",
-                "Running ones are skipped. Of a subject alone, its schedules are deleted first.",
-            ),
-            self._by_filter(
-                "/v1/tasks/restore",
-                self.restore_many,
-                "Take the cancellations of a bucket, of a range or of a subject back",
-            ),
-            self._by_filter(
-                "/v1/tasks/run",
-                self.run_many,
-                "Run the tasks of a bucket, of a range or of a subject at the next tick",
-            ),
-        ]
-
-    @staticmethod
-    def _by_filter(path: str, call: Callable[..., Response[str]], summary: str, more: str = "") -> Operation:
-        return Operation(
-            name=f"{path.rpartition('/')[2]}Tasks",
-            method="POST",
-            path=path,
-            call=call,
-            summary=summary,
-            description="Stops at `limit`, or after some seconds: repeat it as long as `more` is true. Tasks that were "
-            f"changed are not changed again. {more}".rstrip(),
-            tag="Task",
-            answers={200: ("One result per task", ChangeResults)},
-        )
-
+    @route(
+        "POST /v1/tasks/bulk",
+        "createTasks",
+        "Insert many tasks",
+        description="One result per task: an existing or invalid task does not affect the others. "
+        "Repeated, it inserts the missing ones.",
+        answers={200: ("One result per task", InsertResults)},
+    )
     def create_many(self, body: Annotated[models.NewTasks, Body()]) -> Response[str]:
         results = [inserted(result) for result in self._client.insert_lazily(body.tasks)]
         return answer(InsertResults(results=results))
 
+    @_by_filter("cancel", "Cancel the waiting tasks of a bucket, of a range or of a subject")
     def cancel_many(self, body: Annotated[models.CancelSelection, Body()]) -> Response[str]:
         return self._change_many("cancel", body, self._select(body), TaskClient.cancel_many)
 
-    def delete_many(self, body: Annotated[models.DeleteSelection, Body()]) -> Response[str]:
-        return self._change_many("delete", body, self._select(body, status=body.status), TaskClient.delete_many)
-
+    @_by_filter("redrive", "Redrive the failed tasks of a bucket, of a range or of a subject")
     def redrive_many(self, body: Annotated[models.RedriveSelection, Body()]) -> Response[str]:
         redrive = partial(TaskClient.redrive_many, payload=body.payload, set_fields=body.set, unset_fields=body.unset)
         given = given_payload(body.payload, body.set, body.unset)
         return self._change_many("redrive", body, self._select(body, error=body.error), redrive, given)
 
+    @_by_filter(
+        "delete",
+        "Delete the tasks of a bucket, of a range or of a subject",
+        "Running ones are skipped. Of a subject alone, its schedules are deleted first.",
+    )
+    def delete_many(self, body: Annotated[models.DeleteSelection, Body()]) -> Response[str]:
+        return self._change_many("delete", body, self._select(body, status=body.status), TaskClient.delete_many)
+
+    @_by_filter("restore", "Take the cancellations of a bucket, of a range or of a subject back")
     def restore_many(self, body: Annotated[models.RestoreSelection, Body()]) -> Response[str]:
         return self._change_many("restore", body, self._select(body), TaskClient.restore_many)
 
+    @_by_filter("run", "Run the tasks of a bucket, of a range or of a subject at the next tick")
     def run_many(self, body: Annotated[models.RunSelection, Body()]) -> Response[str]:
         return self._change_many("run", body, self._select(body, status=body.status), TaskClient.run_now_many)
 

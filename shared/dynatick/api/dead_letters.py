@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Query
 
+from dynatick.api.limits import Timer
 from dynatick.api.models import forms
 from dynatick.api.problems import Problem
-from dynatick.api.ranges import Seconds, Timer
-from dynatick.api.routes import Operation, answer
-from dynatick.client import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters, TaskClient
+from dynatick.api.routes import Routes, answer, route
+from dynatick.client import DeadLetterPage, DeadLetters, HandledLetter, HandledLetters
 from dynatick.domain.view import View
 
 _HIDES = "While it reads, the messages are hidden from other readers."
@@ -37,90 +38,58 @@ class HandledList(View):
         return Counter(str(one.result) for one in self.results)
 
 
-class DeadLetterRoutes:
+class DeadLetterRoutes(Routes):
     """The operations on dead letters."""
 
-    def __init__(self, client: TaskClient, seconds: Seconds) -> None:
-        self._client = client
-        self._seconds = seconds
+    tag = "Dead letter"
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                name="listDeadLetters",
-                method="GET",
-                path="/v1/dead-letters",
-                call=self.list,
-                summary="List the messages of tasks that failed for good",
-                description=f"Each with the state of its task now. A sample, unless `complete` is true: SQS shows what "
-                f"it has in no order. {_HIDES}",
-                tag="Dead letter",
-                answers={200: ("Dead letters", DeadLetterPage)},
-                problems=("invalid-input", *_NOT_KNOWN),
-                parameters=frozenset({"limit"}),
-            ),
-            Operation(
-                name="redriveDeadLetters",
-                method="POST",
-                path="/v1/dead-letters/redrive",
-                call=self.redrive,
-                summary="Redrive the tasks whose failure is current, and delete their dead letters",
-                description="Obsolete letters are deleted, too. Stops at `limit`, or after some seconds: repeat it as "
-                f"long as `more` is true. {_HIDES}",
-                tag="Dead letter",
-                answers={200: ("One result for each letter", HandledList)},
-                problems=_NOT_KNOWN,
-            ),
-            Operation(
-                name="purgeDeadLetters",
-                method="POST",
-                path="/v1/dead-letters/purge",
-                call=self.purge,
-                summary="Delete dead letters",
-                description="All, or the obsolete ones. Their tasks stay as they are. Stops at `limit`, or after some "
-                f"seconds: repeat it as long as `more` is true. {_HIDES}",
-                tag="Dead letter",
-                answers={200: ("One result for each letter", HandledList)},
-                problems=_NOT_KNOWN,
-            ),
-        ]
-
+    @route(
+        "GET /v1/dead-letters",
+        "listDeadLetters",
+        "List the messages of tasks that failed for good",
+        description=f"Each with the state of its task now. A sample, unless `complete` is true: SQS shows what "
+        f"it has in no order. {_HIDES}",
+        answers={200: ("Dead letters", DeadLetterPage)},
+        problems=("invalid-input", *_NOT_KNOWN),
+    )
     def list(self, limit: Limit = 100) -> Response[str]:
         timer = Timer(self._seconds)
         return answer(self._letters().list(limit=limit, stop=lambda: timer.is_up))
 
+    @route(
+        "POST /v1/dead-letters/redrive",
+        "redriveDeadLetters",
+        "Redrive the tasks whose failure is current, and delete their dead letters",
+        description="Obsolete letters are deleted, too. Stops at `limit`, or after some seconds: repeat it as "
+        f"long as `more` is true. {_HIDES}",
+        answers={200: ("One result for each letter", HandledList)},
+        problems=_NOT_KNOWN,
+    )
     def redrive(self, body: Annotated[forms.DeadLetterSelection, Body()]) -> Response[str]:
-        timer = Timer(self._seconds)
-        return _answer(
-            self._letters().redrive(
-                action=body.action,
-                error=body.error,
-                dry_run=body.dryRun,
-                limit=body.limit,
-                stop=lambda: timer.is_up,
-            )
-        )
+        return self._handled(self._letters().redrive, body)
 
+    @route(
+        "POST /v1/dead-letters/purge",
+        "purgeDeadLetters",
+        "Delete dead letters",
+        description="All, or the obsolete ones. Their tasks stay as they are. Stops at `limit`, or after some "
+        f"seconds: repeat it as long as `more` is true. {_HIDES}",
+        answers={200: ("One result for each letter", HandledList)},
+        problems=_NOT_KNOWN,
+    )
     def purge(self, body: Annotated[forms.DeadLetterPurge, Body()]) -> Response[str]:
+        return self._handled(partial(self._letters().purge, obsolete=body.obsolete), body)
+
+    def _handled(self, handle: Callable[..., HandledLetters], body: forms.DeadLetterSelection) -> Response[str]:
         timer = Timer(self._seconds)
-        return _answer(
-            self._letters().purge(
-                obsolete=body.obsolete,
-                action=body.action,
-                error=body.error,
-                dry_run=body.dryRun,
-                limit=body.limit,
-                stop=lambda: timer.is_up,
-            )
+        handled = handle(
+            action=body.action, error=body.error, dry_run=body.dryRun, limit=body.limit, stop=lambda: timer.is_up
         )
+        results = list(handled)  # before handled.complete is read
+        return answer(HandledList(results=results, more=not handled.complete))
 
     def _letters(self) -> DeadLetters:
         if self._client.dead_letter_queue is None:
             detail = "the function's DYNATICK_DEAD_LETTER_QUEUE_URL is not set; the template sets it"
             raise Problem(code="no-dead-letter-queue", detail=detail)
         return self._client.dead_letters
-
-
-def _answer(handled: HandledLetters) -> Response[str]:
-    results = list(handled)  # before handled.complete is read
-    return answer(HandledList(results=results, more=not handled.complete))

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 import dynatick
 from dynatick.api.application import Api
 from dynatick.api.problems import CONTENT_TYPE, ProblemDetails
-from dynatick.api.routes import HEADERS
+from dynatick.api.routes import HEADERS, header_name
 from dynatick.client import TaskClient, payload_schemas
 from dynatick.domain.view import Member, View, WholeRow, form_name, members
 from dynatick.store.memory import MemoryStore
@@ -175,7 +175,7 @@ def _tidy_operation(operation: dict[str, Any], problems: dict[str, Any]) -> None
             operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "header":
-            parameter["name"] = "-".join(word.capitalize() for word in parameter["name"].split("-"))
+            parameter["name"] = header_name(parameter["name"])
         parameter["schema"] = _tidy_value(parameter["schema"])
         parameter["schema"].pop("description", None)
         if "examples" in parameter["schema"]:

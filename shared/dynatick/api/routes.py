@@ -1,18 +1,28 @@
-"""The operations of the API as a table: each with its path, its function, and its possible answers."""
+"""The operations of the API: each a method with its path and its possible answers, all of them in a table."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, get_type_hints
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver, Response
+from aws_lambda_powertools.event_handler.openapi.params import Header, Param
 from pydantic import BaseModel
 
 from dynatick.actions.plain_value import to_json
 from dynatick.api.problems import CODES, CONTENT_TYPE, ProblemDetails
 from dynatick.domain.view import View, form_name
+
+if TYPE_CHECKING:
+    from dynatick.api.limits import Waiting
+    from dynatick.client import TaskClient
+
+Call = TypeVar("Call", bound=Callable[..., Response[str]])
+Answers = Mapping[int, tuple[str, type[View] | None]]
+"""By status: a description, and the form."""
 
 JSON: Final = "application/json"
 ALWAYS = ("not-found", "method-not-allowed", "internal", "unavailable", "other-version")
@@ -33,17 +43,23 @@ HEADERS: Final[Mapping[str, str]] = {
 class Operation:
     """One method of one path."""
 
-    name: str  # the operationId of the document
     method: str
     path: str  # variables as <taskId>
-    call: Callable[..., Response[str]]
+    name: str  # the operationId of the document
     summary: str
-    description: str = ""
+    description: str
+    answers: Answers
+    headers: tuple[str, ...]  # of those answers
+    problems: tuple[str, ...]  # codes, without those of any request
+    call: Callable[..., Response[str]]
     tag: str
-    answers: Mapping[int, tuple[str, type[View] | None]]  # by status: a description, and the form
-    headers: tuple[str, ...] = ()  # of those answers
-    problems: tuple[str, ...] = ()  # codes, without those of any request
-    parameters: frozenset[str] = field(default_factory=frozenset)  # the names of values in path, query or header
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """The names of values in path, query or header."""
+        hints = get_type_hints(self.call, include_extras=True).values()
+        found = (one for hint in hints for one in getattr(hint, "__metadata__", ()) if isinstance(one, Param))
+        return frozenset(header_name(str(one.alias)) if isinstance(one, Header) else str(one.alias) for one in found)
 
     @property
     def has_body(self) -> bool:
@@ -72,6 +88,45 @@ class Operation:
                 "headers": _headers(names),
             }
         return found
+
+
+def route(
+    request: str,
+    name: str,
+    summary: str,
+    *,
+    description: str = "",
+    answers: Answers,
+    headers: tuple[str, ...] = (),
+    problems: tuple[str, ...] = (),
+) -> Callable[[Call], Call]:
+    """Makes a method of ``Routes`` the call of an operation. ``request``: its method and path, ``GET /v1/ticks``."""
+    method, path = request.split()
+
+    def mark(call: Call) -> Call:
+        call.operation = partial(  # type: ignore[attr-defined]
+            Operation, method=method, path=path, name=name, summary=summary, description=description,
+            answers=answers, headers=headers, problems=problems,
+        )  # fmt: skip
+        return call
+
+    return mark
+
+
+class Routes:
+    """Operations on one kind of thing."""
+
+    tag: ClassVar[str]  # theirs in the document
+
+    def __init__(self, client: TaskClient, waiting: Waiting) -> None:
+        self._client = client
+        self._waiting = waiting
+        self._seconds = waiting.seconds
+
+    def operations(self) -> list[Operation]:
+        """Those of the methods that ``route`` marks, in their order."""
+        marked = ((name, call) for name, call in vars(type(self)).items() if hasattr(call, "operation"))
+        return [call.operation(call=getattr(self, name), tag=self.tag) for name, call in marked]
 
 
 class Table:
@@ -117,6 +172,11 @@ def answer(value: View | Mapping[str, object], status: int = 200, **headers: str
         body=to_json(value.to_row() if isinstance(value, View) else value),
         headers={name.replace("_", "-"): text for name, text in headers.items()},
     )
+
+
+def header_name(name: str) -> str:
+    """The name of a header as it is written; Powertools keeps it in lower case."""
+    return "-".join(word.capitalize() for word in name.split("-"))
 
 
 def values_of(body: BaseModel) -> dict[str, Any]:

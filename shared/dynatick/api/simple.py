@@ -8,39 +8,26 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body
 
 from dynatick.api.models import task as models
-from dynatick.api.routes import Operation
-from dynatick.api.tasks import Key, Trace, insert
-from dynatick.client import TaskClient, TaskView
+from dynatick.api.routes import Routes, route
+from dynatick.api.tasks import MADE, Key, Trace, insert
 from dynatick.domain import attributes as attr
 from dynatick.errors import InvalidInput
 
 
-class Simple:
+class Simple(Routes):
     """The operation."""
 
-    def __init__(self, client: TaskClient) -> None:
-        self._client = client
+    tag = "Task"
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                name="scheduleTask",
-                method="POST",
-                path="/schedule-task",
-                call=self.schedule,
-                summary="Schedule a task, in the simple form",
-                description="The same as POST /v1/tasks with `dueAt`; the answer carries the task's id.",
-                tag="Task",
-                answers={
-                    201: ("The task was inserted", TaskView),
-                    200: ("The request is a repetition: the task of the first request", TaskView),
-                },
-                headers=("ETag", "Location"),
-                problems=("task-exists", "item-too-large", "idempotency-key-reused"),
-                parameters=frozenset({"Idempotency-Key"}),
-            )
-        ]
-
+    @route(
+        "POST /schedule-task",
+        "scheduleTask",
+        "Schedule a task, in the simple form",
+        description="The same as POST /v1/tasks with `dueAt`; the answer carries the task's id.",
+        answers=MADE,
+        headers=("ETag", "Location"),
+        problems=("task-exists", "item-too-large", "idempotency-key-reused"),
+    )
     def schedule(
         self, body: Annotated[models.ScheduleTask, Body()], key: Key = None, trace: Trace = None
     ) -> Response[str]:

@@ -12,13 +12,12 @@ from typing import Annotated, Any
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Body, Header, Path, Query
 
-from dynatick.api import sizes
+from dynatick.api import limits
 from dynatick.api.ids import from_path, to_path
+from dynatick.api.limits import Wait, check_range
 from dynatick.api.models import task as models
 from dynatick.api.problems import Problem
-from dynatick.api.ranges import check_range
-from dynatick.api.routes import Operation, answer, values_of
-from dynatick.api.waiting import Wait, Waiting
+from dynatick.api.routes import Call, Routes, answer, route, values_of
 from dynatick.client import HistoryPage, NewTask, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.if_exists import CREATED, MAX_UNTIL
@@ -74,158 +73,56 @@ Subject = Annotated[
         examples=["customer:4711"],
     ),
 ]
+Limit = Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")]
 Token = Annotated[str | None, Query(alias="pageToken", description="The nextPageToken of the previous page.")]
 End = Annotated[str | None, Query(alias="end", description="The range ends before this instant, which may be `now`.")]
 
 _ONE = {200: ("The task", TaskView)}
-_OF_ONE = frozenset({attr.TASK_ID})
+MADE = {
+    201: ("The task was inserted", TaskView),
+    200: ("The request is a repetition: the task of the first request", TaskView),
+}
 
 
-class Tasks:
+def _verb(verb: str, summary: str, description: str = "") -> Callable[[Call], Call]:
+    return route(
+        f"POST /v1/tasks/<taskId>/{verb}",
+        f"{verb}Task",
+        summary,
+        description=description,
+        answers=_ONE,
+        headers=("ETag",),
+        problems=("task-not-found", "not-possible-now", "changed", "invalid-input", "item-too-large"),
+    )
+
+
+class Tasks(Routes):
     """The operations on tasks."""
 
-    def __init__(self, client: TaskClient, waiting: Waiting) -> None:
-        self._client = client
-        self._waiting = waiting
+    tag = "Task"
 
-    def operations(self) -> list[Operation]:
-        made = {
-            201: ("The task was inserted", TaskView),
-            200: ("The request is a repetition: the task of the first request", TaskView),
-        }
-        return [
-            Operation(
-                name="createTask",
-                method="POST",
-                path="/v1/tasks",
-                call=self.create,
-                summary="Insert a task",
-                description="Refused if a task or schedule has this id, so it is safe to repeat; with an "
-                "`Idempotency-Key` each repetition has the same answer.",
-                tag="Task",
-                answers=made,
-                headers=("ETag", "Location"),
-                problems=("task-exists", "item-too-large", "idempotency-key-reused"),
-                parameters=frozenset({"Idempotency-Key"}),
-            ),
-            Operation(
-                name="listTasks",
-                method="GET",
-                path="/v1/tasks",
-                call=self.list,
-                summary="List the tasks of a bucket, of a range or of a subject",
-                description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
-                "attempt. Give a `bucket`, `start` and `end`, or a `subject`; a range spans at most 31 days.",
-                tag="Task",
-                answers={200: ("A page of the list", HistoryPage)},
-                problems=("invalid-input",),
-                parameters=frozenset({"bucket", "start", "end", "subject", "status", "limit", "pageToken"}),
-            ),
-            Operation(
-                name="getTask",
-                method="GET",
-                path="/v1/tasks/<taskId>",
-                call=self.get,
-                summary="Get a task, and wait for its end if you like",
-                tag="Task",
-                answers=_ONE,
-                headers=("ETag",),
-                problems=("task-not-found", "invalid-input"),
-                parameters=_OF_ONE | {"waitSeconds"},
-            ),
-            Operation(
-                name="explainTask",
-                method="GET",
-                path="/v1/tasks/<taskId>/explanation",
-                call=self.explain,
-                summary="Explain where a task is",
-                description="Why it runs, waits or has ended, in a sentence, and what has happened to it.",
-                tag="Task",
-                answers={200: ("The explanation", Explanation)},
-                problems=("task-not-found", "invalid-input"),
-                parameters=_OF_ONE,
-            ),
-            Operation(
-                name="updateTask",
-                method="PATCH",
-                path="/v1/tasks/<taskId>",
-                call=self.patch,
-                summary="Give a waiting task another time or payload",
-                description="A failed one can get another payload. With `If-Match`, only if it is unchanged since "
-                "you read it. Other attributes stay.",
-                tag="Task",
-                answers=_ONE,
-                headers=("ETag",),
-                problems=("task-not-found", "not-possible-now", "changed", "item-too-large"),
-                parameters=_OF_ONE | {"If-Match"},
-            ),
-            Operation(
-                name="putTask",
-                method="PUT",
-                path="/v1/tasks/<taskId>",
-                call=self.put,
-                summary="Insert a task, or replace or postpone the one that is there",
-                description="`ifExists` says what happens to a task of this id, and `effect` in the answer which it "
-                "was. *replace*: a waiting task becomes the one given; action, subject and limit key must be the same. "
-                "*postpone*: it is moved to the time given, if that is later, and keeps all else. *keep*: it stays. "
-                "A task that runs is never changed; one that has ended begins another run.",
-                tag="Task",
-                answers={
-                    201: ("The task was inserted", models.TaskPut),
-                    200: ("It was there: kept, replaced, postponed or restarted", models.TaskPut),
-                },
-                headers=("ETag", "Location"),
-                problems=("task-exists", "not-possible-now", "item-too-large"),
-                parameters=_OF_ONE | {"ifExists", "untilSeconds"},
-            ),
-            Operation(
-                name="deleteTask",
-                method="DELETE",
-                path="/v1/tasks/<taskId>",
-                call=self.delete,
-                summary="Delete a task that waits or has ended",
-                description="Deletes its row. A running task can't be deleted. With `If-Match`, only if it is "
-                "unchanged since you read it.",
-                tag="Task",
-                answers={204: ("It was deleted", None)},
-                problems=("task-not-found", "not-possible-now", "changed", "invalid-input"),
-                parameters=_OF_ONE | {"If-Match"},
-            ),
-            self._verb("cancel", self.cancel, "Cancel a waiting task"),
-            self._verb("run", self.run, "Run a task at the next tick", "An ended one runs again."),
-            self._verb(
-                "redrive",
-                self.redrive,
-                "Start a failed task anew",
-                "At the next tick, with its payload or with another one, which is checked by the type of its handler.",
-            ),
-            self._verb(
-                "restore",
-                self.restore,
-                "Take a cancellation back",
-                "The task waits for its time again; if that has passed, it runs at the next tick.",
-            ),
-        ]
-
-    @staticmethod
-    def _verb(verb: str, call: Callable[..., Response[str]], summary: str, description: str = "") -> Operation:
-        return Operation(
-            name=f"{verb}Task",
-            method="POST",
-            path=f"/v1/tasks/<taskId>/{verb}",
-            call=call,
-            summary=summary,
-            description=description,
-            tag="Task",
-            answers=_ONE,
-            headers=("ETag",),
-            problems=("task-not-found", "not-possible-now", "changed", "invalid-input", "item-too-large"),
-            parameters=_OF_ONE | {"If-Match"},
-        )
-
+    @route(
+        "POST /v1/tasks",
+        "createTask",
+        "Insert a task",
+        description="Refused if a task or schedule has this id, so it is safe to repeat; with an "
+        "`Idempotency-Key` each repetition has the same answer.",
+        answers=MADE,
+        headers=("ETag", "Location"),
+        problems=("task-exists", "item-too-large", "idempotency-key-reused"),
+    )
     def create(self, body: Annotated[models.NewTask, Body()], key: Key = None, trace: Trace = None) -> Response[str]:
         return insert(self._client, values_of(body), key, trace)
 
+    @route(
+        "GET /v1/tasks",
+        "listTasks",
+        "List the tasks of a bucket, of a range or of a subject",
+        description="In order of time, shard and id. A task is listed in one bucket, that of its latest "
+        "attempt. Give a `bucket`, `start` and `end`, or a `subject`; a range spans at most 31 days.",
+        answers={200: ("A page of the list", HistoryPage)},
+        problems=("invalid-input",),
+    )
     def list(
         self,
         bucket: Bucket = None,
@@ -233,7 +130,7 @@ class Tasks:
         end: End = None,
         subject: Subject = None,
         status: Annotated[models.Status | None, Query(alias="status", description="Only tasks of this status.")] = None,
-        limit: Annotated[int, Query(alias="limit", ge=1, le=MAX_LIMIT, description="The maximum number.")] = 100,
+        limit: Limit = 100,
         token: Token = None,
     ) -> Response[str]:
         if subject is None or start is not None or end is not None:
@@ -243,18 +140,44 @@ class Tasks:
         def page_of(limit: int) -> HistoryPage:
             return self._client.history(selection, limit=limit, page_token=token)
 
-        return sizes.page(page_of, limit)
+        return limits.page(page_of, limit)
 
+    @route(
+        "GET /v1/tasks/<taskId>",
+        "getTask",
+        "Get a task, and wait for its end if you like",
+        answers=_ONE,
+        headers=("ETag",),
+        problems=("task-not-found", "invalid-input"),
+    )
     def get(self, task_id: TaskId, wait: Wait = 0) -> Response[str]:
         found = from_path(task_id)
         return shown(self._waiting.watch(wait, lambda: self._client.get(found), lambda task: task.status in TERMINAL))
 
+    @route(
+        "GET /v1/tasks/<taskId>/explanation",
+        "explainTask",
+        "Explain where a task is",
+        description="Why it runs, waits or has ended, in a sentence, and what has happened to it.",
+        answers={200: ("The explanation", Explanation)},
+        problems=("task-not-found", "invalid-input"),
+    )
     def explain(self, task_id: TaskId) -> Response[str]:
         found = self._client.operations.explain(from_path(task_id))
         if found.status is None:
             raise Problem(code="task-not-found", detail=found.sentence)
         return answer(found)
 
+    @route(
+        "PATCH /v1/tasks/<taskId>",
+        "updateTask",
+        "Give a waiting task another time or payload",
+        description="A failed one can get another payload. With `If-Match`, only if it is unchanged since "
+        "you read it. Other attributes stay.",
+        answers=_ONE,
+        headers=("ETag",),
+        problems=("task-not-found", "not-possible-now", "changed", "item-too-large"),
+    )
     def patch(self, task_id: TaskId, body: Annotated[models.TaskPatch, Body()], match: Match = None) -> Response[str]:
         changes = values_of(body)
         return shown(
@@ -268,6 +191,21 @@ class Tasks:
             )
         )
 
+    @route(
+        "PUT /v1/tasks/<taskId>",
+        "putTask",
+        "Insert a task, or replace or postpone the one that is there",
+        description="`ifExists` says what happens to a task of this id, and `effect` in the answer which it "
+        "was. *replace*: a waiting task becomes the one given; action, subject and limit key must be the same. "
+        "*postpone*: it is moved to the time given, if that is later, and keeps all else. *keep*: it stays. "
+        "A task that runs is never changed; one that has ended begins another run.",
+        answers={
+            201: ("The task was inserted", models.TaskPut),
+            200: ("It was there: kept, replaced, postponed or restarted", models.TaskPut),
+        },
+        headers=("ETag", "Location"),
+        problems=("task-exists", "not-possible-now", "item-too-large"),
+    )
     def put(
         self,
         task_id: TaskId,
@@ -294,16 +232,32 @@ class Tasks:
         headers = {"ETag": f'"{task.version}"', "Location": f"/v1/tasks/{to_path(found)}"}
         return answer(made, 201 if task.effect == CREATED else 200, **headers)
 
+    @route(
+        "DELETE /v1/tasks/<taskId>",
+        "deleteTask",
+        "Delete a task that waits or has ended",
+        description="Deletes its row. A running task can't be deleted. With `If-Match`, only if it is "
+        "unchanged since you read it.",
+        answers={204: ("It was deleted", None)},
+        problems=("task-not-found", "not-possible-now", "changed", "invalid-input"),
+    )
     def delete(self, task_id: TaskId, match: Match = None) -> Response[str]:
         self._client.delete(from_path(task_id), version=version_of(match))
         return Response(status_code=204, body="")
 
+    @_verb("cancel", "Cancel a waiting task")
     def cancel(self, task_id: TaskId, match: Match = None) -> Response[str]:
         return shown(self._client.cancel(from_path(task_id), version=version_of(match)))
 
+    @_verb("run", "Run a task at the next tick", "An ended one runs again.")
     def run(self, task_id: TaskId, match: Match = None) -> Response[str]:
         return shown(self._client.run_now(from_path(task_id), version=version_of(match)))
 
+    @_verb(
+        "redrive",
+        "Start a failed task anew",
+        "At the next tick, with its payload or with another one, which is checked by the type of its handler.",
+    )
     def redrive(
         self, task_id: TaskId, body: Annotated[models.Redrive | None, Body()] = None, match: Match = None
     ) -> Response[str]:
@@ -319,8 +273,36 @@ class Tasks:
             )
         )
 
+    @_verb(
+        "restore",
+        "Take a cancellation back",
+        "The task waits for its time again; if that has passed, it runs at the next tick.",
+    )
     def restore(self, task_id: TaskId, match: Match = None) -> Response[str]:
         return shown(self._client.restore(from_path(task_id), version=version_of(match)))
+
+    @route(
+        "POST /v1/completions",
+        "completeTask",
+        "Complete or fail a task that its handler has handed over, or send its heartbeat",
+        description="The same again changes nothing. Refused once its attempt is over: a heartbeat so hears "
+        "that the task was cancelled.",
+        answers={200: ("The task as it is now", TaskView)},
+        headers=("ETag",),
+        problems=("completion-refused", "invalid-input", "item-too-large"),
+    )
+    def settle(self, body: Annotated[models.Completion, Body()]) -> Response[str]:
+        if body.outcome != "failed" and (body.error is not None or body.retry):
+            raise InvalidInput("outcome", body.outcome, "expected failed, since there is an error or a retry")
+        if body.outcome != "completed" and body.result is not None:
+            raise InvalidInput("outcome", body.outcome, "expected completed, since there is a result")
+        if body.outcome == "heartbeat":
+            return shown(self._client.heartbeat(body.token))
+        if body.outcome == "completed":
+            return shown(self._client.complete(body.token, body.result))
+        if body.error is None:
+            raise InvalidInput(attr.ERROR, None, "expected a text that says why")
+        return shown(self._client.fail(body.token, body.error, retry=body.retry))
 
 
 def insert(client: TaskClient, row: dict[str, Any], key: str | None, trace: str | None) -> Response[str]:

@@ -10,10 +10,9 @@ from typing import Annotated
 from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.openapi.params import Query
 
-from dynatick.api import sizes
-from dynatick.api.routes import Operation, answer
+from dynatick.api import limits
+from dynatick.api.routes import Routes, answer, route
 from dynatick.api.tasks import End, Start
-from dynatick.client import TaskClient
 from dynatick.client.operations import TickEntry, TickView
 from dynatick.domain.buckets import Bucket, instant_of
 from dynatick.domain.view import Json, View
@@ -39,36 +38,27 @@ class TickList(View):
     ]
 
 
-class Ticks:
+class Ticks(Routes):
     """The operation on ticks."""
 
-    def __init__(self, client: TaskClient) -> None:
-        self._client = client
+    tag = "Tick"
 
-    def operations(self) -> list[Operation]:
-        return [
-            Operation(
-                name="listTicks",
-                method="GET",
-                path="/v1/ticks",
-                call=self.list,
-                summary="List the latest ticks",
-                description="With their counts. Consecutive idle ticks are one entry, and so are missed ones. A range "
-                "spans at most the seven days for which ticks are kept. `nextStart` says where to continue, if it was "
-                "too much for one answer; an entry of several ticks may be in both.",
-                tag="Tick",
-                answers={200: ("The ticks", TickList)},
-                problems=("invalid-input",),
-                parameters=frozenset({"minutes", "start", "end", "last"}),
-            )
-        ]
-
+    @route(
+        "GET /v1/ticks",
+        "listTicks",
+        "List the latest ticks",
+        description="With their counts. Consecutive idle ticks are one entry, and so are missed ones. A range "
+        "spans at most the seven days for which ticks are kept. `nextStart` says where to continue, if it was "
+        "too much for one answer; an entry of several ticks may be in both.",
+        answers={200: ("The ticks", TickList)},
+        problems=("invalid-input",),
+    )
     def list(self, minutes: Minutes = 60, start: Start = None, end: End = None) -> Response[str]:
         first, stop = self._client.operations.tick_range(timedelta(minutes=minutes), start=start, end=end)
         settings = self._client.settings()
         until = min(stop, first + timedelta(minutes=max(1, MAX_RECORDS // (settings.shards_ever if settings else 1))))
         entries = list(self._client.operations.ticks(start=first, end=until)) if first < until else []
-        fitting, next_start = sizes.fitting(entries), until if until < stop else None
+        fitting, next_start = limits.fitting(entries), until if until < stop else None
         if fitting < len(entries):
             begins = _begins(entries[fitting])
             entries = [one for one in entries[:fitting] if _begins(one) < begins]  # a minute with all of its shards

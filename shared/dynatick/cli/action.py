@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.output import Column, Output, say, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.domain.durations import duration_of, milliseconds_text
 from dynatick.domain.terminal_text import one_line
 
@@ -32,8 +32,7 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_actions(
     session: Session,
     last: Annotated[

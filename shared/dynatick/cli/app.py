@@ -22,7 +22,6 @@ from dynatick.cli import (
     batch,
     bucket,
     change,
-    completion,
     dead_letter,
     doctor,
     expr,
@@ -112,9 +111,9 @@ for group in (task, batch, bucket, schedule, action, failure, change, tick, dead
     app.add_typer(group.app, cls=Group)
 app.command("settings")(installation.settings)
 app.command("status")(installation.status)
-app.command("complete")(completion.complete)
-app.command("fail")(completion.fail)
-app.command("heartbeat")(completion.heartbeat)
+app.command("complete")(task.complete)
+app.command("fail")(task.fail)
+app.command("heartbeat")(task.heartbeat)
 app.command("pause")(installation.pause)
 app.command("resume")(installation.resume)
 app.command("doctor")(doctor.doctor)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from dynatick.bulk.record import FileFormat
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.domain.durations import EXAMPLES, duration_or_none
+from dynatick.domain.durations import EXAMPLES, duration_of, duration_or_none
 from dynatick.domain.selection import ErrorFilter, Selection
 from dynatick.errors import InvalidInput
 from dynatick.json_reader import loads
@@ -55,6 +56,21 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="List the selected tasks
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, it never asks.")]
 Limit = Annotated[int, typer.Option(help="The maximum number of tasks.")]
 PageToken = Annotated[str | None, typer.Option(help="Continue after the page before.")]
+RangeStart = Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")]
+RangeEnd = Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")]
+RetryPolicy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
+InputFile = Annotated[
+    str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
+]
+InputFormat = Annotated[
+    FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
+]
+OutputFile = Annotated[
+    str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
+]
+OutputFormat = Annotated[
+    FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
+]
 Fingerprint = Annotated[
     str | None, typer.Option(metavar="DIGITS", help="Only those of this group of dynatick failure list.")
 ]
@@ -101,6 +117,11 @@ def seconds_of(text: str | None, field: str) -> int | Decimal | None:
     if not _NUMBER.fullmatch(typed):
         raise InvalidInput(field, text, f"expected a number of seconds, or a duration such as {EXAMPLES}")
     return Decimal(typed) if "." in typed else int(typed)
+
+
+def timeout_of(text: str | None) -> timedelta | None:
+    """How long to wait; None: as long as it takes. Raises InvalidInput."""
+    return None if text is None else duration_of(text, "timeout")
 
 
 def minutes_of(text: str | None, field: str) -> int | None:
@@ -153,12 +174,20 @@ def _read(name: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Asking:
+    """The options of a change of many tasks: whether to make it, and whether to ask before."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionOptions:
     """The options that select tasks."""
 
     bucket: Annotated[str | None, typer.Option(metavar="BUCKET", help="Such as 2026-12-31#12:00.")] = None
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None
-    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None
+    from_: RangeStart = None
+    to: RangeEnd = None
     last: Last = None
     next_: Next = None
     subject: Annotated[

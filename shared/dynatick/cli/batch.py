@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,24 +14,28 @@ from dynatick.bulk.record import FileFormat, format_of
 from dynatick.cli.arguments import (
     At,
     Delay,
+    InputFormat,
     Last,
     LimitKey,
     Next,
     PageToken,
+    RangeEnd,
+    RangeStart,
+    RetryPolicy,
     Subject,
     Timeout,
     WaitTimeout,
     check_range,
     map_of,
     seconds_of,
+    timeout_of,
 )
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import open_source
-from dynatick.cli.output import Column, Listing, Output, say, show_document, show_one, show_page, show_pairs
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.output import Column, Listing, Output, say, show_one, show_outcome, show_page, show_pairs
+from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import whole_page
 from dynatick.domain import attributes as attr
-from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.task import Status
 from dynatick.domain.terminal_text import one_line
@@ -65,8 +69,7 @@ _COLUMNS = (
 )
 
 
-@app.command()
-@on_table
+@command(app)
 def add(
     session: Session,
     file: Annotated[
@@ -88,12 +91,8 @@ def add(
         typer.Option(metavar="JSON|@FILE", help='A task for when all have ended: {"action": …, "payload": …}.'),
     ] = None,
     total: Annotated[int | None, typer.Option(help="The number of payloads, for --over with stdin.")] = None,
-    form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's name; of stdin, ndjson.")
-    ] = None,
-    retry_policy: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
-    ] = None,
+    form: InputFormat = None,
+    retry_policy: RetryPolicy = None,
     timeout_seconds: Timeout = None,
     subject: Subject = None,
     limit_key: LimitKey = None,
@@ -107,13 +106,12 @@ def add(
     """
     if file != "-" and total is None and over is not None:
         total = sum(1 for _ in _payloads(file, form))
-    seconds = seconds_of(delay, attr.DELAY_SECONDS)
     inserted = session.client().batches.insert(
         _reported(_payloads(file, form)),
         batch_id=batch_id,
         action=action,
         due_at=session.time(due, attr.DUE_AT),
-        delay=None if seconds is None else timedelta(seconds=float(seconds)),
+        delay=_delay_of(delay),
         over=over,
         total=total,
         then=map_of(then, "then"),
@@ -123,25 +121,20 @@ def add(
         limit_key=limit_key,
         attributes=map_of(attributes, "attributes"),
     )
-    if session.output is Output.TABLE:
-        say(one_line(str(inserted)))
-    else:
-        show_document(inserted.to_row(), session.output)
+    show_outcome(one_line(str(inserted)), inserted, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def show(session: Session, batch_id: BatchId) -> None:
     """Show a batch: how many of its members have ended, and when all will have."""
     _show(session, session.client().batches.get(batch_id))
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_batches(
     session: Session,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
-    to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range, not itself part of it.")] = None,
+    from_: RangeStart = None,
+    to: RangeEnd = None,
     last: Last = None,
     next_: Next = None,
     limit: Annotated[int, typer.Option(help="The maximum number of batches.")] = 100,
@@ -160,8 +153,7 @@ def list_batches(
     show_page([view.to_row() for view in views], _OF_BATCHES, session.output, name="batches", token=token)
 
 
-@app.command("members")
-@on_table
+@command(app, "members")
 def list_members(
     session: Session,
     batch_id: BatchId,
@@ -175,55 +167,47 @@ def list_members(
             listing.add(view.to_row())
 
 
-@app.command()
-@on_table
+@command(app)
 def cancel(session: Session, batch_id: BatchId) -> None:
     """Cancel the members that wait, and what would follow. Those that run end by themselves."""
     done = session.client().batches.cancel(batch_id)
-    if session.output is Output.TABLE:
-        say(f"{_members(done.cancelled)} cancelled; {done.running:,} that run end by themselves")
-    else:
-        show_document(done.to_row(), session.output)
+    words = f"{_members(done.cancelled)} cancelled; {done.running:,} that run end by themselves"
+    show_outcome(words, done, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def reschedule(session: Session, batch_id: BatchId, due: At = None, delay: Delay = None) -> None:
     """Give the members that wait another time. Those with rows of their own keep theirs."""
-    seconds = seconds_of(delay, attr.DELAY_SECONDS)
-    done = session.client().batches.reschedule(
-        batch_id,
-        due_at=session.time(due, attr.DUE_AT),
-        delay=None if seconds is None else timedelta(seconds=float(seconds)),
-    )
-    if session.output is Output.TABLE:
-        until = "" if done.last_due_at == done.due_at else f" to {format_instant(done.last_due_at)}"
-        say(f"{_members(done.rescheduled)} due {format_instant(done.due_at)}{until}; {done.running:,} run already")
-    else:
-        show_document(done.to_row(), session.output)
+    done = session.client().batches.reschedule(batch_id, due_at=session.time(due, attr.DUE_AT), delay=_delay_of(delay))
+    due_at = _range(done.due_at, done.last_due_at)
+    words = f"{_members(done.rescheduled)} due {due_at}; {done.running:,} run already"
+    show_outcome(words, done, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def redrive(session: Session, batch_id: BatchId) -> None:
     """Start the members that have failed anew, at the next tick."""
     done = session.client().batches.redrive(batch_id)
-    if session.output is Output.TABLE:
-        say(f"{_members(done.redriven)} redriven")
-    else:
-        show_document(done.to_row(), session.output)
+    show_outcome(f"{_members(done.redriven)} redriven", done, session.output)
 
 
-@app.command()
-@on_table
+@command(app)
 def wait(session: Session, batch_id: BatchId, timeout: WaitTimeout = None) -> None:
     """Wait until every member has ended. Exit code 8 unless all have completed, 9 if time is up."""
-    limit = None if timeout is None else duration_of(timeout, "timeout")
-    view = session.client().batches.wait(batch_id, timeout=limit)
+    view = session.client().batches.wait(batch_id, timeout=timeout_of(timeout))
     _show(session, view)
     others = sum(number for status, number in view.counts.items() if status != Status.COMPLETED)
     if others or view.status != Status.COMPLETED:
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{_members(others)} did not complete")
+
+
+def _delay_of(text: str | None) -> timedelta | None:
+    seconds = seconds_of(text, attr.DELAY_SECONDS)
+    return None if seconds is None else timedelta(seconds=float(seconds))
+
+
+def _range(first: datetime, last: datetime) -> str:
+    return format_instant(first) if first == last else f"{format_instant(first)} to {format_instant(last)}"
 
 
 def _members(number: int) -> str:
@@ -234,12 +218,11 @@ def _show(session: Session, view: BatchView) -> None:
     if session.output is not Output.TABLE:
         show_one(view.to_row(), session.output)
         return
-    until = "" if view.last_due_at == view.due_at else f" to {format_instant(view.last_due_at)}"
     pairs: list[tuple[str, object]] = [
         (attr.BATCH_ID, view.batch_id),
         ("status", str(view.status)),
         ("action", view.action),
-        ("due", f"{format_instant(view.due_at)}{until}"),
+        ("due", _range(view.due_at, view.last_due_at)),
     ]
     if view.limit_key is not None:
         pairs.append(("limit key", view.limit_key))

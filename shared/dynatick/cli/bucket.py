@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dynatick.cli.arguments import Last, Limit, Next, PageToken, Status, WaitTimeout, check_range
+from dynatick.cli.arguments import Last, Limit, Next, PageToken, Status, WaitTimeout, check_range, timeout_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Output, say, show_document, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.output import NONE, Column, Output, say, show_document, show_many, show_outcome
+from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import list_page, show_tasks
 from dynatick.domain.departure_text import DEPARTURE_TEXT
-from dynatick.domain.durations import duration_of, milliseconds_text
+from dynatick.domain.durations import milliseconds_text
 from dynatick.domain.task import Status as TaskStatus
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _COLUMNS = (
 _BY_ACTION = (Column("ACTION", "action", folds=True), *_COLUMNS[1:])
 
 
-@app.command()
-@on_table
+@command(app)
 def show(
     session: Session,
     bucket: Annotated[
@@ -87,15 +86,12 @@ def _show_summary(output: Output, counted: TaskCounts) -> None:
     ]
     if len(rows) > 1:
         rows.append({"action": "(all)", **counted.counts, "total": counted.total})
-    show_many(rows, _BY_ACTION, output, name="actions")
-    if not rows:
-        say("There are none")
+    show_many(rows, _BY_ACTION, output, name="actions", nothing=NONE)
     if counted.lateness:
         say(f"Lateness: {', '.join(f'{name} {milliseconds_text(ms)}' for name, ms in counted.lateness.items())}")
 
 
-@app.command()
-@on_table
+@command(app)
 def wait(
     session: Session,
     bucket: Annotated[str, typer.Argument(metavar="BUCKET", help="Such as 2026-12-31#12:00.", show_default=False)],
@@ -103,18 +99,14 @@ def wait(
 ) -> None:
     """Wait until every task of a bucket has ended, or has gone to another. Exit code 8 if one has failed, 9 if time is
     up."""
-    limit = None if timeout is None else duration_of(timeout, "timeout")
-    found = session.client().wait_for_bucket(bucket, timeout=limit)
-    if session.output is Output.TABLE:
-        say(f"{bucket}: {', '.join(f'{number} {name}' for name, number in sorted(found.counts.items())) or 'empty'}")
-    else:
-        show_document(found.to_row(), session.output)
+    found = session.client().wait_for_bucket(bucket, timeout=timeout_of(timeout))
+    counts = ", ".join(f"{number} {name}" for name, number in sorted(found.counts.items()))
+    show_outcome(f"{bucket}: {counts or 'empty'}", found, session.output)
     if failed := found.counts.get(TaskStatus.FAILED, 0):
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{failed} failed")
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_buckets(
     session: Session,
     from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant.")] = None,
@@ -125,10 +117,8 @@ def list_buckets(
     """List the buckets of a range that hold tasks, with how many there are of each status."""
     check_range(from_, to, last, next_)
     found = session.client().bucket_counts(start=from_, end=to, last=last, next=next_)
-    if session.output is not Output.TABLE:
-        show_many([one.to_row() for one in found], _COLUMNS, session.output, name="buckets")
-        return
-    rows = [{"bucket": one.bucket, **one.counts, "total": one.total} for one in found]
-    show_many(rows, _COLUMNS, session.output, name="buckets")
-    if not rows:
-        say("There are none")
+    rows = [
+        {"bucket": one.bucket, **one.counts, "total": one.total} if session.output is Output.TABLE else one.to_row()
+        for one in found
+    ]
+    show_many(rows, _COLUMNS, session.output, name="buckets", nothing=NONE)

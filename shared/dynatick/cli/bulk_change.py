@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from dynatick.cli.arguments import ids_of, is_single
+from dynatick.cli.arguments import Asking, ids_of, is_single, timeout_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import Column, Listing, say
+from dynatick.cli.output import NONE, Column, Listing, Output, say, show_one
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
-from dynatick.domain.durations import duration_of
 from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, StoreError
 
@@ -83,27 +83,75 @@ def change_each(
     if is_single(typed):
         show(change(typed[0]))
         return
-    counts: dict[str, int] = {}
     failed: list[ExitCode] = []
-    unknown = 0  # in a row
     ids = ids_of(typed)
-    with Listing(columns or _COLUMNS, session.output, name=name) as listing:
+
+    def rows() -> Iterator[Mapping[str, object]]:
         for task_id, answer in each(ids, change):
             if isinstance(answer, DynatickError):
-                result = "unknown" if isinstance(answer, StoreError) else "refused"
                 failed.append(code_of(answer))
-                listing.add({attr.TASK_ID: task_id, "result": result, "why": one_line(error_text(answer))})
+                result = "unknown" if isinstance(answer, StoreError) else "refused"
+                yield {attr.TASK_ID: task_id, "result": result, "why": one_line(error_text(answer))}
             else:
-                result = done
-                listing.add({attr.TASK_ID: task_id, "result": done, **row(answer)})
-            counts[result] = counts.get(result, 0) + 1
+                yield {attr.TASK_ID: task_id, "result": done, **row(answer)}
+
+    list_results(session, rows(), columns or _COLUMNS, name=name)
+    if failed:
+        raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} not {done}")
+
+
+def delete_each(
+    session: Session,
+    typed: Sequence[str],
+    delete: Callable[[str], object],
+    *,
+    columns: Sequence[Column] = (),
+    name: str = "tasks",
+) -> None:
+    """Deletes what is named. Raises CommandFailed if any could not be deleted."""
+
+    def deleted(row_id: str) -> str:
+        delete(row_id)
+        return row_id
+
+    def show(row_id: str) -> None:
+        if session.output is Output.TABLE:
+            say(f"deleted {row_id}")
+        else:
+            show_one({attr.TASK_ID: row_id, "deleted": True}, session.output)
+
+    change_each(session, typed, deleted, "deleted", show=show, row=lambda _: {}, columns=columns, name=name)
+
+
+def list_results(
+    session: Session,
+    rows: Iterable[Mapping[str, object]],
+    columns: Sequence[Column],
+    *,
+    name: str,
+    more: Callable[[], Mapping[str, object]] = dict,
+) -> Mapping[str, int]:
+    """Prints rows as they come, and how many there are of each ``result``; stops if many are unknown in a row. Returns
+    the counts. ``more``: further members of the document, at its end."""
+    counts: Counter[str] = Counter()
+    unknown = 0  # in a row
+    with Listing(columns, session.output, name=name) as listing:
+        for row in rows:
+            listing.add(row)
+            result = str(row["result"])
+            counts[result] += 1
             unknown = unknown + 1 if result == "unknown" else 0
             if unknown == MAX_FAILURES:
                 break
-        listing.more = {"counts": counts}
-    say(summed(counts))
-    if failed:
-        raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} not {done}")
+        listing.more = {"counts": counts, **more()}
+    say(", ".join(f"{number} {result}" for result, number in counts.items()) or NONE)
+    return counts
+
+
+def check_answered(counts: Mapping[str, int]) -> None:
+    """Raises CommandFailed if some results are unknown."""
+    if counts.get("unknown"):
+        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +160,7 @@ class BulkCommand:
 
     verb: str
     done: str
-    dry_run: bool
-    yes: bool  # without asking
+    asking: Asking
     runs: FollowedRuns | None = None  # of a redrive: what follows them
 
 
@@ -122,10 +169,10 @@ def change_many(session: Session, change: Callable[..., Iterator[ManyResult]], c
     named, since others may match by then. Raises CommandFailed."""
     from dynatick.client import ConfirmedChange
 
-    if command.dry_run:
+    if command.asking.dry_run:
         show_results(session, change(dry_run=True), command.done)
         return
-    if command.yes or not is_interactive():
+    if command.asking.yes or not is_interactive():
         _change(session, change(dry_run=False), command)
         return
     number = sum(1 for _ in change(dry_run=True, limit=_MAX_COUNTED + 1))
@@ -158,8 +205,7 @@ def wait_for_runs(session: Session, runs: FollowedRuns, timeout: str | None, don
     """Waits until runs have ended, and prints what has come of them. Raises CommandFailed unless all have completed."""
     if not runs.followed:
         return
-    limit = None if timeout is None else duration_of(timeout, "timeout")
-    counts = runs.wait(session.client().store, timeout=limit, pause=time.sleep)
+    counts = runs.wait(session.client().store, timeout=timeout_of(timeout), pause=time.sleep)
     say(f"{counts.followed} {done}: {counts}" + (f"; {runs.not_followed} not followed" if runs.not_followed else ""))
     if counts.waiting:
         raise CommandFailed(ExitCode.TIMED_OUT, f"{counts.waiting} have not ended in time")
@@ -179,12 +225,7 @@ def is_interactive() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def show_results(
-    session: Session,
-    results: Iterator[ManyResult],
-    done: str,
-    runs: FollowedRuns | None = None,
-) -> None:
+def show_results(session: Session, results: Iterator[ManyResult], done: str, runs: FollowedRuns | None = None) -> None:
     """Prints the result of each task, and the counts. ``done``: the result in words, as a participle. ``runs`` follows
     those that were begun.
 
@@ -192,28 +233,13 @@ def show_results(
     """
     from dynatick.client import Changed
 
-    counts: dict[str, int] = {}
-    failures = 0  # in a row
-    with Listing(_COLUMNS, session.output, name="tasks") as listing:
+    def rows() -> Iterator[Mapping[str, object]]:
         for result in results:
-            row = _row(result, done)
             if runs is not None and isinstance(result, Changed):
                 runs.add(result.task)
-            listing.add(row)
-            name = str(row["result"])
-            counts[name] = counts.get(name, 0) + 1
-            failures = failures + 1 if name == "unknown" else 0
-            if failures == MAX_FAILURES:
-                break
-        listing.more = {"counts": counts}
-    say(summed(counts))
-    if counts.get("unknown"):
-        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
+            yield _row(result, done)
 
-
-def summed(counts: Mapping[str, int]) -> str:
-    """The counts in words."""
-    return ", ".join(f"{number} {result}" for result, number in counts.items()) or "There are none"
+    check_answered(list_results(session, rows(), _COLUMNS, name="tasks"))
 
 
 def _row(result: ManyResult, done: str) -> Mapping[str, object]:

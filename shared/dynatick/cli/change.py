@@ -9,8 +9,8 @@ import typer
 from dynatick.cli.arguments import Wait, WaitTimeout
 from dynatick.cli.bulk_change import check_wait, wait_for_runs
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Output, say, show_document, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.output import Column, Output, say, show_many, show_outcome
+from dynatick.cli.session import Session, command
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.terminal_text import one_line, suggested
@@ -33,8 +33,7 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_changes(
     session: Session,
     last: Annotated[str, typer.Option(metavar="DURATION", help="Those of the last 2h, 7d, up to 31d.")] = "7d",
@@ -56,8 +55,7 @@ def list_changes(
             say(f"What came of the runs: {suggested('dynatick change show', redriven.change_id)}")
 
 
-@app.command()
-@on_table
+@command(app)
 def show(
     session: Session,
     change_id: Annotated[str, typer.Argument(metavar="ID", help="As dynatick change list shows it.")],
@@ -70,11 +68,7 @@ def show(
     found = changes.get(change_id)
     if found is None:
         raise CommandFailed(ExitCode.NOT_FOUND, f"there is no change {one_line(change_id)}; they are kept for 31 days")
-    if session.output is Output.TABLE:
-        for line in _lines(found):
-            say(line)
-    else:
-        show_document(found.to_row(), session.output)
+    show_outcome("\n".join(_lines(found)), found, session.output)
     if wait:
         wait_for_runs(session, changes.runs_of(found), timeout, "redriven")
 

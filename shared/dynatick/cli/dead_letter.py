@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dynatick.cli.arguments import Wait, WaitTimeout, Yes
-from dynatick.cli.bulk_change import MAX_FAILURES, check_wait, confirm, is_interactive, summed, wait_for_runs
-from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Listing, Output, say, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.bulk_change import check_answered, check_wait, confirm, is_interactive, list_results, wait_for_runs
+from dynatick.cli.output import Column, Output, say, show_many
+from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
 from dynatick.domain.terminal_text import one_line
 
@@ -56,8 +55,7 @@ _RESULTS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_letters(
     session: Session,
     queue_url: QueueUrl = None,
@@ -81,8 +79,7 @@ def list_letters(
         say(f"About {page.hidden} more are hidden, since another reader has just received them")
 
 
-@app.command()
-@on_table
+@command(app)
 def redrive(
     session: Session,
     queue_url: QueueUrl = None,
@@ -102,16 +99,12 @@ def redrive(
     _ask(letters, "Redrive the tasks of", dry_run=dry_run, yes=yes)
 
     handled = letters.redrive(action=action, error=error, dry_run=dry_run)
-    if dry_run:
-        _show(session, handled, dry_run=True)
-        return
-    _show(session, handled, dry_run=False, runs=runs)
-    if wait:
+    _show(session, handled, dry_run=dry_run, runs=None if dry_run else runs)
+    if wait and not dry_run:
         wait_for_runs(session, runs, timeout, "redriven")
 
 
-@app.command()
-@on_table
+@command(app)
 def purge(
     session: Session,
     queue_url: QueueUrl = None,
@@ -137,32 +130,19 @@ def _ask(letters: DeadLetters, verb: str, *, dry_run: bool, yes: bool) -> None:
         confirm(f"{verb} about {letters.count()} messages?")
 
 
-def _show(
-    session: Session,
-    handled: HandledLetters,
-    *,
-    dry_run: bool,
-    runs: FollowedRuns | None = None,
-) -> None:
+def _show(session: Session, handled: HandledLetters, *, dry_run: bool, runs: FollowedRuns | None = None) -> None:
     """Prints the result of each letter, and the counts. ``runs`` follows those that were begun. Raises CommandFailed if
     some results are unknown."""
-    counts: dict[str, int] = {}
-    failures = 0  # in a row
-    with Listing(_RESULTS, session.output, name="deadLetters") as listing:
+
+    def rows() -> Iterator[Mapping[str, object]]:
         for one in handled:
-            row = _row(one, dry_run=dry_run)
             if runs is not None and one.task is not None:
                 runs.add(one.task)
-            listing.add(row)
-            result = str(row["result"])
-            counts[result] = counts.get(result, 0) + 1
-            failures = failures + 1 if result == "unknown" else 0
-            if failures == MAX_FAILURES:
-                break
-        listing.more = {"counts": counts, "complete": handled.complete}
-    say(summed(counts))
-    if counts.get("unknown"):
-        raise CommandFailed(ExitCode.UNREACHABLE, f"{counts['unknown']} got no answer; repeat the command")
+            yield _row(one, dry_run=dry_run)
+
+    check_answered(
+        list_results(session, rows(), _RESULTS, name="deadLetters", more=lambda: {"complete": handled.complete})
+    )
     if not handled.complete:
         say("There may be more; repeat the command")
 

@@ -16,7 +16,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Column, Output, say, show_document, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, with_options
 from dynatick.cli.stack import aws_client
 from dynatick.cli.task_display import unfit_lines
 from dynatick.domain import attributes as attr
@@ -24,7 +24,6 @@ from dynatick.domain.executions import PARTITION_WRITE_UNITS, STREAM_SHARDS, Exe
 from dynatick.domain.terminal_text import one_line
 
 if TYPE_CHECKING:
-    from dynatick.cli.session import Session
     from dynatick.client.operations import Diagnosis
     from dynatick.engine.reconcile import Finding, Reconciled
 
@@ -122,7 +121,7 @@ def _of_api(parameters: Mapping[str, str]) -> int:
     return rate * (1 + max(1, wait))
 
 
-@on_table
+@with_options
 def doctor(
     session: Session,
     repair: Annotated[
@@ -168,7 +167,7 @@ def doctor(
 
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
     if found.pause is not None:
-        say(f"Paused {found.pause}")
+        say(f"Paused {one_line(str(found.pause))}")
     for of_action in found.paused_actions:
         say(f"Paused: {one_line(of_action.action)}, {one_line(str(of_action))}")
     if found.found > shown:

@@ -7,12 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
+
+import typer
 
 from dynatick.bulk.record import FileFormat, format_of
+from dynatick.cli.arguments import OutputFile, OutputFormat, SelectionOptions, Status
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import printable_lines, say
+from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
 from dynatick.domain.row import RowView
 from dynatick.domain.terminal_text import quoted
@@ -26,15 +30,35 @@ if TYPE_CHECKING:
 _ROWS_PER_MESSAGE = 10_000  # without a terminal
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExportOptions:
-    """The options of an export. ``arguments``: which rows and how; an export with other ones begins anew."""
+@with_options
+def export_file(
+    session: Session,
+    file: OutputFile = "-",
+    *,
+    selecting: SelectionOptions,
+    status: Status = None,
+    form: OutputFormat = None,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also the state of each task: status, error and so on.")
+    ] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin anew, instead of continuing an interrupted run.")
+    ] = False,
+) -> None:
+    """Write the tasks of a bucket, of a range or of a subject to a file that can be imported again.
 
-    file: str  # - for stdout
-    form: FileFormat
-    arguments: Mapping[str, object]
-    restart: bool = False
-    with_state: bool = False
+    An interrupted export continues when it is run again with the same options; the file FILE.progress says where. With
+    times relative to now it begins anew.
+    """
+    client = session.client()
+    selection, chosen = selecting.select(client, status=status), chosen_format(form, file)
+    table = getattr(client.store, "table", session.table)
+    arguments = {"table": table, **selection.words(), "state": state, "format": str(chosen)}
+
+    def rows(after: After | None) -> Iterator[Row]:
+        return client.export(selection, after=after)
+
+    export_tasks(rows, file, chosen, arguments, restart=restart, with_state=state)
 
 
 def chosen_format(form: FileFormat | None, file: str) -> FileFormat:
@@ -45,26 +69,35 @@ def chosen_format(form: FileFormat | None, file: str) -> FileFormat:
     return chosen
 
 
-def export_tasks(rows: Callable[[After | None], Iterable[Row]], options: ExportOptions) -> None:
+def export_tasks(
+    rows: Callable[[After | None], Iterable[Row]],
+    file: str,
+    form: FileFormat,
+    arguments: Mapping[str, object],
+    *,
+    restart: bool = False,
+    with_state: bool = False,
+) -> None:
     """Writes rows to a file, or to stdout, as they come. Raises CommandFailed.
 
-    Continues a file that an interrupted run has begun. ``rows``: returns those after a place.
+    Continues a file that an interrupted run has begun, by the same ``arguments``: which rows and how. ``rows``: returns
+    those after a place.
     """
     from dynatick.bulk.export import export_lines
 
-    path = Path(options.file)
-    is_file = options.file != "-" and (path.is_file() or not path.exists())  # and neither a pipe nor a device
+    path = Path(file)
+    is_file = file != "-" and (path.is_file() or not path.exists())  # and neither a pipe nor a device
     checkpoint = Checkpoint(path, _Place.parse) if is_file else None
-    place = None if checkpoint is None or options.restart else checkpoint.read()
-    if place is not None and place.arguments != dict(options.arguments):
+    place = None if checkpoint is None or restart else checkpoint.read()
+    if place is not None and place.arguments != arguments:
         place = None
     if place is not None:
         say(f"Continuing after {place.number} rows, where the run before ended; --restart begins anew")
-    with _progress(options.file) as advance, _opened(options.file, place) as out:
-        run = _Run(out, advance, checkpoint, place or _Place(arguments=dict(options.arguments)))
+    with _progress(file) as advance, _opened(file, place) as out:
+        run = _Run(out, advance, checkpoint, place or _Place(arguments=arguments))
         counted = run.counted(rows(None if place is None else place.after))
         try:
-            run.write(export_lines(counted, options.form, with_state=options.with_state, heading=place is None))
+            run.write(export_lines(counted, form, with_state=with_state, heading=place is None))
         except (StoreError, KeyboardInterrupt):
             run.interrupted()
             raise

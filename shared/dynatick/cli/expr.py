@@ -12,7 +12,7 @@ from typing import Annotated, assert_never
 import typer
 
 from dynatick.cli.output import Column, Output, say, show_document, show_list, show_table
-from dynatick.cli.session import Session
+from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import exact_text
 from dynatick.domain.expressions import (
@@ -46,16 +46,26 @@ _MAX_COUNT = 100_000
 _COLUMNS = (Column("OCCURRENCE", "occurrenceAt"), Column("LOCAL TIME", "local"), Column("NOTES", "notes", folds=True))
 
 Text = Annotated[str, typer.Argument(metavar="EXPR", help="Such as 'cron(0 12 ? * MON-FRI *)'.", show_default=False)]
-Zone = Annotated[str, typer.Option("--tz", metavar="ZONE", help="IANA name of the time zone, such as Europe/Berlin.")]
-From = Annotated[
-    str | None, typer.Option("--from", metavar="TIME", help="Occurrences strictly after this instant. Default: now.")
-]
-StartDate = Annotated[
-    str | None, typer.Option(metavar="TIME", help="No occurrence before; a rate counts from here. Default: --from.")
-]
-EndDate = Annotated[str | None, typer.Option(metavar="TIME", help="No occurrence after.")]
-Count = Annotated[int, typer.Option(min=1, max=_MAX_COUNT, help="The number of occurrences.")]
-Print = Annotated[Output, typer.Option("--output", "-o", help="How to print data.")]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpressionOptions:
+    """Which occurrences of an expression to show, and how."""
+
+    tz: Annotated[
+        str, typer.Option("--tz", metavar="ZONE", help="IANA name of the time zone, such as Europe/Berlin.")
+    ] = "UTC"
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="TIME", help="Occurrences strictly after this instant. Default: now."),
+    ] = None
+    start_date: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="No occurrence before; a rate counts from here. Default: --from."),
+    ] = None
+    end_date: Annotated[str | None, typer.Option(metavar="TIME", help="No occurrence after.")] = None
+    count: Annotated[int, typer.Option(min=1, max=_MAX_COUNT, help="The number of occurrences.")] = 5
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print data.")] = Output.TABLE
 
 
 def in_words(expression: Expression, zone: str) -> str:
@@ -139,17 +149,18 @@ class _Query:
     end: datetime | None
 
     @classmethod
-    def of(cls, text: str, zone: str, after: str | None, start: str | None, end: str | None) -> _Query:
+    def of(cls, text: str, options: ExpressionOptions) -> _Query:
         """Raises InvalidInput, also if there is no occurrence after the instant."""
         expression = parse_expression(text)
         now = Session().clock().replace(microsecond=0)
-        begin = now if after is None else instant(after, "from", now)
+        begin = now if options.from_ is None else instant(options.from_, "from", now)
+        start = instant(options.start_date, attr.START_DATE, now) if options.start_date else None
         query = cls(
             expression=expression,
-            zone=check_zone(zone),
+            zone=check_zone(options.tz),
             after=begin,
-            start=instant(start, attr.START_DATE, now) if start else begin if isinstance(expression, Rate) else None,
-            end=instant(end, attr.END_DATE, now) if end else None,
+            start=begin if start is None and isinstance(expression, Rate) else start,
+            end=instant(options.end_date, attr.END_DATE, now) if options.end_date else None,
         )
         check_fires(query.expression, after=query.after, zone=query.zone, start=query.start, end=query.end)
         return query
@@ -161,19 +172,11 @@ class _Query:
         return clock_warnings(self.expression, self.after, zone=self.zone, start=self.start, end=self.end)
 
 
-@app.command()
-def explain(
-    expression: Text,
-    tz: Zone = "UTC",
-    from_: From = None,
-    start_date: StartDate = None,
-    end_date: EndDate = None,
-    count: Count = 5,
-    output: Print = Output.TABLE,
-) -> None:
+@command(app)
+def explain(expression: Text, options: ExpressionOptions) -> None:
     """Describe an expression in words, with its next occurrences and how clock changes affect them."""
-    query = _Query.of(expression, tz, from_, start_date, end_date)
-    occurrences = list(islice(query.occurrences(), count))
+    query = _Query.of(expression, options)
+    occurrences, output = list(islice(query.occurrences(), options.count)), options.output
     gap, warnings = shortest_gap(query.expression), query.warnings()
     if output is not Output.TABLE:
         document = {
@@ -191,7 +194,7 @@ def explain(
         print(f"Shortest interval: {exact_text(gap)}")
     print()
     _table(occurrences, query.zone)
-    if len(occurrences) < count:
+    if len(occurrences) < options.count:
         print("\nThat is the last occurrence")
     if warnings:
         print("\nClock changes within a year:")
@@ -199,24 +202,16 @@ def explain(
             print(f"  {warning}")
 
 
-@app.command("next")
-def next_occurrences(
-    expression: Text,
-    tz: Zone = "UTC",
-    from_: From = None,
-    start_date: StartDate = None,
-    end_date: EndDate = None,
-    count: Count = 5,
-    output: Print = Output.TABLE,
-) -> None:
+@command(app, "next")
+def next_occurrences(expression: Text, options: ExpressionOptions) -> None:
     """List the next occurrences. With --output json, a list of instants in UTC."""
-    query = _Query.of(expression, tz, from_, start_date, end_date)
-    occurrences = list(islice(query.occurrences(), count))
+    query = _Query.of(expression, options)
+    occurrences, output = list(islice(query.occurrences(), options.count)), options.output
     if output is Output.TABLE:
         _table(occurrences, query.zone)
     else:
         show_list([format_instant(one.instant) for one in occurrences], output)
-    if len(occurrences) < count:
+    if len(occurrences) < options.count:
         say("That is the last occurrence")
 
 

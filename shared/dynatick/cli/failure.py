@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.output import Column, Output, say, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.domain.durations import duration_of
 from dynatick.domain.instants import format_instant
 from dynatick.domain.terminal_text import one_line, quoted
@@ -29,8 +29,7 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_failures(
     session: Session,
     last: Annotated[
@@ -57,8 +56,8 @@ def list_failures(
     if not found:
         say(f"No task of the last {last} is failed now")
         return
-    command = "The first group: dynatick task redrive --dry-run"
-    say(f"{command} --last {quoted(last)} --fingerprint {quoted(found[0].fingerprint)}")
+    redrive = "The first group: dynatick task redrive --dry-run"
+    say(f"{redrive} --last {quoted(last)} --fingerprint {quoted(found[0].fingerprint)}")
 
 
 def _line(one: FailureGroup, row: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,4 +1,4 @@
-"""``dynatick task import``: inserts the tasks of a file, or of stdin."""
+"""``dynatick task import``: inserts the tasks of a file, or of stdin; ``schedule import`` of our own format, too."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from dynatick.bulk.record import FileFormat, Source, format_of
+from dynatick.bulk.task_definition import PREFIX
+from dynatick.cli.arguments import InputFile, InputFormat
 from dynatick.cli.checkpoint import Checkpoint
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import say, show_one
-from dynatick.cli.session import Session
+from dynatick.cli.session import Session, with_options
 from dynatick.domain.terminal_text import one_line
 from dynatick.errors import DynatickError, InvalidInput, TaskNotFound
 
@@ -26,16 +30,33 @@ _LINES_PER_MESSAGE = 10_000  # without a terminal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ImportOptions:
-    """The options of the import command."""
+class FileOptions:
+    """The options of an import: how a file in our own format is read, and where its errors go."""
 
-    file: str  # - for stdin
-    form: FileFormat | None  # None: from the file's name
-    errors: str | None
-    id_prefix: str
-    drop_state: bool
-    restart: bool
-    schedules_only: bool
+    form: InputFormat = None
+    errors: Annotated[str | None, typer.Option(metavar="FILE", help="Where to write the refused lines, as NDJSON.")] = (
+        None
+    )
+    id_prefix: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help=f"The prefix of derived ids, for lines without a taskId. Default: {PREFIX}."),
+    ] = None
+    drop_state: Annotated[
+        bool, typer.Option("--drop-state", help="Ignore the state that an export with --state contains.")
+    ] = False
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Begin at the first line, instead of continuing an interrupted run.")
+    ] = False
+
+
+@with_options
+def import_file(session: Session, file: InputFile, *, options: FileOptions) -> None:
+    """Insert the tasks of a file, under the table's names (taskId, dueAt …). Existing tasks stay as they are.
+
+    A line with a scheduleExpression becomes a schedule. An interrupted import continues when it is run again; the
+    file FILE.progress says where.
+    """
+    import_tasks(session, file, options, schedules_only=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +108,7 @@ class ErrorsFile:
         return cls(file, size if kept and size is not None else 0)
 
 
-def import_tasks(session: Session, options: ImportOptions) -> None:
+def import_tasks(session: Session, file: str, options: FileOptions, *, schedules_only: bool) -> None:
     """Inserts the tasks of a file and prints the counts. Raises CommandFailed unless all are inserted."""
     from dynatick.bulk.file_reader import read
     from dynatick.bulk.importing import Import
@@ -95,7 +116,7 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
 
     client = session.client()
     with ExitStack() as opened:
-        source, path = open_source(options.file, opened)
+        source, path = open_source(file, opened)
         form = options.form or (FileFormat.NDJSON if path is None else format_of(path.name))
         checkpoint = Checkpoint(path, _Place.parse) if path is not None and path.is_file() else None
         place = None if checkpoint is None or options.restart else checkpoint.read()
@@ -103,21 +124,17 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
             place = None
         if place is not None:
             say(f"Continuing at line {place.line}, where the run before ended; --restart begins anew")
-        errors = _errors(options, path, None if place is None else place.errors, opened)
+        errors = _errors(options.errors, path, None if place is None else place.errors, opened)
         run = Import(
             insert_rows=client.insert_rows,
             report=_say_error if errors is None else lambda error: errors.write(error.to_json()),
-            id_prefix=options.id_prefix,
+            id_prefix=PREFIX if options.id_prefix is None else options.id_prefix,
             drop_state=options.drop_state,
-            schedules_only=options.schedules_only,
+            schedules_only=schedules_only,
         )
         if place is not None:
-            run.offset, run.line, run.latest, run.tally = (
-                place.offset,
-                place.line,
-                place.latest,
-                InsertCounts.from_row(place.counts),
-            )
+            run.offset, run.line, run.latest = place.offset, place.line, place.latest
+            run.tally = InsertCounts.from_row(place.counts)
         here = _Place.of(run, errors)
         with _progress(None if path is None or checkpoint is None else path.stat().st_size) as advance:
             try:
@@ -138,13 +155,13 @@ def import_tasks(session: Session, options: ImportOptions) -> None:
     show_one(run.tally.to_row(), session.output)
     if run.complete and not run.tally.total:
         say("The file is empty")
-    _judge(run, options)
+    _judge(run, options.errors)
 
 
-def _judge(run: Import, options: ImportOptions) -> None:
+def _judge(run: Import, errors: str | None) -> None:
     """Raises CommandFailed unless all tasks are in the table."""
     tally = run.tally
-    where = "" if options.errors is None else f"; see {options.errors}"
+    where = "" if errors is None else f"; see {errors}"
     if run.gave_up:
         message = f"the table took none of the last lines, from line {run.line} on; run it again to continue there"
         raise CommandFailed(ExitCode.UNREACHABLE, message + where)
@@ -195,13 +212,13 @@ def open_source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
     return open_at, path
 
 
-def _errors(options: ImportOptions, path: Path | None, size: int | None, opened: ExitStack) -> ErrorsFile | None:
-    if options.errors is None:
+def _errors(name: str | None, path: Path | None, size: int | None, opened: ExitStack) -> ErrorsFile | None:
+    if name is None:
         return None
-    target = Path(options.errors)
+    target = Path(name)
     if path is not None and target.exists() and target.samefile(path):
         raise CommandFailed(ExitCode.USAGE, "--errors names the file that is imported")
-    return errors_file(options.errors, opened, size)
+    return errors_file(name, opened, size)
 
 
 def errors_file(name: str, opened: ExitStack, size: int | None = None) -> ErrorsFile:

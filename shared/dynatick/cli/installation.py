@@ -11,7 +11,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.output import Output, say, show_document, show_one, show_pairs
-from dynatick.cli.session import Session, on_table, user
+from dynatick.cli.session import Session, user, with_options
 from dynatick.cli.task_display import ago, unfit_lines
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import milliseconds_text
@@ -20,12 +20,12 @@ from dynatick.domain.terminal_text import one_line, quoted, suggested
 from dynatick.ui.loopback import PORT
 
 if TYPE_CHECKING:
-    from dynatick.client.operations import FailureGroup, InstallationStatus
+    from dynatick.client.operations import ActionPause, FailureGroup, InstallationStatus, Pause
 
 _GROUPS = 3
 
 
-@on_table
+@with_options
 def settings(session: Session) -> None:
     """Show the current settings: tick interval, shards, actions. The template's parameters set them."""
     from dynatick.client.installation import settings_view
@@ -36,7 +36,7 @@ def settings(session: Session) -> None:
     show_one(settings_view(settings).to_row(), session.output)
 
 
-@on_table
+@with_options
 def status(
     session: Session,
     hours: Annotated[
@@ -112,7 +112,7 @@ def _hours(span: timedelta) -> str:
     return f"{max(1, round(span / timedelta(hours=1)))}h"
 
 
-@on_table
+@with_options
 def pause(
     session: Session,
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Why, for those who wonder.")] = None,
@@ -122,23 +122,21 @@ def pause(
     """Run nothing from the next tick on, until dynatick resume; with --action, nothing of one action. Tasks that run go
     on to their end."""
     client = session.client()
-    wanted = by or user()
-    before = client.settings()
-    if action is not None:
-        paused = client.operations.pause_action(action, reason=reason, by=wanted)
-        if session.output is not Output.TABLE:
-            show_document({attr.PAUSED: paused.to_row()}, session.output)
+    before, operations = client.settings(), client.operations
+    paused: Pause | ActionPause
+    if action is None:
+        paused = operations.pause(reason=reason, by=by or user())
+        done = "It was paused already" if before is not None and before.pause is not None else "Paused"
+    else:
+        paused = operations.pause_action(action, reason=reason, by=by or user())
         is_earlier = before is not None and action in before.paused_actions
-        say(f"{one_line(action)} {'was paused already' if is_earlier else 'is paused'}: {one_line(str(paused))}")
-        return
-    found = client.operations.pause(reason=reason, by=wanted)
+        done = f"{one_line(action)} {'was paused already' if is_earlier else 'is paused'}"
     if session.output is not Output.TABLE:
-        show_document({attr.PAUSED: found.to_row()}, session.output)
-    is_earlier = before is not None and before.pause is not None
-    say(f"{'It was paused already' if is_earlier else 'Paused'}: {found}")
+        show_document({attr.PAUSED: paused.to_row()}, session.output)
+    say(f"{done}: {one_line(str(paused))}")
 
 
-@on_table
+@with_options
 def resume(
     session: Session,
     action: Annotated[str | None, typer.Option(metavar="NAME", help="End the pause of this action.")] = None,
@@ -154,7 +152,7 @@ def resume(
     if ended is None:
         say("It was not paused")
     else:
-        say(f"Resumed; it was paused {ended}. The next tick runs what is due")
+        say(f"Resumed; it was paused {one_line(str(ended))}. The next tick runs what is due")
 
 
 def _resume_action(session: Session, action: str) -> None:
@@ -169,7 +167,7 @@ def _resume_action(session: Session, action: str) -> None:
     say(f"Resumed {one_line(action)}; it was paused {one_line(str(ended))}{begin}")
 
 
-@on_table
+@with_options
 def ui(
     session: Session,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: a free one.")] = PORT,
@@ -182,10 +180,9 @@ def ui(
     """
     try:
         from dynatick.ui.server import serve
-        from dynatick.ui.sign_in import sign_in_of
         from dynatick.ui.site import Site
         from dynatick.ui.trail import log_changes
-        from dynatick.ui.trouble import Access
+        from dynatick.ui.trouble import Access, sign_in_of
     except ModuleNotFoundError as error:
         message = f"ui needs more packages: pip install 'dynatick[cli]' ({error})"
         raise CommandFailed(ExitCode.UNEXPECTED, message) from error

@@ -22,6 +22,8 @@ from dynatick.domain.terminal_text import printable, quoted
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dynatick.domain.view import View
+
 _FRACTION = re.compile(r"\.\d+Z$")
 _PIPE_WIDTH = 10_000  # without a terminal nothing is wrapped, unless COLUMNS says how wide it is
 _PREFERRED_WIDTH = 16  # characters of a column that folds
@@ -42,6 +44,7 @@ _STYLES = {
     "paused": "dim",
 }
 
+NONE = "There are none"
 BATCH = 500  # rows of a table with the same column widths
 
 
@@ -83,6 +86,14 @@ def show_one(row: Mapping[str, object], output: Output) -> None:
     show_pairs(row.items())
 
 
+def show_outcome(words: str, view: View, output: Output) -> None:
+    """Says what a command has done: in words to a person, else as a document."""
+    if output is Output.TABLE:
+        say(words)
+    else:
+        show_document(view.to_row(), output)
+
+
 def show_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     """Prints names and values as a table; a name may occur twice."""
     rows = [{"name": name, "value": value} for name, value in pairs]
@@ -96,11 +107,15 @@ def show_many(
     *,
     name: str,
     more: Mapping[str, object] | None = None,
+    nothing: str | None = None,
 ) -> None:
-    """Prints a list: as a table, as a document of the list and ``more``, or as one document per row."""
+    """Prints a list: as a table, as a document of the list and ``more``, or as one document per row. ``nothing``: what
+    to say instead of an empty table."""
     match output:
         case Output.TABLE:
             show_table(rows, columns)
+            if nothing is not None and not rows:
+                say(nothing)
         case Output.JSON:
             show_document({name: list(rows), **(more or {})}, output)
         case Output.JSONL:
@@ -119,11 +134,10 @@ def show_page(
 ) -> None:
     """Prints a page of a list, and how to get the next one. ``token``: its nextPageToken."""
     following = {} if token is None else {"nextPageToken": token}
-    show_many(rows, columns, output, name=name, more={**(more or {}), **following})
+    nothing = NONE if token is None else None
+    show_many(rows, columns, output, name=name, more={**(more or {}), **following}, nothing=nothing)
     if token is not None and output is not Output.JSON:
         say(f"There are more: --page-token {quoted(token)}")
-    elif not rows and output is Output.TABLE:
-        say("There are none")
 
 
 def show_list(values: Sequence[object], output: Output) -> None:

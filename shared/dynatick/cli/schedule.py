@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dynatick.bulk.record import FileFormat
-from dynatick.cli.arguments import Ids, LimitKey, Payload, Subject, Timeout, map_of, minutes_of, seconds_of
-from dynatick.cli.bulk_change import change_each
+from dynatick.cli.arguments import (
+    Ids,
+    LimitKey,
+    OutputFile,
+    OutputFormat,
+    PageToken,
+    Payload,
+    RetryPolicy,
+    Subject,
+    Timeout,
+    map_of,
+    minutes_of,
+    seconds_of,
+)
+from dynatick.cli.bulk_change import change_each, delete_each
 from dynatick.cli.exporting import chosen_format, export_schedules
-from dynatick.cli.output import Column, Output, say, show_many, show_one, show_page, show_table
+from dynatick.cli.output import NONE, Column, Output, say, show_many, show_one, show_page, show_table
 from dynatick.cli.schedule_import import import_file
 from dynatick.cli.schedule_sync import sync
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import show_task
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
@@ -41,7 +53,6 @@ ExpectedWithin = Annotated[
     typer.Option(metavar="DURATION", help="So long after its time it must have completed; else it is overdue."),
 ]
 ActionName = Annotated[str | None, typer.Option("--action", help="What to run. Default: the installation's.")]
-Policy = Annotated[str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')]
 
 _SHOWN = (
     attr.TASK_ID, attr.SCHEDULE_EXPRESSION, attr.CRON_EXPRESSION, attr.SCHEDULE_EXPRESSION_TIMEZONE, attr.START_DATE,
@@ -106,7 +117,7 @@ class DefinitionOptions:
     flexible_time_window: Window = None
     action: ActionName = None
     payload: Payload = None
-    retry_policy: Policy = None
+    retry_policy: RetryPolicy = None
     timeout_seconds: Timeout = None
     limit_key: LimitKey = None
     catch_up: CatchUp = None
@@ -166,8 +177,7 @@ def say_notes(view: ScheduleView) -> None:
         say(f"note: {warning}")
 
 
-@app.command()
-@on_table
+@command(app)
 def add(
     session: Session,
     schedule_id: ScheduleId,
@@ -197,8 +207,7 @@ def add(
     show_schedule(session, view)
 
 
-@app.command()
-@on_table
+@command(app)
 def get(session: Session, schedule_id: ScheduleId) -> None:
     """Show a schedule, and whether its latest occurrences completed in time, if it expects that."""
     schedules = session.client().schedules
@@ -215,8 +224,7 @@ def _expression(view: ScheduleView) -> str | None:
     return view.expression if zone in (None, "UTC") else f"{view.expression} {zone}"
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_schedules(
     session: Session,
     state: Annotated[
@@ -224,7 +232,7 @@ def list_schedules(
     ] = None,
     subject: OfSubject = None,
     limit: Limit = 100,
-    page_token: Annotated[str | None, typer.Option(help="Continue after the page before.")] = None,
+    page_token: PageToken = None,
 ) -> None:
     """List schedules, with their next and latest occurrences."""
     page = session.client().schedules.list(state, subject=subject, limit=limit, page_token=page_token)
@@ -242,29 +250,23 @@ app.command("import")(import_file)
 app.command("sync")(sync)
 
 
-@app.command("export")
-@on_table
+@command(app, "export")
 def export_file(
     session: Session,
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE]", help=".ndjson, .jsonl or .csv. Default: stdout.", show_default=False)
-    ] = "-",
+    file: OutputFile = "-",
     state: Annotated[
         str | None,
         typer.Option(help="Only these: ENABLED, DISABLED (paused), COMPLETED, FAILED. Default: the first two."),
     ] = None,
     subject: OfSubject = None,
-    form: Annotated[
-        FileFormat | None, typer.Option("--format", help="Default: by the file's name; to stdout, ndjson.")
-    ] = None,
+    form: OutputFormat = None,
 ) -> None:
     """Write schedules to a file that can be imported again: their definitions, not their occurrences."""
     chosen = chosen_format(form, file)
     export_schedules(session.client().schedules.export(state, subject=subject), chosen, file)
 
 
-@app.command()
-@on_table
+@command(app)
 def update(
     session: Session,
     schedule_id: ScheduleId,
@@ -285,8 +287,7 @@ def update(
     show_schedule(session, session.client().schedules.update(schedule_id, **edits))
 
 
-@app.command()
-@on_table
+@command(app)
 def pause(
     session: Session,
     schedule_ids: Ids,
@@ -296,36 +297,19 @@ def pause(
     _change(session, schedule_ids, partial(session.client().schedules.pause, reason=reason), "paused")
 
 
-@app.command()
-@on_table
+@command(app)
 def resume(session: Session, schedule_ids: Ids) -> None:
     """Resume schedules: they make occurrences again, from now on."""
     _change(session, schedule_ids, session.client().schedules.resume, "resumed")
 
 
-@app.command()
-@on_table
+@command(app)
 def delete(session: Session, schedule_ids: Ids) -> None:
     """End schedules and remove them. Tasks that they have made stay."""
-    schedules = session.client().schedules
-
-    def remove(schedule_id: str) -> str:
-        schedules.delete(schedule_id)
-        return schedule_id
-
-    def show(schedule_id: str) -> None:
-        if session.output is Output.TABLE:
-            say(f"deleted {schedule_id}")
-        else:
-            show_one({attr.TASK_ID: schedule_id, "deleted": True}, session.output)
-
-    change_each(
-        session, schedule_ids, remove, "deleted", show=show, row=lambda _: {}, columns=CHANGED, name="schedules"
-    )
+    delete_each(session, schedule_ids, session.client().schedules.delete, columns=CHANGED, name="schedules")
 
 
-@app.command("run")
-@on_table
+@command(app, "run")
 def run_now(session: Session, schedule_ids: Ids) -> None:
     """Make an extra occurrence of each at the next tick."""
 
@@ -335,8 +319,7 @@ def run_now(session: Session, schedule_ids: Ids) -> None:
     change_each(session, schedule_ids, session.client().schedules.run_now, "to run", show=show)
 
 
-@app.command()
-@on_table
+@command(app)
 def preview(
     session: Session,
     schedule_id: ScheduleId,
@@ -351,16 +334,14 @@ def preview(
     if session.output is not Output.TABLE:
         show_many(rows, (), session.output, name="occurrences", more={"warnings": list(view.warnings)})
         return
-    if not rows:
-        say("There are none")
-        return
     locals_ = [{"local": wall_time(one.instant, view.timezone), "notes": "; ".join(one.notes)} for one in found]
-    show_table([{**row, **local} for row, local in zip(rows, locals_, strict=True)], PREVIEW)
-    say_notes(view)
+    shown = [{**row, **local} for row, local in zip(rows, locals_, strict=True)]
+    show_many(shown, PREVIEW, session.output, name="occurrences", nothing=NONE)
+    if shown:
+        say_notes(view)
 
 
-@app.command()
-@on_table
+@command(app)
 def backfill(
     session: Session,
     schedule_id: ScheduleId,
@@ -387,15 +368,12 @@ def backfill(
             unknown += 1
             row |= {"result": "unknown", "error": str(result.error)}
         rows.append(row)
-    show_many(rows, MADE, session.output, name="occurrences")
-    if not rows and session.output is Output.TABLE:
-        say("There are none")
+    show_many(rows, MADE, session.output, name="occurrences", nothing=NONE)
     if unknown:
         raise CommandFailed(ExitCode.UNREACHABLE, f"{unknown} of {len(rows)} got no answer; repeat the command")
 
 
-@app.command()
-@on_table
+@command(app)
 def history(
     session: Session,
     schedule_id: ScheduleId,
@@ -409,9 +387,7 @@ def history(
     rows = [one.to_row() for one in found]
     if session.output is Output.TABLE:
         rows = [{**row, "reason": "run now"} if "runNow" in row else row for row in rows]
-    show_many(rows, columns_of(HISTORY, rows), session.output, name="occurrences")
-    if not rows and session.output is Output.TABLE:
-        say("There are none")
+    show_many(rows, columns_of(HISTORY, rows), session.output, name="occurrences", nothing=NONE)
 
 
 def _change(session: Session, ids: Sequence[str], change: Callable[[str], ScheduleView], done: str) -> None:

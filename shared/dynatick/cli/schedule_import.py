@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.bulk.conversion import Conversion, Origin
+from dynatick.cli.arguments import InputFile
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.importing import errors_file, import_tasks
+from dynatick.cli.importing import FileOptions, errors_file, import_tasks
 from dynatick.cli.output import Column, say, show_many, show_one
-from dynatick.cli.session import Session, on_table
-from dynatick.cli.task_files import FileOptions
+from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.domain.terminal_text import one_line
@@ -57,16 +57,8 @@ class ConversionOptions:
     ] = False
 
 
-@on_table
-def import_file(
-    session: Session,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help=".ndjson, .jsonl, .json or .csv; - for stdin.", show_default=False)
-    ],
-    *,
-    conversion: ConversionOptions,
-    options: FileOptions,
-) -> None:
+@with_options
+def import_file(session: Session, file: InputFile, *, conversion: ConversionOptions, options: FileOptions) -> None:
     """Insert the schedules of a file. Each line needs a scheduleExpression. Existing schedules stay as they are.
 
     With --from, the file is what `aws scheduler get-schedule` or `crontab -l` prints. Each schedule is converted, or
@@ -75,7 +67,7 @@ def import_file(
     if conversion.from_ is None:
         if conversion.dry_run or conversion.action is not None or conversion.tz is not None:
             raise CommandFailed(ExitCode.USAGE, "--dry-run, --action and --tz need --from")
-        import_tasks(session, options.of(file, schedules_only=True))
+        import_tasks(session, file, options, schedules_only=True)
         return
     if options.form is not None or options.drop_state or options.restart:
         raise CommandFailed(ExitCode.USAGE, "--format, --drop-state and --restart have no effect with --from")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Output, say, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.output import NONE, Column, Output, show_many
+from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Declared:
     schedules: Sequence[Mapping[str, object]]  # rows under the table's names
 
 
-@on_table
+@with_options
 def sync(
     session: Session,
     stage: Annotated[str | None, typer.Option(help="A stage of dynatick.toml.")] = None,
@@ -61,9 +61,7 @@ def sync(
     rows = [one.to_row() for one in changes]
     if session.output is Output.TABLE:
         rows = [{**row, "what": what(one, is_done=not dry_run)} for row, one in zip(rows, changes, strict=True)]
-    show_many(rows, _COLUMNS, session.output, name="schedules", more={"owner": declared.owner})
-    if not rows and session.output is Output.TABLE:
-        say("There are none")
+    show_many(rows, _COLUMNS, session.output, name="schedules", more={"owner": declared.owner}, nothing=NONE)
     if conflicts := sum(one.result is SyncResult.CONFLICT for one in changes):
         raise CommandFailed(ExitCode.CONFLICT, _untouched(conflicts, len(changes), declared.owner))
     if exit_code and any(one.result in DRIFT for one in changes):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,11 +19,9 @@ from dynatick.domain.instants import relative_time
 
 if TYPE_CHECKING:
     from dynatick.actions.dead_letter_queue import DeadLetterQueue
-    from dynatick.cli.local_stack import LocalStack
+    from dynatick.cli.stack import LocalStack
     from dynatick.client import DeadLetters, TaskClient
     from dynatick.client.connect import ClientSettings
-
-P = ParamSpec("P")
 
 
 def user() -> str | None:
@@ -104,13 +102,8 @@ class Session:
         """The name of the processor function. Raises CommandFailed."""
         if self.local:
             return self.local_stack().processor
-        stack = self.stack or os.environ.get("DYNATICK_STACK")
-        if not stack:
-            message = "name the processor function with --function, or its stack with --stack; or use --local"
-            raise CommandFailed(ExitCode.USAGE, message)
-        from dynatick.cli.stack import PROCESSOR, resource
-
-        return resource(self, stack, PROCESSOR)
+        missing = "name the processor function with --function, or its stack with --stack; or use --local"
+        return self._of_stack("ProcessorFunction", missing)
 
     def _settings(self, table: str, queue_url: str | None = None) -> ClientSettings:
         from dynatick.client.connect import ClientSettings
@@ -129,18 +122,14 @@ class Session:
         """The URL of the dead-letter queue: options take precedence over the environment."""
         if self.local:
             return self.local_stack().outputs["DeadLetterQueueUrl"]
-        url, stack = os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL"), self.stack or os.environ.get("DYNATICK_STACK")
+        url = os.environ.get("DYNATICK_DEAD_LETTER_QUEUE_URL")
         if url and not self.stack:
             return url
-        if not stack:
-            message = (
-                "no dead-letter queue is named: give --queue-url or --stack, set DYNATICK_DEAD_LETTER_QUEUE_URL or "
-                "DYNATICK_STACK, or use --local"
-            )
-            raise CommandFailed(ExitCode.USAGE, message)
-        from dynatick.cli.stack import DEAD_LETTER_QUEUE, resource
-
-        return resource(self, stack, DEAD_LETTER_QUEUE)
+        missing = (
+            "no dead-letter queue is named: give --queue-url or --stack, set DYNATICK_DEAD_LETTER_QUEUE_URL or "
+            "DYNATICK_STACK, or use --local"
+        )
+        return self._of_stack("DeadLetterQueue", missing)  # its physical id is its URL
 
     def _table(self) -> str:
         """The table's name: options take precedence over the environment."""
@@ -150,48 +139,58 @@ class Session:
             return self.table
         if self.local:
             return self.local_stack().table
-        table, stack = os.environ.get("DYNATICK_TABLE"), self.stack or os.environ.get("DYNATICK_STACK")
+        table = os.environ.get("DYNATICK_TABLE")
         if table and not self.stack:
             return table
-        if not stack:
-            message = "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local"
-            raise CommandFailed(ExitCode.USAGE, message)
-        from dynatick.cli.stack import TABLE, resource
+        missing = "no table is named: give --table or --stack, set DYNATICK_TABLE or DYNATICK_STACK, or use --local"
+        return self._of_stack("TasksTable", missing)
 
-        return resource(self, stack, TABLE)
+    def _of_stack(self, name: str, missing: str) -> str:
+        """The name of a template's resource in the stack that is named. Raises CommandFailed, with ``missing`` if none
+        is."""
+        stack = self.stack or os.environ.get("DYNATICK_STACK")
+        if not stack:
+            raise CommandFailed(ExitCode.USAGE, missing)
+        from dynatick.cli.stack import resource
+
+        return resource(self, stack, name)
 
     def local_stack(self) -> LocalStack:
         """The running local stack. Raises CommandFailed."""
-        from dynatick.cli.local_stack import find
+        from dynatick.cli.stack import find_local
 
-        return find(self.endpoint_url)
+        return find_local(self.endpoint_url)
 
 
-def on_table(command: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-    """Makes a command of a function: its own options, then those of Session, its first argument.
-
-    A parameter whose type is a dataclass gets an option for each field.
-    """
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Makes a command of a function. A parameter whose type is a dataclass gets an option for each field; those of
+    Session come last."""
+    own = list(inspect.signature(function, eval_str=True).parameters.values())
+    own.sort(key=lambda one: one.annotation is Session)
     groups = {
-        one.name: one.annotation for one in own if isinstance(one.annotation, type) and is_dataclass(one.annotation)
+        one.name: _options(one.annotation)
+        for one in own
+        if isinstance(one.annotation, type) and is_dataclass(one.annotation)
     }
+    kinds = {one.name: one.annotation for one in own}
 
     def run(**values: Any) -> None:
-        session = Session(**{option.name: values.pop(option.name) for option in _options(Session)})
-        for name, group in groups.items():
-            values[name] = group(**{option.name: values.pop(option.name) for option in _options(group)})
-        command(session, **values)  # type: ignore[call-arg]  # typer passes what the signature names
+        for name, options in groups.items():
+            values[name] = kinds[name](**{option.name: values.pop(option.name) for option in options})
+        function(**values)
 
     parameters: list[inspect.Parameter] = []
     for one in own:
-        keyword = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        parameters += _options(groups[one.name]) if one.name in groups else [keyword]
-    parameters += _options(Session)
+        parameters += groups.get(one.name) or [one.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__name__, run.__doc__ = function.__name__, function.__doc__
     return run
+
+
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a function a command of ``app``, with options as ``with_options`` makes them."""
+    return lambda function: app.command(name)(with_options(function))
 
 
 def _options(group: type[Any]) -> list[inspect.Parameter]:

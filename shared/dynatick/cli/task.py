@@ -1,17 +1,19 @@
-"""``dynatick task …``: insert tasks, change them, list them."""
+"""``dynatick task …``: insert tasks, change them, list them. And ``dynatick complete``, ``fail`` and ``heartbeat``, for
+those that their handlers have handed over."""
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dynatick.cli.arguments import (
+    Asking,
     At,
     ChangedPayload,
     Delay,
-    DryRun,
     Fingerprint,
     Ids,
     IdsOrNone,
@@ -19,6 +21,7 @@ from dynatick.cli.arguments import (
     LimitKey,
     PageToken,
     Payload,
+    RetryPolicy,
     SelectionOptions,
     Status,
     Subject,
@@ -27,33 +30,53 @@ from dynatick.cli.arguments import (
     Wait,
     Waiting,
     WaitTimeout,
-    Yes,
     error_filter,
     ids_of,
     map_of,
     seconds_of,
     shift_of,
+    timeout_of,
 )
-from dynatick.cli.bulk_change import BulkCommand, are_named, change_each, change_many, check_wait, wait_for_runs
+from dynatick.cli.bulk_change import (
+    BulkCommand,
+    are_named,
+    change_each,
+    change_many,
+    check_wait,
+    delete_each,
+    wait_for_runs,
+)
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Output, say, show_document, show_one
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.exporting import export_file
+from dynatick.cli.importing import import_file
+from dynatick.cli.output import Output, say, show_document, show_outcome
+from dynatick.cli.session import Session, command, with_options
 from dynatick.cli.task_display import list_page, show_each, show_explanation, show_tasks, show_view
-from dynatick.cli.task_files import export_file, import_file
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import duration_of
 from dynatick.domain.task import Status as TaskStatus
 from dynatick.domain.terminal_text import one_line
+from dynatick.json_reader import loads
 
 if TYPE_CHECKING:
     from dynatick.client import TaskView
     from dynatick.domain.task import Row
 
+Token = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOKEN",
+        envvar="DYNATICK_COMPLETION_TOKEN",
+        help="context.completion_token of its handler; - reads it from stdin. A secret.",
+        show_default=False,
+        show_envvar=True,
+    ),
+]
+
 app = typer.Typer(name="task", help="Insert tasks, change them, list them.", no_args_is_help=True)
 
 
-@app.command()
-@on_table
+@command(app)
 def add(
     session: Session,
     task_id: TaskId,
@@ -61,9 +84,7 @@ def add(
     delay: Delay = None,
     action: Annotated[str | None, typer.Option(help="What to run. Default: the installation's.")] = None,
     payload: Payload = None,
-    retry_policy: Annotated[
-        str | None, typer.Option(metavar="JSON|@FILE", help='Such as {"maximumRetryAttempts": 5}.')
-    ] = None,
+    retry_policy: RetryPolicy = None,
     timeout_seconds: Timeout = None,
     subject: Subject = None,
     limit_key: LimitKey = None,
@@ -101,8 +122,7 @@ def add(
     show_view(session, view)
 
 
-@app.command()
-@on_table
+@command(app)
 def get(
     session: Session,
     task_ids: Ids,
@@ -118,11 +138,10 @@ def get(
     show_each(session, task_ids, read)
 
 
-@app.command()
-@on_table
+@command(app)
 def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
     """Wait until tasks have ended. Exit code 8 if one has not completed, 9 if time is up."""
-    limit = None if timeout is None else duration_of(timeout, "timeout")
+    limit = timeout_of(timeout)
     client, end = session.client(), None if limit is None else session.clock() + limit
     not_completed: list[str] = []
     for task_id in ids_of(task_ids):
@@ -131,18 +150,15 @@ def wait(session: Session, task_ids: Ids, timeout: WaitTimeout = None) -> None:
         except KeyboardInterrupt:
             say(f"Stopped waiting for {one_line(task_id)}; the task itself goes on")
             raise
-        if session.output is Output.TABLE:
-            say(f"{view.status} {one_line(view.task_id)}" + ("" if view.error is None else f": {one_line(view.error)}"))
-        else:
-            show_document(view.to_row(), session.output)
+        error = "" if view.error is None else f": {one_line(view.error)}"
+        show_outcome(f"{view.status} {one_line(view.task_id)}{error}", view, session.output)
         if view.status != TaskStatus.COMPLETED:
             not_completed.append(task_id)
     if not_completed:
         raise CommandFailed(ExitCode.NOT_COMPLETED, f"{len(not_completed)} did not complete")
 
 
-@app.command("explain")
-@on_table
+@command(app, "explain")
 def explain_task(session: Session, task_id: TaskId) -> None:
     """Say why a task is where it is, what has happened to it, and what will."""
     found = session.client().operations.explain(task_id)
@@ -154,8 +170,7 @@ def explain_task(session: Session, task_id: TaskId) -> None:
         raise CommandFailed(ExitCode.NOT_FOUND, found.sentence)
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_tasks(
     session: Session,
     *,
@@ -176,64 +191,46 @@ def list_tasks(
     show_tasks(session, page, attempts=attempts)
 
 
-@app.command()
-@on_table
+@command(app)
 def cancel(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
     selecting: SelectionOptions,
     status: Waiting = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    asking: Asking,
 ) -> None:
     """Cancel waiting tasks: those named, or all of a bucket, range or subject."""
-    if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=asking.dry_run):
         change_each(session, task_ids or (), session.client().cancel, "cancelled", show=partial(show_view, session))
         return
     client = session.client()
     cancel = partial(client.cancel_many, selecting.select(client, status=status))
-    change_many(session, cancel, BulkCommand("cancel", "cancelled", dry_run=dry_run, yes=yes))
+    change_many(session, cancel, BulkCommand("cancel", "cancelled", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def delete(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
     selecting: SelectionOptions,
     status: Status = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    asking: Asking,
 ) -> None:
     """Delete the rows of tasks that wait or have ended: those named, or all of a bucket, of a range or of a subject.
 
     By --subject alone, its schedules are deleted, too.
     """
-    if not are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
-        client = session.client()
-        delete = partial(client.delete_many, selecting.select(client, status=status))
-        change_many(session, delete, BulkCommand("delete", "deleted", dry_run=dry_run, yes=yes))
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=asking.dry_run):
+        delete_each(session, task_ids or (), session.client().delete)
         return
-
-    def show(task_id: str) -> None:
-        if session.output is Output.TABLE:
-            say(f"deleted {task_id}")
-        else:
-            show_one({attr.TASK_ID: task_id, "deleted": True}, session.output)
-
     client = session.client()
-
-    def remove(task_id: str) -> str:
-        client.delete(task_id)
-        return task_id
-
-    change_each(session, task_ids or (), remove, "deleted", show=show, row=lambda _: {})
+    delete = partial(client.delete_many, selecting.select(client, status=status))
+    change_many(session, delete, BulkCommand("delete", "deleted", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def reschedule(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -246,15 +243,14 @@ def reschedule(
     ] = None,
     selecting: SelectionOptions,
     status: Waiting = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    asking: Asking,
 ) -> None:
     """Give waiting tasks another time: those named, or all of a bucket, range or subject."""
     if at is None and delay is None and by is None:
         raise CommandFailed(ExitCode.USAGE, "give a time: --at, --delay or --by")
     due_at, delay_seconds = session.time(at, attr.DUE_AT), seconds_of(delay, attr.DELAY_SECONDS)
     shift = None if by is None else shift_of(by, "by")
-    if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run, by=by):
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=asking.dry_run, by=by):
         change = partial(session.client().reschedule, due_at=due_at, delay_seconds=delay_seconds)
         change_each(session, task_ids or (), change, "rescheduled", show=partial(show_view, session))
         return
@@ -268,11 +264,10 @@ def reschedule(
         delay_seconds=delay_seconds,
         shift=shift,
     )
-    change_many(session, move, BulkCommand("reschedule", "rescheduled", dry_run=dry_run, yes=yes))
+    change_many(session, move, BulkCommand("reschedule", "rescheduled", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None, payload: Payload = None) -> None:
     """Change a waiting task: its time, its payload, or both at once; or the payload of a failed one."""
     changed = map_of(payload, attr.PAYLOAD)
@@ -287,8 +282,7 @@ def update(session: Session, task_id: TaskId, at: At = None, delay: Delay = None
     show_view(session, view)
 
 
-@app.command("run")
-@on_table
+@command(app, "run")
 def run_now(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -297,40 +291,36 @@ def run_now(
     status: Annotated[
         str | None, typer.Option(help="Only these: scheduled, unscheduled, completed, failed, cancelled.")
     ] = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    asking: Asking,
 ) -> None:
     """Run tasks at the next tick: those named, ended ones again; or the waiting ones of a bucket, range or subject."""
-    if are_named(task_ids, **selecting.given(), status=status, dry_run=dry_run):
+    if are_named(task_ids, **selecting.given(), status=status, dry_run=asking.dry_run):
         change_each(session, task_ids or (), session.client().run_now, "set to run", show=partial(show_view, session))
         return
     client = session.client()
     run = partial(client.run_now_many, selecting.select(client, status=status))
-    change_many(session, run, BulkCommand("run", "set to run", dry_run=dry_run, yes=yes))
+    change_many(session, run, BulkCommand("run", "set to run", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def restore(
     session: Session,
     task_ids: IdsOrNone = None,
     *,
     selecting: SelectionOptions,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    asking: Asking,
 ) -> None:
     """Take cancellations back: those of the tasks named, or all of a bucket, range or subject. The tasks wait for their
     time again; if that has passed, they run at the next tick."""
-    if are_named(task_ids, **selecting.given(), dry_run=dry_run):
+    if are_named(task_ids, **selecting.given(), dry_run=asking.dry_run):
         change_each(session, task_ids or (), session.client().restore, "restored", show=partial(show_view, session))
         return
     client = session.client()
     restore = partial(client.restore_many, selecting.select(client))
-    change_many(session, restore, BulkCommand("restore", "restored", dry_run=dry_run, yes=yes))
+    change_many(session, restore, BulkCommand("restore", "restored", asking))
 
 
-@app.command()
-@on_table
+@command(app)
 def redrive(
     session: Session,
     task_ids: IdsOrNone = None,
@@ -342,8 +332,7 @@ def redrive(
     changed: ChangedPayload,
     wait: Wait = False,
     timeout: WaitTimeout = None,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    asking: Asking,
 ) -> None:
     """Start failed tasks anew, at the next tick: those named, or all of a bucket, range or subject. With their payload,
     or with another one, which is checked by the handler's type."""
@@ -352,12 +341,12 @@ def redrive(
     check_wait(timeout, wait=wait)
     client, runs = session.client(), FollowedRuns()
     if are_named(task_ids, **selecting.given(), status=status, error=error, fingerprint=fingerprint):
-        done = "to be redriven" if dry_run else "redriven"
-        change = partial(client.redrive, **changed.arguments(), dry_run=dry_run)
+        done = "to be redriven" if asking.dry_run else "redriven"
+        change = partial(client.redrive, **changed.arguments(), dry_run=asking.dry_run)
 
         def redrive_one(task_id: str) -> TaskView:
             view = change(task_id)
-            if not dry_run:
+            if not asking.dry_run:
                 runs.add(view)
             return view
 
@@ -367,11 +356,41 @@ def redrive(
         return
     selection = selecting.select(client, status=status, error=error_filter(error, fingerprint))
     redrive = partial(client.redrive_many, selection, **changed.arguments())
-    command = BulkCommand("redrive", "redriven", dry_run=dry_run, yes=yes, runs=runs)
-    change_many(session, redrive, command)
+    change_many(session, redrive, BulkCommand("redrive", "redriven", asking, runs))
     if wait:
-        wait_for_runs(session, runs, timeout, command.done)
+        wait_for_runs(session, runs, timeout, "redriven")
 
 
 app.command("import")(import_file)
 app.command("export")(export_file)
+
+
+@with_options
+def complete(
+    session: Session,
+    token: Token,
+    result: Annotated[str | None, typer.Option(metavar="JSON", help="What is recorded.")] = None,
+) -> None:
+    """Complete a task that its handler has handed over. The same again changes nothing."""
+    show_view(session, session.client().complete(_token_of(token), None if result is None else loads(result, "result")))
+
+
+@with_options
+def fail(
+    session: Session,
+    token: Token,
+    error: Annotated[str, typer.Option(help="Why.")],
+    retry: Annotated[bool, typer.Option("--retry", help="It is attempted again, by its retry policy.")] = False,
+) -> None:
+    """Fail a task that its handler has handed over; without --retry, for good, with the next tick."""
+    show_view(session, session.client().fail(_token_of(token), error, retry=retry))
+
+
+@with_options
+def heartbeat(session: Session, token: Token) -> None:
+    """Say that the work on a task goes on. Exit code 5 if it was cancelled, or its attempt is over."""
+    show_view(session, session.client().heartbeat(_token_of(token)))
+
+
+def _token_of(token: str) -> str:
+    return sys.stdin.read().strip() if token == "-" else token

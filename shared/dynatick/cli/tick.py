@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dynatick.cli.arguments import RangeStart
 from dynatick.cli.exit_code import CommandFailed, ExitCode
-from dynatick.cli.output import Column, Output, say, show_many
-from dynatick.cli.session import Session, on_table
+from dynatick.cli.output import NONE, Column, Output, show_many
+from dynatick.cli.session import Session, command
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.durations import duration_of
+from dynatick.domain.terminal_text import one_line
 from dynatick.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from dynatick.client.operations import TickEntry
+    from dynatick.client.operations import TickEntry, TickView
 
 app = typer.Typer(name="tick", help="List ticks, or run one now.", no_args_is_help=True)
 
@@ -37,14 +39,13 @@ _COLUMNS = (
 )
 
 
-@app.command("list")
-@on_table
+@command(app, "list")
 def list_ticks(
     session: Session,
     last: Annotated[
         str | None, typer.Option(metavar="DURATION", help="The last 90s, 60m, 2h, 1h30m, 1d. Default: 60m.")
     ] = None,
-    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help="First instant of a range.")] = None,
+    from_: RangeStart = None,
     to: Annotated[str | None, typer.Option(metavar="TIME", help="End of the range. Default: now.")] = None,
 ) -> None:
     """List ticks: a line for each with work, and one for consecutive idle, missed or paused ones."""
@@ -57,8 +58,7 @@ def list_ticks(
     _show(session, entries)
 
 
-@app.command("run")
-@on_table
+@command(app, "run")
 def run_tick(
     session: Session,
     function: Annotated[
@@ -75,52 +75,43 @@ def run_tick(
     # The minute may have had a tick before.
     after = client.operations.ticks(start=Bucket(minute), end=Bucket(minute + 1))
     settings = client.settings()
-    paused = None if settings is None or settings.pause is None else str(settings.pause)
+    paused = None if settings is None or settings.pause is None else one_line(str(settings.pause))
     nothing = "It found nothing to do" if paused is None else f"It ran nothing: paused {paused}"
     _show(session, [entry for entry in after if entry not in before], nothing=nothing)
 
 
-def _show(session: Session, entries: list[TickEntry], *, nothing: str = "There are none") -> None:
-    rows = [entry.to_row() for entry in entries]
-    if session.output is Output.TABLE:
-        show_many([_line(row) for row in rows], _COLUMNS, session.output, name="ticks")
-        if not rows:
-            say(nothing)
-    else:
-        show_many(rows, _COLUMNS, session.output, name="ticks")
+def _show(session: Session, entries: list[TickEntry], *, nothing: str = NONE) -> None:
+    rows = [_line(entry) if session.output is Output.TABLE else entry.to_row() for entry in entries]
+    show_many(rows, _COLUMNS, session.output, name="ticks", nothing=nothing)
 
 
-def _line(row: Mapping[str, object]) -> Mapping[str, object]:
+def _line(entry: TickEntry) -> Mapping[str, object]:
     """The line of an entry in the table."""
-    if row["kind"] == "pass":
-        continuation = f", part {int(str(row['continuation'])) + 1}" if row["continuation"] or row["continued"] else ""
-        return {**row, "what": f"pass{continuation}", "tookMs": _took(row)}
-    until = str(row["until"]).partition("#")[2]
-    several = row["since"] != row["until"]
+    from dynatick.client.operations import TickView
+
+    if isinstance(entry, TickView):
+        part = f", part {entry.continuation + 1}" if entry.continuation or entry.continued else ""
+        return {**entry.to_row(), "what": f"pass{part}", "tookMs": _took(entry)}
+    until = entry.until.partition("#")[2]
     return {
-        "tick": f"{row['since']} … {until}" if several else row["since"],
-        "shard": row["shard"],
-        "what": f"{row['ticks']} {row['kind']}",
+        "tick": entry.since if entry.since == entry.until else f"{entry.since} … {until}",
+        "shard": entry.shard,
+        "what": f"{entry.ticks} {entry.kind}",
     }
 
 
-def _took(row: Mapping[str, object]) -> int | None:
-    from dynatick.domain.instants import parse_instant
-
-    if attr.STARTED_AT not in row or attr.FINISHED_AT not in row:
+def _took(entry: TickView) -> int | None:
+    if entry.started_at is None or entry.finished_at is None:
         return None
-    took = parse_instant(row[attr.FINISHED_AT], attr.FINISHED_AT) - parse_instant(row[attr.STARTED_AT], attr.STARTED_AT)
-    return round(took.total_seconds() * 1000)
+    return round((entry.finished_at - entry.started_at).total_seconds() * 1000)
 
 
 def _lambda(session: Session) -> Any:
+    from dynatick.cli.stack import aws_client, local_client
+
     if session.local:
-        from dynatick.cli.local_stack import aws_client
-
-        return aws_client("lambda", session.local_stack().endpoint)
-    from dynatick.cli import stack
-
-    return stack.aws_client(session, "lambda")
+        return local_client("lambda", session.local_stack().endpoint)
+    return aws_client(session, "lambda")
 
 
 def _invoke(client: Any, name: str, event: Mapping[str, object]) -> None:

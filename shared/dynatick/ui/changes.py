@@ -1,23 +1,39 @@
-"""Changes: forms with the token of this start."""
+"""Changes: forms with the token of this start, and the pages of what was changed, by whom, and what has come of it; of
+many tasks while they go on.
+
+Shows what these pages did, and what the table tells of others: changes of many tasks, pauses, the last deployment."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import timedelta
+from itertools import islice
 from urllib.parse import parse_qsl
 
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from dynatick.client.change_records import ChangeRecord
-from dynatick.ui.site import site_of
+from dynatick.client.operations import ChangeView
+from dynatick.domain.instants import format_instant
+from dynatick.ui import links
+from dynatick.ui.jobs import Job
+from dynatick.ui.site import Notice, Site, site_of
 from dynatick.ui.trail import MadeChange
 
 Form = Mapping[str, str]
 
 _MAX_FORM_BYTES = 64 * 1024
+_SOON = timedelta(minutes=1)  # from the click to the write
+_REFRESHED = 5  # jobs whose runs the list reads again
+
+_LISTED = 50  # changes of many tasks
+
+_NONE = "There is no such change; those of many tasks are kept for 31 days."
 
 
 def change(endpoint: Callable[[Request, Form], Response]) -> Callable[[Request], Awaitable[Response]]:
@@ -74,3 +90,102 @@ async def _form(request: Request) -> Form:
     except ValueError:
         raise HTTPException(400, "The form can't be read.") from None
     return {name: value.strip() for name, value in pairs if value.strip()}
+
+
+def _page(request: Request) -> Response:
+    site = site_of(request)
+    _refresh(site)
+    return site.page(request, "changes.html", "changes", now=site.clock(), changes=_changes(site))
+
+
+def _rows(request: Request) -> Response:
+    site = site_of(request)
+    _refresh(site)
+    return site.fragment("changes_rows.html", site.clock(), changes=_changes(site))
+
+
+def _changes(site: Site) -> list[MadeChange]:
+    """All that is known, the latest first."""
+    own = list(site.trail)
+    ids = {one.change_id for one in own}
+    records = site.client.operations.changes.list(limit=_LISTED)
+    others = [_of_record(one) for one in records if one.change_id not in ids]
+    others += [one for one in _of_settings(site) if not any(_is_same(one, made) for made in own)]
+    return sorted([*own, *others], key=lambda one: one.at, reverse=True)
+
+
+def _of_record(one: ChangeView) -> MadeChange:
+    given = {name: value for name, value in one.given.items() if name != "of"}
+    return MadeChange(
+        at=one.at, who=one.by or "unknown", what=one.change, about=one.given.get("of", "many tasks"),
+        link=links.job(one.change_id), given=given, record=one,
+    )  # fmt: skip
+
+
+def _of_settings(site: Site) -> Iterator[MadeChange]:
+    """What the settings row keeps: the last pauses, and when a deployment last changed it."""
+    settings = site.client.settings()
+    if settings is None:
+        return
+    for pause in (*settings.pauses, *([] if settings.pause is None else [settings.pause])):
+        if pause.since is not None:
+            until = "In force" if pause.until is None else f"Until {format_instant(pause.until)}"
+            given = {} if pause.reason is None else {"reason": pause.reason}
+            yield MadeChange(
+                at=pause.since, who=pause.by or "unknown", what="pause", about="everything", link="/", given=given,
+                result=until,
+            )  # fmt: skip
+    if settings.updated_at is not None:
+        yield MadeChange(
+            at=settings.updated_at, who="a deployment", what="settings", about="everything", link="/", given={},
+            result="The last one that changed the settings",
+        )  # fmt: skip
+
+
+def _is_same(one: MadeChange, own: MadeChange) -> bool:
+    """Whether a pause is one that these pages made."""
+    is_pause = one.what == own.what == "pause" and one.about == own.about and not own.is_problem
+    return is_pause and timedelta() <= one.at - own.at <= _SOON
+
+
+def _refresh(site: Site) -> None:
+    jobs = (made.job for made in site.trail if made.job is not None and made.job.goes_on)
+    for job in islice(jobs, _REFRESHED):
+        job.refresh(site.client)
+
+
+def _job(request: Request) -> Response:
+    site = site_of(request)
+    job = _job_of(request)
+    if job is None:
+        found = site.client.operations.changes.get(links.of_segment(request.path_params["job"]))
+        if found is None:
+            return site.problem(request, 404, _NONE)
+        return site.page(request, "change_record.html", "changes", now=site.clock(), change=found)
+    job.refresh(site.client)
+    if "hx-request" in request.headers:
+        return site.fragment("job_part.html", site.clock(), job=job)
+    return site.page(request, "job.html", "changes", now=site.clock(), job=job)
+
+
+def _abort(request: Request, form: Form) -> Response:
+    site = site_of(request)
+    job = _job_of(request)
+    if job is None:
+        return site.problem(request, 404, _NONE)
+    if job.ended.is_set():
+        return site.answer(links.job(job.id), Notice("It has ended already.", is_problem=True))
+    job.aborted.set()
+    return site.answer(links.job(job.id), Notice("It ends after the tasks that are being changed now."))
+
+
+def _job_of(request: Request) -> Job | None:
+    return site_of(request).jobs.get(links.of_segment(request.path_params["job"]))
+
+
+ROUTES = [
+    Route("/changes", _page),
+    Route("/changes/rows", _rows),
+    Route("/jobs/{job}", _job),
+    Route("/jobs/{job}/abort", change(_abort), methods=["POST"]),
+]

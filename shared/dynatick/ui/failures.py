@@ -22,7 +22,7 @@ from dynatick.ui.chart import FailureBars
 from dynatick.ui.jobs import REDRIVEN
 from dynatick.ui.readings import HOUR, WEEK, hour_of
 from dynatick.ui.site import Site, query_of, readings_of, site_of
-from dynatick.ui.task import trace_of, trace_of_row
+from dynatick.ui.task import trace_of
 
 _LONGEST = timedelta(days=7)
 _FIRST = 5  # on Now
@@ -33,7 +33,7 @@ _TRACED = 5  # tasks of a group whose traces are read
 def _page(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    last = query.duration(asked, "last", "24h", longest=_LONGEST)
+    last = _last(asked)
     counted = min(last, _LONGEST_COUNTED)
     start, end = _range(asked, now, counted)
     step = 1 if counted <= 2 * HOUR else 15
@@ -50,8 +50,7 @@ def _all_groups(request: Request) -> Response:
     index."""
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    groups, (start, end) = _groups(request, asked, now, last), _range(asked, now, last)
+    groups, (start, end) = _groups(request, asked, now), _range(asked, now, _last(asked))
     return site.fragment(
         "failures_groups.html", now, groups=groups, new=_new(site, groups, start), deployed=_deployed(site),
         tasks=sum(group.count for group in groups), start=start, end=end, **_within(asked),
@@ -61,11 +60,11 @@ def _all_groups(request: Request) -> Response:
 def _first(request: Request) -> Response:
     """The groups with the most tasks, for Now."""
     site = site_of(request)
-    now, last = site.clock(), timedelta(days=1)
-    groups = _groups(request, {}, now, last)
+    now = site.clock()
+    groups = _groups(request, {}, now)
     return site.fragment(
         "failures_first.html", now, groups=groups[:_FIRST], others=len(groups) - _FIRST,
-        new=_new(site, groups, _range({}, now, last)[0]), **_within({}),
+        new=_new(site, groups, _range({}, now, _last({}))[0]), **_within({}),
     )  # fmt: skip
 
 
@@ -75,7 +74,7 @@ def _group(request: Request) -> Response:
     asked, now = query_of(request), site.clock()
     fingerprint = request.path_params["fingerprint"]
     has_fingerprint(fingerprint)
-    query.duration(asked, "last", "24h", longest=_LONGEST)
+    _last(asked)
     return site.page(
         request, "failure.html", "failures", now=now, fingerprint=fingerprint, end=query.instant(asked, "to"),
         **_within(asked),
@@ -85,9 +84,9 @@ def _group(request: Request) -> Response:
 def _details(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    last = query.duration(asked, "last", "24h", longest=_LONGEST)
+    last = _last(asked)
     fingerprint = request.path_params["fingerprint"]
-    found = [one for one in _groups(request, asked, now, last) if one.fingerprint == fingerprint]
+    found = [one for one in _groups(request, asked, now) if one.fingerprint == fingerprint]
     if not found:
         return site.fragment("failure_gone.html", now, fingerprint=fingerprint, **_within(asked))
     start, end = _range(asked, now, last)
@@ -112,7 +111,7 @@ def _traces(site: Site, group: FailureGroup) -> Sequence[Trace]:
     """The traces of the latest tasks, the most frequent first. Built-in actions have none."""
     ids = [one.task_id for one in group.tasks[:_TRACED]]
     rows = site.client.store.get_many(ids, consistent=False, only=(attr.ATTEMPTS,))
-    found = {task_id: trace for task_id in ids if (trace := trace_of_row(rows.get(task_id, {}))) is not None}
+    found = {task_id: trace for task_id in ids if (trace := trace_of(rows.get(task_id, {}))) is not None}
     first = {trace: task_id for task_id, trace in reversed(found.items())}
     return [Trace(trace, tasks, first[trace]) for trace, tasks in Counter(found.values()).most_common()]
 
@@ -133,14 +132,13 @@ def _sample(request: Request) -> Response:
     """The latest task of a group: its payload and its trace."""
     site = site_of(request)
     task = site.client.get(links.of_segment(request.path_params["task"]))
-    return site.fragment("failure_sample.html", site.clock(), task=task, trace=trace_of(task))
+    return site.fragment("failure_sample.html", site.clock(), task=task, trace=trace_of(task.row))
 
 
 def _dry_run(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    last = query.duration(asked, "last", "24h", longest=_LONGEST)
-    groups = _groups(request, asked, now, last)
+    groups = _groups(request, asked, now)
     wanted = [one for one in groups if asked.get("fingerprint", one.fingerprint) == one.fingerprint]
     return site.page(
         request, "failures_redrive.html", "failures", now=now, groups=wanted, asked=asked,
@@ -151,7 +149,7 @@ def _dry_run(request: Request) -> Response:
 def _redrive(request: Request, form: Form) -> Response:
     site = site_of(request)
     now = site.clock()
-    start, end = _range(form, now, query.duration(form, "last", "24h", longest=_LONGEST))
+    start, end = _range(form, now, _last(form))
     fingerprint = form.get("fingerprint")
     is_wanted = None if fingerprint is None else has_fingerprint(fingerprint)
     record = record_of(request)
@@ -174,8 +172,12 @@ def _back(asked: query.Query) -> str:
     return links.failures(**within) if fingerprint is None else links.failure(fingerprint, **within)
 
 
-def _groups(request: Request, asked: query.Query, now: datetime, last: timedelta) -> list[FailureGroup]:
-    return readings_of(request).failures(*_range(asked, now, last), now)
+def _last(asked: query.Query) -> timedelta:
+    return query.duration(asked, "last", "24h", longest=_LONGEST)
+
+
+def _groups(request: Request, asked: query.Query, now: datetime) -> list[FailureGroup]:
+    return readings_of(request).failures(*_range(asked, now, _last(asked)), now)
 
 
 def _range(asked: query.Query, now: datetime, last: timedelta) -> tuple[datetime, datetime]:

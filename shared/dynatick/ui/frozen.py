@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from dynatick.ui import batches, links, tasks
+from dynatick.ui import batches, links, readings, tasks
 from dynatick.ui.query import Query
+from dynatick.ui.readings import DAY, HOUR, MINUTE
 from dynatick.ui.zone import hour_of, midnight_of
 
-_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 _PARTS = ("page", "hops")  # of a list that is read on
 
 
@@ -20,10 +20,10 @@ def frozen(path: str, asked: Query, now: datetime) -> str:
             kept = {"span": asked.get("span", "day"), **_timeline(asked.get("span", "day"), now)}
             path = "/timeline"
         case ["failures", *_] if "to" not in asked:
-            kept |= {"last": asked.get("last", "24h"), "to": links.minute(_hour(now) + _HOUR)}
+            kept |= {"last": asked.get("last", "24h"), "to": links.minute(readings.hour_of(now) + HOUR)}
         case ["actions"] | ["ticks"] if "to" not in asked:
             default = "24h" if path == "/actions" else "6h"
-            kept |= {"last": asked.get("last", default), "to": links.minute(_minute(now) + _MINUTE)}
+            kept |= {"last": asked.get("last", default), "to": links.minute(_minute(now) + MINUTE)}
         case ["tasks"] | ["tasks", "change"] if tasks.is_timed(asked):
             kept = _between(kept, *tasks.range_of(asked, now))
         case ["batches"] if (found := batches.range_of(asked, now)) != (None, None):
@@ -38,8 +38,8 @@ def _timeline(span: str, now: datetime) -> dict[str, str]:
         case "week":
             return {"from": links.minute(midnight_of(now, -3))}
         case _:
-            start = hour_of(now) - _DAY + _HOUR
-            return {"from": links.minute(start), "to": links.minute(start + 2 * _DAY)}
+            start = hour_of(now) - DAY + HOUR
+            return {"from": links.minute(start), "to": links.minute(start + 2 * DAY)}
 
 
 def _between(kept: dict[str, str], start: datetime | None, end: datetime | None) -> dict[str, str]:
@@ -49,7 +49,3 @@ def _between(kept: dict[str, str], start: datetime | None, end: datetime | None)
 
 def _minute(now: datetime) -> datetime:
     return now.replace(second=0, microsecond=0)
-
-
-def _hour(now: datetime) -> datetime:
-    return now.replace(minute=0, second=0, microsecond=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +25,7 @@ from dynatick.ui.readings import DAY, HOUR, MINUTE, Reading, hour_of
 from dynatick.ui.site import Notice, Site, readings_of, site_of
 from dynatick.ui.state import state_of
 from dynatick.ui.timeline import strip
+from dynatick.ui.trail import user
 
 _NEXT = 8
 _MAX_ROWS_READ = 500  # of tasks that are due, to see which run
@@ -140,7 +140,7 @@ def _upcoming(site: Site, now: datetime) -> Sequence[UpcomingRun]:
     ]  # fmt: skip
     found += [
         UpcomingRun(one.occurrence_at, one.schedule_id, one.action, links.schedule(one.schedule_id), True)
-        for one in (site.readings.forecast(now.replace(minute=0, second=0, microsecond=0) + 25 * HOUR) or ())[:_NEXT]
+        for one in (site.readings.forecast(hour_of(now) + 25 * HOUR) or ())[:_NEXT]
     ]
     return sorted(found, key=lambda one: one.at)[:_NEXT]
 
@@ -163,9 +163,9 @@ def _live(request: Request) -> Response:
     site = site_of(request)
     now, shown = site.clock(), request.query_params
     state = state_of(site.client, now)
-    if shown.get("tick", state.tick) != state.tick:
-        site.readings.forget_recent()
     ticked = shown.get("tick", state.tick) != state.tick
+    if ticked:
+        site.readings.forget_recent()
     answer = site.fragment("live.html", now, state=state, changed=state.word != shown.get("state"), ticked=ticked)
     if "unread" in shown:
         answer.headers["HX-Refresh"] = "true"
@@ -176,8 +176,9 @@ def _live(request: Request) -> Response:
 
 def _pause(request: Request, form: Form) -> Response:
     site = site_of(request)
-    found = site.client.operations.pause(reason=form.get("reason"), by=_user())
-    return site.answer("/", Notice(f"Paused{_by(found.by)}: from the next tick on nothing runs, until it is resumed."))
+    found = site.client.operations.pause(reason=form.get("reason"), by=user())
+    by = f" by {found.by}" if found.by else ""
+    return site.answer("/", Notice(f"Paused{by}: from the next tick on nothing runs, until it is resumed."))
 
 
 def _resume(request: Request, form: Form) -> Response:
@@ -185,17 +186,6 @@ def _resume(request: Request, form: Form) -> Response:
     ended = site.client.operations.resume()
     text = "It was not paused." if ended is None else "Resumed: the next tick runs what is due."
     return site.answer("/", Notice(text))
-
-
-def _by(name: str | None) -> str:
-    return f" by {name}" if name else ""
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return None
 
 
 ROUTES = [

@@ -12,15 +12,7 @@ from threading import BoundedSemaphore
 from dynatick.client import TaskClient, TaskEntry
 from dynatick.client.failures import FailureGroup, FailureGroups
 from dynatick.client.key_queues import KeyTally
-from dynatick.client.operations import (
-    IdleTicks,
-    MinuteCounts,
-    MissedTicks,
-    PausedTicks,
-    TickEntry,
-    TickView,
-    Waiting,
-)
+from dynatick.client.operations import IdleTicks, MinuteCounts, MissedTicks, PausedTicks, TickEntry, TickView, Waiting
 from dynatick.client.schedule_occurrences import ExpectedOccurrence
 from dynatick.client.thread_pool import thread_pool
 from dynatick.client.views import Tally
@@ -28,8 +20,7 @@ from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.errors import InvalidInput
 from dynatick.ui.chart import DUE, MISSED, RECURRING, RETRYING, SCHEDULED, Bar, Pace
-from dynatick.ui.kept_hours import KeptHours
-from dynatick.ui.recent import Recent
+from dynatick.ui.kept import KeptHours, Recent
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

@@ -184,29 +184,27 @@ class Site:
         """The answer to a request that could not be served."""
         title = HTTPStatus(status).phrase
         template = "problem_part.html" if "hx-request" in request.headers else "problem.html"
-        return self.fragment(
-            template, self.clock(), status=status, title=title, text=text, section="", state=None, notice=None,
-            trouble=None, follows=None, here="",
-        )  # fmt: skip
+        return self._stateless(template, status, title=title, text=text)
 
     def other(self, request: Request, wanted: str) -> Response:
         """The answer to an address of another installation."""
-        return self.fragment(
-            "other_stack.html", self.clock(), status=404, wanted=wanted, instead=_here(request), section="", state=None,
-            notice=None, trouble=None, follows=None, here="",
-        )  # fmt: skip
+        return self._stateless("other_stack.html", 404, wanted=wanted, instead=_here(request))
 
     def trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
         """The answer to a request for which the table could not be read. That for a part goes into the one banner of
         its page, so that what was read before stays."""
         if "hx-request" not in request.headers:
-            return self.fragment(
-                "trouble_page.html", self.clock(), status=status, title="Not read", trouble=trouble, section="",
-                state=None, notice=None, follows=None, here="",
-            )  # fmt: skip
+            return self._stateless("trouble_page.html", status, title="Not read", trouble=trouble)
         answer = self.fragment("trouble.html", self.clock(), status=status, trouble=trouble)
         answer.headers.update({"HX-Retarget": "#trouble", "HX-Reswap": "innerHTML"})
         return answer
+
+    def _stateless(self, template: str, status: int, *, trouble: Trouble | None = None, **values: Any) -> Response:
+        """A whole page of no section, without the state of the installation."""
+        return self.fragment(
+            template, self.clock(), status=status, trouble=trouble, section="", state=None, notice=None, follows=None,
+            here="", **values,
+        )  # fmt: skip
 
     def answer(self, location: str, notice: Notice) -> Response:
         """The answer to a change: leads to a page that shows the notice."""

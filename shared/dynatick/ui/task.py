@@ -29,12 +29,8 @@ from dynatick.ui.site import TICK, Notice, Site, site_of
 _UNBEGUN = (Status.SCHEDULED, "unscheduled")
 
 
-def trace_of(task: TaskView) -> str | None:
-    """Where its handler raised, at its latest failed attempt."""
-    return trace_of_row(task.row)
-
-
-def trace_of_row(row: Mapping[str, object]) -> str | None:
+def trace_of(row: Mapping[str, object]) -> str | None:
+    """Where the handler of a task raised, at its latest failed attempt."""
     kept = row.get(attr.ATTEMPTS)
     last = kept[-1] if isinstance(kept, list) and kept else None
     trace = last.get(attr.TRACE) if isinstance(last, Mapping) else None
@@ -86,7 +82,7 @@ def _page(request: Request) -> Response:
         request, "task.html", "tasks", now=now,
         follows=TICK, task=task, attempts=_attempts(task), possible=possible(task.status),
         events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
-        schedule_id=schedule_id_of(task), batch_id=task.row.get(attr.BATCH_ID), trace=trace_of(task),
+        schedule_id=schedule_id_of(task), batch_id=task.row.get(attr.BATCH_ID), trace=trace_of(task.row),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from dynatick.client.operations import IdleTicks, MissedTicks, PausedTicks, TickEntry, TickView
+from dynatick.client.operations import TickEntry, TickView
 from dynatick.client.ticks import MAX_DAYS
 from dynatick.domain.buckets import Bucket
 from dynatick.ui import links, query
@@ -99,16 +99,11 @@ def _page(request: Request) -> Response:
 
 
 def _line(entry: TickEntry) -> Line:
-    match entry:
-        case TickView():
-            at = Bucket.parse(entry.tick).instant
-            return Line(kind="pass", since=at, until=at, shard=entry.shard, ticks=1, view=entry)
-        case IdleTicks() | MissedTicks() | PausedTicks():
-            kinds = {IdleTicks: "idle", MissedTicks: "missed", PausedTicks: "paused"}
-            since, until = (Bucket.parse(name).instant for name in (entry.since, entry.until))
-            return Line(
-                kind=kinds[type(entry)], since=since, until=until, shard=entry.shard, ticks=entry.ticks, view=None
-            )
+    if isinstance(entry, TickView):
+        at = Bucket.parse(entry.tick).instant
+        return Line(kind=entry.kind, since=at, until=at, shard=entry.shard, ticks=1, view=entry)
+    since, until = (Bucket.parse(name).instant for name in (entry.since, entry.until))
+    return Line(kind=entry.kind, since=since, until=until, shard=entry.shard, ticks=entry.ticks, view=None)
 
 
 def _columns(lines: Sequence[Line], start: datetime, width: timedelta) -> list[Column]:

@@ -36,12 +36,6 @@ def test_nothing_ran(shell: Shell, world: InProcess) -> None:
     assert shell("action", "list").err == "Nothing ran in the last 24h, and nothing is due\n"
 
 
-def test_a_range_that_is_too_long(shell: Shell, world: InProcess) -> None:
-    ended = shell("action", "list", "--last", "5d")
-    assert ended.code != 0
-    assert "at most 3 days" in ended.err
-
-
 def test_no_share_is_given_where_wake_ups_run_tasks(shell: Shell, ran: InProcess) -> None:
     publish_settings(ran.store, ran.rules.grid, now=ran.clock(), precision=Precision.SECOND)
     ended = shell("action", "list")

@@ -50,12 +50,3 @@ def test_a_range_may_go_on_from_now(shell: Shell, ran: InProcess, command: str) 
     assert ["later" in line for line in listed.lines] == [True]
     assert "later" not in shell("task", "list", "--next", "30m").out
     assert shell("task", "list", "--next", "1h", "--from", "now", "--to", "+1h").code != 0
-
-
-@pytest.mark.parametrize(
-    "options",
-    [(), ("--last", "1h"), ("2026-12-31#12:01", "--last", "1h"), ("--summary",), ("--summary", "--to", "now")],
-)
-def test_one_bucket_or_a_summary_of_a_range(shell: Shell, ran: InProcess, options: tuple[str, ...]) -> None:
-    ended = shell("bucket", "show", *options)
-    assert (ended.code, ended.out) == (2, "")

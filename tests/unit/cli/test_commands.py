@@ -254,6 +254,14 @@ def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
     assert shell("resume").err == "It was not paused\n"
 
 
+def test_what_a_pause_holds_does_nothing_to_a_terminal(shell: Shell, world: InProcess) -> None:
+    said = shell("pause", "--reason", "\x1b[2J\nfixed", "--by", "ada\x9b2J").err
+    for command in (("pause",), ("doctor",), ("resume",)):
+        said += shell(*command).err
+    assert said.count("by ada\\x9b2J: \\x1b[2J fixed") == 4
+    assert all(line.isprintable() for line in said.splitlines())
+
+
 def test_pause_and_resume_of_one_action(shell: Shell, world: InProcess) -> None:
     assert shell("pause", "--action", "lgo").code == 3
     first = shell("pause", "--action", "log", "--reason", "the disk is full", "--by", "ada")

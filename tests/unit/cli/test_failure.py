@@ -63,15 +63,3 @@ def test_a_redrive_waits_for_its_runs_and_says_what_came_of_them(
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     late = shell("task", "redrive", "bad-2", "--wait", "--timeout", "0s")
     assert late.code == 9 and late.err.endswith("1 have not ended in time\n")
-    failed.actions.behaviour.clear()
-    failed.next_tick()
-    assert shell("task", "redrive", "bad-2", "--timeout", "1s").code == 2
-
-
-def test_a_wrong_fingerprint_is_named(shell: Shell, failed: InProcess) -> None:
-    wrong = shell("task", "list", "--last", "1h", "--fingerprint", "first")
-    assert wrong.code == 3 and "expected the 10 digits that dynatick failure list shows" in wrong.err
-    both = shell("task", "redrive", "--last", "1h", "--fingerprint", FINGERPRINT, "--error", "SMTP")
-    assert both.code == 2 and "--error has no effect with --fingerprint" in both.err
-    assert shell("task", "redrive", "bad-1", "--fingerprint", FINGERPRINT).code == 2
-    assert "at most 7 days" in shell("failure", "list", "--last", "8d").err

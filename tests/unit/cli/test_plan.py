@@ -41,8 +41,6 @@ def test_a_late_tick_is_said_and_can_be_planned_for(shell: Shell) -> None:
     starts = [shell(*few, "--tick-delay", delay).json["lastStartSeconds"] for delay in ("1s", "8s")]
     assert starts[0] == starts[1], "wake-ups begin the passes of 16 shards before a late tick comes"
     assert starts[0]["withLateTick"] == starts[0]["planned"] <= 60
-    refused = shell("plan", "--burst", "1000", "--tick-delay", "2m")
-    assert refused.code == 3 and "tick-delay: " in refused.err
 
 
 def test_what_it_prints_for_a_project_is_accepted_there(shell: Shell, tmp_path: Path) -> None:

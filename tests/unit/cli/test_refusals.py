@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Shell
 # What the client refuses is tested with the client: of that, one of each exit code.
 NEITHER = "name a task, or select tasks by --bucket, --subject, --last, --next, or --from and --to"
 RANGE_TOO = "last: '1h' is not accepted; expected either a duration or a range, not both"
-BUCKET = "2026-12-31#12:00"
+BUCKET, FINGERPRINT = "2026-12-31#12:00", "0123456789"
 REFUSALS: list[tuple[str, int, str]] = [
     # the command line itself
     ("nope", 2, "No such command 'nope'. (see dynatick --help)"),
@@ -48,10 +48,24 @@ REFUSALS: list[tuple[str, int, str]] = [
     (f"task list --bucket {BUCKET} --to 5", 2, "--to has no effect with --bucket; use one of them only"),
     (f"task list --bucket {BUCKET} --limit 0", 3, "limit: 0 is not accepted; expected a number of at least 1"),
     ("task list --last 1h --prefix ''", 3, "prefix: '' is not accepted; expected a text that is not empty"),
+    *((f"bucket show {options}", 2, "name one bucket; --summary counts those of a range")
+      for options in ("", "--last 1h", f"{BUCKET} --last 1h")),
+    ("bucket show --summary", 2, "select tasks by a bucket, --last, --next, or --from and --to"),
+    ("bucket show --summary --to now", 2, "a range has two ends; give --from"),
+    ("task list --last 1h --fingerprint first", 3,
+     "fingerprint: 'first' is not accepted; expected the 10 digits that dynatick failure list shows"),
+    ("failure list --last 8d", 3, "last: '8 days, 0:00:00' is not accepted; expected a duration of at most 7 days"),
+    ("action list --last 5d", 3, "last: '5 days, 0:00:00' is not accepted; expected a duration of at most 3 days"),
+    ("change show none", 4, "there is no change none; they are kept for 31 days"),
     ("tick run", 2, "name the processor function with --function, or its stack with --stack; or use --local"),
     # changes of many tasks
     ("task redrive x --set n", 3, "set: 'n' is not accepted; expected FIELD=VALUE, such as text=hello or copies=2"),
     ("task redrive x --set n=1 --payload {}", 3, "payload: 'a map' is not accepted; expected either a whole payload, "),
+    (f"task redrive --last 1h --fingerprint {FINGERPRINT} --error SMTP", 2,
+     "--error has no effect with --fingerprint; use one of them only"),
+    (f"task redrive there --fingerprint {FINGERPRINT}", 2, "--fingerprint has no effect on named tasks; use one of"),
+    *((f"{command} --timeout 5s", 2, "--timeout has no effect without --wait")
+      for command in ("task redrive there", "deadletter redrive", "change show none")),
     *((f"task {verb}", 2, NEITHER) for verb in ("redrive", "restore", "run")),
     ("task redrive --last 1h --status cancelled", 3, "status: 'cancelled' is not accepted; expected failed; a cancell"),
     ("task cancel --action log", 2, NEITHER),
@@ -66,6 +80,7 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("schedule update nightly", 3, "update: None is not accepted; expected at least one change; see --help"),
     ("schedule update nightly --remove scheduleExpression", 3,
      "remove: 'scheduleExpression' is not accepted; expected one of scheduleExpressionTimezone, startDate"),
+    ("schedule sync --exit-code", 2, "--exit-code needs --dry-run"),
     ("schedule history nightly --from never", 3, "--from: 'never' is not accepted"),
     ("schedule import /dev/null --dry-run", 2, "--dry-run, --action and --tz need --from"),
     ("schedule import /dev/null --from crontab", 2, "--from crontab needs --action NAME, a handler"),
@@ -80,6 +95,7 @@ REFUSALS: list[tuple[str, int, str]] = [
     ("plan --burst 1 --peak 2x", 2, "--peak goes with --per-day, not with --burst"),
     ("plan --per-day 1 --every 1m", 2, "--every goes with --schedules, not with --per-day"),
     ("plan --schedules 1 --within 2m", 3, "within: 120.0 is not accepted; expected 5s to 60s: the next minute has"),
+    ("plan --burst 1 --tick-delay 2m", 3, "tick-delay: "),
     ("plan --burst 1 --within soon", 3, "within: 'soon' is not accepted; expected numbers with their units"),
     ("plan --per-day 1 --peak ten", 3, "peak: 'ten' is not accepted; expected how many times the mean the peak is"),
 ]  # fmt: skip

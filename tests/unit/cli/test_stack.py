@@ -25,7 +25,7 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli import app as commands
-from dynatick.cli import local_stack, stack, tick
+from dynatick.cli import stack, tick
 from dynatick.cli.exit_code import CommandFailed, hint_of
 from dynatick.cli.session import Session
 from dynatick.client import connect
@@ -222,8 +222,8 @@ def cloud_formation(**outputs: str) -> SimpleNamespace:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The endpoints that were asked for their stack."""
     asked: list[tuple[str, str]] = []
-    stack = cloud_formation(TasksTableName="the-table", ProcessorFunctionName="the-processor")
-    monkeypatch.setattr(local_stack, "aws_client", lambda *where: asked.append(where) or stack)
+    deployed = cloud_formation(TasksTableName="the-table", ProcessorFunctionName="the-processor")
+    monkeypatch.setattr(stack, "local_client", lambda *where: asked.append(where) or deployed)
     return asked
 
 
@@ -235,7 +235,7 @@ def test_the_local_stack_is_the_one_of_the_state_folder(
     running = {tmp_path.resolve(): 4777, folders.STATE: 4700}
     monkeypatch.setattr(emulator, "current", lambda *, state_dir: emulator.Emulator(pid=1, port=running[state_dir]))
     monkeypatch.setenv("DYNATICK_STATE_DIR", str(tmp_path) if given else "")
-    found = local_stack.find()
+    found = stack.find_local()
     assert found.endpoint == f"http://127.0.0.1:{4777 if given else 4700}"
     assert asked == [("cloudformation", found.endpoint)]
     assert (found.table, found.processor) == ("the-table", "the-processor")
@@ -244,9 +244,9 @@ def test_the_local_stack_is_the_one_of_the_state_folder(
 def test_the_local_stack_is_at_an_endpoint_that_is_given_or_at_its_usual_one_without_a_checkout(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, str]]
 ) -> None:
-    assert local_stack.find("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
+    assert stack.find_local("http://127.0.0.1:4999").endpoint == "http://127.0.0.1:4999"
     monkeypatch.setitem(sys.modules, "dynatick_stack.cli", None)
-    assert local_stack.find().endpoint == "http://127.0.0.1:4566"
+    assert stack.find_local().endpoint == "http://127.0.0.1:4566"
 
 
 def test_no_local_stack_runs_or_is_deployed(shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -260,15 +260,15 @@ def test_no_local_stack_runs_or_is_deployed(shell: Shell, monkeypatch: pytest.Mo
     ended = shell("task", "get", "x", "--local", "--endpoint-url", "http://127.0.0.1:9")
     assert ended.code == 6
     assert ended.err.startswith("error: there is no local stack at http://127.0.0.1:9: start it with dynatick dev")
-    monkeypatch.setattr(local_stack, "aws_client", lambda service, endpoint: cloud_formation())
+    monkeypatch.setattr(stack, "local_client", lambda service, endpoint: cloud_formation())
     with pytest.raises(CommandFailed, match="the local stack at http://x is not deployed yet"):
-        local_stack.find("http://x")
+        stack.find_local("http://x")
 
 
 def test_the_local_stack_is_reached_with_its_own_credentials() -> None:
-    stack = local_stack.LocalStack(endpoint="http://127.0.0.1:4566", outputs={})
+    local = stack.LocalStack(endpoint="http://127.0.0.1:4566", outputs={})
     mine = ClientSettings(table="t", region="eu-west-1", endpoint_url="https://elsewhere.example", profile="mine")
-    assert stack.settings(mine) == ClientSettings(
+    assert local.settings(mine) == ClientSettings(
         table="t", region="us-east-1", endpoint_url="http://127.0.0.1:4566", credentials=("test", "test")
     )
 

@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import Shell
 
 from dynatick.bulk.eventbridge_scheduler import read_eventbridge_scheduler
 from dynatick.bulk.record import FileFormat
-from dynatick.cli.exporting import ExportOptions, export_tasks
+from dynatick.cli.exporting import export_tasks
 from dynatick.cli.installation import _group
 from dynatick.client.operations import FailureGroup
 from dynatick.domain.terminal_text import suggested
@@ -142,7 +142,7 @@ def test_an_export_to_a_terminal_holds_no_control_characters_and_to_a_pipe_what_
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", Out(written, encoding="utf-8", write_through=True))
     row = {"taskId": ATTACK, "taskDateTime": "2026-12-31#12:00"}
-    export_tasks(lambda after: [row], ExportOptions(file="-", form=FileFormat.CSV, arguments={}))
+    export_tasks(lambda after: [row], "-", FileFormat.CSV, {})
     shown = written.getvalue().decode()
     assert ("\x1b" in shown) is not is_terminal
     assert "owned" in shown

@@ -12,7 +12,7 @@ from tests.unit.ui.support import Browser, elements
 
 from dynatick.client.operations import ListedPage, Operations
 from dynatick.testing.virtual_installation import VirtualInstallation
-from dynatick.ui.kept_hours import KeptHours, kept_for
+from dynatick.ui.kept import KeptHours, kept_for
 from dynatick.ui.site import Site
 
 HOUR = timedelta(hours=1)

@@ -16,8 +16,8 @@ from dynatick.domain.buckets import minute_of
 from dynatick.ui import links
 from dynatick.ui.chart import KINDS, Bar, Chart, FailureBars, Pace, middle, parts, summary
 from dynatick.ui.display import clock, duration, many, relative
+from dynatick.ui.kept import Recent
 from dynatick.ui.readings import rates_of
-from dynatick.ui.recent import Recent
 
 
 def bar(minutes: int = 1, **counts: int) -> Bar:

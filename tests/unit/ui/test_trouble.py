@@ -7,8 +7,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError, NoCredenti
 from pynamodb.exceptions import QueryError
 
 from dynatick.errors import StoreError
-from dynatick.ui.sign_in import SignIn, sign_in_of
-from dynatick.ui.trouble import Access, trouble_of
+from dynatick.ui.trouble import Access, SignIn, sign_in_of, trouble_of
 
 SIGN_IN = SignIn(command="aws sso login --profile 'team prod'", advice="Sign in again.")
 ACCESS = Access(profile="team prod", region="eu-central-1", table="reminders-Tasks", sign_in=SIGN_IN)

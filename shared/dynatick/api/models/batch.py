@@ -15,7 +15,9 @@ from dynatick.api.models.values import (
     RetryPolicy,
     Subject,
     TimeoutSeconds,
+    text,
     value,
+    whole,
 )
 from dynatick.domain.batches import MAX_OVER
 from dynatick.domain.packs import MAX_BATCH, MAX_BATCH_ID_BYTES, MAX_MEMBERS
@@ -35,7 +37,7 @@ BatchId = Annotated[
     value(
         f"Your own name for the batch; at most {MAX_BATCH_ID_BYTES} bytes in UTF-8.",
         _BATCH["batchId"],
-        {"type": "string", "minLength": 1, "maxLength": MAX_BATCH_ID_BYTES},
+        text(MAX_BATCH_ID_BYTES),
     ),
 ]
 OverSeconds = Annotated[
@@ -47,12 +49,7 @@ OverSeconds = Annotated[
     ),
 ]
 Total = Annotated[
-    Any,
-    value(
-        "How many payloads there will be, if they are loaded in parts.",
-        1_000_000,
-        {"type": "integer", "minimum": 0, "maximum": MAX_BATCH},
-    ),
+    Any, value("How many payloads there will be, if they are loaded in parts.", 1_000_000, whole(0, MAX_BATCH))
 ]
 Then = Annotated[
     Any,

@@ -17,6 +17,7 @@ from dynatick.api.models.values import (
     TaskId,
     TimeoutSeconds,
     value,
+    whole,
 )
 from dynatick.domain.schedule import MAX_EXPECTED_WITHIN_SECONDS
 
@@ -29,9 +30,7 @@ _SCHEDULE: dict[str, Any] = {
 Expression = Annotated[
     Any,
     value(
-        "When: `rate(…)`, `cron(…)` in AWS's syntax, or `at(…)`.",
-        "rate(5 minutes)",
-        {"type": "string", "minLength": 1},
+        "When: `rate(…)`, `cron(…)` in AWS's syntax, or `at(…)`.", "rate(5 minutes)", {"type": "string", "minLength": 1}
     ),
 ]
 Timezone = Annotated[
@@ -40,14 +39,7 @@ Timezone = Annotated[
 ]
 StartDate = Annotated[Any, value("No occurrence before this instant.", "2027-01-01T00:00:00Z", *TEXT_OR_NUMBER)]
 EndDate = Annotated[Any, value("No occurrence after this instant.", "2028-01-01T00:00:00Z", *TEXT_OR_NUMBER)]
-Window = Annotated[
-    Any,
-    value(
-        "Minutes over which the starts of occurrences are spread.",
-        15,
-        {"type": "integer", "minimum": 0, "maximum": 1440},
-    ),
-]
+Window = Annotated[Any, value("Minutes over which the starts of occurrences are spread.", 15, whole(0, 1440))]
 CatchUp = Annotated[
     Any,
     value(
@@ -72,7 +64,7 @@ ExpectedWithin = Annotated[
         "Seconds after the time at which an occurrence may start. One that has not completed by then is overdue: a log "
         "event, a metric and an alarm.",
         3600,
-        {"type": "integer", "minimum": 1, "maximum": MAX_EXPECTED_WITHIN_SECONDS},
+        whole(1, MAX_EXPECTED_WITHIN_SECONDS),
     ),
 ]
 

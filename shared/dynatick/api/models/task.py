@@ -115,6 +115,8 @@ class Redrive(PayloadChange):
 class SelectionForm(ClosedForm):
     """The tasks to select."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
+
     bucket: str | None = Field(None, description="The bucket's name.", examples=["2026-12-31#12:00"])
     start: str | None = Field(
         None, description="The first instant of a range, in RFC 3339, or relative.", examples=["2026-12-31T00:00:00Z"]
@@ -133,8 +135,6 @@ class SelectionForm(ClosedForm):
 class CancelSelection(SelectionForm):
     """The waiting tasks to cancel: those of a bucket, of a range from `start` to before `end`, or of a subject."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
-
 
 class DeleteSelection(SelectionForm):
     """The tasks to delete: those of a bucket, of a range from `start` to before `end`, or of a subject."""
@@ -147,8 +147,6 @@ class DeleteSelection(SelectionForm):
 class RedriveSelection(PayloadChange, SelectionForm):
     """The failed tasks to redrive."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
-
     status: Literal["failed"] = Field("failed", description="Failed ones; see also restore and run.")
     error: str | None = Field(None, description="Only tasks with this in their error.", examples=["answered 503"])
 
@@ -156,13 +154,9 @@ class RedriveSelection(PayloadChange, SelectionForm):
 class RestoreSelection(SelectionForm):
     """The cancelled tasks to restore."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
-
 
 class RunSelection(SelectionForm):
     """The tasks to run at the next tick: waiting ones, or ended ones again."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"bucket": "2026-12-31#12:00", "dryRun": True}]})
 
     status: Literal["unscheduled", "scheduled", "completed", "failed", "cancelled"] | None = Field(
         None, description="Only these. Default: those that wait, scheduled or unscheduled."

@@ -22,6 +22,16 @@ def value(description: str, example: object, *kinds: dict[str, Any]) -> WithJson
     return WithJsonSchema({"anyOf": [*kinds, {"type": "null"}], "description": description, "examples": [example]})
 
 
+def text(maximum: int, minimum: int = 1) -> dict[str, Any]:
+    """The schema of a text, with the fewest and the most characters."""
+    return {"type": "string", "minLength": minimum, "maxLength": maximum}
+
+
+def whole(minimum: int, maximum: int) -> dict[str, Any]:
+    """The schema of a whole number."""
+    return {"type": "integer", "minimum": minimum, "maximum": maximum}
+
+
 TEXT_OR_NUMBER: tuple[dict[str, Any], ...] = ({"type": "string"}, {"type": "number"})
 
 TaskId = Annotated[
@@ -29,7 +39,7 @@ TaskId = Annotated[
     value(
         f"Your own name for the task; at most {MAX_TASK_ID_BYTES} bytes in UTF-8.",
         "welcome-42",
-        {"type": "string", "minLength": 1, "maxLength": MAX_TASK_ID_BYTES},
+        text(MAX_TASK_ID_BYTES),
     ),
 ]
 TaskDateTime = Annotated[
@@ -54,7 +64,7 @@ Action = Annotated[
     value(
         "What to run: a handler's name, or a built-in action. Default: the installation's.",
         "webhook",
-        {"type": "string", "minLength": 1, "maxLength": MAX_ACTION_CHARACTERS},
+        text(MAX_ACTION_CHARACTERS),
     ),
 ]
 Payload = Annotated[Any, value("The action's arguments.", EXAMPLE_TASK["payload"], {"type": "object"})]
@@ -80,7 +90,7 @@ TimeoutSeconds = Annotated[
     value(
         "The longest that an attempt may take: it does not start with less time left. Default: the handler's.",
         60,
-        {"type": "integer", "minimum": 1, "maximum": MAX_TIMEOUT_SECONDS},
+        whole(1, MAX_TIMEOUT_SECONDS),
     ),
 ]
 Subject = Annotated[
@@ -88,7 +98,7 @@ Subject = Annotated[
     value(
         f"What it is about, to find it by; it can't be changed. At most {MAX_SUBJECT_BYTES} bytes in UTF-8.",
         "customer:4711",
-        {"type": "string", "minLength": 1, "maxLength": MAX_SUBJECT_BYTES},
+        text(MAX_SUBJECT_BYTES),
     ),
 ]
 LimitKey = Annotated[
@@ -97,6 +107,6 @@ LimitKey = Annotated[
         "What limits it: a class of the parameter KeyLimits, a colon, and one of that class. At most "
         f"{MAX_BYTES} bytes in UTF-8.",
         "customer:4711",
-        {"type": "string", "minLength": 3, "maxLength": MAX_BYTES},
+        text(MAX_BYTES, minimum=3),
     ),
 ]

@@ -1,17 +1,53 @@
-"""Keeps what was read of whole hours for pages that follow each tick. Pure: ``now`` is a parameter."""
+"""Keeps what was read of the table: for a few seconds, since the parts of one page ask for the same things; and whole
+hours for pages that follow each tick."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar, cast
 
 T = TypeVar("T")
 
 LONGEST = timedelta(minutes=30)
 _HOUR = timedelta(hours=1)
 _MAX_KEPT = 1000
+
+
+@dataclass(slots=True)
+class _Kept:
+    lock: Lock = field(default_factory=Lock)
+    value: Any = None
+    until: float = 0.0
+
+
+class Recent:
+    """Values by key. Of several threads that want the same one, one reads it and the others wait."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = Lock()
+        self._kept: dict[Hashable, _Kept] = {}
+
+    def get(self, key: Hashable, read: Callable[[], T]) -> T:
+        """The value of a key, read now unless it was read a moment ago. Raises what ``read`` raises."""
+        with self._lock:
+            if len(self._kept) > _MAX_KEPT:
+                self._kept = {}
+            kept = self._kept.setdefault(key, _Kept())
+        with kept.lock:
+            if time.monotonic() >= kept.until:
+                kept.value = read()
+                kept.until = time.monotonic() + self._seconds
+            return cast("T", kept.value)
+
+    def clear(self) -> None:
+        """Forgets everything: something was changed."""
+        with self._lock:
+            self._kept = {}
 
 
 def kept_for(start: datetime, now: datetime, *, is_open: bool) -> timedelta:
@@ -27,7 +63,7 @@ def kept_for(start: datetime, now: datetime, *, is_open: bool) -> timedelta:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept(Generic[T]):
+class _Hour(Generic[T]):
     value: T
     at: datetime
 
@@ -37,7 +73,7 @@ class KeptHours(Generic[T]):
 
     def __init__(self, is_open: Callable[[T], bool]) -> None:
         self._is_open = is_open
-        self._kept: dict[datetime, _Kept[T]] = {}
+        self._kept: dict[datetime, _Hour[T]] = {}
 
     def get(self, start: datetime, now: datetime, read: Callable[[], T], *, anew: bool) -> T:
         """The value of an hour, read now unless it may still be shown. ``anew``: read in any case. Raises what ``read``
@@ -49,7 +85,7 @@ class KeptHours(Generic[T]):
         value = read()
         if len(hours) >= _MAX_KEPT:
             hours.clear()
-        hours[start] = _Kept(value, now)
+        hours[start] = _Hour(value, now)
         return value
 
     def clear(self) -> None:

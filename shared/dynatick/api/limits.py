@@ -1,14 +1,25 @@
-"""Splits long ranges, so that an answer comes before the gateway's timeout."""
+"""Keeps answers within the limits of the gateway, which waits so long, and of a function, which returns so much."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Annotated, TypeVar
 from urllib.parse import quote, urlencode
 
+from aws_lambda_powertools.event_handler import Response
+from aws_lambda_powertools.event_handler.openapi.params import Query
+
+from dynatick.actions.plain_value import to_json
 from dynatick.api.problems import Problem, Wrong
+from dynatick.api.routes import answer
+from dynatick.client.tasks import watch
 from dynatick.domain.selection import Selection
+from dynatick.domain.view import View
 from dynatick.errors import MISSING
+
+T = TypeVar("T")
 
 Seconds = Callable[[], float]
 """A monotonic clock, in seconds."""
@@ -16,9 +27,27 @@ Seconds = Callable[[], float]
 BUDGET_SECONDS = 15.0
 """After this time no further part of an answer is begun. A gateway waits for 30 seconds (API Gateway quotas)."""
 
+MAX_WAIT_SECONDS = 10
+"""Then there is time left for a cold start, and for a count of a bucket, before the gateway's 30 seconds are over."""
+
+MAX_CHARACTERS = 3_000_000
+"""The limit for an answer's body. A function answers with 6 MB at the most (Lambda quotas), in which the body stands as
+text of JSON: each quotation mark and backslash takes two."""
+
 _RANGE = {"start": "2026-12-31T00:00:00Z", "end": "2027-01-01T00:00:00Z"}
 _BUCKET = "2026-12-31#12:00"
 _POLLS = 480  # of the index, in one part
+
+Wait = Annotated[
+    int,
+    Query(
+        alias="waitSeconds",
+        ge=0,
+        le=MAX_WAIT_SECONDS,
+        description="Seconds to wait until the task has ended, or all tasks of the bucket; at most as many as the "
+        "installation allows. After them the answer shows what is there; ask again.",
+    ),
+]
 
 
 @dataclass(slots=True)
@@ -65,3 +94,37 @@ def parts(selection: Selection, timer: Timer) -> Iterator[tuple[Selection, bool]
         yield replace(selection, minutes=range(first, min(first + step, minutes.stop))), late
         if late:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """``seconds``: a monotonic clock; ``pause`` waits for a number of seconds, in which the process serves no other
+    request. ``max_seconds``: the parameter ``ApiWaitSeconds``; a request that wants more waits that long."""
+
+    seconds: Seconds
+    pause: Callable[[float], None]
+    max_seconds: int = MAX_WAIT_SECONDS
+
+    def watch(self, wait: int, poll: Callable[[], T], has_ended: Callable[[T], bool]) -> T:
+        """What ``poll`` shows when it has ended, or when the time is up."""
+        timeout = timedelta(seconds=min(wait, self.max_seconds))
+        return watch(poll, has_ended, timeout=timeout, seconds=self.seconds, pause=self.pause)
+
+
+def page(page_of: Callable[[int], View], limit: int) -> Response[str]:
+    """A page of at most ``limit`` entries; of fewer, if they are large."""
+    while True:
+        made = answer(page_of(limit))
+        if limit == 1 or len(made.body or "") <= MAX_CHARACTERS:
+            return made
+        limit //= 2
+
+
+def fitting(views: Sequence[View]) -> int:
+    """How many views, from the first, fit into one answer."""
+    remaining = MAX_CHARACTERS
+    for n, view in enumerate(views):
+        remaining -= len(to_json(view.to_row()))
+        if remaining < 0:
+            return n
+    return len(views)
