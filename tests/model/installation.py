@@ -44,6 +44,7 @@ from dynatick.engine.rates import RateRecords
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Arrival, Scheduler
 from dynatick.errors import DynatickError, PermanentError, RetryableError
+from dynatick.testing.functions import rule_event
 
 INDEX_LAG = 100.0  # longer than from tick to tick
 THREADS = 3
@@ -197,7 +198,7 @@ class Installation:
 
     def fire(self, minute: int, tick: Tick) -> None:
         """The rule's events for a tick."""
-        event = {"source": "aws.events", "time": instant_of(minute).strftime("%Y-%m-%dT%H:%M:00Z")}
+        event = rule_event(instant_of(minute))
         self._plans.extend(tick.plans)
         for n in range(tick.events):
             self._process(event, delay=tick.late * (n + 1))
