@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dynatick.actions.allow_list import ActionSettings, AllowedArns
     from dynatick.actions.aws import MakeClient, Service
-    from dynatick.actions.rate_limit import RateLimits, RateRecords
+    from dynatick.actions.rate_limit import RateLimits
     from dynatick.actions.registry import Action, PayloadSchema, Registry, Timeout
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
+    from dynatick.engine.rates import RateRecords
 
 _AWS_ACTIONS = {
     "events": ("eventbridge", "events", "eventbridge:EventBridge"),
