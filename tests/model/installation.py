@@ -525,15 +525,7 @@ class _Actions:
     def __init__(self, of: Installation) -> None:
         self._of = of
         self._limits = of.new_rate_limits()
-
-    def names(self) -> Sequence[str]:
-        return self._of.names()
-
-    def payload_schemas(self) -> Mapping[str, str]:
-        return self._of.payload_schemas()
-
-    def timeout_seconds(self, task: Task) -> int | None:
-        return self._of.timeout_seconds(task)
+        self.names, self.payload_schemas, self.timeout_seconds = of.names, of.payload_schemas, of.timeout_seconds
 
     def run(self, task: Task, context: ActionContext) -> object:
         return RateLimitedAction(task.action, self._of, self._limits).run(task, context)

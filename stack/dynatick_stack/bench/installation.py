@@ -32,6 +32,7 @@ from dynatick.engine.rules import Precision, Rules
 from dynatick.errors import PermanentError
 from dynatick.store.dynamodb import DynamoStore
 from dynatick.testing.functions import Functions, rule_event
+from dynatick.testing.table import is_for_stream
 from dynatick_stack.template import table_definition
 
 REGION = "us-east-1"
@@ -180,7 +181,7 @@ class Installation:
         """The scheduler on what the stream brings, until nothing comes any more. Returns how many batches it got."""
         batches = 0
         while records := self._records():
-            passing = [record for record in records if passes(record)]
+            passing = [record for record in records if _passes(record)]
             for start in range(0, len(passing), STREAM_BATCH):
                 self.functions.deliver(passing[start : start + STREAM_BATCH])
                 batches += 1
@@ -239,12 +240,7 @@ def letter(n: int) -> dict[str, object]:
     return {"to": f"{code[:8]}@example.com", "subject": "Your contract", "text": text, "code": code}
 
 
-def passes(record: Mapping[str, Any]) -> bool:
+def _passes(record: Mapping[str, Any]) -> bool:
     """Whether the template's stream filter hands a record to the scheduler."""
-    status = record["dynamodb"].get("NewImage", {}).get("status", {}).get("S")
-    match record["eventName"]:
-        case "INSERT":
-            return status not in ("body", "bucket", "cursor", "reconcile", "settings", "tick")
-        case "MODIFY":
-            return status in (None, "scheduled")
-    return False
+    event = record["eventName"]
+    return event != "REMOVE" and is_for_stream(record["dynamodb"]["NewImage"], is_new=event == "INSERT")
