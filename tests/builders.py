@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.normalise import Defaults
-from dynatick.domain.occurrences import Overdue
 from dynatick.domain.task import Row, Task
 from dynatick.engine.placement import Placer, rejections_to
-from dynatick.engine.ports import ActionContext, Store, WakeUps
+from dynatick.engine.ports import ActionContext, Store
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Rules
 from dynatick.engine.scheduler import Arrival, Assigned, assign
 from dynatick.engine.settings import publish_settings
 from dynatick.store.memory import MemoryStore
+from dynatick.testing.functions import Functions, rule_event
 
 NOON = datetime(2026, 12, 31, 12, 0, tzinfo=UTC)
 
@@ -86,8 +85,8 @@ class FakeActions:
         return sum(1 for ran, _, _ in self.ran if ran == task_id)
 
 
-@dataclass
-class InProcess:
+@dataclass(kw_only=True)
+class InProcess(Functions):
     """Scheduler and processor as the template joins them, in one process over any store.
 
     ``put`` is what put-item does, and then what the stream does; ``tick`` is the rule's event. Shards and
@@ -99,52 +98,25 @@ class InProcess:
     rules: Rules = field(default_factory=Rules)
     actions: FakeActions = field(default_factory=FakeActions)
     dead_letters: MemoryDeadLetters = field(default_factory=MemoryDeadLetters)
-    life: timedelta = timedelta(seconds=120)  # of an invocation
-    started: list[Mapping[str, object]] = field(default_factory=list)  # invocations that were asked for
-    tokens: itertools.count[int] = field(default_factory=itertools.count)
-    wake_ups: WakeUps | None = None
-    overdue: list[Overdue] = field(default_factory=list)  # as reported
 
-    def reconfigure(self, **changes: object) -> None:
-        """A redeployment with another grid."""
-        grid = Grid(
-            **({"tick_minutes": self.rules.grid.tick_minutes, "shard_count": self.rules.grid.shard_count} | changes)
-        )  # type: ignore[arg-type]
-        self.rules = Rules(grid=grid, defaults=self.rules.defaults, index_lag=self.rules.index_lag)
+    def __post_init__(self) -> None:
+        self.pause = self.clock.pause
 
     @property
     def processor(self) -> Processor:
-        return Processor(
-            store=self.store,
-            actions=self.actions,
-            dead_letters=self.dead_letters,
-            invoker=self,
-            rules=self.rules,
-            clock=self.clock,
-            new_token=lambda: f"token-{next(self.tokens)}",
-            pause=self.clock.pause,
-            wake_ups=self.wake_ups,
-            report_overdue=self.overdue.extend,
-        )
+        """Each invocation has a process of its own."""
+        return self.new_processor()
 
-    def invoke(self, event: Mapping[str, object]) -> None:
-        """Notes an asynchronous invocation, which ``run_started`` carries out."""
-        self.started.append(event)
-
-    def handle(self, event: object) -> Invoked:
-        return self.processor.handle(event, hard_end=self.clock() + self.life)
-
-    def run_started(self) -> list[Invoked]:
-        done = []
-        while self.started:
-            done.append(self.handle(self.started.pop(0)))
-        return done
+    def reconfigure(self, **changes: object) -> None:
+        """A redeployment with another grid."""
+        self.rules = replace(self.rules, grid=replace(self.rules.grid, **changes))
 
     def tick(self, at: datetime | None = None) -> list[Invoked]:
         """The rule's event for the present minute (or another), with all that it starts."""
-        event = {"source": "aws.events", "time": (at or self.clock()).strftime("%Y-%m-%dT%H:%M:00Z")}
-        first = self.handle(event)
-        return [first, *self.run_started()]
+        return list(self.run(rule_event(at or self.clock())))
+
+    def run_started(self) -> list[Invoked]:
+        return list(self.each_started())
 
     def next_tick(self, minutes: int = 1) -> list[Invoked]:
         """Time goes on to the next minute (or several later), and the rule fires there once."""

@@ -259,7 +259,7 @@ def _dead_letter_queue(settings: Settings) -> DeadLetterQueue | None:
     """Returns the queue for readers. The SDK's client is made with the first request: few need it."""
     if settings.dead_letter_queue_url is None:
         return None
-    from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
+    from dynatick.actions.dead_letter import SqsDeadLetterQueue
 
     config = Config(connect_timeout=3, read_timeout=10, retries={"total_max_attempts": 2})
     return SqsDeadLetterQueue(lambda: boto3.client("sqs", config=config), settings.dead_letter_queue_url)

@@ -235,41 +235,28 @@ def to_its_end(w: World) -> None:
 
 
 @pytest.mark.parametrize("took_effect", [False, True])
-def test_fault_19_claims_have_no_answer(took_effect: bool, record_property: Report) -> None:
-    """The others are executed and recorded; another process executes these, after their leases if they have some."""
+@pytest.mark.parametrize("kind", [is_claim, is_record])
+def test_fault_19_claims_or_records_have_no_answer(
+    kind: Callable[[ConditionalUpdate], bool], took_effect: bool, record_property: Report
+) -> None:
+    """The others are executed and recorded. Another process executes what was not claimed, after their leases what was;
+    and again, with the same key, what was not recorded."""
     w = world()
     w.insert(*ids(200))
     recorded = Recorded(w)
-    with silence(SilentBatch(w, is_claim, took_effect=took_effect)) as table:
+    with silence(SilentBatch(w, kind, took_effect=took_effect)) as table:
         with beside(w.first_pass):
             assert table.was_called()
             assert recorded.reaches(200 - len(table.task_ids))
             to_its_end(w)
         assert table.answered == 0
-        assert {w.row(task_id)["status"] for task_id in table.task_ids} == {"running" if took_effect else "scheduled"}
+        if kind is is_claim:
+            status = "running" if took_effect else "scheduled"
+            assert {w.row(task_id)["status"] for task_id in table.task_ids} == {status}
         w.run_started()
         w.ticks(4)
         assert table.answered == 0
-    assert Counter(w.ran) == dict.fromkeys(ids(200), 1)
-    survived(w, ids(200), record_property)
-
-
-@pytest.mark.parametrize("took_effect", [False, True])
-def test_fault_19_records_have_no_answer(took_effect: bool, record_property: Report) -> None:
-    """The others are recorded; what was not recorded is executed again after its lease, with the same key."""
-    w = world()
-    w.insert(*ids(200))
-    recorded = Recorded(w)
-    with silence(SilentBatch(w, is_record, took_effect=took_effect)) as table:
-        with beside(w.first_pass):
-            assert table.was_called()
-            assert recorded.reaches(200 - len(table.task_ids))
-            to_its_end(w)
-        assert table.answered == 0
-        w.run_started()
-        w.ticks(4)
-        assert table.answered == 0
-    again = [] if took_effect else table.task_ids
+    again = table.task_ids if kind is is_record and not took_effect else []
     assert Counter(w.ran) == dict.fromkeys(ids(200), 1) | dict.fromkeys(again, 2)
     assert len({*w.actions.keys}) == 200
     survived(w, ids(200), record_property, repeated=len(again))

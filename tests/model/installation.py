@@ -43,6 +43,7 @@ from dynatick.engine.rates import RateRecords
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import Arrival, Scheduler
 from dynatick.errors import DynatickError, PermanentError, RetryableError
+from dynatick.testing.functions import rule_event
 
 INDEX_LAG = 100.0  # longer than from tick to tick
 THREADS = 3
@@ -196,7 +197,7 @@ class Installation:
 
     def fire(self, minute: int, tick: Tick) -> None:
         """The rule's events for a tick."""
-        event = {"source": "aws.events", "time": instant_of(minute).strftime("%Y-%m-%dT%H:%M:00Z")}
+        event = rule_event(instant_of(minute))
         self._plans.extend(tick.plans)
         for n in range(tick.events):
             self._process(event, delay=tick.late * (n + 1))
@@ -523,15 +524,7 @@ class _Actions:
     def __init__(self, of: Installation) -> None:
         self._of = of
         self._limits = of.new_rate_limits()
-
-    def names(self) -> Sequence[str]:
-        return self._of.names()
-
-    def payload_schemas(self) -> Mapping[str, str]:
-        return self._of.payload_schemas()
-
-    def timeout_seconds(self, task: Task) -> int | None:
-        return self._of.timeout_seconds(task)
+        self.names, self.payload_schemas, self.timeout_seconds = of.names, of.payload_schemas, of.timeout_seconds
 
     def run(self, task: Task, context: ActionContext) -> object:
         return RateLimitedAction(task.action, self._of, self._limits).run(task, context)

@@ -57,7 +57,7 @@ class Chaos:
     def enqueue(self) -> None:
         """The first tick makes the installation known; then the tasks come in, and are due at the next."""
         self.tick()
-        self.simulation.run_until(self.simulation.now + 5)
+        self.wait(5)
         due_at = self.simulation.instant
         request = Request("insert_many")
         for n in range(self.tasks):
@@ -68,16 +68,14 @@ class Chaos:
             for name, task in request.tasks.items()
         ]
         self.model.send_request(request, lambda c: list(c.insert_lazily(rows)))
-        self.simulation.run_until(self.simulation.now + 5)
+        self.wait(5)
 
     def tick(self, events: int = 1) -> None:
         """The next tick, which comes."""
-        minute = minute_of(self.simulation.instant) + 1
-        self.simulation.run_until(self.oracle.seconds(instant_of(minute)))
-        self.model.fire(minute, Tick(events=events))
+        self.model.ticks([Tick(events=events)])
 
     def wait(self, seconds: float) -> None:
-        self.simulation.run_until(self.simulation.now + seconds)
+        self.model.pass_time(seconds)
 
     def strike(self) -> None:
         """From now on the time counts."""

@@ -33,6 +33,7 @@ from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.processor import Invoked, Processor
 from dynatick.engine.rules import Precision, Rules
+from dynatick.testing.functions import rule_event
 from dynatick_stack.plan.figures import NEW_TABLE_WRITE_UNITS
 from dynatick_stack.plan.loads import Plan
 
@@ -184,7 +185,7 @@ class World:
 
     def tick(self, minute: int) -> None:
         """The rule's event."""
-        event = {"source": "aws.events", "time": instant_of(minute).strftime("%Y-%m-%dT%H:%M:00Z")}
+        event = rule_event(instant_of(minute))
         when = (instant_of(minute) - EVE).total_seconds() + self.assumptions.tick_delay
         self.simulation.at(when, lambda: self.function.invoke(event))
 

@@ -386,19 +386,15 @@ def test_a_target_gets_the_one_action_of_its_service() -> None:
     assert not re.fullmatch(pattern, "arn:aws:s3:a:sqs:b:c"), "nor is it another part of the ARN"
 
 
-def own(kind: str) -> list[str]:
-    return [name for name, resource in RESOURCES.items() if resource["Type"] == kind]
-
-
 def test_no_task_reaches_a_function_or_a_queue_of_the_stack() -> None:
     """IAM can't deny what the processor does itself: invoke itself, send to the queues. It refuses these."""
-    functions = [name for name in own("AWS::Serverless::Function") if name != "ProcessorFunction"]
+    functions = [name for name in of_type("AWS::Serverless::Function") if name != "ProcessorFunction"]
     separator, parts = properties("ProcessorFunction")["Environment"]["Variables"]["DYNATICK_OWN_TARGETS"]["Fn::Join"]
     assert separator == ","
     named = [part.get("Fn::If", [None, part])[1] for part in parts]
     wanted = [
         *({"Ref": name} for name in functions),
-        *({"Fn::GetAtt": [q, "QueueName"]} for q in own("AWS::SQS::Queue")),
+        *({"Fn::GetAtt": [q, "QueueName"]} for q in of_type("AWS::SQS::Queue")),
     ]
     assert sorted(map(str, named)) == sorted(map(str, wanted))
     _, denied = properties("TasksReachTargets")["PolicyDocument"]["Statement"]

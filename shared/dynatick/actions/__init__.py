@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dynatick.actions.allow_list import ActionSettings, AllowedArns
-    from dynatick.actions.aws import MakeClient, Service
-    from dynatick.actions.rate_limit import RateLimits, RateRecords
+    from dynatick.actions.aws import Service
+    from dynatick.actions.aws_client import ClientCache
+    from dynatick.actions.rate_limit import RateLimits
     from dynatick.actions.registry import Action, PayloadSchema, Registry, Timeout
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
+    from dynatick.engine.rates import RateRecords
 
 _AWS_ACTIONS = {
     "events": ("eventbridge", "events", "eventbridge:EventBridge"),
@@ -30,7 +32,7 @@ def build_actions(
     handlers_module: str | None,
     clock: Clock,
     settings: ActionSettings | None = None,
-    clients: MakeClient | None = None,
+    clients: ClientCache | None = None,
     threads: int = 32,
     horizon: float = 60.0,
     max_timeout_seconds: int | None = None,
@@ -108,7 +110,7 @@ def build_actions(
 
 
 def _service(
-    action: str, name: str, allowed: AllowedArns, clients: MakeClient, clock: Clock, limits: RateLimits
+    action: str, name: str, allowed: AllowedArns, clients: ClientCache, clock: Clock, limits: RateLimits
 ) -> Service:
     from dynatick.actions.aws import Service
 

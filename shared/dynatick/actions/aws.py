@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dynatick.actions.allow_list import AllowedArns
+from dynatick.actions.aws_client import ClientCache
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
@@ -36,15 +37,6 @@ _PERMANENT = frozenset(
 )  # fmt: skip
 
 
-class MakeClient(Protocol):
-    """Returns boto3 clients (see ``aws_client.ClientCache``)."""
-
-    def __call__(
-        self, service: str, *, region: str | None = None, seconds: float = 10, tries: int = 2, exact: bool = False
-    ) -> Any:
-        """A client whose calls take about ``seconds`` at most, all tries included."""
-
-
 @dataclass(frozen=True, slots=True)
 class FailedEntry:
     """An entry of a batch that the target refused, with the service's error code."""
@@ -58,7 +50,7 @@ class Service:
 
     name: str  # as boto3 calls it
     allowed: AllowedArns
-    clients: MakeClient
+    clients: ClientCache
     clock: Clock
     action: str = ""
     limits: RateLimits | None = None

@@ -96,15 +96,16 @@ class ClientCache:
         kept = self._exact if exact else self._clients
         with self._lock:  # creating one is slow and not thread-safe
             if key not in kept:
-                kept[key] = _create(service, region, wait, tries)
+                kept[key] = create_client(
+                    service,
+                    connect_seconds=_CONNECT_SECONDS,
+                    read_seconds=wait,
+                    tries=tries,
+                    region=region,
+                    connections=64,
+                )
             if exact:
                 self._exact.move_to_end(key)
                 if len(self._exact) > _MAX_EXACT:
                     self._exact.popitem(last=False)
             return kept[key]
-
-
-def _create(service: str, region: str | None, wait: int, tries: int) -> Any:
-    return create_client(
-        service, connect_seconds=_CONNECT_SECONDS, read_seconds=wait, tries=tries, region=region, connections=64
-    )

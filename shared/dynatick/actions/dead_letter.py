@@ -1,4 +1,4 @@
-"""The dead-letter queue: one message for each task that failed for good.
+"""The dead-letter queue in SQS: one message for each task that failed for good, and how it is read.
 
     {"version": 1, "taskId": …, "createdAt": …, "run": …, "attempt": …, "action": …, "dueAt": …,
      "taskDateTime": …, "scheduleId": …, "error": …, "failedAt": …, "attempts": […], "payload": {…}}
@@ -10,17 +10,19 @@ replaces it; the row still contains the payload.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dynatick.actions.calls import in_calls
-from dynatick.actions.dead_letter_queue import letter_value
+from dynatick.actions.dead_letter_queue import HIDDEN_SECONDS, MAX_RECEIVED, Message, MessageCounts, letter_value
 from dynatick.actions.plain_value import to_json
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant
 from dynatick.engine.ports import DeadLetter
+from dynatick.errors import QueueError
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -34,6 +36,7 @@ MAX_BATCH_BYTES = 262_144
 
 MAX_BODY_BYTES = 250_000  # leaves room for the message attributes
 _FROM_ROW = (attr.TASK_ID, attr.CREATED_AT, attr.RUN, attr.ACTION, attr.DUE_AT, attr.TASK_DATE_TIME, attr.SCHEDULE_ID)
+_WAIT_SECONDS = 1  # a call that waits asks every server of SQS; one that does not may miss messages
 
 _logger = logging.getLogger("dynatick.actions")
 
@@ -152,3 +155,78 @@ def _bytes(entry: Entry) -> int:
     attributes = entry.get("MessageAttributes", {})
     counted = sum(len(n) + len(a["DataType"]) + len(a.get("StringValue", "")) for n, a in attributes.items())
     return len(entry["MessageBody"]) + counted
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+class SqsDeadLetterQueue:
+    """A dead-letter queue in SQS. ``make_client`` is called with the first request."""
+
+    def __init__(
+        self, make_client: Callable[[], SQSClient], queue_url: str, *, wait_seconds: int = _WAIT_SECONDS
+    ) -> None:
+        self._make_client, self._queue_url, self._wait_seconds = make_client, queue_url, wait_seconds
+
+    @cached_property
+    def _client(self) -> SQSClient:
+        return self._make_client()
+
+    def receive(self) -> Sequence[Message]:
+        try:
+            answer = self._client.receive_message(
+                QueueUrl=self._queue_url,
+                MaxNumberOfMessages=MAX_RECEIVED,
+                VisibilityTimeout=HIDDEN_SECONDS,
+                WaitTimeSeconds=self._wait_seconds,
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise QueueError(f"cannot read the dead-letter queue: {error}") from error
+        return [Message(one["MessageId"], one["ReceiptHandle"], one["Body"]) for one in answer.get("Messages", ())]
+
+    def delete(self, messages: Sequence[Message]) -> Sequence[bool]:
+        deleted = [False] * len(messages)
+        for start in range(0, len(messages), MAX_RECEIVED):
+            batch = messages[start : start + MAX_RECEIVED]
+            try:
+                answer = self._client.delete_message_batch(
+                    QueueUrl=self._queue_url,
+                    Entries=[{"Id": str(start + n), "ReceiptHandle": one.receipt} for n, one in enumerate(batch)],
+                )
+            except (BotoCoreError, ClientError) as error:
+                _log_problem("dead_letters_undeleted", "dead letters were not deleted", error, len(batch))
+                continue
+            for one in answer.get("Successful", ()):
+                deleted[int(one["Id"])] = True
+        return deleted
+
+    def release(self, messages: Sequence[Message]) -> None:
+        for start in range(0, len(messages), MAX_RECEIVED):
+            batch = messages[start : start + MAX_RECEIVED]
+            try:
+                self._client.change_message_visibility_batch(
+                    QueueUrl=self._queue_url,
+                    Entries=[
+                        {"Id": str(n), "ReceiptHandle": one.receipt, "VisibilityTimeout": 0}
+                        for n, one in enumerate(batch)
+                    ],
+                )
+            except (BotoCoreError, ClientError) as error:
+                _log_problem("dead_letters_unreleased", "dead letters stay hidden for a while", error, len(batch))
+
+    def counts(self) -> MessageCounts:
+        try:
+            answer = self._client.get_queue_attributes(
+                QueueUrl=self._queue_url,
+                AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise QueueError(f"cannot read the dead-letter queue: {error}") from error
+        numbers = answer["Attributes"]
+        return MessageCounts(
+            int(numbers["ApproximateNumberOfMessages"]), int(numbers["ApproximateNumberOfMessagesNotVisible"])
+        )
+
+
+def _log_problem(action: str, text: str, error: Exception, count: int) -> None:
+    _logger.warning(text, extra={"action": action, "error_type": type(error).__name__, "count": count})

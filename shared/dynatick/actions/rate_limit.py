@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from dynatick.domain.instants import EPOCH
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
-from dynatick.engine.rates import Unused, first_free, reserved_until
+from dynatick.engine.rates import RateRecords, Unused, first_free, reserved_until
 from dynatick.errors import ConfigurationError, RateLimited, StoreError, shown
 
 if TYPE_CHECKING:
@@ -46,28 +46,9 @@ _TRY_AGAIN = timedelta(milliseconds=50)  # while another thread reserves starts
 _TABLE_IS_AWAY = timedelta(seconds=1)
 
 
-class RateRecords(Protocol):
-    """What says of each limit from when on no start is reserved."""
-
-    def reserve(
-        self,
-        name: str,
-        interval: timedelta,
-        number: int,
-        *,
-        earliest: datetime,
-        latest: datetime,
-        unused: Unused,
-        rate: str,
-    ) -> datetime:
-        """Reserves starts, an interval apart, and gives back those that are ``unused``, if none was reserved since.
-        ``rate``: such as 10/s, for people. Returns the first; if it is not before ``latest``, none is reserved. Raises
-        StoreError."""
-
-
 @dataclass(slots=True)
 class OwnRateRecords:
-    """Those of a process that shares its limits with no other."""
+    """The rate records of a process that shares its limits with no other."""
 
     _until: dict[str, datetime] = field(default_factory=dict)
 
@@ -82,6 +63,7 @@ class OwnRateRecords:
         unused: Unused,
         rate: str,
     ) -> datetime:
+        """As ``RateRecords``."""
         first = first_free(self._until.get(name, EPOCH), earliest, unused)
         if first < latest:
             self._until[name] = reserved_until(first, interval, number)
@@ -173,7 +155,7 @@ class RateLimits:
         """
         self._clock = clock
         self._horizon = timedelta(seconds=horizon)
-        self._records = records or OwnRateRecords()
+        self._records: RateRecords | OwnRateRecords = records or OwnRateRecords()
         self._limits: dict[str, _Limit] = {}
         self._waiting: dict[_Key, _Waiting] = {}
         self._lock = threading.Lock()

@@ -86,7 +86,7 @@ def open_queue(settings: ClientSettings) -> DeadLetterQueue | None:
     """The dead-letter queue, if it is known. Its SDK client is made with the first request."""
     if settings.dead_letter_queue_url is None:
         return None
-    from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
+    from dynatick.actions.dead_letter import SqsDeadLetterQueue
 
     def client() -> SQSClient:
         import boto3

@@ -1,22 +1,14 @@
-"""What is still to be delivered: invocations that were started, and wake-ups."""
+"""The wake-ups that are still to be delivered."""
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
 from dynatick.engine.orders import WakeUp, parse_wake_up
-
-
-class Invocations(deque[Mapping[str, object]]):
-    """The events of invocations that have been started, and follow the present one."""
-
-    def invoke(self, event: Mapping[str, object]) -> None:
-        self.append(event)
 
 
 class WakeUps:

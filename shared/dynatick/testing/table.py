@@ -55,7 +55,7 @@ class Table(MemoryStore):
             self._move(task_id, Bucket.canonical(before), Bucket.canonical(after))
         if item is None or item == old:
             return
-        if _is_for_stream(old, item):
+        if is_for_stream(item, is_new=old is None):
             images = {"NewImage": item} if old is None else {"NewImage": item, "OldImage": old}
             self._records.append({"dynamodb": {"SequenceNumber": str(len(self._records)), **images}})
         was_running = attr.BATCH_ID in item if old is None else _status(old) == Status.RUNNING
@@ -85,12 +85,12 @@ def _where_open(item: Item | None) -> str | None:
     return name
 
 
-def _is_for_stream(old: Item | None, new: Item) -> bool:
-    """The filter of the scheduler function in template.yaml."""
-    status = _status(new)
+def is_for_stream(item: Item, *, is_new: bool) -> bool:
+    """The filter of the scheduler function in template.yaml, for a row that was put or changed."""
+    status = _status(item)
     if status is None:
         return True
-    return status not in _OWN_STATUSES if old is None else status in _OPEN_STATUSES
+    return status not in _OWN_STATUSES if is_new else status in _OPEN_STATUSES
 
 
 def _status(item: Item) -> str | None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from types import ModuleType
 from typing import Any
 
@@ -35,15 +34,14 @@ from dynatick.domain.task import Row
 from dynatick.engine.conditional_write import create_many
 from dynatick.engine.cursor import count_idle_ticks, read_cursor, save
 from dynatick.engine.invocation import max_timeout_seconds
-from dynatick.engine.processor import Processor
 from dynatick.engine.rules import MAX_TICK_MINUTES, TICKS_PLANNED, Precision, Rules
-from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import DynatickError, InvalidInput, TaskExists
 from dynatick.store.codec import decode
 from dynatick.task_function import TaskFunction, use_client
 from dynatick.testing.actions import INVOCATION, Actions
 from dynatick.testing.executions import Execution, Journal, Waiting
-from dynatick.testing.queues import Invocations, WakeUps
+from dynatick.testing.functions import Functions, rule_event
+from dynatick.testing.queues import WakeUps
 from dynatick.testing.table import Table
 
 _MAX_AT_ONCE = 10_000  # deliveries of wake-ups at one instant
@@ -80,9 +78,7 @@ class VirtualInstallation:
         self._journal = Journal(self._clock)
         self._table = Table(self._journal.recorded)
         self._letters = MemoryDeadLetters()
-        self._overdue: list[Overdue] = []
         self._wake_ups = WakeUps() if _precision(precision, tick_minutes) is Precision.SECOND else None
-        self._invocations = Invocations()
         self._actions = Actions(handlers, self._journal)
         rules = Rules(
             grid=self._grid,
@@ -92,27 +88,16 @@ class VirtualInstallation:
             in_one_thread=True,
             max_timeout_seconds=max_timeout_seconds(INVOCATION),
         )
-        tokens = count(1)
-        self._processor = Processor(
+        self._functions = Functions(
             store=self._table,
+            clock=self._clock,
             actions=self._actions,
-            dead_letters=self._letters,
-            invoker=self._invocations,
             rules=rules,
-            clock=self._clock,
-            new_token=lambda: f"token-{next(tokens)}",
+            dead_letters=self._letters,
+            wake_ups=self._wake_ups,
             pause=lambda seconds: None,
-            wake_ups=self._wake_ups,
             jitter=lambda: 0.0,
-            report_overdue=self._report_overdue,
-        )
-        self._scheduler = Scheduler(
-            store=self._table,
-            dead_letters=self._letters,
-            rules=rules,
-            clock=self._clock,
-            decode=decode,
-            wake_ups=self._wake_ups,
+            life=INVOCATION,
         )
         self.client = TaskClient(self._table, clock=self._clock)
         """The client of this installation, for what task functions have no method for."""
@@ -188,7 +173,7 @@ class VirtualInstallation:
     @property
     def overdue(self) -> list[Overdue]:
         """The occurrences of schedules that were missed, or did not complete within ``expectedWithinSeconds``."""
-        return list(self._overdue)
+        return list(self._functions.overdue)
 
     @property
     def waiting(self) -> list[Waiting]:
@@ -270,9 +255,6 @@ class VirtualInstallation:
     def _clock(self) -> datetime:
         return self._now
 
-    def _report_overdue(self, overdue: Sequence[Overdue]) -> None:
-        self._overdue += overdue
-
     def _waiting(self) -> list[Waiting]:
         rows = (one for row in self._table.open_rows() if not _only_awaits(row) for one in self._with_members(row))
         return sorted(map(_waiting, rows), key=lambda one: (one.due_at, one.task_id))
@@ -310,7 +292,7 @@ class VirtualInstallation:
     def _tick(self, tick: int) -> None:
         """The rule's event, with all that it starts."""
         self._last_tick, self._now = tick, max(self._now, instant_of(tick))
-        self._handle({"source": "aws.events", "time": format_instant(instant_of(tick))})
+        self._handle(rule_event(instant_of(tick)))
 
     def _deliver(self) -> None:
         """The queue of wake-ups delivers the first."""
@@ -319,18 +301,14 @@ class VirtualInstallation:
         self._handle({"Records": [{"eventSource": "aws:sqs", "messageId": "1", "body": body}]})
 
     def _handle(self, event: Mapping[str, object]) -> None:
-        self._invocations.append(event)
-        while self._invocations:
-            with use_client(self.client):  # for the follow-ups of handlers
-                self._processor.handle(self._invocations.popleft(), hard_end=self._now + INVOCATION)
-            self._journal.raise_interrupt()
-            self._handle_stream()
+        with use_client(self.client):  # for the follow-ups of handlers
+            for _ in self._functions.run(event):
+                self._journal.raise_interrupt()
+                self._handle_stream()
 
     def _handle_stream(self) -> None:
         while records := self._table.take_records():
-            assigned = self._scheduler.handle({"Records": records})
-            if assigned.failed:
-                raise DynatickError(f"the stream failed: {assigned.failed[0][1]}")
+            self._functions.deliver(records)
 
     def _tick_through(self, instant: datetime) -> int:
         """The last tick at or before an instant."""

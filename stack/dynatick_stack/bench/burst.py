@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from dynatick.domain.buckets import Bucket
+from dynatick.testing.functions import rule_event
 from dynatick_stack.bench.installation import Installation
 from dynatick_stack.bench.invocations import Setup, invocations_of
 from dynatick_stack.counting.counts import Engine, counting
@@ -76,7 +77,7 @@ def drain_bucket(
     with invocations_of(setup, warm=1 + max_workers) as invocations:
         began, before = installation.clock(), engine.counts()
         for _ in range(MAX_TICKS):
-            if invocations.run(installation.event(), TICK_SECONDS) and invocations.executions >= tasks:
+            if invocations.run(rule_event(installation.clock()), TICK_SECONDS) and invocations.executions >= tasks:
                 break
         spent = (engine.counts() - before).total
         completed, last = _completed(installation, bucket)

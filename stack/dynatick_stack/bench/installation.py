@@ -21,7 +21,6 @@ import orjson
 
 from dynatick.actions import build_actions
 from dynatick.actions.registry import Action
-from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.client import Inserted, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.limit_keys import parse_limits
@@ -29,12 +28,11 @@ from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
 from dynatick.engine.ports import ActionContext, Invoker, WakeUps
-from dynatick.engine.processor import Processor
 from dynatick.engine.rules import Precision, Rules
-from dynatick.engine.scheduler import Scheduler
 from dynatick.errors import PermanentError
-from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
+from dynatick.testing.functions import Functions, rule_event
+from dynatick.testing.table import is_for_stream
 from dynatick_stack.template import table_definition
 
 REGION = "us-east-1"
@@ -115,30 +113,20 @@ class Installation:
         )
         self.store = DynamoStore(self.table, region=REGION, endpoint_url=self.endpoint)
         self.client = TaskClient(self.store, clock=self.clock)
-        self.asked: list[Mapping[str, object]] = []  # invocations that were asked for
         self.invocations = 0  # those that were made
         self.actions = build_actions(handlers_module=None, clock=self.clock)
         self.actions.add(ACTION, self.action)
         self.actions.add(FAILING, Failing())
-        process, numbers = uuid.uuid4().hex, itertools.count(1)
-        self.processor = Processor(
+        self.functions = Functions(
             store=self.store,
+            clock=self.clock,
             actions=self.actions,
-            dead_letters=MemoryDeadLetters(),
-            invoker=self.invoker or self,
             rules=self.rules,
-            clock=self.clock,
-            new_token=lambda: f"{process}.{next(numbers)}",
             wake_ups=self.wake_ups,
+            tokens=map(f"{uuid.uuid4().hex}.{{}}".format, itertools.count(1)),  # as long as the function's
+            invoker=self.invoker,
         )
-        self.scheduler = Scheduler(
-            store=self.store,
-            dead_letters=MemoryDeadLetters(),
-            rules=self.rules,
-            clock=self.clock,
-            decode=decode,
-            wake_ups=self.wake_ups,
-        )
+        self.processor = self.functions.processor
 
     @classmethod
     def fresh(cls, endpoint: str, *, stream: bool = False, **more: Any) -> Installation:
@@ -152,10 +140,6 @@ class Installation:
 
     # -- the processor ---------------------------------------------------------------------------------------------
 
-    def invoke(self, event: Mapping[str, object]) -> None:
-        """Notes an invocation that the processor asks for (its ``Invoker``)."""
-        self.asked.append(event)
-
     def _handle(self, event: Mapping[str, object], seconds: float) -> list[PassReport]:
         """One invocation: a pass, or none, if it polls idle shards."""
         self.invocations += 1
@@ -164,10 +148,6 @@ class Installation:
             raise invoked.fault
         return [] if invoked.passed is None else [invoked.passed]
 
-    def event(self) -> dict[str, object]:
-        """The rule's event for the present minute."""
-        return {"source": "aws.events", "time": self.clock().strftime("%Y-%m-%dT%H:%M:00Z")}
-
     def tick(self, *, seconds: float = 120) -> list[PassReport]:
         """The present minute's tick, with all that it starts; each invocation may take so long."""
         return self.first_passes(seconds=seconds) + self.run_asked(seconds=seconds)
@@ -175,13 +155,13 @@ class Installation:
     def run_asked(self, *, seconds: float = 120) -> list[PassReport]:
         """What the processor has asked for."""
         reports: list[PassReport] = []
-        while self.asked:
-            reports += self._handle(self.asked.pop(0), seconds)
+        while started := self.functions.started:
+            reports += self._handle(started.pop(0), seconds)
         return reports
 
     def first_passes(self, *, seconds: float) -> list[PassReport]:
         """The present minute's tick without what it starts."""
-        return self._handle(self.event(), seconds)
+        return self._handle(rule_event(self.clock()), seconds)
 
     def next_tick(self) -> list[PassReport]:
         """Time goes on to the next minute, and its tick."""
@@ -201,10 +181,9 @@ class Installation:
         """The scheduler on what the stream brings, until nothing comes any more. Returns how many batches it got."""
         batches = 0
         while records := self._records():
-            passing = [record for record in records if passes(record)]
+            passing = [record for record in records if _passes(record)]
             for start in range(0, len(passing), STREAM_BATCH):
-                assigned = self.scheduler.handle({"Records": passing[start : start + STREAM_BATCH]})
-                assert not assigned.failed, assigned.failed
+                self.functions.deliver(passing[start : start + STREAM_BATCH])
                 batches += 1
         return batches
 
@@ -261,12 +240,7 @@ def letter(n: int) -> dict[str, object]:
     return {"to": f"{code[:8]}@example.com", "subject": "Your contract", "text": text, "code": code}
 
 
-def passes(record: Mapping[str, Any]) -> bool:
+def _passes(record: Mapping[str, Any]) -> bool:
     """Whether the template's stream filter hands a record to the scheduler."""
-    status = record["dynamodb"].get("NewImage", {}).get("status", {}).get("S")
-    match record["eventName"]:
-        case "INSERT":
-            return status not in ("body", "bucket", "cursor", "reconcile", "settings", "tick")
-        case "MODIFY":
-            return status in (None, "scheduled")
-    return False
+    event = record["eventName"]
+    return event != "REMOVE" and is_for_stream(record["dynamodb"]["NewImage"], is_new=event == "INSERT")

@@ -14,9 +14,8 @@ from tests.unit.client.support import be_first, client_of, with_failures
 from tests.unit.engine.support import THROTTLED, World, raises_for
 
 from dynatick import InvalidInput, StoreError, TaskClient
-from dynatick.actions.dead_letter import message_of
+from dynatick.actions.dead_letter import SqsDeadLetterQueue, message_of
 from dynatick.actions.dead_letter_queue import HIDDEN_SECONDS, DeadLetterQueue
-from dynatick.actions.dead_letter_reader import SqsDeadLetterQueue
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import DeadLetterView, LetterResult, LetterState, dead_letters
 from dynatick.client.dead_letters import letter_of, state_of

@@ -213,6 +213,7 @@ class World(InProcess):
     refused: Callable[[Mapping[str, object]], bool] = lambda order: False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if type(self.store) is MemoryStore:
             self.store = RiggedStore()
 
