@@ -44,8 +44,9 @@ def test_each_kind_and_each_state_of_a_letter_has_its_row() -> None:
 
 
 def test_the_log_words_are_the_codes() -> None:
-    shared = Path(__file__).parents[2] / "shared" / "dynatick"
-    code = "".join(path.read_text(encoding="utf-8") for path in shared.rglob("*.py"))
+    root = Path(__file__).parents[2]
+    folders = (root / "shared" / "dynatick", root / "functions")
+    code = "".join(path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py"))
     for word in re.findall(r"`(\w+_(?:ended|settled|failed|refused|unsent))`", TEXT):
         assert f'"{word}"' in code, word
 
