@@ -39,8 +39,10 @@ RECORD = "tests/unit/engine/test_record.py"
 POOLS = "tests/unit/engine/test_pools.py"
 PLACEMENT = "tests/unit/engine/test_placement.py"
 SCHEDULES = "tests/unit/engine/test_schedules.py"
+SETTINGS = "tests/unit/engine/test_settings.py"
 WAKE_UPS = "tests/unit/engine/test_wake_ups.py"
 WORKERS = "tests/unit/engine/test_workers.py"
+HAND_OUT = "tests/unit/engine/test_hand_out.py"
 SHARDS = "tests/unit/engine/test_shards.py"
 RECONCILE = "tests/unit/engine/test_reconcile.py"
 WRITES = "tests/unit/engine/test_conditional_write.py"
@@ -52,6 +54,7 @@ COMMITS = "tests/unit/engine/test_commit.py"
 COMPLETIONS = "tests/unit/engine/test_completions.py"
 FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
 RECURRING = "tests/unit/domain/test_recurrence.py tests/unit/engine/test_schedules.py"
+OVERDUE = "tests/unit/domain/test_overdue.py"
 DECLARED = "tests/unit/client/test_schedule_sync.py"
 TURNS = "tests/unit/engine/test_turns.py"
 IN_TURN = "tests/unit/engine/test_packs_in_turn.py"
@@ -187,6 +190,10 @@ MUTATIONS = (
              '(Is(attr.LEASE, token), _CLAIMED["release"])', '(_CLAIMED["release"],)', RELEASING),
     Mutation(12, "what was claimed begins although its action is paused", "Execution.is_held_up",
              "self.is_paused() or self.is_action_paused(task.action)", "self.is_paused()", PAUSED),
+    Mutation(12, "a second pause replaces the first", "engine:pause",
+             '(Is(attr.STATUS, "settings"), Absent(attr.PAUSED))', '(Is(attr.STATUS, "settings"),)', SETTINGS),
+    Mutation(12, "resume ends whichever pause there is", "engine:resume",
+             "as_read(there, attr.PAUSED, attr.PAUSES)", "()", SETTINGS),
     Mutation(12, "claims under way at the end are not waited for", "Execution.finish",
              "not self.claiming", "True", DRAIN),
     Mutation(13, "a cancellation does not ask for the status", "domain:cancel",
@@ -240,6 +247,8 @@ MUTATIONS = (
              "not token.is_of(row)", "False", COMPLETIONS),
     Mutation(10, "what has failed by its token is completed", "client:_require_open",
              "view.is_running and view.error is None", "view.is_running", COMPLETIONS),
+    Mutation(10, "a released task counts as one whose process died", "plan_recovery",
+             "if view.is_released and attr.OUTCOME not in row:\n    return claim(...)", "", RECOVERY),
     Mutation(10, "a completion that never came leaves no trace of it", "overdue",
              "not view.awaits_completion", "True", COMPLETIONS),
     Mutation(7, "handing over is not checked again", "Recorder._check_moves",
@@ -278,6 +287,8 @@ MUTATIONS = (
              "max(old.drained_through, new.drained_through)", "new.drained_through", WATERMARK,
              unreachable="no caller ever offers an older one: it is a second line of defence, for callers to come"),
     # -- workers and wake-ups ------------------------------------------------------------------------------------------
+    Mutation(17, "what a worker left is not polled while the round lasts", "HandOut.is_over", "", "return False",
+             HAND_OUT),
     Mutation(17, "a wake-up claims a task that runs", "domain:claim",
              "*state", "*(() if due else state)", WAKE_UPS),
     Mutation(17, "a bucket of which a worker has a range counts as polled whole", "Polling._claim_page",
@@ -343,6 +354,10 @@ MUTATIONS = (
              "_due_before(schedule, now)", "schedule.due_before", RECURRING),
     Mutation(OF_SCHEDULES, "what is overdue is forgotten unreported", "Recurring._report_overdue",
              "self.report_overdue(...)", "", SCHEDULES),
+    Mutation(OF_SCHEDULES, "what overlap leaves out is always overdue", "settle",
+             "missed.reason is not MissedFor.OVERLAP or schedule.expected_within_seconds is not None", "True", OVERDUE),
+    Mutation(OF_SCHEDULES, "a buffered occurrence is awaited twice", "_newly_awaited",
+             "nominal != schedule.buffered_occurrence_at", "True", OVERDUE),
     Mutation(OF_SCHEDULES, "a schedule waits for its next occurrence, whatever is awaited", "_bucket_of_next_poll",
              "[max(...)] if awaited else []", "[]", SCHEDULES),
     Mutation(OF_SCHEDULES, "a pause forgets what is awaited", "domain:_repaired",
