@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 from aws_lambda_powertools.event_handler import Response
@@ -119,11 +120,7 @@ class BatchRoutes(Routes):
         limit: Limit = 100,
         token: Token = None,
     ) -> Response[str]:
-        found = _id(batch_id)
-
-        def page_of(limit: int) -> MemberPage:
-            return self._client.batches.members_page(found, status, limit=limit, page_token=token)
-
+        page_of = partial(self._client.batches.members_page, _id(batch_id), status, page_token=token)
         return limits.page(page_of, limit)
 
     @route(

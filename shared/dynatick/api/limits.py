@@ -111,10 +111,10 @@ class Waiting:
         return watch(poll, has_ended, timeout=timeout, seconds=self.seconds, pause=self.pause)
 
 
-def page(page_of: Callable[[int], View], limit: int) -> Response[str]:
-    """A page of at most ``limit`` entries; of fewer, if they are large."""
+def page(page_of: Callable[..., View], limit: int) -> Response[str]:
+    """A page of at most ``limit`` entries; of fewer, if they are large. ``page_of``: gets the ``limit``."""
     while True:
-        made = answer(page_of(limit))
+        made = answer(page_of(limit=limit))
         if limit == 1 or len(made.body or "") <= MAX_CHARACTERS:
             return made
         limit //= 2

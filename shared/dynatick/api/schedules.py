@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Final, Literal
 
 from aws_lambda_powertools.event_handler import Response
@@ -115,7 +116,7 @@ class ScheduleRoutes(Routes):
         made = self._client.schedules.insert(
             schedule_id, expression, **arguments, enabled=state != "DISABLED", reason=reason, attributes=row
         )
-        return _one(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
+        return shown(made, 201, Location=f"/v1/schedules/{to_path(made.schedule_id)}")
 
     @route(
         "GET /v1/schedules",
@@ -127,14 +128,12 @@ class ScheduleRoutes(Routes):
     def list(
         self, state: State = None, subject: Subject = None, limit: Limit = 100, token: Token = None
     ) -> Response[str]:
-        def page_of(limit: int) -> SchedulePage:
-            return self._client.schedules.list(state, subject=subject, limit=limit, page_token=token)
-
+        page_of = partial(self._client.schedules.list, state, subject=subject, page_token=token)
         return limits.page(page_of, limit)
 
     @_of_one("get", "GET /v1/schedules/<scheduleId>", "Get a schedule")
     def get(self, schedule_id: Id) -> Response[str]:
-        return _one(self._client.schedules.get(_id(schedule_id)))
+        return shown(self._client.schedules.get(_id(schedule_id)))
 
     @_of_one(
         "update",
@@ -149,7 +148,7 @@ class ScheduleRoutes(Routes):
         edits = {_ARGUMENTS[name]: getattr(body, name) for name in body.model_fields_set}  # null removes an attribute
         if not edits:
             raise InvalidInput("body", {}, f"expected something to change: any of {', '.join(_ARGUMENTS)}")
-        return _one(self._client.schedules.update(_id(schedule_id), version=version_of(match), **edits))
+        return shown(self._client.schedules.update(_id(schedule_id), version=version_of(match), **edits))
 
     @route(
         "DELETE /v1/schedules/<scheduleId>",
@@ -173,7 +172,7 @@ class ScheduleRoutes(Routes):
         self, schedule_id: Id, body: Annotated[models.SchedulePause | None, Body()] = None, match: Match = None
     ) -> Response[str]:
         reason = body.reason if body else None
-        return _one(self._client.schedules.pause(_id(schedule_id), reason, version=version_of(match)))
+        return shown(self._client.schedules.pause(_id(schedule_id), reason, version=version_of(match)))
 
     @_of_one(
         "resume",
@@ -183,7 +182,7 @@ class ScheduleRoutes(Routes):
         problems=_CHANGE,
     )
     def resume(self, schedule_id: Id, match: Match = None) -> Response[str]:
-        return _one(self._client.schedules.resume(_id(schedule_id), version=version_of(match)))
+        return shown(self._client.schedules.resume(_id(schedule_id), version=version_of(match)))
 
     @route(
         "POST /v1/schedules/<scheduleId>/run",
@@ -236,8 +235,3 @@ def _id(segment: str) -> str:
         return known_id(found)
     except InvalidInput as error:
         raise InvalidInput(attr.SCHEDULE_ID, error.value, error.expected) from error
-
-
-def _one(schedule: ScheduleView, status: int = 200, **headers: str) -> Response[str]:
-    """A schedule as an answer."""
-    return answer(schedule, status, ETag=f'"{schedule.version}"', **headers)

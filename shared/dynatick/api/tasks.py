@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from aws_lambda_powertools.event_handler import Response
@@ -18,7 +19,7 @@ from dynatick.api.limits import Wait, check_range
 from dynatick.api.models import task as models
 from dynatick.api.problems import Problem
 from dynatick.api.routes import Call, Routes, answer, route, values_of
-from dynatick.client import HistoryPage, NewTask, TaskClient, TaskView
+from dynatick.client import HistoryPage, NewTask, ScheduleView, TaskClient, TaskView
 from dynatick.client.history import MAX_LIMIT
 from dynatick.client.if_exists import CREATED, MAX_UNTIL
 from dynatick.client.operations import Explanation
@@ -136,11 +137,7 @@ class Tasks(Routes):
         if subject is None or start is not None or end is not None:
             check_range("/v1/tasks", bucket, start, end, ("subject", subject), ("status", status))
         selection = self._client.select(bucket, start=start, end=end, subject=subject, status=status)
-
-        def page_of(limit: int) -> HistoryPage:
-            return self._client.history(selection, limit=limit, page_token=token)
-
-        return limits.page(page_of, limit)
+        return limits.page(partial(self._client.history, selection, page_token=token), limit)
 
     @route(
         "GET /v1/tasks/<taskId>",
@@ -344,9 +341,9 @@ def _repeated(client: TaskClient, error: TaskExists, digest: str) -> Response[st
     raise Problem(code="idempotency-key-reused", detail=detail)
 
 
-def shown(task: TaskView, status: int = 200, **headers: str) -> Response[str]:
-    """The answer with a task."""
-    return answer(task, status, ETag=f'"{task.version}"', **headers)
+def shown(view: TaskView | ScheduleView, status: int = 200, **headers: str) -> Response[str]:
+    """The answer with a task or a schedule, and its version."""
+    return answer(view, status, ETag=f'"{view.version}"', **headers)
 
 
 def version_of(match: str | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 import typer
 
 from dynatick.bulk.record import FileFormat
-from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode, opening
 from dynatick.domain.durations import EXAMPLES, duration_of, duration_or_none
 from dynatick.domain.selection import ErrorFilter, Selection
 from dynatick.errors import InvalidInput
@@ -52,7 +52,6 @@ Wait = Annotated[
     bool, typer.Option("--wait", help="Wait until their runs have ended, and say how: exit codes of task wait.")
 ]
 Waiting = Annotated[str | None, typer.Option(help="Only scheduled, or only unscheduled ones. Default: both.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="List the selected tasks, and change none.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. Without a terminal, it never asks.")]
 Limit = Annotated[int, typer.Option(help="The maximum number of tasks.")]
 PageToken = Annotated[str | None, typer.Option(help="Continue after the page before.")]
@@ -165,10 +164,8 @@ def _read(name: str) -> str:
     try:
         if name == "-":
             return sys.stdin.read(_MAX_FILE_BYTES)
-        with Path(name).open("rb") as file:
+        with opening(name), Path(name).open("rb") as file:
             return file.read(_MAX_FILE_BYTES).decode("utf-8-sig")
-    except OSError as error:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {name}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CommandFailed(ExitCode.INVALID, f"{name} is not UTF-8: {error}") from error
 
@@ -177,7 +174,7 @@ def _read(name: str) -> str:
 class Asking:
     """The options of a change of many tasks: whether to make it, and whether to ask before."""
 
-    dry_run: DryRun = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the selected tasks, and change none.")] = False
     yes: Yes = False
 
 

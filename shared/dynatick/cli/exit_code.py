@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 from urllib.parse import urlsplit
 
@@ -43,6 +45,15 @@ class CommandFailed(Exception):
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+@contextmanager
+def opening(name: str, verb: str = "read") -> Iterator[None]:
+    """Raises CommandFailed where a file cannot be read, or written."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot {verb} {name}: {error.strerror}") from error
 
 
 def code_of(error: DynatickError) -> ExitCode:

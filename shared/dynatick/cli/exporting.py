@@ -14,7 +14,7 @@ import typer
 from dynatick.bulk.record import FileFormat, format_of
 from dynatick.cli.arguments import OutputFile, OutputFormat, SelectionOptions, Status
 from dynatick.cli.checkpoint import Checkpoint
-from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.exit_code import opening
 from dynatick.cli.output import printable_lines, say
 from dynatick.cli.session import Session, with_options
 from dynatick.domain import attributes as attr
@@ -199,10 +199,8 @@ def _opened(name: str, place: _Place | None) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     with ExitStack() as opened:
-        try:
+        with opening(name, "write"):
             file: IO[Any] = opened.enter_context(Path(name).open("wb" if place is None else "r+b"))
-        except OSError as error:
-            raise CommandFailed(ExitCode.NOT_FOUND, f"cannot write {name}: {error.strerror}") from error
         if place is not None:
             file.truncate(place.offset)
             file.seek(place.offset)

@@ -15,7 +15,7 @@ from dynatick.bulk.record import FileFormat, Source, format_of
 from dynatick.bulk.task_definition import PREFIX
 from dynatick.cli.arguments import InputFile, InputFormat
 from dynatick.cli.checkpoint import Checkpoint
-from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode, opening
 from dynatick.cli.output import say, show_one
 from dynatick.cli.session import Session, with_options
 from dynatick.domain.terminal_text import one_line
@@ -204,11 +204,8 @@ def open_source(name: str, opened: ExitStack) -> tuple[Source, Path | None]:
             file.seek(offset)
         return file.read
 
-    try:
-        with path.open("rb") as file:
-            file.seekable()
-    except OSError as error:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {name}: {error.strerror}") from error
+    with opening(name), path.open("rb") as file:
+        file.seekable()
     return open_at, path
 
 
@@ -223,10 +220,8 @@ def _errors(name: str | None, path: Path | None, size: int | None, opened: ExitS
 
 def errors_file(name: str, opened: ExitStack, size: int | None = None) -> ErrorsFile:
     """Opens the file of ``--errors``. Raises CommandFailed."""
-    try:
+    with opening(name, "write"):
         errors = ErrorsFile.open(Path(name), size)
-    except OSError as error:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot write {name}: {error.strerror}") from error
     opened.enter_context(errors.file)
     return errors
 

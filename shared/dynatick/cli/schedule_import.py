@@ -15,7 +15,7 @@ import typer
 
 from dynatick.bulk.conversion import Conversion, Origin
 from dynatick.cli.arguments import InputFile
-from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.exit_code import CommandFailed, ExitCode, opening
 from dynatick.cli.importing import FileOptions, errors_file, import_tasks
 from dynatick.cli.output import Column, say, show_many, show_one
 from dynatick.cli.session import Session, with_options
@@ -100,10 +100,8 @@ def _converted(
 
 def _text(file: str) -> str:
     """Raises CommandFailed, and InvalidInput for a file that is not UTF-8."""
-    try:
+    with opening(file):
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"cannot read {file}: {error.strerror}") from error
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
