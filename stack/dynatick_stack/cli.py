@@ -80,7 +80,7 @@ def up(
         parameters = _parameters(tick_minutes, shard_count, parameter)
         if not folders.IS_CHECKOUT and "HandlersModule" not in parameters:
             raise RefusedError("Only a checkout has sample handlers. Run those of your project: dynatick dev")
-        stack = local.up(port, parameters, say=_progress, state_dir=context.obj)
+        stack = local.up(port, parameters, say=say, state_dir=context.obj)
         seconds = time.monotonic() - started
     typer.echo(
         f"Dynatick runs on {stack.endpoint} (ready in {seconds:.0f} s)\n"
@@ -157,7 +157,7 @@ def deploy(
     """Deploy the checkout again, with changed code or parameters. Tasks stay."""
     with failures():
         stack = local.attach(state_dir=context.obj)
-        stack.redeploy(say=_progress, **_parameters(tick_minutes, shard_count, parameter))
+        stack.redeploy(say=say, **_parameters(tick_minutes, shard_count, parameter))
         parameters = stack.parameters
     typer.echo(f"Deployed: a tick every {parameters['TickMinutes']} min, {parameters['ShardCount']} shard(s)")
 
@@ -233,7 +233,8 @@ def _parameters(tick_minutes: int | None, shard_count: int | None, others: list[
     return parameters
 
 
-def _progress(text: str) -> None:
+def say(text: str) -> None:
+    """What is no answer: how far a command is, and what it leaves out."""
     typer.echo(text, err=True)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from dynatick.cli.schedule_sync import Declared
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
@@ -29,11 +27,11 @@ Rows = Sequence[Mapping[str, object]]
 
 def of_project(stage: str | None) -> Declared:
     """For ``dynatick schedule sync``: what the project that this folder is in declares."""
-    from dynatick_stack.cli import failures
+    from dynatick_stack.cli import failures, say
 
     with failures():
         project = find(Path.cwd()).of(stage)
-        rows = declared(project, examine(project, lambda text: typer.echo(text, err=True)))
+        rows = declared(project, examine(project, say))
         return Declared(owner=project.name, region=project.region, schedules=rows)
 
 

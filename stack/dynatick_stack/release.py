@@ -66,8 +66,7 @@ class Release:
         )
         check_quotas(given, project.table_write_units)
         check_environment({**defaults, **kept, **given}, body, self.stack.name)
-        layer = self._handlers_layer if publishes else self._next_layer
-        given[_HANDLERS] = layer(packages.handlers, bucket, given, say)
+        given[_HANDLERS] = self._handlers_layer(packages.handlers, bucket, given, publishes=publishes, say=say)
         before = {**defaults, **present}  # a parameter that the stack's template lacks had the effect of its default
         parameters = {name: (present.get(name), value) for name, value in given.items() if value != before.get(name)}
         unnamed = {name: value for name, value in kept.items() if value != defaults[name]}
@@ -127,11 +126,18 @@ class Release:
         for version in self._layer_versions():
             self._lambda.delete_layer_version(LayerName=self._layer, VersionNumber=version["Version"])
 
-    def _handlers_layer(self, path: Path, bucket: ArtifactBucket, given: Mapping[str, str], say: Say) -> str:
-        """The ARN of the layer version with the handlers: the newest, or a new one."""
+    def _handlers_layer(
+        self, path: Path, bucket: ArtifactBucket, given: Mapping[str, str], *, publishes: bool, say: Say
+    ) -> str:
+        """The ARN of the layer version with the handlers: the newest, or a new one; if that is not to be published, the
+        ARN that it would probably have."""
         newest = next(self._layer_versions(), None)
         if newest is not None and newest.get("Description") == path.stem:
             return str(newest["LayerVersionArn"])
+        if not publishes:
+            version = 1 if newest is None else newest["Version"] + 1
+            region = self._lambda.meta.region_name
+            return f"arn:{self._partition}:lambda:{region}:{bucket.account}:layer:{self._layer}:{version}"
         zipped = bucket.upload(path, say)
         answer = self._lambda.publish_layer_version(
             LayerName=self._layer,
@@ -141,16 +147,6 @@ class Release:
             CompatibleArchitectures=[given.get("Architecture", template.defaults()["Architecture"])],
         )
         return str(answer["LayerVersionArn"])
-
-    def _next_layer(self, path: Path, bucket: ArtifactBucket, given: Mapping[str, str], say: Say) -> str:
-        """The ARN of the newest layer version if it has these handlers, else the one that the next would probably have.
-        Publishes none."""
-        newest = next(self._layer_versions(), None)
-        if newest is not None and newest.get("Description") == path.stem:
-            return str(newest["LayerVersionArn"])
-        version = 1 if newest is None else newest["Version"] + 1
-        region = self._lambda.meta.region_name
-        return f"arn:{self._partition}:lambda:{region}:{bucket.account}:layer:{self._layer}:{version}"
 
     def _layer_versions(self) -> Iterator[Mapping[str, Any]]:
         """The newest first."""

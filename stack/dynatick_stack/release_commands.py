@@ -13,7 +13,7 @@ import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick_stack import change_set, declared_schedules, template, waiting_payloads
-from dynatick_stack.cli import failures
+from dynatick_stack.cli import failures, say
 from dynatick_stack.project import OF_HANDLERS, Project, find
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def deploy(
                 change_set.discard(release.stack, found.arn)
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
         if found.arn is not None:
-            release.carry_out(found, say=_say)
+            release.carry_out(found, say=say)
         if schedules:
             deployment.sync_schedules()
         typer.echo(f"Deployed {release.stack.name}: table {release.stack.outputs()['TasksTableName']}")
@@ -98,7 +98,7 @@ def destroy(stage: Stage = None, region: Region = None, profile: Profile = None,
             typer.echo(f"  stays     {kind:<24} {name}")
         if not _confirmed(f"Delete {release.stack.name}? Its tasks will not run any more", yes):
             raise CommandFailed(ExitCode.CONFLICT, "Nothing was deleted")
-        release.destroy(say=_say)
+        release.destroy(say=say)
         typer.echo(f"Deleted {release.stack.name}")
 
 
@@ -120,7 +120,7 @@ def show_template(
         from dynatick_stack.packaging import write_folder
 
         project = find(Path.cwd()).of(stage)
-        write_folder(project, _files(project, yes=False), to, is_transformed=transformed, say=_say)
+        write_folder(project, _files(project, yes=False), to, is_transformed=transformed, say=say)
 
 
 class _Deployment:
@@ -152,13 +152,13 @@ class _Deployment:
             if not _confirmed(f"There is no bucket {self.bucket.name} for what is uploaded. Create it?", yes):
                 raise CommandFailed(ExitCode.CONFLICT, "Nothing was deployed")
             self.bucket.create()
-        return self.release.prepare(self.project, packages, self.bucket, say=_say)
+        return self.release.prepare(self.project, packages, self.bucket, say=say)
 
     def compare(self, *, with_settings: bool) -> bool:
         """Shows what would change; before it, what then holds. Returns whether anything would change."""
         stack = self.release.stack
         packages = self._packages(_files(self.project, yes=False, asks=False))
-        found = self.release.prepare(self.project, packages, self.bucket, say=_say, publishes=False)
+        found = self.release.prepare(self.project, packages, self.bucket, say=say, publishes=False)
         if found.arn is not None:
             change_set.discard(stack, found.arn)
         if with_settings:
@@ -182,7 +182,7 @@ class _Deployment:
 
         if found.arn is not None or found.changes is None:
             _show(found)
-        planned = declared_schedules.plan(self.release.stack, self._schedules, profile=self._profile, say=_say)
+        planned = declared_schedules.plan(self.release.stack, self._schedules, profile=self._profile, say=say)
         differs = [one for one in planned if one.result in DRIFT]
         for one in differs:
             typer.echo(declared_schedules.line(one))
@@ -206,10 +206,10 @@ class _Deployment:
 
         project = self.project
         # What can't be imported would stop every tick there.
-        found = declared_schedules.examine(project, _say, files)
+        found = declared_schedules.examine(project, say, files)
         self._schedules = declared_schedules.declared(project, found)
         architecture = project.parameters.get("Architecture") or template.defaults()["Architecture"]
-        packages = build_packages(project, files, Platform.of(architecture), say=_say)
+        packages = build_packages(project, files, Platform.of(architecture), say=say)
         schemas = {action: schema for action, schema in found.actions.items() if schema is not None}
         return replace(packages, payload_schemas=schemas)
 
@@ -233,12 +233,12 @@ def _files(project: Project, *, yes: bool, asks: bool = True) -> Sequence[Path]:
     selected = select(project)
     others = [path.relative_to(project.folder).as_posix() for path in (*selected.undecided, *selected.left_out)]
     if selected.left_out:
-        _say(f"Not packaged, since neither git tracks nor [handlers] include names them: {named(others)}")
+        say(f"Not packaged, since neither git tracks nor [handlers] include names them: {named(others)}")
     if not selected.undecided:
         return selected.files
-    _say("\n  ".join(["Not Python, and neither tracked by git nor named by [handlers] include:", *others]))
+    say("\n  ".join(["Not Python, and neither tracked by git nor named by [handlers] include:", *others]))
     if not asks:
-        _say("dynatick deploy asks whether they go to AWS with the handlers")
+        say("dynatick deploy asks whether they go to AWS with the handlers")
     elif yes or not sys.stdin.isatty():
         raise CommandFailed(
             ExitCode.USAGE,
@@ -286,7 +286,3 @@ def _confirmed(question: str, yes: bool) -> bool:
     if not sys.stdin.isatty():
         raise CommandFailed(ExitCode.USAGE, f"{question} There is nobody to ask; --yes answers yes")
     return typer.confirm(question)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)

@@ -73,7 +73,7 @@ class Released:
         """Published; its ARN."""
         found = project.read(self._folder)
         given = found.template_parameters()
-        return self.release._handlers_layer(self._packages().handlers, self.bucket, given, quietly)
+        return self.release._handlers_layer(self._packages().handlers, self.bucket, given, publishes=True, say=quietly)
 
     def client(self) -> TaskClient:
         outputs = self.stack.outputs()

@@ -46,6 +46,7 @@ from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import Cursor, cursor_id
 from dynatick.store.codec import decode, encode
 from dynatick.store.dynamodb import DynamoStore
+from dynatick.testing.functions import rule_event
 from dynatick_stack.template import ROOT, table_definition
 
 WakeUp = tuple[Mapping[str, Any], datetime]
@@ -130,11 +131,11 @@ class World:
 
     def _header(self) -> Mapping[str, Any]:
         """What a trace of this world says first."""
-        limits, rates = (
-            [one for one in self.environ.get(name, "").split(",") if one]
-            for name in ("DYNATICK_KEY_LIMITS", "DYNATICK_ACTION_RATE_LIMITS")
-        )
+        limits, rates = self._listed("DYNATICK_KEY_LIMITS"), self._listed("DYNATICK_ACTION_RATE_LIMITS")
         return {"lag": 120.0, "skew": 4.0, "attempts": 4, "executions": [ACTION], "limits": limits, "rates": rates}
+
+    def _listed(self, setting: str) -> list[str]:
+        return [one for one in self.environ.get(setting, "").split(",") if one]
 
     def __enter__(self) -> Self:
         return self
@@ -210,9 +211,9 @@ class World:
 
     # -- the rule, and what the functions start --------------------------------------------------------------------
 
-    def event(self, at: datetime | None = None) -> dict[str, Any]:
+    def event(self, at: datetime | None = None) -> dict[str, object]:
         """The rule's event for the present minute, or another."""
-        return {"source": "aws.events", "time": (at or self.clock()).strftime("%Y-%m-%dT%H:%M:00Z")}
+        return rule_event(at or self.clock())
 
     def tick(self, at: datetime | None = None, *, timeout: float = TIMEOUT, faults: Sequence[Fault] = ()) -> Outcome:
         """The rule fires, for the present minute or another, and what that starts runs too.
@@ -521,8 +522,8 @@ class World:
                 drained={shard: cursor.drained_through for shard, cursor in enumerate(self.cursors())},
                 dead_letters={(task_id, str(one.get("createdAt")), one.get("run", 1))
                               for one in self.dead_letters() for task_id in self._named_by(one)},
-                limits=parse_limits(filter(None, self.environ.get("DYNATICK_KEY_LIMITS", "").split(","))),
-                rates=parse_limits(filter(None, self.environ.get("DYNATICK_ACTION_RATE_LIMITS", "").split(","))),
+                limits=parse_limits(self._listed("DYNATICK_KEY_LIMITS")),
+                rates=parse_limits(self._listed("DYNATICK_ACTION_RATE_LIMITS")),
                 findings=[f"{finding.task_id}: {finding.why}" for finding in self.client.operations.doctor().findings],
                 timeout=timeout,
                 **given,

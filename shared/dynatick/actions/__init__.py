@@ -8,10 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dynatick.actions.allow_list import ActionSettings, AllowedArns
+    from dynatick.actions.allow_list import ActionSettings
     from dynatick.actions.aws import Service
     from dynatick.actions.aws_client import ClientCache
-    from dynatick.actions.rate_limit import RateLimits
     from dynatick.actions.registry import Action, PayloadSchema, Registry, Timeout
     from dynatick.domain.task import Task
     from dynatick.engine.ports import Clock
@@ -88,16 +87,21 @@ def build_actions(
         )
 
     add("log", Log())
-    registry.add(
-        "webhook", LazyAction(webhook), webhook_seconds
-    )  # applies its rate limits itself: they may name a host
+    # It applies its rate limits itself: they may name a host.
+    registry.add("webhook", LazyAction(webhook), webhook_seconds)
     targets = AllowedArns("AllowedTargetArns", settings.targets, own=settings.own_targets, services=_AWS_ACTIONS)
+
+    def of_service(action: str, name: str, implementation: str) -> Action:
+        from dynatick.actions.aws import Service
+
+        module, _, kind = implementation.partition(":")
+        make: Callable[[Service], Action] = getattr(import_module(f"dynatick.actions.{module}"), kind)
+        return make(Service(name=name, allowed=targets, clients=clients, clock=clock, action=action, limits=limits))
+
     for arn_service, (name, aws_name, implementation) in _AWS_ACTIONS.items():
         if arn_service in targets.services:
-            service = partial(_service, name, aws_name, targets, clients, clock, limits)
-            registry.add(
-                name, LazyAction(partial(_aws_action, implementation, service))
-            )  # too: a refused call takes no token
+            # These too: a refused call takes no token.
+            registry.add(name, LazyAction(partial(of_service, name, aws_name, implementation)))
     for found in load_handlers(handlers_module, max_timeout_seconds) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")
@@ -107,17 +111,3 @@ def build_actions(
     if unknown := sorted(limits.actions() - set(registry.names())):
         raise ConfigurationError("ActionRateLimits", f"there is no action {shown(unknown[0])} here")
     return registry
-
-
-def _service(
-    action: str, name: str, allowed: AllowedArns, clients: ClientCache, clock: Clock, limits: RateLimits
-) -> Service:
-    from dynatick.actions.aws import Service
-
-    return Service(name=name, allowed=allowed, clients=clients, clock=clock, action=action, limits=limits)
-
-
-def _aws_action(implementation: str, service: Callable[[], Service]) -> Action:
-    module, _, name = implementation.partition(":")
-    kind: Callable[[Service], Action] = getattr(import_module(f"dynatick.actions.{module}"), name)
-    return kind(service())
