@@ -250,7 +250,8 @@ def test_the_scheduler_may_put_events_on_that_bus_alone_and_only_with_outcome_ev
 def test_the_filter_knows_every_status_of_our_own_rows() -> None:
     package = template.ROOT / "shared" / "dynatick"
     writers = [*(package / "engine").glob("*.py"), *(package / "client").glob("*.py")]
-    written = {status for path in writers for status in re.findall(r'attr\.STATUS: "(\w+)"', path.read_text())}
+    written_as = re.compile(r'(?:attr\.STATUS: |own_row\()"(\w+)"')
+    written = {status for path in writers for status in written_as.findall(path.read_text())}
     (pattern, *_) = patterns(emulator=False)
     (condition,) = pattern["dynamodb"]["NewImage"]["status"]["S"]
     assert set(condition["anything-but"]) == written

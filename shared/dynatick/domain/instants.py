@@ -59,6 +59,11 @@ def parse_instant(value: object, field: str) -> datetime:
     return _read(value, field)
 
 
+def optional_instant(value: object, field: str) -> datetime | None:
+    """The same; None for None."""
+    return None if value is None else parse_instant(value, field)
+
+
 def _read(value: str, field: str) -> datetime:
     try:
         return _from_text(value.strip())
@@ -113,6 +118,11 @@ def up_to_second(instant: datetime) -> datetime:
 def format_instant(instant: datetime) -> str:
     """RFC 3339 in UTC with ``Z``; with milliseconds if there are any; microseconds are cut off."""
     return _as_text(require_aware(instant, "instant"))
+
+
+def optional_text(instant: datetime | None) -> str | None:
+    """The same; None for None."""
+    return None if instant is None else format_instant(instant)
 
 
 # Cached: the tasks of a batch have few different instants.

@@ -5,7 +5,7 @@ The numbers in brackets are the rules of the protocol (docs/protocol.md). Nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -99,6 +99,12 @@ _CLAIMED: Final = {by: _status_before(by) for by in ("complete", "fail", "retry"
 _NORMALISED_AND_OPEN: Final = (AtLeast(attr.ATTEMPT, 0), Absent(attr.OUTCOME))
 _ONE_MORE: Final = Plus(1)
 _OF_WAITING: Final = (attr.COMPLETE_BY, attr.HEARTBEAT_SECONDS, attr.RETURNS_TO)
+_OF_RUN: Final = (
+    attr.OUTCOME, attr.FINISHED_AT, attr.EXPIRES_AT, attr.ERROR, attr.RESULT, attr.FOLLOW_UPS, attr.LEASE,
+    attr.LEASE_UNTIL, attr.DELAY_SECONDS, attr.DEFERRALS, attr.NEXT_ATTEMPT_AT, attr.TURN, attr.FIRST_STARTED_AT,
+    attr.LATE_MILLISECONDS, attr.FIRST_DUE_AT,
+)  # fmt: skip
+_OF_CLAIM: Final = (attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL)
 
 
 def short(error: str) -> str:
@@ -138,28 +144,27 @@ def claim(
     state = _RECLAIMABLE if released else _CLAIMABLE
     return ConditionalUpdate(
         task_id=task_id,
-        set={
-            attr.STATUS: str(Status.RUNNING),
-            attr.LEASE: token,
-            attr.LEASE_UNTIL: format_instant(lease_until),
-            attr.STARTED_AT: format_instant(now),
-            attr.ATTEMPT: _ONE_MORE,
-        },
+        set=_running(token, lease_until, now, attempt=_ONE_MORE),
         conditions=(*state, Is(attr.TASK_DATE_TIME, str(bucket)), *_NORMALISED_AND_OPEN, *due),
         returning=True,
         mark=_claimed(token),
     )
 
 
-def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Row:
-    """A new task's row as ``claim`` would leave it: one write creates and claims it."""
-    values = {
+def _running(token: str, lease_until: datetime, now: datetime, *, attempt: int | Plus) -> dict[str, object]:
+    """The attributes that a claim sets."""
+    return {
         attr.STATUS: str(Status.RUNNING),
         attr.LEASE: token,
         attr.LEASE_UNTIL: format_instant(lease_until),
         attr.STARTED_AT: format_instant(now),
-        attr.ATTEMPT: 1,
+        attr.ATTEMPT: attempt,
     }
+
+
+def started(row: Row, *, token: str, lease_until: datetime, now: datetime) -> Row:
+    """A new task's row as ``claim`` would leave it: one write creates and claims it."""
+    values = _running(token, lease_until, now, attempt=1)
     return row.changed(values) if isinstance(row, LargeRow) else {**row, **values}
 
 
@@ -170,15 +175,11 @@ def reclaim(row: Row, *, attempt: int, token: str, lease_until: datetime, now: d
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={
-            attr.STATUS: str(Status.RUNNING),
-            attr.LEASE: token,
-            attr.LEASE_UNTIL: format_instant(lease_until),
-            attr.STARTED_AT: format_instant(now),
-            attr.ATTEMPT: attempt,
+            **_running(token, lease_until, now, attempt=attempt),
             attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost),
         },
-        remove=tuple(name for name in _OF_WAITING if name in row),
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
+        remove=_present(_OF_WAITING, row),
+        conditions=as_read(row, *_OF_CLAIM, attr.TASK_DATE_TIME),
         returning=True,
         mark=_claimed(token),
     )
@@ -200,13 +201,7 @@ def complete(task: Task, *, now: datetime, retention_days: int, result: object =
     values = terminal(Status.COMPLETED, now, retention_days)
     if result is not None:
         values[attr.RESULT] = result
-    return ConditionalUpdate(
-        task_id=task.task_id,
-        set=values,
-        remove=_next_attempt(task),
-        conditions=_by_holder(task, "complete"),
-        mark=_ended_by((Is(attr.LEASE, task.lease),), values),
-    )
+    return _end(task, values, "complete")
 
 
 def fail(task: Task, *, now: datetime, retention_days: int, error: str, trace: str | None = None) -> ConditionalUpdate:
@@ -214,11 +209,15 @@ def fail(task: Task, *, now: datetime, retention_days: int, error: str, trace: s
     values = terminal(Status.FAILED, now, retention_days, error)
     if task.attempt:
         values[attr.ATTEMPTS] = _bounded(task.attempts, _ended(task, now, error, trace))
+    return _end(task, values, "fail")
+
+
+def _end(task: Task, values: Mapping[str, object], by: str) -> ConditionalUpdate:
     return ConditionalUpdate(
         task_id=task.task_id,
         set=values,
         remove=_next_attempt(task),
-        conditions=_by_holder(task, "fail"),
+        conditions=_by_holder(task, by),
         mark=_ended_by((Is(attr.LEASE, task.lease),), values),
     )
 
@@ -228,14 +227,21 @@ def retry(
 ) -> ConditionalUpdate:
     """running → scheduled in a later bucket, on the claim's token (12). ``at``: not to be attempted before. ``trace``:
     as for ``fail``."""
+    return _to_scheduled(task, at, bucket, {attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error, trace))})
+
+
+def _to_scheduled(
+    task: Task, at: datetime, bucket: Bucket, values: Mapping[str, object], *, remove: tuple[str, ...] = ()
+) -> ConditionalUpdate:
     return ConditionalUpdate(
         task_id=task.task_id,
         set={
             attr.STATUS: str(Status.SCHEDULED),
             attr.TASK_DATE_TIME: str(bucket),
             attr.NEXT_ATTEMPT_AT: _due(at),
-            attr.ATTEMPTS: _bounded(task.attempts, _ended(task, now, error, trace)),
+            **values,
         },
+        remove=remove,
         conditions=_by_holder(task, "retry"),
         mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.SCHEDULED))),
     )
@@ -246,20 +252,8 @@ def reschedule_claimed(task: Task, *, at: datetime, bucket: Bucket, first_starte
 
     The attempts begin again. ``at``: the turn is not to begin before.
     """
-    return ConditionalUpdate(
-        task_id=task.task_id,
-        set={
-            attr.STATUS: str(Status.SCHEDULED),
-            attr.TASK_DATE_TIME: str(bucket),
-            attr.NEXT_ATTEMPT_AT: _due(at),
-            attr.ATTEMPT: 0,
-            attr.TURN: task.turn + 1,
-            attr.FIRST_STARTED_AT: format_instant(first_started_at),
-        },
-        remove=(attr.ATTEMPTS,) if task.attempts else (),
-        conditions=_by_holder(task, "retry"),
-        mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.SCHEDULED))),
-    )
+    anew = {attr.ATTEMPT: 0, attr.TURN: task.turn + 1, attr.FIRST_STARTED_AT: format_instant(first_started_at)}
+    return _to_scheduled(task, at, bucket, anew, remove=(attr.ATTEMPTS,) if task.attempts else ())
 
 
 def defer_claimed(task: Task, *, at: datetime, bucket: Bucket) -> ConditionalUpdate:
@@ -267,17 +261,7 @@ def defer_claimed(task: Task, *, at: datetime, bucket: Bucket) -> ConditionalUpd
 
     ``at``: when its rate limit allows it.
     """
-    return ConditionalUpdate(
-        task_id=task.task_id,
-        set={
-            attr.STATUS: str(Status.SCHEDULED),
-            attr.TASK_DATE_TIME: str(bucket),
-            attr.NEXT_ATTEMPT_AT: _due(at),
-            attr.ATTEMPT: task.attempt - 1,
-        },
-        conditions=_by_holder(task, "retry"),
-        mark=(Is(attr.LEASE, task.lease), Is(attr.STATUS, str(Status.SCHEDULED))),
-    )
+    return _to_scheduled(task, at, bucket, {attr.ATTEMPT: task.attempt - 1})
 
 
 def wait(
@@ -323,7 +307,7 @@ def by_token(row: Row, change: ConditionalUpdate) -> ConditionalUpdate:
     """The record of an attempt, made by who has its completion token instead of its process. ``row``: of a running or
     waiting task. One that ends returns to the bucket in which it was due."""
     values = {**change.set, **(_returned(row) if attr.OUTCOME in change.set else {})}
-    return _by_token(row, values, remove=(*change.remove, *(n for n in _OF_WAITING if n in row)), mark=change.mark)
+    return _by_token(row, values, remove=(*change.remove, *_present(_OF_WAITING, row)), mark=change.mark)
 
 
 def _by_token(
@@ -333,7 +317,7 @@ def _by_token(
         task_id=RowView(row).task_id,
         set=values,
         remove=remove,
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
+        conditions=as_read(row, *_OF_CLAIM),
         returning=True,
         mark=(Is(attr.LEASE, row.get(attr.LEASE)), *mark),
     )
@@ -387,8 +371,8 @@ def fail_unexecuted(row: Row, *, now: datetime, retention_days: int, error: str)
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={**values, attr.ATTEMPTS: _bounded(row.get(attr.ATTEMPTS), lost), **_returned(row)},
-        remove=tuple(name for name in _OF_WAITING if name in row),
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.TASK_DATE_TIME, attr.LEASE, attr.LEASE_UNTIL),
+        remove=_present(_OF_WAITING, row),
+        conditions=as_read(row, *_OF_CLAIM, attr.TASK_DATE_TIME),
         mark=_ended_by(as_read(row, attr.LEASE), values),
     )
 
@@ -428,7 +412,7 @@ def defer_failure(row: Row, bucket: Bucket, *, now: datetime, error: str) -> Con
             attr.LEASE_UNTIL: until,
             attr.ERROR: short(error),
         },
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
+        conditions=as_read(row, *_OF_CLAIM),
         mark=(*as_read(row, attr.LEASE), Is(attr.LEASE_UNTIL, until), Is(attr.DEFERRALS, number)),
     )
 
@@ -438,7 +422,7 @@ def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={attr.LEASE_UNTIL: format_instant(now)},
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL),
+        conditions=as_read(row, *_OF_CLAIM),
     )
 
 
@@ -447,7 +431,7 @@ def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={**terminal(Status.CANCELLED, now, retention_days), **_returned(row)},
-        remove=tuple(name for name in _OF_WAITING if name in row),
+        remove=_present(_OF_WAITING, row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),
         returning=True,
     )
@@ -462,7 +446,7 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.DUE_AT: _due(due_at)},
-        remove=tuple(n for n in (attr.DELAY_SECONDS, attr.OUTCOME, attr.NEXT_ATTEMPT_AT, *by_hand) if n in row),
+        remove=_present((attr.DELAY_SECONDS, attr.OUTCOME, attr.NEXT_ATTEMPT_AT, *by_hand), row),
         conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, *attr.TIME_INPUTS),
         returning=True,
         mark=_new_value(row, attr.DUE_AT, _due(due_at)),
@@ -533,28 +517,7 @@ def redrive(row: Row, *, bucket: Bucket, due_at: datetime, run: int, payload: ob
             **({attr.ATTEMPT: 0} if counted else {}),
             **({} if payload is None else {attr.PAYLOAD: payload}),
         },
-        remove=tuple(
-            name
-            for name in (
-                attr.OUTCOME,
-                attr.FINISHED_AT,
-                attr.EXPIRES_AT,
-                attr.ERROR,
-                attr.RESULT,
-                attr.FOLLOW_UPS,
-                attr.LEASE,
-                attr.LEASE_UNTIL,
-                attr.DELAY_SECONDS,
-                attr.DEFERRALS,
-                attr.NEXT_ATTEMPT_AT,
-                attr.TURN,
-                attr.FIRST_STARTED_AT,
-                attr.LATE_MILLISECONDS,
-                attr.FIRST_DUE_AT,
-                *(() if counted else (attr.ATTEMPT,)),
-            )
-            if name in row
-        ),
+        remove=_present((*_OF_RUN, *(() if counted else (attr.ATTEMPT,))), row),
         conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, *(() if payload is None else (attr.PAYLOAD,))),
         returning=True,
         mark=(Is(attr.RUN, run), Is(attr.DUE_AT, _due(due_at))),
@@ -578,7 +541,7 @@ def restore(row: Row, *, now: datetime, bucket: Bucket | None = None) -> Conditi
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set=values,
-        remove=tuple(name for name in gone if name in row),
+        remove=_present(gone, row),
         conditions=as_read(row, attr.STATUS, attr.OUTCOME, attr.RUN, attr.FINISHED_AT),
         returning=True,
         mark=(Is(attr.RESTORED_AT, restored_at), *as_read(row, attr.RUN)),
@@ -636,6 +599,11 @@ def _new_value(row: Row, name: str, value: object) -> tuple[Condition, ...]:
 
 def _due(instant: datetime) -> str:
     return format_instant(up_to_millisecond(instant))
+
+
+def _present(names: Iterable[str], row: Row) -> tuple[str, ...]:
+    """Those of the attributes that a row has."""
+    return tuple(name for name in names if name in row)
 
 
 def _next_attempt(task: Task) -> tuple[str, ...]:

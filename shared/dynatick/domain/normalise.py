@@ -130,10 +130,13 @@ def place(row: Row, *, now: datetime, grid: Grid, defaults: Defaults) -> Conditi
         when = task_time(row, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(row, error, now=now, grid=grid, retention_days=defaults.retention_days)
-    values = {attr.TASK_DATE_TIME: str(when.bucket), attr.DUE_AT: format_instant(when.due_at)}
+    return _retimed(row, when)
+
+
+def _retimed(row: Row, when: TaskTime) -> ConditionalUpdate:
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
-        set=values,
+        set={attr.TASK_DATE_TIME: str(when.bucket), attr.DUE_AT: format_instant(when.due_at)},
         remove=(*premature_attributes(row), *_next_attempt(row)),
         conditions=unchanged_inputs(row),
         returning=True,
@@ -156,24 +159,16 @@ def rederive(old: Row, new: Row, *, now: datetime, grid: Grid, defaults: Default
         or (changed == attr.TASK_DATE_TIME and view.is_moved)
         or (changed != attr.DELAY_SECONDS and not _next_attempt(new) and _is_in_own_bucket(new, grid))
     ):
-        return (
-            ConditionalUpdate(task_id=view.task_id, remove=stray, conditions=as_read(new, attr.OUTCOME), returning=True)
-            if stray
-            else None
-        )
+        if not stray:
+            return None
+        conditions = as_read(new, attr.OUTCOME)
+        return ConditionalUpdate(task_id=view.task_id, remove=stray, conditions=conditions, returning=True)
     try:
         edit = {attr.TASK_ID: view.task_id, changed: new[changed]}
         when = task_time(edit, now=now, grid=grid, defaults=defaults)
     except InvalidInput as error:
         return reject(new, error, now=now, grid=grid, retention_days=defaults.retention_days)
-    values = {attr.TASK_DATE_TIME: str(when.bucket), attr.DUE_AT: format_instant(when.due_at)}
-    return ConditionalUpdate(
-        task_id=view.task_id,
-        set=values,
-        remove=(*stray, *_next_attempt(new)),
-        conditions=unchanged_inputs(new),
-        returning=True,
-    )
+    return _retimed(new, when)
 
 
 def reject(
@@ -240,15 +235,18 @@ def without_large_values(change: ConditionalUpdate, row: Row) -> ConditionalUpda
     return replace(change, set=kept, remove=remove)
 
 
+_CHECKS: Final[Mapping[str, Callable[[object], object]]] = {
+    attr.RETRY_POLICY: RetryPolicy.from_row,
+    attr.TIMEOUT_SECONDS: check_timeout,
+    attr.SUBJECT: check_subject,
+}
+
+
 def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str, object]:
     """Raises InvalidInput for whatever in the row is malformed."""
     for name in attr.RECURRENCE:
         if row.get(name) is not None:
-            raise InvalidInput(
-                name,
-                row[name],
-                "a task runs once: leave it out, or insert a schedule",
-            )
+            raise InvalidInput(name, row[name], "a task runs once: leave it out, or insert a schedule")
     if not RowView(row).is_unbegun:
         raise InvalidInput(attr.STATUS, row[attr.STATUS], "leave it out: it is set by Dynatick")
     check_names(row)
@@ -259,12 +257,9 @@ def _values(row: Row, now: datetime, grid: Grid, defaults: Defaults) -> dict[str
             )
     action = check_users_action(action_name(row, defaults))
     check_payload(row.get(attr.PAYLOAD))
-    if row.get(attr.RETRY_POLICY) is not None:
-        RetryPolicy.from_row(row[attr.RETRY_POLICY])
-    if row.get(attr.TIMEOUT_SECONDS) is not None:
-        check_timeout(row[attr.TIMEOUT_SECONDS])
-    if row.get(attr.SUBJECT) is not None:
-        check_subject(row[attr.SUBJECT])
+    for name, check in _CHECKS.items():
+        if row.get(name) is not None:
+            check(row[name])
     if row.get(attr.LIMIT_KEY) is not None:
         check_limit_key(row[attr.LIMIT_KEY], defaults.key_limits)
     if row.get(attr.SCHEDULE_ID) is not None and not isinstance(row[attr.SCHEDULE_ID], str):

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate, as_read
-from dynatick.domain.instants import format_instant
+from dynatick.domain.instants import format_instant, optional_text
 from dynatick.domain.lifecycle import terminal
 from dynatick.domain.normalise import has_value
 from dynatick.domain.pause import Pause
@@ -249,56 +249,34 @@ def advance(
     retention_days: int,
 ) -> ConditionalUpdate:
     """The update that moves a schedule on, once the occurrences of ``plan`` are written. ``awaited``: after that."""
-    values: dict[str, object] = {}
-    remove: list[str] = []
+    following = plan.next_occurrence_at
+    due_before = [one for one in schedule.due_before if following is not None and one.until >= following]
+    values: dict[str, object] = {  # None: it is removed
+        attr.BUFFERED_OCCURRENCE_AT: optional_text(plan.buffered),
+        attr.NEXT_OCCURRENCE_AT: optional_text(following),
+        attr.DUE_BEFORE: [former.to_row() for former in due_before] or None,
+        attr.AWAITED: [one.to_row() for one in awaited] or None,
+    }
     if plan.last is not None:
-        values |= {
-            attr.LAST_OCCURRENCE_AT: format_instant(plan.last),
-            attr.LAST_TASK_ID: schedule.occurrence_id(plan.last),
-        }
+        values[attr.LAST_OCCURRENCE_AT] = format_instant(plan.last)
+        values[attr.LAST_TASK_ID] = schedule.occurrence_id(plan.last)
     if plan.missed:
         kept = [*schedule.missed, *plan.missed][-MAX_MISSED_ENTRIES:]
         values[attr.MISSED] = [entry.to_row() for entry in kept]
         values[attr.MISSED_OCCURRENCES] = schedule.missed_occurrences + sum(entry.occurrences for entry in plan.missed)
-    if plan.buffered is not None:
-        values[attr.BUFFERED_OCCURRENCE_AT] = format_instant(plan.buffered)
-    else:
-        remove.append(attr.BUFFERED_OCCURRENCE_AT)
-    if plan.next_occurrence_at is not None:
-        values[attr.NEXT_OCCURRENCE_AT] = format_instant(plan.next_occurrence_at)
-    else:
-        remove.append(attr.NEXT_OCCURRENCE_AT)
-    due_before = [
-        one
-        for one in schedule.due_before
-        if plan.next_occurrence_at is not None and one.until >= plan.next_occurrence_at
-    ]
-    if due_before:
-        values[attr.DUE_BEFORE] = [former.to_row() for former in due_before]
-    else:
-        remove.append(attr.DUE_BEFORE)
-    if awaited:
-        values[attr.AWAITED] = [one.to_row() for one in awaited]
-    else:
-        remove.append(attr.AWAITED)
     if not plan.more:
-        following = plan.next_occurrence_at
         is_paused = schedule.state is ScheduleState.DISABLED and (following is None or schedule.is_paused_at(following))
         bucket = _bucket_of_next_poll(schedule, plan, awaited, closed_through, grid)
+        values[attr.TASK_DATE_TIME] = None if bucket is None else str(bucket)
         if is_paused and plan.buffered is None:
-            remove.append(attr.NEXT_OCCURRENCE_AT)
-            values.pop(attr.NEXT_OCCURRENCE_AT, None)
-        if bucket is not None:
-            values[attr.TASK_DATE_TIME] = str(bucket)
-        else:
-            remove.append(attr.TASK_DATE_TIME)
-            if not is_paused:
-                values |= terminal(Status.COMPLETED, now, retention_days)
-                values[attr.SCHEDULE_STATE] = str(ScheduleState.COMPLETED)
+            values[attr.NEXT_OCCURRENCE_AT] = None
+        if bucket is None and not is_paused:
+            values |= terminal(Status.COMPLETED, now, retention_days)
+            values[attr.SCHEDULE_STATE] = str(ScheduleState.COMPLETED)
     return ConditionalUpdate(
         task_id=schedule.schedule_id,
-        set={name: value for name, value in values.items() if not has_value(row, name, value)},
-        remove=tuple(name for name in remove if name in row),
+        set={name: value for name, value in values.items() if value is not None and not has_value(row, name, value)},
+        remove=tuple(name for name, value in values.items() if value is None and name in row),
         conditions=as_read(row, *dict.fromkeys((attr.OUTCOME, attr.STATUS, *attr.DEFINITION, *attr.POSITION))),
         returning=True,
     )

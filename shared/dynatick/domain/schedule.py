@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.expressions import Expression, check_zone, next_after, parse_expression
-from dynatick.domain.instants import format_instant, parse_instant
+from dynatick.domain.instants import format_instant, optional_instant, optional_text, parse_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.task import MAX_TASK_ID_BYTES, Row, Status, check_task_id
@@ -136,7 +136,7 @@ class FormerDefinition:
                 start=_instant(value, attr.START_DATE),
                 end=_instant(value, attr.END_DATE),
                 until=parse_instant(value.get(attr.UNTIL), attr.UNTIL),
-                since=None if value.get(attr.SINCE) is None else parse_instant(value[attr.SINCE], attr.SINCE),
+                since=optional_instant(value.get(attr.SINCE), attr.SINCE),
             )
         except InvalidInput:
             return None
@@ -220,7 +220,7 @@ class Schedule:
         before = self.definition
         if before is None or before.get(attr.SCHEDULE_STATE) != str(ScheduleState.ENABLED):
             return None
-        since = None if self.defined_at is None else format_instant(self.defined_at)
+        since = optional_text(self.defined_at)
         return FormerDefinition.from_row({**before, attr.SINCE: since, attr.UNTIL: format_instant(until)})
 
     @classmethod

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, parse_time
-from dynatick.domain.instants import EPOCH, parse_instant
+from dynatick.domain.instants import EPOCH, optional_instant, parse_instant
 from dynatick.domain.numbers import is_whole
 from dynatick.domain.retry import DEFAULT_POLICY, RetryPolicy
 from dynatick.errors import InvalidInput
@@ -183,15 +183,15 @@ class Task:
             attempt=check_count(row.get(attr.ATTEMPT, 0), attr.ATTEMPT),
             run=check_count(row.get(attr.RUN, 1), attr.RUN),
             turn=check_count(row.get(attr.TURN, 0), attr.TURN),
-            next_attempt_at=_instant_or_none(row.get(attr.NEXT_ATTEMPT_AT), attr.NEXT_ATTEMPT_AT),
+            next_attempt_at=optional_instant(row.get(attr.NEXT_ATTEMPT_AT), attr.NEXT_ATTEMPT_AT),
             retry_policy=RetryPolicy.from_row(row.get(attr.RETRY_POLICY)),
             timeout_seconds=None if row.get(attr.TIMEOUT_SECONDS) is None else check_timeout(row[attr.TIMEOUT_SECONDS]),
             attempts=_attempts(row.get(attr.ATTEMPTS)),
             lease=_text_or_none(row.get(attr.LEASE), attr.LEASE),
-            lease_until=_instant_or_none(row.get(attr.LEASE_UNTIL), attr.LEASE_UNTIL),
-            created_at=_instant_or_none(row.get(attr.CREATED_AT), attr.CREATED_AT),
-            started_at=_instant_or_none(row.get(attr.STARTED_AT), attr.STARTED_AT),
-            turns_began_at=_instant_or_none(row.get(attr.FIRST_STARTED_AT), attr.FIRST_STARTED_AT),
+            lease_until=optional_instant(row.get(attr.LEASE_UNTIL), attr.LEASE_UNTIL),
+            created_at=optional_instant(row.get(attr.CREATED_AT), attr.CREATED_AT),
+            started_at=optional_instant(row.get(attr.STARTED_AT), attr.STARTED_AT),
+            turns_began_at=optional_instant(row.get(attr.FIRST_STARTED_AT), attr.FIRST_STARTED_AT),
             schedule_id=_text_or_none(row.get(attr.SCHEDULE_ID), attr.SCHEDULE_ID),
             subject=subject if isinstance(subject := row.get(attr.SUBJECT), str) else None,  # an older row may have any
             limit_key=key if isinstance(key := row.get(attr.LIMIT_KEY), str) and key else None,  # likewise
@@ -285,6 +285,11 @@ def check_count(value: object, name: str) -> int:
     return int(value)
 
 
+def own_row(kind: str) -> dict[str, object]:
+    """How each of Dynatick's own rows begins. By its outcome, scans for open tasks pass it over."""
+    return {attr.STATUS: kind, attr.OUTCOME: "none"}
+
+
 def is_own_row(task_id: object) -> bool:
     """Whether an id belongs to one of Dynatick's own rows, which are not tasks."""
     return isinstance(task_id, str) and task_id.startswith(SYSTEM_PREFIX)
@@ -315,7 +320,3 @@ def _text_or_none(value: object, name: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise InvalidInput(name, value, "expected text")
-
-
-def _instant_or_none(value: object, name: str) -> datetime | None:
-    return None if value is None else parse_instant(value, name)

@@ -88,13 +88,11 @@ Verdict = Claimed | Malformed | Rejected | Ineligible | Contended | LeaseExpired
 
 
 @dataclass(frozen=True, slots=True)
-class _Again:
+class _Released:
     """The task is to be claimed again, alone: an earlier process has released it."""
 
-    released: bool
 
-
-def judge(row: Row | None, bucket: Bucket, *, now: datetime) -> Verdict | _Again | None:
+def judge(row: Row | None, bucket: Bucket, *, now: datetime) -> Verdict | _Released | None:
     """Why a row could not be claimed in ``bucket``. None: it must be made ready first."""
     if row is None or is_terminal(row):
         return Ineligible()
@@ -107,7 +105,7 @@ def judge(row: Row | None, bucket: Bucket, *, now: datetime) -> Verdict | _Again
         if view.attempt is None:  # it could never be claimed
             wrong = InvalidInput(attr.ATTEMPT, row.get(attr.ATTEMPT), "expected a whole number, 0 or more")
             return Malformed(row, str(wrong))
-        return _Again(released=True)
+        return _Released()
     if not lease_is_over(row, now):
         return Contended(stuck=not lease_is_over(row, now + LONGEST_LEASE))
     return LeaseExpired(view.task_id, str(row.get(attr.ACTION)), view.is_last_attempt, view.limit_key)
@@ -176,16 +174,6 @@ class Claimer:
                 raise
         return verdicts
 
-    def claim_due(self, due: Sequence[Due], bucket: Bucket, *, lease_until: datetime) -> Sequence[Claimed | Malformed]:
-        """Claims tasks of a bucket outside a pass, each on condition that it is still due (18). Returns those that are
-        claimed; why the others are not, the bucket's tick finds out.
-
-        Raises StoreError if the table doesn't answer.
-        """
-        entries = [(bucket, one.task_id) for one in due]
-        verdicts = self.claim(entries, lease_until=lease_until, due={one.task_id: one for one in due})
-        return [one for one in verdicts if isinstance(one, Claimed | Malformed)]
-
     def _write(
         self, wanted: Sequence[tuple[str, Bucket, tuple[Condition, ...]]], lease_until: datetime
     ) -> tuple[Sequence[str], Sequence[Result]]:
@@ -209,8 +197,8 @@ class Claimer:
         verdict = judge(row, bucket, now=self.clock())
         if too_large is not None and row is not None and not isinstance(verdict, Ineligible):
             return Malformed(row, f"the row is too large to be claimed ({too_large})")
-        if isinstance(verdict, _Again):
-            return self._claim_one(bucket, task_id, token, lease_until, released=verdict.released)
+        if isinstance(verdict, _Released):
+            return self._claim_one(bucket, task_id, token, lease_until, released=True)
         if verdict is not None:
             return verdict
         if row is None:
@@ -250,7 +238,7 @@ class Claimer:
         if isinstance(result, Written) and result.row is not None:
             return understand(result.row)
         verdict = judge(self._present(task_id, result), bucket, now=self.clock())
-        if isinstance(verdict, _Again):  # released, but malformed: a recovery reclaims it
+        if isinstance(verdict, _Released):  # released, but malformed: a recovery reclaims it
             return LeaseExpired(task_id)
         return verdict or Contended()
 

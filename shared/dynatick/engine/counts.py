@@ -21,7 +21,7 @@ from dynatick.domain.action_counts import CountsByAction, Distribution
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
 from dynatick.domain.instants import format_instant
-from dynatick.domain.task import SYSTEM_PREFIX, Row
+from dynatick.domain.task import SYSTEM_PREFIX, Row, own_row
 from dynatick.engine.conditional_write import create_many, write_many
 from dynatick.engine.orders import Resume
 from dynatick.engine.ports import Store
@@ -226,8 +226,7 @@ class PassReport(Counts):
     def to_row(self) -> dict[str, object]:
         """The tick record, without its id and expiry."""
         row: dict[str, object] = {
-            attr.STATUS: "tick",
-            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            **own_row("tick"),
             attr.TICK: str(Bucket(self.tick)),
             attr.SHARD: self.shard,
             attr.CONTINUATION: self.continuation,
@@ -353,8 +352,7 @@ def _added(
         by_action = {attr.BY_ACTION: total.to_value()}
     return {
         **by_action,
-        attr.STATUS: "bucket",
-        attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+        **own_row("bucket"),
         **{name: _number(row, name) + number for name, number in numbers.items()},
         attr.VERSION: _number(row, attr.VERSION) + 1,
         attr.WRITTEN_BY: token,

@@ -19,9 +19,9 @@ from typing import ClassVar
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written
-from dynatick.domain.instants import EPOCH, format_instant, parse_instant
+from dynatick.domain.instants import EPOCH, format_instant, optional_instant, optional_text, parse_instant
 from dynatick.domain.numbers import is_whole
-from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count, own_row
 from dynatick.engine.conditional_write import change_row, create, write
 from dynatick.engine.orders import Resume, WorkOrder
 from dynatick.engine.ports import Clock, Store
@@ -70,31 +70,29 @@ class Cursor:
 
     def to_row(self) -> dict[str, object]:
         return {
-            attr.STATUS: "cursor",
-            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            **own_row("cursor"),
             attr.CLOSED_THROUGH: str(Bucket(self.closed_through)),
             attr.DRAINED_THROUGH: str(Bucket(self.drained_through)),
             attr.POLLED_THROUGH: str(Bucket(self.polled_through)),
             attr.CHECKPOINT: str(Bucket(self.checkpoint)),
             attr.CHECKPOINT_AT: format_instant(self.checkpoint_at),
-            attr.OPEN_UNTIL: None if self.open_until is None else format_instant(self.open_until),
+            attr.OPEN_UNTIL: optional_text(self.open_until),
             attr.LEASE: self.lease,
-            attr.LEASE_UNTIL: None if self.lease_until is None else format_instant(self.lease_until),
+            attr.LEASE_UNTIL: optional_text(self.lease_until),
             attr.VERSION: self.version,
             attr.IDLE_SINCE: self.idle_since,
             attr.IDLE_TICKS: self.idle_ticks,
             attr.LAST_TICK: self.last_tick,
             **({} if self.planned_through is None else {attr.PLANNED_THROUGH: str(Bucket(self.planned_through))}),
             attr.HANDED_OUT: [order.to_map() for order in self.handed_out] or None,
-            attr.WOKEN_AT: None if self.woken_at is None else format_instant(self.woken_at),
+            attr.WOKEN_AT: optional_text(self.woken_at),
         }
 
     @classmethod
     def from_row(cls, shard: int, row: Row) -> Cursor:
-        until, lease, since, last = (
-            row.get(n) for n in (attr.LEASE_UNTIL, attr.LEASE, attr.IDLE_SINCE, attr.LAST_TICK)
+        lease, since, last, planned = (
+            row.get(n) for n in (attr.LEASE, attr.IDLE_SINCE, attr.LAST_TICK, attr.PLANNED_THROUGH)
         )
-        open_until, planned, woken_at = (row.get(n) for n in (attr.OPEN_UNTIL, attr.PLANNED_THROUGH, attr.WOKEN_AT))
         return cls(
             shard=shard,
             closed_through=Bucket.parse(row.get(attr.CLOSED_THROUGH), attr.CLOSED_THROUGH).minute,
@@ -102,16 +100,16 @@ class Cursor:
             polled_through=Bucket.parse(row.get(attr.POLLED_THROUGH), attr.POLLED_THROUGH).minute,
             checkpoint=Bucket.parse(row.get(attr.CHECKPOINT), attr.CHECKPOINT).minute,
             checkpoint_at=parse_instant(row.get(attr.CHECKPOINT_AT), attr.CHECKPOINT_AT),
-            open_until=None if open_until is None else parse_instant(open_until, attr.OPEN_UNTIL),
+            open_until=optional_instant(row.get(attr.OPEN_UNTIL), attr.OPEN_UNTIL),
             lease=None if lease is None else str(lease),
-            lease_until=None if until is None else parse_instant(until, attr.LEASE_UNTIL),
+            lease_until=optional_instant(row.get(attr.LEASE_UNTIL), attr.LEASE_UNTIL),
             version=check_count(row.get(attr.VERSION), attr.VERSION),
             idle_since=None if since is None else str(since),
             idle_ticks=check_count(row.get(attr.IDLE_TICKS, 0), attr.IDLE_TICKS),
             last_tick=None if last is None else str(last),
             planned_through=None if planned is None else Bucket.parse(planned, attr.PLANNED_THROUGH).minute,
             handed_out=_orders(row.get(attr.HANDED_OUT)),
-            woken_at=None if woken_at is None else parse_instant(woken_at, attr.WOKEN_AT),
+            woken_at=optional_instant(row.get(attr.WOKEN_AT), attr.WOKEN_AT),
         )
 
 
@@ -276,8 +274,7 @@ class IdleRecord:
     def to_row(self) -> dict[str, object]:
         served = [{attr.TICK: str(Bucket(one.tick)), attr.NOT_IDLE: sorted(one.not_idle)} for one in self.served]
         return {
-            attr.STATUS: "tick",
-            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            **own_row("tick"),
             attr.SERVED: served,
             attr.VERSION: self.version,
         }

@@ -17,7 +17,7 @@ from dynatick.domain.action_counts import CountsByAction
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.conditional_update import AtLeast, ConditionalUpdate, Is, Plus, Written, as_read
 from dynatick.domain.instants import EPOCH
-from dynatick.domain.lifecycle import defer, move
+from dynatick.domain.lifecycle import move
 from dynatick.domain.packs import tasks_of
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import Due, RowView
@@ -59,10 +59,7 @@ def _defer(services: Services, bucket: Bucket, task_id: str, report: PassReport,
     if row is None or not is_stuck(row, bucket, placer, now):
         return
     at = max(now + deferral(RowView(row).deferrals), hard_end + SKEW_MARGIN)
-    later = services.settings.grid.bucket_of(RowView(row).shard_key, at)
-    result = write(services.store, defer(row, later))
-    placer.check_moves({task_id: later})
-    report.deferred += isinstance(result, Written)
+    report.deferred += placer.defer(row, at)
 
 
 MAX_WAIT_FOR_TURN = timedelta(hours=1)
@@ -128,6 +125,8 @@ TICK_RECORD_DAYS = 7
 
 _ReadOn = tuple[list[tuple[Bucket, str, str]], Resume | None]
 """Entries with their limit keys, and from where on there may be more."""
+
+_NOTHING_READ: _ReadOn = ([], None)
 
 
 def drain(
@@ -286,15 +285,8 @@ class _Pass:
             if self.report.resume is not None or not self.shard.is_held or execution.fault is not None:
                 return polled_through
             worked |= self.claiming.minutes_with_work | self.claiming.take_resumed()
-            if resume is None and worked:
-                round_end = min(self.clock() + ROUND_TIMEOUT, self.budget.stop_waiting)
-                execution.wait(until=execution.nothing_runs, end=round_end)
-            elif resume is None and self._is_to_poll_open:
-                execution.wait(until=lambda: not self._is_to_poll_open, end=self.budget.stop_claiming)
-            elif resume is None and self._waits_for_workers:
-                self._wait_for_workers(polled_through)
-            elif resume is None and self._stays_for_turns:
-                worked |= self._take_turns(polled_through)
+            if resume is None:
+                worked |= self._await_more(bool(worked), polled_through)
             if not execution.may_begin():
                 return polled_through
             left = self.hand_out.take_back()
@@ -306,6 +298,20 @@ class _Pass:
                 stays = self._is_to_poll_open or self._waits_for_workers or self._stays_for_turns
                 if not again and not left and not stays and self._end():
                     return polled_through
+
+    def _await_more(self, has_worked: bool, polled_through: int) -> set[int]:
+        """Waits after a round for what this pass stays for. Returns the minutes of buckets to be polled again."""
+        execution = self.execution
+        if has_worked:
+            round_end = min(self.clock() + ROUND_TIMEOUT, self.budget.stop_waiting)
+            execution.wait(until=execution.nothing_runs, end=round_end)
+        elif self._is_to_poll_open:
+            execution.wait(until=lambda: not self._is_to_poll_open, end=self.budget.stop_claiming)
+        elif self._waits_for_workers:
+            self._wait_for_workers(polled_through)
+        elif self._stays_for_turns:
+            return self._take_turns(polled_through)
+        return set()
 
     @property
     def _waits_for_workers(self) -> bool:
@@ -393,18 +399,14 @@ class _Pass:
             1,
             partial(due_by_key, self.services, self.report.shard, minutes, now),
             self._open_polled,
-            self._could_not_poll_open,
+            self._open_polled,
         )
 
-    def _open_polled(self, found: Sequence[tuple[Bucket, Due, str]]) -> None:
+    def _open_polled(self, found: Sequence[tuple[Bucket, Due, str]] = ()) -> None:
         self.is_polling_open = False
         if self.claiming.may_claim():
             refused = [one for one in found if not self.claiming.offer_due(*one)]
             self.polls_open_again = bool(refused)
-
-    def _could_not_poll_open(self, error: Exception) -> None:
-        self.is_polling_open = False
-        self.execution.keep_fault(error)
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -421,7 +423,7 @@ class _Pass:
                 1,
                 partial(self._entries_of, key, position, through),
                 partial(self._has_read_on, position),
-                self._could_not_read_on,
+                partial(self._has_read_on, position, _NOTHING_READ),
             )
 
     def _entries_of(self, key: str, position: Resume, through: int) -> _ReadOn:
@@ -452,10 +454,6 @@ class _Pass:
         for bucket, task_id, key in entries:
             self.claiming.offer(bucket, task_id, key, again=True)
         turns.read_through(lines, through)
-
-    def _could_not_read_on(self, error: Exception) -> None:
-        self.is_reading_on = False
-        self.execution.keep_fault(error)
 
     def _release_limits(self) -> None:
         """Releases the limits lease, unless a task still runs that it is for."""

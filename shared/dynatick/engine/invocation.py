@@ -29,10 +29,10 @@ from dynatick.domain.packs import MemberRow, Pack
 from dynatick.domain.pause import ActionPause
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Task, size_of
-from dynatick.engine.claims import Claimed
+from dynatick.engine.claims import Claimed, Claimer
 from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import DEPARTED, PassReport, RecordResult, count_departures, log_uncounted
-from dynatick.engine.limits import NoTurns, Turns
+from dynatick.engine.limits import Turns
 from dynatick.engine.orders import AnyWakeUp, Order, Resume, send_wake_ups
 from dynatick.engine.packs import Packs
 from dynatick.engine.placement import Placer
@@ -243,7 +243,7 @@ class Execution:
         after_events: Callable[[], None] = lambda: None,
     ) -> None:
         self.services, self.report, self.budget, self.start_other = services, report, budget, start
-        self.turns = turns or NoTurns(services.rules.key_limits)
+        self.turns = turns or Turns(services.rules.key_limits)
         self.started, self.recorded, self.released, self.after_events = started, recorded, released, after_events
         self.put_back, self.withheld = put_back, withheld
         self.recorder = Recorder(
@@ -255,6 +255,7 @@ class Execution:
             jitter=services.jitter,
             send_wake_ups=None if services.wake_ups is None else self._send_later,
         )
+        self.claimer = Claimer(services.store, services.placer, services.clock, services.new_token, self.add_unreleased)
         self.too_late: list[Claimed] = []  # in flight, but there is no time to begin them, or all is paused
         self.of_paused: list[Claimed] = []  # in flight, but their actions are paused; released at the next event
         self.paused_actions: Collection[str] = ()  # as they were when what was not begun was last searched for them
@@ -296,7 +297,6 @@ class Execution:
             released=lambda claimed, result, members: self._release(claimed.task, result, members),
             put_back=self._pack_put_back,
             lost=self._pack_lost,
-            keep_fault=self.keep_fault,
         )
         self.pools: list[Pool] = [self.task_pool, self.io_pool, self.letters, self.wake_ups, self.starts]
         self.in_flight: dict[str, Place] = {}  # by the token of the claim
@@ -428,32 +428,33 @@ class Execution:
         return self.is_paused() or self.is_action_paused(task.action)
 
     def in_io_thread(
-        self, work: Callable[[], _Answer], then: Callable[[_Answer], None], failed: Callable[[Exception], None]
+        self, work: Callable[[], _Answer], then: Callable[[_Answer], None], failed: Callable[[], None]
     ) -> None:
-        """Works in an I/O thread. The coordinator calls ``then`` with the answer, or ``failed`` with what it raised."""
+        """Works in an I/O thread. The coordinator calls ``then`` with the answer; if the work raises, it keeps the
+        error and calls ``failed``."""
 
         def job() -> Callable[[], None]:
             try:
                 return partial(then, work())
             except Exception as error:
-                return partial(failed, error)
+                return partial(self._failed, error, failed)
 
         self.io_pool.submit(job)
 
+    def _failed(self, error: Exception, failed: Callable[[], None]) -> None:
+        self.keep_fault(error)
+        failed()
+
     def claim(
-        self,
-        number: int,
-        work: Callable[[], _Answer],
-        then: Callable[[_Answer], None],
-        failed: Callable[[Exception], None],
+        self, number: int, work: Callable[[], _Answer], then: Callable[[_Answer], None], failed: Callable[[], None]
     ) -> None:
         """Works in an I/O thread as ``in_io_thread`` does. It claims this number of entries."""
         self.claiming += number
         self.in_io_thread(work, partial(self._claimed, number, then), partial(self._claimed, number, failed))
 
-    def _claimed(self, number: int, then: Callable[[_Answer], None], answer: _Answer) -> None:
+    def _claimed(self, number: int, then: Callable[..., None], *answer: object) -> None:
         self.claiming -= number
-        then(answer)
+        then(*answer)
 
     def send_wake_ups(self, wake_ups: Sequence[AnyWakeUp]) -> None:
         """Sends wake-ups in a thread of their own. ``finish`` waits for them."""
@@ -705,33 +706,22 @@ class Execution:
     ) -> None:
         """Writes records in an I/O thread; the coordinator calls ``then`` with their results. What raises has recorded
         none of them, and the coordinator raises that once everything in flight is recorded."""
-
-        def failed(error: Exception) -> None:
-            self.keep_fault(error)
-            then([RecordResult.UNRECORDED] * number)
-
-        self.in_io_thread(write, then, failed)
+        self.in_io_thread(write, then, partial(then, [RecordResult.UNRECORDED] * number))
 
     def _attempts_recorded(self, attempts: Sequence[Attempted], results: Sequence[RecordResult | Failure]) -> None:
         self.recording -= len(attempts)
         for attempted, result in zip(attempts, results, strict=True):
             row, token = attempted.row, str(attempted.task.lease)
-            if isinstance(attempted.outcome, Handed):
-                if result in (RecordResult.WAITING, RecordResult.UNRECORDED):
-                    self.turns.is_handed_over(attempted.task)
-                else:
-                    self.turns.freed(attempted.task)
-            elif RowView(row).is_pack:
+            if isinstance(attempted.outcome, Handed) and result in (RecordResult.WAITING, RecordResult.UNRECORDED):
+                self.turns.is_handed_over(attempted.task)
+            elif isinstance(attempted.outcome, Handed) or RowView(row).is_pack:
                 self.turns.freed(attempted.task)
             # The place of any other was freed as it ended. By now its retry may have it, if this answer came late.
             if isinstance(row, MemberRow):
                 place = self.in_flight[row.pack_token]
                 then = partial(self._member_recorded, attempted, place)
-            elif isinstance(result, Failure):
-                place = self.in_flight.pop(token)
-                then = partial(self._attempt_recorded, attempted, place)
             else:
-                place = self._remove(attempted.task)
+                place = self.in_flight.pop(token) if isinstance(result, Failure) else self._remove(attempted.task)
                 then = partial(self._attempt_recorded, attempted, place)
             if isinstance(result, Failure):
                 self._await_letter(_Failing(result, place.minute, token, then))

@@ -23,16 +23,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count, islice
-from typing import Protocol
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
-from dynatick.domain.instants import EPOCH, format_instant, parse_instant
+from dynatick.domain.instants import EPOCH, format_instant, optional_instant, optional_text, parse_instant
 from dynatick.domain.limit_keys import KeyLimit, KeyLimits, class_of
 from dynatick.domain.packs import may_be_pack
 from dynatick.domain.row import RowView
-from dynatick.domain.task import SYSTEM_PREFIX, Row, Status, Task, check_count
+from dynatick.domain.task import SYSTEM_PREFIX, Row, Status, Task, check_count, own_row
 from dynatick.engine.claims import LONGEST_LEASE
 from dynatick.engine.conditional_write import change_row, write
 from dynatick.engine.orders import Resume
@@ -101,11 +100,10 @@ class LimitsRecord:
 
     def to_row(self) -> dict[str, object]:
         return {
-            attr.STATUS: "limits",
-            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            **own_row("limits"),
             attr.VERSION: self.version,
             attr.LEASE: self.lease,
-            attr.LEASE_UNTIL: None if self.lease_until is None else format_instant(self.lease_until),
+            attr.LEASE_UNTIL: optional_text(self.lease_until),
             attr.SHARD_COUNT: self.shard_count,
             attr.HELD: [one.to_map() for one in self.held],
             attr.STARTS: {key: format_instant(at) for key, at in self.starts.items()},
@@ -122,7 +120,7 @@ class LimitsRecord:
             shard=shard,
             version=check_count(row.get(attr.VERSION), attr.VERSION),
             lease=None if lease is None else str(lease),
-            lease_until=None if until is None else parse_instant(until, attr.LEASE_UNTIL),
+            lease_until=optional_instant(until, attr.LEASE_UNTIL),
             shard_count=check_count(row.get(attr.SHARD_COUNT), attr.SHARD_COUNT),
             held=tuple(_held(one) for one in held) if isinstance(held, list) else (),
             starts={str(key): parse_instant(at, attr.STARTS) for key, at in starts.items()}
@@ -338,31 +336,42 @@ _TRY_AGAIN = timedelta(seconds=1)
 _NONE = timedelta()
 
 
-class Turns(Protocol):
-    """Who may begin, for an invocation that runs tasks."""
+@dataclass(slots=True, eq=False)
+class Turns:
+    """Who may begin, for an invocation that runs tasks. This is for one that doesn't hold a shard: it runs nothing that
+    has a limit."""
+
+    limits: KeyLimits
 
     def admits(self, task: Task) -> bool:
         """Whether a claimed task may begin. It then has a place of its key until it is ``freed``."""
+        return not self.is_limited(task.limit_key)
 
     def may_admit(self, row: Row) -> bool:
         """Whether that can be, before it is claimed."""
+        return not self.is_limited(RowView(row).limit_key)
 
     def seconds_to_wait(self, task: Task) -> float:
         """Called when it is about to begin, by any thread: 0, or how long its rate lets it wait."""
+        return 0.0
 
     def is_limited(self, key: str | None) -> bool:
         """Whether tasks with this limit key have a limit."""
+        return key is not None and class_of(key) in self.limits
 
     def opens(self, pack: Task) -> bool:
         """Whether members of a claimed pack may take turns here. Then its key has no other open pack until it is
         ``freed``."""
+        return self.admits(pack)
 
     def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
         """Whether a member of an open pack may begin. It then has a place until it is ``freed``. ``tasks_may``: tasks
         of its key could begin, too."""
+        return False
 
     def may_go_on(self, pack: Task, member_id: str) -> bool:
         """Whether a task of the key of an open pack runs, or this member of it can begin: then it waits not in vain."""
+        return False
 
     def freed(self, task: Task) -> None:
         """It has ended, or won't begin."""
@@ -372,42 +381,6 @@ class Turns(Protocol):
 
     def hold(self, tasks: Sequence[Task]) -> bool:
         """These are about to be handed over, and keep their places. False: there is no room to note that."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoTurns:
-    """Of an invocation that doesn't hold a shard: it runs nothing that has a limit."""
-
-    limits: KeyLimits
-
-    def admits(self, task: Task) -> bool:
-        return not self.is_limited(task.limit_key)
-
-    def may_admit(self, row: Row) -> bool:
-        return not self.is_limited(RowView(row).limit_key)
-
-    def seconds_to_wait(self, task: Task) -> float:
-        return 0.0
-
-    def is_limited(self, key: str | None) -> bool:
-        return key is not None and class_of(key) in self.limits
-
-    def opens(self, pack: Task) -> bool:
-        return self.admits(pack)
-
-    def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
-        return False
-
-    def may_go_on(self, pack: Task, member_id: str) -> bool:
-        return False
-
-    def freed(self, task: Task) -> None:
-        pass
-
-    def is_handed_over(self, task: Task) -> None:
-        pass
-
-    def hold(self, tasks: Sequence[Task]) -> bool:
         return True
 
 
@@ -468,12 +441,13 @@ class _Key:
         return max(self.free_at, now) + self.unbegun * self.limit.interval
 
 
-class KeyTurns:
+class KeyTurns(Turns):
     """The turns of a shard, for the pass that holds it. The coordinator calls everything but ``seconds_to_wait`` and
     ``hold``."""
 
     def __init__(self, limits: KeyLimits, lease: LimitsLease, clock: Clock, *, in_one_thread: bool = False) -> None:
-        self._limits, self._lease, self._clock = limits, lease, clock
+        super().__init__(limits)
+        self._lease, self._clock = lease, clock
         self._ahead = _NONE if in_one_thread else AHEAD
         self._in_one_thread = in_one_thread
         self._keys: dict[str, _Key] = {}
@@ -504,7 +478,7 @@ class KeyTurns:
         return self._lease.is_held
 
     def is_limited(self, key: str | None) -> bool:
-        return key is not None and (key in self._keys or class_of(key) in self._limits)
+        return (key is not None and key in self._keys) or super().is_limited(key)
 
     def knows(self, bucket: Bucket, task_id: str) -> bool:
         """Whether an entry waits here, or is being claimed."""
@@ -839,7 +813,7 @@ class KeyTurns:
     def _key(self, name: str) -> _Key:
         known = self._keys.get(name)
         if known is None:
-            limit = self._limits[class_of(name)]
+            limit = self.limits[class_of(name)]
             left, lease = self._lease.starts.get(name), self._lease
             if left is None:
                 left = lease.began_until + limit.interval if lease.began_until > EPOCH else EPOCH

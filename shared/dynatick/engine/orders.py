@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
-from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond, up_to_second
+from dynatick.domain.instants import format_instant, optional_instant, parse_instant, up_to_millisecond, up_to_second
 from dynatick.domain.row import Due
 from dynatick.domain.task import check_count
 from dynatick.engine.ports import ENVELOPE, WakeUps, size_in_event
@@ -54,6 +54,12 @@ def parts(items: Iterable[_Item], size_of: Callable[[_Item], int], *, max_items:
         yield tuple(part)
 
 
+def _map(value: object, field: str, names: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(field, value, f"expected a map of {names}")
+    return value
+
+
 # -- passes ------------------------------------------------------------------------------------------------------------
 
 
@@ -75,10 +81,9 @@ class Resume:
         """None: there is none. Raises InvalidInput, which names ``field``."""
         if value is None:
             return None
-        if not isinstance(value, Mapping):
-            raise InvalidInput(field, value, "expected a map of bucket and after")
-        after = value.get("after")
-        return cls(Bucket.parse(value.get("bucket"), f"{field}.bucket").minute, None if after is None else str(after))
+        values = _map(value, field, "bucket and after")
+        after = values.get("after")
+        return cls(Bucket.parse(values.get("bucket"), f"{field}.bucket").minute, None if after is None else str(after))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,18 +182,17 @@ class WorkOrder:
     @classmethod
     def from_map(cls, inner: object, field: str) -> WorkOrder:
         """Raises InvalidInput, which names ``field``."""
-        if not isinstance(inner, Mapping):
-            raise InvalidInput(field, inner, "expected a map of bucket, after, through and until")
-        after, through = inner.get("after"), inner.get("through")
+        values = _map(inner, field, "bucket, after, through and until")
+        after, through = values.get("after"), values.get("through")
         if after is not None and not isinstance(after, str):
             raise InvalidInput(f"{field}.after", after, "expected an id, or null")
         if not isinstance(through, str) or not through:
             raise InvalidInput(f"{field}.through", through, "expected an id")
         return cls(
-            bucket=Bucket.parse(inner.get("bucket"), f"{field}.bucket"),
+            bucket=Bucket.parse(values.get("bucket"), f"{field}.bucket"),
             after=after,
             through=through,
-            until=parse_instant(inner.get("until"), f"{field}.until"),
+            until=parse_instant(values.get("until"), f"{field}.until"),
         )
 
 
@@ -229,7 +233,7 @@ class RecoveryOrder:
             bucket=bucket,
             task_ids=task_ids,
             continuation=continuation,
-            until=None if until is None else parse_instant(until, f"{field}.until"),
+            until=optional_instant(until, f"{field}.until"),
             then=tuple(
                 cls(bucket=bucket, task_ids=ids) for bucket, ids in (_tasks_in(one, f"{field}.then") for one in then)
             ),
@@ -246,12 +250,11 @@ class RecoveryOrder:
 
 
 def _tasks_in(value: object, field: str) -> tuple[Bucket, tuple[str, ...]]:
-    if not isinstance(value, Mapping):
-        raise InvalidInput(field, value, "expected a map of bucket and taskIds")
-    ids = value.get("taskIds")
+    values = _map(value, field, "bucket and taskIds")
+    ids = values.get("taskIds")
     if not isinstance(ids, list) or not all(isinstance(task_id, str) and task_id for task_id in ids):
         raise InvalidInput(f"{field}.taskIds", ids, "expected a list of ids")
-    return Bucket.parse(value.get("bucket"), f"{field}.bucket"), tuple(dict.fromkeys(ids))
+    return Bucket.parse(values.get("bucket"), f"{field}.bucket"), tuple(dict.fromkeys(ids))
 
 
 # -- releases ----------------------------------------------------------------------------------------------------------
@@ -345,21 +348,16 @@ class WakeUp:
     def from_event(cls, inner: object) -> WakeUp:
         """Raises InvalidInput. ``inner``: the value of ``wakeUp``."""
         field = "event.dynatick.wakeUp"
-        if not isinstance(inner, Mapping):
-            raise InvalidInput(field, inner, "expected a map of bucket and tasks")
-        bucket = Bucket.parse(inner.get("bucket"), f"{field}.bucket")
-        tasks = inner.get("tasks")
+        values = _map(inner, field, "bucket and tasks")
+        bucket = Bucket.parse(values.get("bucket"), f"{field}.bucket")
+        tasks = values.get("tasks")
         expected = "expected a list of [taskId, instant, due or next] that is not empty"
         if not isinstance(tasks, list) or not tasks:
             raise InvalidInput(f"{field}.tasks", tasks, expected)
         due: dict[str, Due] = {}
         for task in tasks:
-            if (
-                not isinstance(task, list)
-                or len(task) != 3
-                or not isinstance(task[0], str)
-                or task[2] not in _ATTRIBUTES
-            ):
+            is_task = isinstance(task, list) and len(task) == 3 and isinstance(task[0], str)
+            if not is_task or task[2] not in _ATTRIBUTES:
                 raise InvalidInput(f"{field}.tasks", task, expected)
             at = up_to_millisecond(parse_instant(task[1], f"{field}.tasks"))
             due[task[0]] = Due(at, task[0], _ATTRIBUTES[task[2]])
@@ -390,7 +388,7 @@ class PassOnTime:
         return cls(
             tick=Bucket.parse(inner.get("tick"), f"{field}.tick").minute,
             shard=check_count(inner.get("shard", 0), f"{field}.shard"),
-            before=None if before is None else parse_instant(before, f"{field}.before"),
+            before=optional_instant(before, f"{field}.before"),
         )
 
 

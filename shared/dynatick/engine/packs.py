@@ -102,12 +102,11 @@ class Packs:
         may_begin: Callable[[], bool],
         is_paused: Callable[[str], bool],
         submit: Callable[[Claimed], None],
-        in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[Exception], None]], None],
+        in_io_thread: Callable[[Callable[[], object], Callable[..., None], Callable[[], None]], None],
         end: Callable[[Attempted], None],
         released: Callable[[Claimed, Result, int], None],
         put_back: Callable[[Claimed, Result, int], None],
         lost: Callable[[Claimed], None],
-        keep_fault: Callable[[Exception], None],
     ) -> None:
         """``is_paused``: by action. ``submit`` gives a member to the task pool. ``end`` records an attempt: of a pack,
         or of a lost member. ``released`` is called with each pack that was released, the result of that write, and how
@@ -119,7 +118,7 @@ class Packs:
         self._in_one_thread = in_one_thread
         self._may_begin, self._submit, self._in_io_thread = may_begin, submit, in_io_thread
         self._is_paused = is_paused
-        self._end, self._released, self._lost, self._keep_fault = end, released, lost, keep_fault
+        self._end, self._released, self._lost = end, released, lost
         self._open: dict[str, _Open] = {}  # by their tokens, in the order of their claims
         self._submitted = 0  # members in the task pool
         self._in_turn: dict[str, _Open] = {}  # those with limit keys, by the same, in the order of their turns
@@ -259,9 +258,8 @@ class Packs:
         one.is_loaded = True
         self.proceed()
 
-    def _not_loaded(self, one: _Open, error: Exception) -> None:
+    def _not_loaded(self, one: _Open) -> None:
         one.is_writing = False
-        self._keep_fault(error)
         self._release([one])
 
     def _begin(self, one: _Open) -> None:
@@ -303,7 +301,9 @@ class Packs:
             except StoreError:  # the next checkpoint looks again
                 return result, None
 
-        self._in_io_thread(keep, partial(self._checked, one), partial(self._unchecked, one))
+        self._in_io_thread(
+            keep, partial(self._checked, one), partial(self._checked, one, (Unknown("not written"), None))
+        )
 
     def _checked(self, one: _Open, kept: tuple[Result, Row | None]) -> None:
         result, batch = kept
@@ -312,10 +312,6 @@ class Packs:
             one.is_lost = True
         elif _is_cancelled(batch):
             one.exclude_waiting()
-
-    def _unchecked(self, one: _Open, error: Exception) -> None:
-        one.is_writing = False
-        self._keep_fault(error)
 
     def _release(self, packs: Sequence[_Open], released: Callable[[Claimed, Result, int], None] | None = None) -> None:
         """Releases packs, with what has completed: the rest runs in the next invocation, or in its turn."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written, as_read
-from dynatick.domain.lifecycle import ended_by_hand, move
+from dynatick.domain.lifecycle import defer, ended_by_hand, move
 from dynatick.domain.normalise import (
     defer_rejection,
     needs_normalising,
@@ -197,6 +197,13 @@ class Placer:
         if isinstance(result, Unknown) and result.too_large:
             raise unsent
         return self._after(row, result)
+
+    def defer(self, row: Row, at: datetime) -> bool:
+        """Moves a row that no tick could work on to the tick of an instant. False: that was not written."""
+        task_id, later = RowView(row).task_id, self.settings.grid.bucket_of(RowView(row).shard_key, at)
+        result = write(self.store, defer(row, later))
+        self.check_moves({task_id: later})
+        return isinstance(result, Written)
 
     def check_moves(self, moves: Mapping[str, Bucket]) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
         """Places again the tasks that this process moved into buckets that are closed by now (7, 17).

@@ -27,7 +27,6 @@ from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.claims import (
     Claimed,
-    Claimer,
     Contended,
     Entries,
     Ineligible,
@@ -429,17 +428,6 @@ class Claiming:
         run tasks with limit keys; None: it leaves them."""
         self.window, self.report, self.budget, self.permit = window, report, budget, permit
         self.clock = services.clock
-        self.claimer = Claimer(
-            services.store, services.placer, services.clock, services.new_token, self._add_unreleased
-        )
-        self.recurring = Recurring(
-            services.store,
-            services.placer,
-            self.claimer,
-            services.clock,
-            services.new_token,
-            services.report_overdue,
-        )
         self.turns = (
             None
             if lease is None
@@ -458,6 +446,14 @@ class Claiming:
             withheld=self._withheld,
             after_events=after_events,
         )
+        self.recurring = Recurring(
+            services.store,
+            services.placer,
+            self.execution.claimer,
+            services.clock,
+            services.new_token,
+            services.report_overdue,
+        )
         self.expired = ExpiredLeases(
             report,
             self.execution.start_others,
@@ -472,9 +468,6 @@ class Claiming:
         self.left_behind: dict[tuple[Bucket, str], None] = {}  # entries for a continuation, in order
         self.due: dict[tuple[Bucket, str], Due] = {}  # of entries that wait for turns before their tick
         self.on_time: set[Bucket] = set()  # for whose ticks this pass has sent a wake-up
-
-    def _add_unreleased(self, task_id: str, token: str) -> None:
-        self.execution.add_unreleased(task_id, token)
 
     def end_unclaimed(self, entries: Iterable[tuple[Bucket, str]]) -> None:
         for bucket, _ in entries:
@@ -493,7 +486,9 @@ class Claiming:
         self.report.due += len(entries)
         self.execution.claim(
             tasks,
-            partial(self.claimer.claim, entries, lease_until=self.budget.hard_end, due=self._take_due(entries)),
+            partial(
+                self.execution.claimer.claim, entries, lease_until=self.budget.hard_end, due=self._take_due(entries)
+            ),
             partial(self._claim_answered, entries, position),
             partial(self._claim_failed, entries),
         )
@@ -716,14 +711,13 @@ class Claiming:
             self._start_occurrences(bucket, of_schedule)
         self._wake_next(moved_to, closed_through)
 
-    def _claim_failed(self, entries: Entries, error: Exception, *, of_schedules: bool = False) -> None:
+    def _claim_failed(self, entries: Entries, *, of_schedules: bool = False) -> None:
         if of_schedules:
             self.window.end_write()
         if self.turns is not None:
             for bucket, task_id in entries:
                 self.turns.not_claimed(bucket, task_id)
         self.end_unclaimed(entries)
-        self.execution.keep_fault(error)
 
     def _follow(self, bucket: Bucket, task_id: str, verdict: Verdict, position: Resume, may_begin: bool) -> None:
         """Does what the verdict on one entry asks for."""

@@ -129,22 +129,24 @@ class Processor:
         return done
 
     def _carry_out(self, order: Order, hard_end: datetime) -> Invoked:
-        if isinstance(order, ReconcileOrder):
-            return self._reconcile(order, hard_end)
-        if isinstance(order, RecoveryOrder):
-            return self._recover(order, hard_end)
-        if isinstance(order, WorkOrder):
-            return self._work(order, hard_end)
-        if isinstance(order, ReleaseOrder):
-            end = Budget.until(hard_end, self.clock()).stop_waiting
-            return Invoked(released=write_releases(self.store, order, clock=self.clock, end=end, pause=self.pause))
-        if isinstance(order, WakeUp):
-            return self._wake(order, hard_end)
-        if isinstance(order, PassOnTime):
-            return self._pass_on_time(order, hard_end)
-        if isinstance(order, ShardsOrder):
-            return self._serve_shards(order, hard_end)
-        return self._pass(order, hard_end)
+        match order:
+            case PassOrder():
+                return self._pass(order, hard_end)
+            case ShardsOrder():
+                return self._serve_shards(order, hard_end)
+            case RecoveryOrder():
+                return self._recover(order, hard_end)
+            case WorkOrder():
+                return self._work(order, hard_end)
+            case WakeUp():
+                return self._wake(order, hard_end)
+            case PassOnTime():
+                return self._pass_on_time(order)
+            case ReleaseOrder():
+                end = Budget.until(hard_end, self.clock()).stop_waiting
+                return Invoked(released=write_releases(self.store, order, clock=self.clock, end=end, pause=self.pause))
+            case ReconcileOrder():
+                return self._reconcile(order, hard_end)
 
     def _pass(self, order: PassOrder, hard_end: datetime) -> Invoked:
         settings = self._publish_settings()
@@ -249,7 +251,7 @@ class Processor:
             return Invoked(paused=True)
         return Invoked(woken=wake(self._services(settings), order, hard_end=hard_end))
 
-    def _pass_on_time(self, order: PassOnTime, hard_end: datetime) -> Invoked:
+    def _pass_on_time(self, order: PassOnTime) -> Invoked:
         """Starts the pass when its instant has come. No pass lives inside a delivery of the queue, which would be
         repeated if it took long."""
         if order.at < self.clock() - MAX_LATE:

@@ -14,7 +14,7 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, as_read
 from dynatick.domain.instants import EPOCH, format_instant, parse_instant, up_to_millisecond
 from dynatick.domain.numbers import is_whole
-from dynatick.domain.task import SYSTEM_PREFIX, Row
+from dynatick.domain.task import SYSTEM_PREFIX, Row, own_row
 from dynatick.engine.conditional_write import change_row
 from dynatick.engine.ports import Store
 from dynatick.errors import InvalidInput
@@ -79,8 +79,7 @@ class RateRecords:
             return first, ConditionalUpdate(
                 task_id=row_id,
                 set={
-                    attr.STATUS: "limits",
-                    attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+                    **own_row("limits"),
                     attr.RATE: rate,
                     attr.RESERVED_UNTIL: format_instant(reserved_until(first, interval, number)),
                     attr.VERSION: new,

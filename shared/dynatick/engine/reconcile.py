@@ -24,7 +24,7 @@ from dynatick.domain.lifecycle import end_lease, move
 from dynatick.domain.normalise import needs_normalising
 from dynatick.domain.row import RowView, is_terminal
 from dynatick.domain.schedule import is_at_rest
-from dynatick.domain.task import SYSTEM_PREFIX, Row, is_own_row
+from dynatick.domain.task import SYSTEM_PREFIX, Row, is_own_row, own_row
 from dynatick.domain.view import View
 from dynatick.engine.claims import LONGEST_LEASE, lease_is_over
 from dynatick.engine.conditional_write import change_row, write
@@ -279,7 +279,7 @@ def reconcile(
     doesn't answer; if ``hard_end`` is given and it has come further than ``after``, it returns how far, with the
     problem.
     """
-    scan = _Scan(placer, clock, repair=repair, pause=pause, report_finding=report_finding, hard_end=hard_end)
+    scan = _Scan(placer, clock, repair, pause, report_finding, hard_end)
     scan.report.after = after
     scan.judge_cursors(report=after is None)
     try:
@@ -291,29 +291,30 @@ def reconcile(
     return scan.report
 
 
+@dataclass(slots=True)
 class _Scan:
     """Rows that look wrong are read again a moment later, and then judged."""
 
-    def __init__(
-        self,
-        placer: Placer,
-        clock: Callable[[], datetime],
-        *,
-        repair: bool,
-        pause: Callable[[float], None] | None,
-        report_finding: Callable[[Finding], None],
-        hard_end: datetime | None,
-    ) -> None:
-        self.placer, self.clock = placer, clock
-        self.repair, self.pause, self.report_finding = repair, pause, report_finding
-        self.stop_at = self.judge_until = hard_end  # no page is read, no row judged after them
-        if hard_end is not None:
-            reserve = min(_RESERVE, (hard_end - clock()) / 4)
-            self.stop_at, self.judge_until = hard_end - reserve, hard_end - reserve / 3
-        self.report = Reconciled()
-        self.drained: Mapping[int, int] = {}  # the drained watermarks by shard
-        self.is_certain = False  # something is wrong with some row: no need to wait before others are judged
-        self.candidates: deque[tuple[str, datetime]] = deque()  # ids that look wrong, and when they were read
+    placer: Placer
+    clock: Callable[[], datetime]
+    repair: bool
+    pause: Callable[[float], None] | None
+    report_finding: Callable[[Finding], None]
+    hard_end: datetime | None
+    report: Reconciled = field(default_factory=Reconciled)
+    drained: Mapping[int, int] = field(default_factory=dict)  # the drained watermarks by shard
+    is_certain: bool = False  # something is wrong with some row: no need to wait before others are judged
+    candidates: deque[tuple[str, datetime]] = field(
+        default_factory=deque
+    )  # ids that look wrong, and when they were read
+    stop_at: datetime | None = field(init=False)  # no page is read after it
+    judge_until: datetime | None = field(init=False)  # no row is judged after it
+
+    def __post_init__(self) -> None:
+        self.stop_at = self.judge_until = self.hard_end
+        if self.hard_end is not None:
+            reserve = min(_RESERVE, (self.hard_end - self.clock()) / 4)
+            self.stop_at, self.judge_until = self.hard_end - reserve, self.hard_end - reserve / 3
 
     def run(self, page_read: Callable[[Reconciled], None], rows_read: Callable[[Sequence[Row]], None]) -> None:
         """Reads and judges from where the report says that it is."""
@@ -495,8 +496,7 @@ def _move(store: Store, order: ReconcileOrder, through: str, *, token: str, now:
         if _read_through(row, order) != order.after:
             return False, None
         values = {
-            attr.STATUS: "reconcile",
-            attr.OUTCOME: "none",  # so that scans for open tasks pass it over
+            **own_row("reconcile"),
             attr.READ_THROUGH: through,
             attr.WRITTEN_BY: token,
             attr.EXPIRES_AT: int((now + timedelta(days=KEPT_DAYS)).timestamp()),

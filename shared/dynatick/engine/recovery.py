@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Unknown, Written
-from dynatick.domain.lifecycle import claim, defer, overdue, reclaim, release_claim
+from dynatick.domain.lifecycle import claim, overdue, reclaim, release_claim
 from dynatick.domain.retry import deferral
 from dynatick.domain.row import RowView
 from dynatick.domain.task import Row
@@ -25,7 +25,7 @@ from dynatick.engine.claims import (
     lease_is_over,
     understand,
 )
-from dynatick.engine.conditional_write import write, write_many
+from dynatick.engine.conditional_write import write_many
 from dynatick.engine.counts import PassReport
 from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
 from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, ReleaseOrder, Resume, parts
@@ -213,11 +213,8 @@ class Recovery:
 
     def _defer(self, row: Row) -> None:
         services = self.execution.services
-        view = RowView(row)
-        at = services.clock() + deferral(view.deferrals)
-        later = services.settings.grid.bucket_of(view.shard_key, at)
-        self.execution.report.deferred += isinstance(write(services.store, defer(row, later)), Written)
-        services.placer.check_moves({view.task_id: later})
+        at = services.clock() + deferral(RowView(row).deferrals)
+        self.execution.report.deferred += services.placer.defer(row, at)
 
     def _fail(self, row: Row, reason: str, *, attempt: int = 0) -> None:
         self.execution.fail(self.execution.recorder.failure_of(row, reason, attempt=attempt), self.bucket.minute)
@@ -309,7 +306,7 @@ class ExpiredLeases:
 # recovery takes its process for dead: a last attempt would fail without having been made. So what could not be released
 # goes to another invocation, which tries for a minute, and then again when Lambda repeats it.
 
-MAX_TASKS = 200  # of one order
+MAX_RELEASED = 200  # tasks of one order
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 """Seconds between two tries."""
 
@@ -319,7 +316,7 @@ _DECISIVE = (attr.STATUS, attr.LEASE, attr.LEASE_UNTIL, attr.ATTEMPT)
 def release_orders(claims: Mapping[str, str]) -> Iterator[ReleaseOrder]:
     """The orders that release these claims, given as tokens and the ids of their tasks."""
     pairs = [(task_id, token) for token, task_id in claims.items()]
-    for part in parts(pairs, lambda pair: sum(map(size_in_event, pair)), max_items=MAX_TASKS):
+    for part in parts(pairs, lambda pair: sum(map(size_in_event, pair)), max_items=MAX_RELEASED):
         yield ReleaseOrder(part)
 
 

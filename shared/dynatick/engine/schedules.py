@@ -201,52 +201,53 @@ class Recurring:
 
     def _make(self, cases: Sequence[_Case], closed_through: int, lease_until: datetime) -> None:
         """Creates the occurrences, and finds out which exist already."""
-        now, grid = self.clock(), self.placer.settings.grid
+        now = self.clock()
         for case in cases:
-            for run in case.plan.make:
-                bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
-                row = occurrence_row(case.row, case.schedule, run, bucket, now=now)
-                if self.placer.rules.is_limited(RowView(row).limit_key):
-                    # It waits for its turn, and the stream leaves it where it is.
-                    stays = {attr.MOVED_TO: str(bucket)}
-                    case.rows.append(row.changed(stays) if isinstance(row, LargeRow) else {**row, **stays})
-                else:
-                    case.rows.append(started(row, token=self.new_token(), lease_until=lease_until, now=now))
-        rows = [row for case in cases for row in case.rows]
+            case.rows = [self._occurrence(case, run, closed_through, lease_until, now) for run in case.plan.make]
+        rows = {RowView(row).task_id: row for case in cases for row in case.rows}
         if not rows:
             return
-        answers = create_many(self.store, rows)
-        there: Mapping[str, Row] = {}
+        answers = dict(zip(rows, create_many(self.store, list(rows.values())), strict=True))
         # The id is taken; or there was no answer, and the occurrence may exist and wait for the end of our own lease.
-        unclear = [
-            RowView(row).task_id
-            for row, answer in zip(rows, answers, strict=True)
-            if answer is False or (isinstance(answer, StoreFailure) and not answer.too_large)
-        ]
-        unreadable = False
+        unclear = [task_id for task_id, answer in answers.items() if answer is not True and not _is_too_large(answer)]
+        there: Mapping[str, Row] | None
         try:
             there = self.store.get_many(unclear) if unclear else {}
         except DynatickError:
-            unreadable = True
-        answer_to = {RowView(row).task_id: answer for row, answer in zip(rows, answers, strict=True)}
+            there = None
         for case in cases:
-            missed: list[Missed] = []
-            for run, row in zip(case.plan.make, case.rows, strict=True):
-                task_id = RowView(row).task_id
-                answer = answer_to[task_id]
-                if answer is True:
-                    case.made.append(run)
-                    self._add_claimed(case, row)
-                elif isinstance(answer, StoreFailure) and answer.too_large:
-                    missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.TOO_LARGE))
-                elif unreadable or (isinstance(answer, StoreFailure) and task_id not in there):
-                    case.failed = True
-                    if attr.LEASE in row:
-                        self.claimer.add_unclear(task_id, str(row[attr.LEASE]))
-                else:
-                    self._add_existing(case, row, there.get(task_id), run, missed)
-            if missed:
-                case.plan = replace(case.plan, missed=[*case.plan.missed, *missed])
+            self._follow(case, answers, there)
+
+    def _occurrence(self, case: _Case, run: datetime, closed_through: int, lease_until: datetime, now: datetime) -> Row:
+        """The row that is to be created."""
+        grid = self.placer.settings.grid
+        bucket = bucket_at(case.schedule, run, found_in=case.bucket, closed_through=closed_through, grid=grid)
+        row = occurrence_row(case.row, case.schedule, run, bucket, now=now)
+        if not self.placer.rules.is_limited(RowView(row).limit_key):
+            return started(row, token=self.new_token(), lease_until=lease_until, now=now)
+        stays = {attr.MOVED_TO: str(bucket)}  # it waits for its turn, and the stream leaves it where it is
+        return row.changed(stays) if isinstance(row, LargeRow) else {**row, **stays}
+
+    def _follow(self, case: _Case, answers: Mapping[str, bool | StoreFailure], there: Mapping[str, Row] | None) -> None:
+        """Does what the answers to the creations ask for. ``there``: the rows that exist of those whose answers leave
+        it open; None: that can't be read."""
+        missed: list[Missed] = []
+        for run, row in zip(case.plan.make, case.rows, strict=True):
+            task_id = RowView(row).task_id
+            answer = answers[task_id]
+            if answer is True:
+                case.made.append(run)
+                self._add_claimed(case, row)
+            elif _is_too_large(answer):
+                missed.append(Missed(first=run, last=run, occurrences=1, reason=MissedFor.TOO_LARGE))
+            elif there is None or (isinstance(answer, StoreFailure) and task_id not in there):
+                case.failed = True
+                if attr.LEASE in row:
+                    self.claimer.add_unclear(task_id, str(row[attr.LEASE]))
+            else:
+                self._add_existing(case, row, there.get(task_id), run, missed)
+        if missed:
+            case.plan = replace(case.plan, missed=[*case.plan.missed, *missed])
 
     def _add_claimed(self, case: _Case, row: Row) -> None:
         view = RowView(row)
@@ -314,6 +315,10 @@ class Recurring:
         ]
         writes = iter(zip(changes, write_many(self.store, changes), strict=True))
         return [None if case.failed else next(writes) for case in cases]
+
+
+def _is_too_large(answer: bool | StoreFailure) -> bool:
+    return isinstance(answer, StoreFailure) and answer.too_large
 
 
 _NOTHING = Plan(make=(), missed=(), buffered=None, next_occurrence_at=None, more=False)

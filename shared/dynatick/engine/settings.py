@@ -13,11 +13,11 @@ from datetime import datetime
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, as_read
-from dynatick.domain.instants import format_instant, parse_instant, up_to_millisecond
+from dynatick.domain.instants import format_instant, optional_instant, optional_text, parse_instant, up_to_millisecond
 from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import ActionPause, Pause
-from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count
+from dynatick.domain.task import SYSTEM_PREFIX, Row, check_count, own_row
 from dynatick.engine.conditional_write import change_row
 from dynatick.engine.cursor import create_cursor
 from dynatick.engine.ports import Store
@@ -70,30 +70,24 @@ class InstallationSettings:
 
     def to_row(self) -> dict[str, object]:
         """Returns the attributes of the settings row."""
+        limits, precision = self.key_limits, self.precision
         values: dict[str, object] = {
             attr.TICK_MINUTES: self.grid.tick_minutes,
             attr.SHARD_COUNT: self.grid.shard_count,
             attr.SHARDS_EVER: self.shards_ever,
             attr.ACTIONS: list(self.actions),
             attr.SCHEMA_VERSION: self.schema_version,
+            attr.SHARD_COUNT_SINCE: optional_text(self.shard_count_since),
+            attr.KEY_LIMITS: None if limits is None else {name: limit.text for name, limit in limits.items()},
+            attr.DEFAULT_ACTION: self.default_action,
+            attr.RETENTION_DAYS: self.retention_days,
+            attr.MAX_TIMEOUT_SECONDS: self.max_timeout_seconds,
+            attr.PRECISION: None if precision is None else str(precision),
+            attr.PAYLOAD_SCHEMAS: dict(self.payload_schemas) or None,
+            attr.PAYLOAD_SCHEMA_FORM: SCHEMA_FORM if self.payload_schemas else None,
+            attr.PROCESSOR_PROBLEM: self.processor_problem,
         }
-        if self.shard_count_since is not None:
-            values[attr.SHARD_COUNT_SINCE] = format_instant(self.shard_count_since)
-        if self.key_limits is not None:
-            values[attr.KEY_LIMITS] = {name: limit.text for name, limit in self.key_limits.items()}
-        if self.default_action is not None:
-            values[attr.DEFAULT_ACTION] = self.default_action
-        if self.retention_days is not None:
-            values[attr.RETENTION_DAYS] = self.retention_days
-        if self.max_timeout_seconds is not None:
-            values[attr.MAX_TIMEOUT_SECONDS] = self.max_timeout_seconds
-        if self.precision is not None:
-            values[attr.PRECISION] = str(self.precision)
-        if self.payload_schemas:
-            values |= {attr.PAYLOAD_SCHEMAS: dict(self.payload_schemas), attr.PAYLOAD_SCHEMA_FORM: SCHEMA_FORM}
-        if self.processor_problem is not None:
-            values[attr.PROCESSOR_PROBLEM] = self.processor_problem
-        return values
+        return {name: value for name, value in values.items() if value is not None}
 
 
 def read_settings(store: Store) -> InstallationSettings | None:
@@ -315,10 +309,6 @@ def _key_limits(value: object) -> KeyLimits | None:
         return None
 
 
-def _instant_or_none(value: object) -> datetime | None:
-    return None if value is None else parse_instant(value, attr.SHARD_COUNT_SINCE)
-
-
 def _understood(values: Mapping[str, object]) -> Pause:
     by, reason = (None if (value := values.get(name)) is None else str(value) for name in (attr.BY, attr.REASON))
     since, until = (_known_instant(values.get(name)) for name in (attr.SINCE, attr.UNTIL))
@@ -334,8 +324,7 @@ def _known_instant(value: object) -> datetime | None:
 
 
 def _row(wanted: InstallationSettings, now: datetime) -> dict[str, object]:
-    # With an outcome, scans for open tasks pass it over.
-    return {attr.STATUS: "settings", attr.OUTCOME: "none", **wanted.to_row(), attr.UPDATED_AT: format_instant(now)}
+    return {**own_row("settings"), **wanted.to_row(), attr.UPDATED_AT: format_instant(now)}
 
 
 def _version_of(row: Row) -> int:
@@ -366,7 +355,7 @@ def _from_row(row: Row) -> InstallationSettings:
             shard_count=check_count(row.get(attr.SHARD_COUNT), attr.SHARD_COUNT),
         ),
         shards_ever=check_count(row.get(attr.SHARDS_EVER), attr.SHARDS_EVER),
-        shard_count_since=_instant_or_none(row.get(attr.SHARD_COUNT_SINCE)),
+        shard_count_since=optional_instant(row.get(attr.SHARD_COUNT_SINCE), attr.SHARD_COUNT_SINCE),
         key_limits=_key_limits(row.get(attr.KEY_LIMITS)),
         actions=tuple(str(name) for name in actions) if isinstance(actions, list) else (),
         default_action=None if default_action is None else str(default_action),

@@ -19,7 +19,7 @@ from dynatick.domain.instants import up_to_second
 from dynatick.domain.row import Due, due_of
 from dynatick.domain.schedule import is_listed_as_schedule
 from dynatick.domain.task import is_own_row
-from dynatick.engine.claims import Claimer, Malformed
+from dynatick.engine.claims import Claimed, Malformed
 from dynatick.engine.counts import PassReport, Recorded
 from dynatick.engine.invocation import BATCH, Budget, Execution, Place, Services
 from dynatick.engine.orders import Resume, WakeUp, send_wake_ups, wake_ups_of
@@ -195,24 +195,23 @@ class _Waking:
         return len(self.execution.in_flight) < self.execution.services.rules.threads
 
     def _claim(self, batch: Sequence[Due]) -> None:
-        """Claims tasks. If the table doesn't answer, the coordinator raises that once everything in flight is
-        recorded."""
+        """Claims tasks that are still due (18), and starts them; why one is not claimed, its tick finds out. If the
+        table doesn't answer, the coordinator raises that once everything in flight is recorded."""
         execution, services = self.execution, self.execution.services
-        claimer = Claimer(services.store, services.placer, services.clock, services.new_token, execution.add_unreleased)
         execution.report.due += len(batch)
+        entries, due = [(self.bucket, one.task_id) for one in batch], {one.task_id: one for one in batch}
         try:
-            claimed = claimer.claim_due(batch, self.bucket, lease_until=execution.budget.hard_end)
+            verdicts = execution.claimer.claim(entries, lease_until=execution.budget.hard_end, due=due)
         except DynatickError as error:
             execution.keep_fault(error)
             return
-        for verdict in claimed:
+        for verdict in verdicts:
             if isinstance(verdict, Malformed):
                 failure = execution.recorder.failure_of(verdict.row, verdict.reason)
                 execution.fail(failure, self.bucket.minute)
-                continue
-            execution.report.claimed += 1
-            execution.report.woken_late += is_woken_late(verdict.task, execution.report.started_at, services.rules)
-            place = Place(self.bucket.minute, Resume(self.bucket.minute))
-            is_limited = verdict.task.action in services.rules.limited_actions
-            may_begin = execution.may_begin() and not is_limited
-            execution.start(verdict, place, may_begin=may_begin)
+            elif isinstance(verdict, Claimed):
+                execution.report.claimed += 1
+                execution.report.woken_late += is_woken_late(verdict.task, execution.report.started_at, services.rules)
+                place = Place(self.bucket.minute, Resume(self.bucket.minute))
+                is_limited = verdict.task.action in services.rules.limited_actions
+                execution.start(verdict, place, may_begin=execution.may_begin() and not is_limited)

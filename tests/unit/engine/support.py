@@ -18,7 +18,7 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknow
 from dynatick.domain.lifecycle import claim
 from dynatick.domain.task import Row, Task, is_own_row
 from dynatick.engine.counts import PassReport
-from dynatick.engine.cursor import Cursor, cursor_id
+from dynatick.engine.cursor import Cursor, acquire_shard, cursor_id
 from dynatick.engine.ports import ActionContext, Cancelled, Entry, Page, ScanPage, StoreFailure
 from dynatick.engine.processor import Invoked
 from dynatick.engine.rules import Rules
@@ -263,6 +263,12 @@ class World(InProcess):
             change = claim(task_id, bucket, token=f"{token}/{task_id}", lease_until=lease, now=self.clock())
             result = MemoryStore.write(self.store, change)
             assert type(result).__name__ == "Written", result
+
+    def is_frozen(self, **delta: float) -> None:
+        """This process stands still for so long; then another acquires the shard, and has closed its buckets."""
+        self.clock.forward(**delta)
+        now = self.clock()
+        assert acquire_shard(self.store, 0, minute_of(now), token="another's", now=now).cursor is not None
 
     def first_pass(self, minutes: float = 1) -> PassReport:
         """Runs the first pass of the tick ``minutes`` after noon; what it starts is left in ``started``."""

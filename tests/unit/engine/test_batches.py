@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
-from tests.unit.engine.test_packs import put_pack, raising
+from tests.unit.engine.support import raises
+from tests.unit.engine.test_packs import put_pack
 
 from dynatick import TaskClient
 from dynatick.domain.batches import BATCH_ACTION, Batch, then_id
@@ -28,8 +29,8 @@ def put_batch(world: InProcess, members: int | None, **more: Any) -> None:
 
 def test_what_follows_is_inserted_when_all_have_ended() -> None:
     world = InProcess()
-    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
-    world.actions.behaviour["news/000000002"] = raising(PermanentError("gone"))
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
+    world.actions.behaviour["news/000000002"] = raises(PermanentError("gone"))
     put_pack(world, [{}] * 4)
     put_batch(world, 4, then=THEN)
     world.tick()
@@ -109,7 +110,7 @@ def test_halves_of_packs_are_found() -> None:
 
 def test_a_bucket_counts_members() -> None:
     world = InProcess()
-    world.actions.behaviour["news/000000002"] = raising(PermanentError("gone"))
+    world.actions.behaviour["news/000000002"] = raises(PermanentError("gone"))
     put_pack(world, [{}] * 4)
     put_pack(world, [{}] * 3, batch_id="waiting", taskDateTime="2026-12-31#12:30", dueAt="2026-12-31T12:30:00Z")
     client = TaskClient(world.store, clock=world.clock)

@@ -53,7 +53,7 @@ JUDGED: list[tuple[str, Row | None, Verdict | str | None]] = [
 @pytest.mark.parametrize(("name", "row", "verdict"), JUDGED, ids=[name for name, *_ in JUDGED])
 def test_why_a_row_could_not_be_claimed(name: str, row: Row | None, verdict: Verdict | str | None) -> None:
     found = judge(row, HERE, now=NOON + timedelta(seconds=10))
-    assert type(found).__name__ == "_Again" if verdict == "again" else found == verdict
+    assert type(found).__name__ == "_Released" if verdict == "again" else found == verdict
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------

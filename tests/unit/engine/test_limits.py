@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -31,9 +31,12 @@ from tests.unit.engine.support import (
 from dynatick.actions.dead_letter import message_of
 from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.conditional_update import ConditionalUpdate
+from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.row import Due
 from dynatick.domain.task import LargeRow, Row, Task
 from dynatick.engine import invocation, polling
 from dynatick.engine.invocation import Budget, max_timeout_seconds
+from dynatick.engine.orders import WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import RateLimited
 from dynatick.store import memory
@@ -292,3 +295,46 @@ def test_what_waits_in_memory_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatc
     w.rigged.before_write = count
     assert passed(w.next_tick()).completed == 150
     assert peak[0] == enough_in_flight
+
+
+# -- near the end, what has not begun is released while there is time to -----------------------------------------------
+
+TASKS = ids(10)
+AT = bucket_at(1)
+
+
+def with_a_slow_task(seconds: float, released: Sequence[str], **settings: object) -> World:
+    """A world at 12:01 whose first task takes so long, and until these are released. An invocation has 120 s."""
+    w = world(rules=rules(**settings))
+    w.insert(*TASKS[1:], at=AT, action="other")
+    w.insert(TASKS[0], at=AT)
+    w.clock.to(AT.instant)
+
+    def takes(task: Task, context: ActionContext) -> None:
+        w.clock.forward(seconds=seconds)
+        for _ in range(30_000):
+            if all(w.row(task_id).get("leaseUntil") == RELEASED for task_id in released):
+                return
+            threading.Event().wait(0.001)  # wait: between two looks at the condition
+        raise AssertionError("they were not released")
+
+    w.behave(takes, TASKS[0])
+    return w
+
+
+def test_a_worker_begins_nothing_more_once_it_has_to_stop_claiming() -> None:
+    """A task that begins later might be cut off."""
+    w = with_a_slow_task(105, TASKS[1:], threads=1, max_workers=1)
+    order = WorkOrder(bucket=AT, after=None, through="z", until=NOON + timedelta(minutes=9))
+    report = w.handle(order.to_event()).worked
+    assert report is not None
+    assert (report.completed, report.released, w.ran) == (1, 9, TASKS[:1])
+
+
+def test_a_wake_up_releases_what_it_cannot_begin_though_another_task_runs_to_the_last() -> None:
+    """A task whose action has a rate limit is the shard's holder's to run."""
+    w = with_a_slow_task(117, TASKS[1:], limited_actions=frozenset({"other"}))
+    wake_up = WakeUp(bucket=AT, due=tuple(Due(AT.instant, task_id) for task_id in TASKS))
+    report = w.handle(wake_up.to_event()).woken
+    assert report is not None
+    assert (report.completed, report.released, w.ran) == (1, 9, TASKS[:1])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
-from tests.unit.engine.support import World
+from tests.unit.engine.support import World, raises
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
@@ -38,11 +38,10 @@ def put_pack(world: InProcess, payloads: Sequence[object], *, batch_id: str = "n
     return pack_id
 
 
-def raising(error: Exception) -> Callable[..., object]:
-    def action(*_: object) -> object:
-        raise error
-
-    return action
+def lose(world: InProcess, pack_id: str, **more: object) -> None:
+    """A process that has claimed the pack has died."""
+    lost = {"status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z"}
+    world.store.put({**world.row(pack_id), **lost, **more})
 
 
 def pack_of(world: InProcess, pack_id: str) -> Pack:
@@ -90,8 +89,8 @@ def test_a_process_claims_no_more_packs_than_begin_soon() -> None:
 
 def test_who_does_not_complete_gets_a_row_and_the_others_do_not_run_again() -> None:
     world = InProcess()
-    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
-    world.actions.behaviour["news/000000002"] = raising(PermanentError("no such mailbox"))
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
+    world.actions.behaviour["news/000000002"] = raises(PermanentError("no such mailbox"))
     pack_id = put_pack(world, [{"n": n} for n in range(4)], tenant="t1")
     (invoked, *_) = world.tick()
     pack = pack_of(world, pack_id)
@@ -115,7 +114,7 @@ def test_who_does_not_complete_gets_a_row_and_the_others_do_not_run_again() -> N
 def test_a_letter_that_is_refused_does_not_lose_its_member() -> None:
     refuses = True
     world = InProcess(dead_letters=MemoryDeadLetters(lambda letter: refuses))
-    world.actions.behaviour["news/000000001"] = raising(PermanentError("no such mailbox"))
+    world.actions.behaviour["news/000000001"] = raises(PermanentError("no such mailbox"))
     pack_id = put_pack(world, [{}, {}])
     world.tick()
     assert (world.outcome(pack_id), world.outcome("news/000000001")) == ("completed", None)
@@ -131,10 +130,8 @@ def test_no_member_of_a_pack_that_a_dead_process_had_is_run_with_it_again() -> N
     pack_id = put_pack(world, [{}] * 5)
     bucket = Bucket(minute_of(NOON))
     pack = Pack(batch_id="news", span=Span(0, 5), done=0b00001, excluded=0b00010)
-    world.store.put({
-        **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
-        "startedAt": "2026-12-31T11:57:00Z", "pack": pack.to_attribute(), "retryPolicy": {"maximumRetryAttempts": 1},
-    })  # fmt: skip
+    retries = {"maximumRetryAttempts": 1}
+    lose(world, pack_id, startedAt="2026-12-31T11:57:00Z", pack=pack.to_attribute(), retryPolicy=retries)
     world.tick()
     assert str(bucket) == world.row(pack_id)["taskDateTime"]
     assert (world.outcome(pack_id), pack_of(world, pack_id).extracted) == ("completed", 0b11100)
@@ -152,10 +149,7 @@ def test_without_retries_the_members_of_a_lost_pack_fail_each_with_a_letter() ->
     """Whether they ran is not known, as of any task."""
     world = InProcess()
     pack_id = put_pack(world, [{}] * 3)
-    world.store.put({
-        **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
-        "retryPolicy": {"maximumRetryAttempts": 0},
-    })  # fmt: skip
+    lose(world, pack_id, retryPolicy={"maximumRetryAttempts": 0})
     world.tick()
     assert (world.outcome(pack_id), world.actions.ran) == ("completed", [])
     assert {world.outcome(f"news/00000000{n}") for n in range(3)} == {"failed"}
@@ -165,9 +159,7 @@ def test_without_retries_the_members_of_a_lost_pack_fail_each_with_a_letter() ->
 def test_a_member_that_was_extracted_before_stays_as_it_is() -> None:
     world = InProcess()
     pack_id = put_pack(world, [{}] * 2)
-    world.store.put({
-        **world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead", "leaseUntil": "2026-12-31T11:58:00Z",
-    })  # fmt: skip
+    lose(world, pack_id)
     world.store.put(
         scheduled_row(
             "news/000000001", Bucket(minute_of(NOON) + 600), status="completed", outcome="completed", batchId="news",
@@ -189,7 +181,7 @@ OTHERS = [{}, {"batchId": "news", "createdAt": "2025-01-01T00:00:00Z"}]
 def test_a_member_whose_id_another_task_has_fails_with_a_letter(error: Exception, other: dict[str, object]) -> None:
     """There is no row in which it could wait for its next attempt; and the letter is all that can be kept of it."""
     world = InProcess()
-    world.actions.behaviour["news/000000001"] = raising(error)
+    world.actions.behaviour["news/000000001"] = raises(error)
     pack_id = put_pack(world, [{"n": n} for n in range(3)])
     theirs = scheduled_row("news/000000001", Bucket(minute_of(NOON) + 600), **other)
     world.store.put(theirs)
@@ -207,7 +199,7 @@ def test_a_member_whose_id_another_task_has_fails_with_a_letter(error: Exception
 def test_a_member_without_a_row_waits_in_its_pack_until_its_letter_is_taken() -> None:
     refuses = True
     world = InProcess(dead_letters=MemoryDeadLetters(lambda letter: refuses))
-    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
     pack_id = put_pack(world, [{}, {}])
     world.store.put(scheduled_row("news/000000001", Bucket(minute_of(NOON) + 600)))
     world.tick()
@@ -221,7 +213,7 @@ def test_a_member_without_a_row_waits_in_its_pack_until_its_letter_is_taken() ->
 def test_a_member_that_is_too_large_for_a_row_fails_with_a_letter_and_ends_its_pack() -> None:
     """Only rows that were changed by hand can be: a batch with as many attributes of one's own is refused."""
     world = InProcess()
-    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
     pack_id = put_pack(world, [{"text": "x" * 90_000}] * 2, note="x" * 350_000)
     world.tick()
     (letter,) = world.dead_letters.letters
@@ -370,8 +362,7 @@ def test_a_pack_of_a_cancelled_batch_runs_nothing(by_a_dead_process: bool) -> No
     world = InProcess()
     pack_id = put_pack(world, [{}] * 4)
     if by_a_dead_process:
-        world.store.put({**world.row(pack_id), "status": "running", "attempt": 1, "lease": "dead",
-                         "leaseUntil": "2026-12-31T11:58:00Z"})  # fmt: skip
+        lose(world, pack_id)
     cancel_batch(world)
     world.tick()
     assert (world.outcome(pack_id), world.actions.ran) == ("completed", [])
@@ -402,11 +393,11 @@ def test_a_pack_that_another_process_has_is_left_to_it() -> None:
     world = InProcess(rules=Rules(threads=1, in_one_thread=True))
     pack_id = put_pack(world, [{}] * 20)
 
-    def lose(*_: Any) -> None:
+    def loses(*_: Any) -> None:
         world.store.put({**world.row(pack_id), "lease": "another's"})
         world.clock.forward(seconds=6)
 
-    world.actions.behaviour["news/000000003"] = lose
+    world.actions.behaviour["news/000000003"] = loses
     world.tick()
     row = world.row(pack_id)
     assert (row["status"], row["lease"], pack_of(world, pack_id).done) == ("running", "another's", 0)
@@ -415,7 +406,7 @@ def test_a_pack_that_another_process_has_is_left_to_it() -> None:
 
 def test_a_member_whose_row_can_not_be_written_keeps_its_pack_open() -> None:
     world = InProcess(store=Refusing())
-    world.actions.behaviour["news/000000001"] = raising(RetryableError("busy"))
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
     pack_id = put_pack(world, [{}] * 3)
     world.tick()
     assert (world.row(pack_id)["status"], world.store.get("news/000000001")) == ("running", None)

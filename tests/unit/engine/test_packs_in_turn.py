@@ -10,7 +10,8 @@ from datetime import timedelta
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
-from tests.unit.engine.test_turns import BUCKET, due, lease_of, system_of, task_of, turns_of
+from tests.unit.engine.test_packs import pack_of
+from tests.unit.engine.test_turns import BUCKET, LOST, due, lease_of, system_of, task_of, turns_of
 
 from dynatick import CompleteLater, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -19,7 +20,7 @@ from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine import limits
-from dynatick.engine.limits import KeyTurns, NoTurns, limits_id
+from dynatick.engine.limits import KeyTurns, Turns, limits_id
 from dynatick.engine.orders import Resume
 from dynatick.store.memory import MemoryStore
 
@@ -51,12 +52,6 @@ def put_packs(
 
 def ran(system: InProcess) -> list[str]:
     return [task_id for task_id, _, _ in system.actions.ran]
-
-
-def pack_of(system: InProcess, pack_id: str) -> Pack:
-    pack = Pack.of(system.row(pack_id))
-    assert pack is not None
-    return pack
 
 
 @pytest.mark.parametrize("in_one_thread", [False, True])
@@ -250,8 +245,7 @@ def test_a_member_that_there_is_no_time_for_gives_its_place_back() -> None:
 
 def test_of_a_pack_that_a_dead_process_had_no_member_begins_again_with_it() -> None:
     system = system_of("customer=1", in_one_thread=True)
-    lost: dict[str, object] = {"status": "running", "lease": "dead", "leaseUntil": "2026-12-31T11:50:00Z", "attempt": 1}
-    (pack_id,) = put_packs(system, "customer:1", 5, **lost)
+    (pack_id,) = put_packs(system, "customer:1", 5, **LOST)
     due(system, "task", "customer:1")
     system.tick()
     assert (ran(system), system.outcome(pack_id)) == (["task"], "completed")
@@ -380,8 +374,8 @@ def test_a_pack_that_is_open_keeps_its_pass() -> None:
 def test_a_process_without_the_lease_opens_no_pack() -> None:
     system = system_of("customer=1")
     pack = pack_task(f"a/{PACK}", "customer:1")
-    assert not NoTurns(system.rules.key_limits).opens(pack)
-    assert NoTurns(system.rules.key_limits).opens(replace(pack, limit_key=None))
+    assert not Turns(system.rules.key_limits).opens(pack)
+    assert Turns(system.rules.key_limits).opens(replace(pack, limit_key=None))
     lease_of(system, "other").acquire()
     assert not turns_of(system).opens(pack)
 

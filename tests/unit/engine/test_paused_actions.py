@@ -26,14 +26,13 @@ from tests.unit.engine.test_turns import rules_of
 from dynatick import TaskClient
 from dynatick.actions.rate_limit import RateLimitedAction, RateLimits
 from dynatick.actions.registry import Registry
-from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
+from dynatick.domain.buckets import Bucket, Grid, instant_of
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.instants import format_instant
 from dynatick.domain.pause import LONGEST_WAIT, ActionPause
 from dynatick.domain.row import Due
 from dynatick.domain.task import Task
 from dynatick.engine.counts import PassReport
-from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.invocation import PAUSE_CHECK
 from dynatick.engine.orders import Order, PassOrder, RecoveryOrder, WakeUp, WorkOrder
 from dynatick.engine.ports import ActionContext, Page
@@ -148,11 +147,7 @@ def test_a_move_into_a_bucket_that_was_closed_meanwhile_goes_on_to_an_open_one(w
     w.insert("mail", action=MAIL)
     pause_now(w)
 
-    def freezes() -> None:
-        w.clock.forward(minutes=10)
-        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()).cursor is not None
-
-    with w.rigged.meanwhile(is_move, freezes):
+    with w.rigged.meanwhile(is_move, lambda: w.is_frozen(minutes=10)):
         ticks_until_moved(w, "mail")
     moved = next(change for change in w.rigged.writes if is_move(change))
     assert Bucket.parse(moved.set["taskDateTime"]).minute <= w.cursor().closed_through

@@ -252,6 +252,13 @@ class ReconcileWorld(World):
     def assert_each_page_was_read_once(self) -> None:
         assert len(set(self.rigged.scans)) == len(self.rigged.scans)
 
+    def assert_goes_on_to_its_end(self, event: Mapping[str, object]) -> None:
+        """Nothing is lost, and from here on no page is read twice."""
+        self.rigged.forget()
+        self.until_complete(event)
+        self.assert_each_page_was_read_once()
+        assert self.lost() == []
+
 
 @pytest.fixture
 def w(monkeypatch: pytest.MonkeyPatch) -> ReconcileWorld:
@@ -339,11 +346,8 @@ def test_lambda_repeats_the_event_of_an_invocation_that_died(w: ReconcileWorld) 
     with pytest.raises(Dies):
         w.reconcile(event)
     w.rigged.clear_faults()
-    w.rigged.forget()
-    w.until_complete(event)
-    w.assert_each_page_was_read_once()
+    w.assert_goes_on_to_its_end(event)
     assert None not in w.rigged.scans, "it does not begin at the start"
-    assert w.lost() == []
 
 
 def test_a_table_that_does_not_answer_raises_and_starts_nothing(w: ReconcileWorld) -> None:
@@ -379,12 +383,9 @@ def test_a_continuation_that_could_not_be_started_is_started_by_the_repetition(
     with pytest.raises(DynatickError, match="cannot invoke"):
         w.reconcile(event)
     w.refused = lambda order: False
-    w.rigged.forget()
     again = w.reconcile(event)
     assert (again.pages, again.complete, again.continued) == (0, False, True)
-    w.until_complete(w.continuation())
-    w.assert_each_page_was_read_once()
-    assert w.lost() == []
+    w.assert_goes_on_to_its_end(w.continuation())
 
 
 def test_a_chain_that_is_dead_is_left_and_the_next_day_begins_at_the_start(w: ReconcileWorld) -> None:
@@ -427,10 +428,7 @@ def test_of_two_deliveries_at_once_one_continues(w: ReconcileWorld, is_first: bo
         (1, False, True),
     ]
     w.rigged.clear_faults()
-    w.rigged.forget()
-    w.until_complete(w.continuation())
-    w.assert_each_page_was_read_once()
-    assert w.lost() == []
+    w.assert_goes_on_to_its_end(w.continuation())
 
 
 def test_a_delivery_that_comes_later_reads_no_page_and_begins_no_second_chain(w: ReconcileWorld) -> None:
@@ -442,10 +440,7 @@ def test_a_delivery_that_comes_later_reads_no_page_and_begins_no_second_chain(w:
     with w.rigged.meanwhile(of_chain, lambda: w.reconcile(event)):
         w.reconcile(event)
     w.rigged.clear_faults()
-    w.rigged.forget()
-    w.until_complete(w.continuation())
-    w.assert_each_page_was_read_once()
-    assert w.lost() == []
+    w.assert_goes_on_to_its_end(w.continuation())
 
 
 def test_a_chain_that_takes_longer_than_a_day_goes_on_beside_the_next(w: ReconcileWorld) -> None:

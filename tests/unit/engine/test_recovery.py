@@ -14,12 +14,11 @@ from tests.builders import NOON
 from tests.unit.engine.support import PacedClock, World, bucket_at, cannot, ids, passed, raises, rules, takes, world
 
 from dynatick.actions.testing import MemoryDeadLetters
-from dynatick.domain.buckets import Bucket, Grid, minute_of
+from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Lost
 from dynatick.domain.lifecycle import RELEASED
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import LeaseExpired
-from dynatick.engine.cursor import acquire_shard
 from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, parse_event
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.recovery import (
@@ -405,11 +404,7 @@ def test_a_row_that_a_recovery_defers_into_a_bucket_that_has_closed_goes_to_the_
         Lost() if "attempt" in change.set else write([change])[0] for change in changes
     ]
 
-    def freezes() -> None:
-        w.clock.forward(minutes=10)
-        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()).cursor is not None
-
-    with w.rigged.meanwhile(lambda change: "deferrals" in change.set, freezes):
+    with w.rigged.meanwhile(lambda change: "deferrals" in change.set, lambda: w.is_frozen(minutes=10)):
         w.handle(order.to_event())
     assert Bucket.parse(w.row("t")["taskDateTime"]).minute > w.cursor().closed_through
 
@@ -424,11 +419,7 @@ def test_a_row_is_deferred_until_after_the_end_of_the_process_that_moves_it() ->
 def test_a_row_deferred_into_a_bucket_that_has_closed_goes_to_the_next_open_one() -> None:
     w = world_with_an_endless_lease()
 
-    def freezes() -> None:
-        w.clock.forward(minutes=10)
-        assert acquire_shard(w.store, 0, minute_of(w.clock()), token="another's", now=w.clock()).cursor is not None
-
-    with w.rigged.meanwhile(lambda change: "deferrals" in change.set, freezes):
+    with w.rigged.meanwhile(lambda change: "deferrals" in change.set, lambda: w.is_frozen(minutes=10)):
         ticks_until(w, lambda: "movedTo" in w.row("t"))
     deferred = next(change for change in w.rigged.writes if "deferrals" in change.set)
     assert Bucket.parse(deferred.set["taskDateTime"]).minute <= w.cursor().closed_through

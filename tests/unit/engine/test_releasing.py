@@ -18,7 +18,7 @@ from dynatick.domain.task import Task
 from dynatick.engine import recovery
 from dynatick.engine.orders import ReleaseOrder
 from dynatick.engine.ports import ActionContext
-from dynatick.engine.recovery import MAX_TASKS, PAUSES, release_orders, write_releases
+from dynatick.engine.recovery import MAX_RELEASED, PAUSES, release_orders, write_releases
 from dynatick.errors import InvalidInput, NoAnswer, StoreError
 from dynatick.json_reader import parse
 
@@ -92,8 +92,8 @@ def test_what_another_process_changes_meanwhile_is_not_counted() -> None:
 
 
 def test_orders_are_bounded_in_number_and_bytes_and_survive_json() -> None:
-    many = {f"token-{n}": f"t{n}" for n in range(MAX_TASKS + 1)}
-    assert [len(order.claims) for order in release_orders(many)] == [MAX_TASKS, 1]
+    many = {f"token-{n}": f"t{n}" for n in range(MAX_RELEASED + 1)}
+    assert [len(order.claims) for order in release_orders(many)] == [MAX_RELEASED, 1]
     long = {f"token-{n}": "🦆" * 256 for n in range(100)}
     orders = list(release_orders(long))
     assert sum(len(order.claims) for order in orders) == 100
@@ -151,7 +151,7 @@ def test_releases_are_tried_though_an_earlier_start_had_no_answer(
     answers: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once more: if Lambda is still silent, the first of them is the last call."""
-    monkeypatch.setattr(recovery, "MAX_TASKS", 5)
+    monkeypatch.setattr(recovery, "MAX_RELEASED", 5)
     w = world(rules=rules(threads=1, grid=Grid(shard_count=2)))
     asked: list[str] = []
     refused = threading.Event()

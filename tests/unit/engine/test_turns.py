@@ -20,7 +20,7 @@ from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
 from dynatick.engine import limits, polling
-from dynatick.engine.limits import HeldElsewhere, KeyTurns, LimitsLease, NoTurns, limits_id
+from dynatick.engine.limits import HeldElsewhere, KeyTurns, LimitsLease, Turns, limits_id
 from dynatick.engine.orders import PassOrder, Resume
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.rules import SKEW_MARGIN, Rules
@@ -54,6 +54,11 @@ class Watched(FakeActions):
 
 
 BUCKET = Bucket(minute_of(NOON))
+
+LOST: dict[str, object] = {
+    "status": "running", "attempt": 1, "lease": "gone", "startedAt": "2026-12-31T11:40:00Z",
+    "leaseUntil": "2026-12-31T11:50:00Z",
+}  # fmt: skip
 
 
 def rules_of(*limits: str, **more: object) -> Rules:
@@ -164,8 +169,7 @@ def test_a_process_that_died_has_the_lease_until_its_end() -> None:
 
 def test_what_its_process_left_running_is_attempted_again_within_the_limit() -> None:
     system = system_of("customer=1", in_one_thread=True)
-    lost = {"status": "running", "attempt": 1, "lease": "gone", "startedAt": "2026-12-31T11:40:00Z"}
-    due(system, "lost", "customer:1", leaseUntil="2026-12-31T11:50:00Z", **lost)
+    due(system, "lost", "customer:1", **LOST)
     due(system, "next", "customer:1")
     done = system.tick()
     assert (system.outcome("lost"), system.outcome("next")) == ("completed", "completed")
@@ -208,11 +212,17 @@ def test_a_class_that_is_removed_no_longer_limits() -> None:
     assert system.store.get(limits_id(0)) is None
 
 
-def test_a_task_that_waits_for_a_completion_keeps_its_place() -> None:
+def with_a_place_that_is_kept() -> InProcess:
+    """A system whose task ``first`` waits for a completion."""
     system = system_of("customer=1", in_one_thread=True)
     system.actions.behaviour["first"] = lambda *_: CompleteLater(timedelta(hours=8))
     due(system, "first", "customer:1")
     system.tick()
+    return system
+
+
+def test_a_task_that_waits_for_a_completion_keeps_its_place() -> None:
+    system = with_a_place_that_is_kept()
     due(system, "second", "customer:1", Bucket(minute_of(NOON) + 1))
     system.ticks(3)
     assert system.row("first")["status"] == "waiting"
@@ -287,10 +297,7 @@ def test_when_the_number_of_shards_changes_no_two_processes_run_tasks_of_one_key
 
 
 def test_a_place_that_is_kept_is_known_when_the_number_of_shards_has_changed() -> None:
-    system = system_of("customer=1", in_one_thread=True)
-    system.actions.behaviour["first"] = lambda *_: CompleteLater(timedelta(hours=8))
-    due(system, "first", "customer:1")
-    system.tick()
+    system = with_a_place_that_is_kept()
     system.rules = rules_of("customer=1", grid=Grid(shard_count=8), in_one_thread=True)
     system.next_tick()
     due(system, "second", "customer:1", Bucket(minute_of(system.clock()) + 1, system.rules.grid.shard_of("customer:1")))
@@ -534,8 +541,8 @@ def test_a_task_without_a_place_is_not_admitted_whoever_claimed_it() -> None:
     assert not turns.admits(task_of("b", "tenant:a"))
     assert turns.admits(task_of("a", "tenant:b"))  # it was given another key: the place of the first is free again
     assert turns.admits(task_of("b", "tenant:a"))
-    assert NoTurns(system.rules.key_limits).admits(task_of("c", "other:a"))
-    assert not NoTurns(system.rules.key_limits).admits(task_of("c", "tenant:a"))
+    assert Turns(system.rules.key_limits).admits(task_of("c", "other:a"))
+    assert not Turns(system.rules.key_limits).admits(task_of("c", "tenant:a"))
 
 
 def test_a_rate_holds_when_the_number_of_shards_has_changed() -> None:
@@ -736,13 +743,9 @@ def test_a_row_that_names_the_shard_of_another_key_is_placed_before_it_is_due() 
 
 
 def test_what_its_process_left_running_is_not_claimed_while_its_key_has_no_place() -> None:
-    system = system_of("customer=1", in_one_thread=True)
-    system.actions.behaviour["first"] = lambda *_: CompleteLater(timedelta(hours=8))
-    due(system, "first", "customer:1")
-    system.tick()
-    lost = {"status": "running", "attempt": 1, "lease": "gone", "startedAt": "2026-12-31T11:40:00Z"}
+    system = with_a_place_that_is_kept()
     bucket = Bucket(minute_of(NOON) + 1)
-    due(system, "lost", "customer:1", bucket, leaseUntil="2026-12-31T11:50:00Z", **lost)
+    due(system, "lost", "customer:1", bucket, **LOST)
     system.next_tick()
     order = PassOrder(
         tick=bucket.minute, shard=0, continuation=1, resume=Resume(bucket.minute), left=((bucket, "lost"),)
