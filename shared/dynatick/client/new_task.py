@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 from dynatick.client.settings_cache import SettingsCache
@@ -90,8 +91,14 @@ class Composed:
     complete: bool
 
 
-def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime) -> Composed:
-    """The row of a new task. Raises InvalidInput.
+def compose(
+    task: NewTask,
+    settings_cache: SettingsCache,
+    *,
+    now: datetime,
+    own: Mapping[str, object | None] = MappingProxyType({}),
+) -> Composed:
+    """The row of a new task. ``own``: further attributes of Dynatick's; None: it is left out. Raises InvalidInput.
 
     With a time and known settings it is complete, which saves the scheduler a write.
     """
@@ -122,6 +129,7 @@ def compose(task: NewTask, settings_cache: SettingsCache, *, now: datetime) -> C
             with wrong:  # so that every error is reported
                 check_time()
         wrong.raise_all()
+    row |= {name: value for name, value in own.items() if value is not None}
     if has_time and settings is not None and action is not None:
         return Composed(scheduled(row, str(action), settings_cache, created=now, now=now), complete=True)
     if has_time:

@@ -248,13 +248,9 @@ class TaskClient(BulkTasks):
         ``follow_up_of``: the id of the task whose handler inserts it, which one that is kept must have come from."""
         existing = IfExists.of(if_exists, until, task)
         with insert_span(task.action, task_id=task.task_id):
-            composed = self.compose(task)
+            own = {attr.IDEMPOTENCY_DIGEST: idempotency_digest, attr.FOLLOW_UP_OF: follow_up_of}
+            composed = compose(task, self._settings_cache, now=self._clock(), own=own)
             decide = existing.decision(self._decisions, task, composed)
-            row = composed.row
-            if idempotency_digest is not None:
-                row = {**row, attr.IDEMPOTENCY_DIGEST: idempotency_digest}
-            if follow_up_of is not None:
-                row = {**row, attr.FOLLOW_UP_OF: follow_up_of}
             while True:  # until no other request is in between: it is created, or found
                 if existing.mode != "refuse" and (present := row_of(self.store, task.task_id)) is not None:
                     check_is_task(present)
@@ -270,8 +266,8 @@ class TaskClient(BulkTasks):
                     except TaskNotFound:  # it was deleted just now
                         continue
                     return replace(changed, effect=existing.effect_on(changes[-1]))
-                if create(self.store, row):
-                    return replace(TaskView.from_row(row), effect=CREATED)
+                if create(self.store, composed.row):
+                    return replace(TaskView.from_row(composed.row), effect=CREATED)
                 if existing.mode == "refuse":
                     raise TaskExists(task.task_id)
 

@@ -335,7 +335,10 @@ def test_a_table_that_fails_half_way_continues_from_there(function: Lambda, rais
 
 # -- a file that is a batch --------------------------------------------------------------------------------------------
 
-NEWS = '{"batchId": "news", "action": "log", "dueAt": "2026-12-31T12:30:00Z", "subject": "news", "tenant": "t1"}\n'
+NEWS = (
+    '{"batchId": "news", "action": "log", "dueAt": "2026-12-31T12:30:00Z", "subject": "news", '
+    '"limitKey": "customer:1", "tenant": "t1"}\n'
+)
 
 
 def payload_lines(number: int, since: int = 0) -> str:
@@ -360,20 +363,13 @@ def test_a_file_is_a_batch_loaded_by_one_or_several_invocations(
     assert {name: report[name] for name in ("batchId", "inserted", "exists", "refused", "errors")} == {
         "batchId": "news", "inserted": 1700, "exists": 0, "refused": 0, "errors": None,
     }  # fmt: skip
-    assert batch_of(function).members == 1700
-    client = TaskClient(function.world.store, clock=function.world.clock)
-    views = list(client.batches.members("news"))
+    batches = TaskClient(function.world.store, clock=function.world.clock).batches
+    assert (batches.get("news").members, batches.get("news").limit_key) == (1700, "customer:1")
+    views = list(batches.members("news"))
     assert [view.payload for view in views] == [{"n": n} for n in range(1700)]
     assert (views[7].row["tenant"], views[7].subject, views[7].action) == ("t1", "news", "log")
+    assert {view.limit_key for view in views} == {"customer:1"}
     assert [one.skipped for one in function.run(event)] == ["imported before"]
-
-
-def test_the_first_line_of_a_batch_has_the_limit_key_of_all(function: Lambda) -> None:
-    settings = NEWS.replace('"tenant"', '"limitKey": "customer:1", "tenant"')
-    function.run(function.bucket.event("imports/batches/news.ndjson", settings + payload_lines(3)))
-    assert batch_of(function).limit_key == "customer:1"
-    client = TaskClient(function.world.store, clock=function.world.clock)
-    assert [view.limit_key for view in client.batches.members("news")] == ["customer:1"] * 3
 
 
 def test_the_same_file_again_is_the_same_batch(function: Lambda) -> None:

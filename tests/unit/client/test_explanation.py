@@ -27,6 +27,10 @@ def said(found: Explanation) -> str:
     return re.sub(r"(?<=:\d\d)\.\d+(?=Z)|[\d.]+(?= m?s\b)", "#", found.sentence)
 
 
+def sentence(client: TaskClient, task_id: str = "t") -> str:
+    return client.operations.explain(task_id).sentence
+
+
 def events(found: Explanation) -> list[str]:
     return [event.what if event.error is None else f"{event.what}: {event.error}" for event in found.events]
 
@@ -39,7 +43,7 @@ def test_one_that_ran_a_schedule_and_its_occurrence(world: World, client: TaskCl
     assert said(found) == "t ran at 2026-12-31T12:01:00#Z, # s after it was due, and took # ms"
     assert events(found) == ["inserted", "due", "attempt 1 of 4 began", "completed", "its row expires"]
     assert list(found.events) == sorted(found.events, key=lambda event: str(event.at))
-    assert "nightly is a schedule: `dynatick schedule get`" in client.operations.explain("nightly").sentence
+    assert "nightly is a schedule: `dynatick schedule get`" in sentence(client, "nightly")
     assert "due, a run of the schedule nightly" in events(client.operations.explain("nightly#1#2026-12-31T12:01:00Z"))
 
 
@@ -73,7 +77,7 @@ def test_one_that_waits_for_its_next_attempt(world: World, client: TaskClient) -
     ), said(found)
     assert events(found)[-1] == "attempt 2 of 4"
     world.clock.forward(hours=1)
-    assert "and waits because no tick has come since 2026-12-31T12:01:00Z" in client.operations.explain("t").sentence
+    assert "and waits because no tick has come since 2026-12-31T12:01:00Z" in sentence(client)
 
 
 def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, client: TaskClient) -> None:
@@ -89,7 +93,7 @@ def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, cl
 
 
 @pytest.mark.parametrize(
-    ("due", "seconds", "sentence"),
+    ("due", "seconds", "expected"),
     [
         # later, at a tick and between two
         (timedelta(days=3, minutes=1), 0, "t is due at 2027-01-03T12:01:00Z, in 3 days; nothing holds it up"),
@@ -104,42 +108,38 @@ def test_one_that_failed_and_is_redriven_keeps_its_earlier_runs(world: World, cl
                       "2026-12-31T12:00:00Z"),
     ],
 )  # fmt: skip
-def test_one_due_later_or_now(world: World, client: TaskClient, due: timedelta, seconds: int, sentence: str) -> None:
+def test_one_due_later_or_now(world: World, client: TaskClient, due: timedelta, seconds: int, expected: str) -> None:
     client.insert("t", due_at=NOON + due)
     world.clock.to(NOON + timedelta(seconds=seconds))
-    assert client.operations.explain("t").sentence == sentence
+    assert sentence(client) == expected
 
 
 def test_one_that_is_held_up_by_a_pause_and_by_a_processor_that_cannot_start(world: World, client: TaskClient) -> None:
     client.insert("t", due_at=SOON)
     client.operations.pause(reason="a release", by="ada")
     expected = r"t is due at 2026-12-31T12:00:50Z, .*; but all is paused since \S+Z \(a release\)"
-    assert re.fullmatch(expected, client.operations.explain("t").sentence)
+    assert re.fullmatch(expected, sentence(client))
     world.ticks(2)
     expected = r"t is due since 2026-12-31T12:00:50Z, and waits because all is paused since \S+Z \(a release\)"
-    assert re.fullmatch(expected, client.operations.explain("t").sentence)
+    assert re.fullmatch(expected, sentence(client))
     client.operations.resume()
     publish_settings(world.store, world.rules.grid, now=NOON, processor_problem="HandlersModule: no")
     world.clock.forward(minutes=2)
-    assert client.operations.explain("t").sentence.endswith(
-        "and waits because the processor can't start: HandlersModule: no"
-    )
+    assert sentence(client).endswith("and waits because the processor can't start: HandlersModule: no")
 
 
 def test_one_that_runs_and_one_whose_process_died(client: TaskClient, world: World) -> None:
     client.insert("t", due_at=SOON)
     client.insert("dies", due_at=NOON + 2 * MINUTE)
     found: list[str] = []
-    world.actions.behaviour["t"] = lambda task, context: found.append(client.operations.explain("t").sentence)
+    world.actions.behaviour["t"] = lambda task, context: found.append(sentence(client))
     world.next_tick()
     assert "t is running since" in found[0] and "attempt 1 of 4; its lease ends at" in found[0]
     world.clock.forward(minutes=1)
     world.claim("dies", until=world.clock() + timedelta(seconds=10))
-    assert "is running since" in client.operations.explain("dies").sentence
+    assert "is running since" in sentence(client, "dies")
     world.clock.forward(seconds=30)
-    assert (
-        "dies waits for a tick to make the next attempt: its process died" in client.operations.explain("dies").sentence
-    )
+    assert "dies waits for a tick to make the next attempt: its process died" in sentence(client, "dies")
 
 
 @pytest.mark.parametrize(
@@ -157,29 +157,29 @@ def test_one_that_may_wait_for_its_rate_in_its_process(
     world.rigged.put(scheduled_row("t", bucket_at(1), **task))
     world.clock.forward(seconds=60)
     world.claim("t")
-    assert "t is running since" in client.operations.explain("t").sentence, "nothing with this limit has begun yet"
+    assert "t is running since" in sentence(client), "nothing with this limit has begun yet"
     records = RateRecords(world.store, lambda: "a token")
     limits = RateLimits([limit], clock=world.clock, records=records)
     limits.acquire(Task.from_row(world.row("t")), name)
     world.clock.forward(seconds=2)
-    assert client.operations.explain("t").sentence == (
+    assert sentence(client) == (
         f"t is claimed since 2026-12-31T12:01:00Z, and runs or waits for its start: at most 12/m of {name} begin, and "
         f"the next start that is free is at 2026-12-31T12:01:05Z; attempt 1 of 4; its lease ends at "
         f"2026-12-31T12:03:00Z"
     )
     world.clock.forward(seconds=4)
-    assert "t is running since" in client.operations.explain("t").sentence, "a start is free, and it has begun"
+    assert "t is running since" in sentence(client), "a start is free, and it has begun"
     world.clock.forward(seconds=55)
     until = world.clock() + MINUTE
     records.reserve(name, 5 * MINUTE / 60, 1, earliest=world.clock(), latest=until, unused=Unused(NOON, NOON))
-    assert "t is running since" in client.operations.explain("t").sentence, "nothing waits from tick to tick"
+    assert "t is running since" in sentence(client), "nothing waits from tick to tick"
 
 
 @pytest.mark.parametrize("odd", [{"payload": {"url": "https://[a"}}, {"payload": {"url": 1}}, {"payload": "none"}, {}])
 def test_one_of_a_webhook_whose_payload_is_odd(odd: dict[str, object], world: World, client: TaskClient) -> None:
     world.rigged.put({**scheduled_row("t", bucket_at(1)), "action": "webhook", **odd})
     world.claim("t")
-    assert "t is running since" in client.operations.explain("t").sentence
+    assert "t is running since" in sentence(client)
 
 
 def test_one_that_its_handler_rescheduled_or_its_limit_deferred(world: World, client: TaskClient) -> None:
@@ -190,9 +190,8 @@ def test_one_that_its_handler_rescheduled_or_its_limit_deferred(world: World, cl
         world.actions.behaviour[task_id] = run
         client.insert(task_id, due_at=SOON)
     world.next_tick()
-    expected = "polls waits for its 2nd turn, as its handler asked, at 2026-12-31T12:1"
-    assert expected in client.operations.explain("polls").sentence
-    assert "limited waits for its rate limit, which allows it at" in client.operations.explain("limited").sentence
+    assert "polls waits for its 2nd turn, as its handler asked, at 2026-12-31T12:1" in sentence(client, "polls")
+    assert "limited waits for its rate limit, which allows it at" in sentence(client, "limited")
 
 
 def test_one_that_never_ran(world: World, client: TaskClient) -> None:
@@ -200,10 +199,10 @@ def test_one_that_never_ran(world: World, client: TaskClient) -> None:
     client.cancel("t")
     assert re.fullmatch(
         r"t never ran: it was cancelled at 2026-12-31T12:00:00\S*Z, and was due at 2026-12-31T12:00:50Z",
-        client.operations.explain("t").sentence,
+        sentence(client),
     )
     world.store.put({"taskId": "new"})
-    assert "new is new: the scheduler function has not read it yet" in client.operations.explain("new").sentence
+    assert "new is new: the scheduler function has not read it yet" in sentence(client, "new")
     none = client.operations.explain("nobody")
     assert (none.status, none.events) == (None, ())
     assert none.sentence == (
@@ -211,7 +210,7 @@ def test_one_that_never_ran(world: World, client: TaskClient) -> None:
     )
     world.ticks(10)
     world.store.put(scheduled_row("late", bucket_at(1)))
-    assert "its bucket was drained without it: `dynatick doctor --repair`" in client.operations.explain("late").sentence
+    assert "its bucket was drained without it: `dynatick doctor --repair`" in sentence(client, "late")
 
 
 @pytest.mark.parametrize("row", [
