@@ -265,8 +265,6 @@ class DynamoStore:
     ) -> Page:
         name = {"S": str(bucket)}
         query: dict[str, Any] = {
-            "TableName": self.table,
-            "IndexName": INDEX,
             "KeyConditionExpression": "#bucket = :bucket",
             "ExpressionAttributeNames": {"#bucket": attr.TASK_DATE_TIME},
             "ExpressionAttributeValues": {":bucket": name},
@@ -296,12 +294,8 @@ class DynamoStore:
             names = {f"#n{n}": name for n, name in enumerate(NOT_PLAIN)}
             query["FilterExpression"] = " OR ".join(f"attribute_exists({name})" for name in names)
             query["ExpressionAttributeNames"] |= names
-        if after is not None:
-            query["ExclusiveStartKey"] = {attr.TASK_DATE_TIME: name, attr.TASK_ID: {"S": after}}
-        if limit is not None:
-            query["Limit"] = limit
-        with translated("query a bucket"):
-            answer = self._call("Query", query)
+        start = None if after is None else {attr.TASK_DATE_TIME: name, attr.TASK_ID: {"S": after}}
+        answer = self._query("query a bucket", INDEX, query, start, limit)
         last = answer.get("LastEvaluatedKey")
         entries = [entry_of(item) for item in answer["Items"]]
         is_counted = outcome is None and not open_only and count is not None
@@ -310,18 +304,12 @@ class DynamoStore:
 
     def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         query: dict[str, Any] = {
-            "TableName": self.table,
-            "IndexName": SPARSE_INDEXES[name],
             "KeyConditionExpression": "#name = :value",
             "ExpressionAttributeNames": {"#name": name},
             "ExpressionAttributeValues": {":value": {"S": value}},
         }
-        if after is not None:
-            query["ExclusiveStartKey"] = {name: {"S": value}, attr.TASK_ID: {"S": after}}
-        if limit is not None:
-            query["Limit"] = limit
-        with translated(f"list by {name}"):
-            answer = self._call("Query", query)
+        key = None if after is None else {name: {"S": value}, attr.TASK_ID: {"S": after}}
+        answer = self._query(f"list by {name}", SPARSE_INDEXES[name], query, key, limit)
         last = answer.get("LastEvaluatedKey")
         return Listing([item[attr.TASK_ID]["S"] for item in answer["Items"]], last[attr.TASK_ID]["S"] if last else None)
 
@@ -329,27 +317,32 @@ class DynamoStore:
         self, name: str, *, start: str, end: str, after: str | None = None, limit: int | None = None
     ) -> Listing:
         query: dict[str, Any] = {
-            "TableName": self.table,
-            "IndexName": LISTS_INDEX,
             "KeyConditionExpression": "#as = :as AND #at BETWEEN :start AND :end",
             "ExpressionAttributeNames": {"#as": attr.LISTED_AS, "#at": attr.LISTED_AT},
             "ExpressionAttributeValues": {":as": {"S": name}, ":start": {"S": start}, ":end": {"S": end}},
             "ScanIndexForward": False,
         }
-        if after is not None:
-            at, _, task_id = after.partition(" ")
-            query["ExclusiveStartKey"] = {
-                attr.LISTED_AS: {"S": name}, attr.LISTED_AT: {"S": at}, attr.TASK_ID: {"S": task_id},
-            }  # fmt: skip
-        if limit is not None:
-            query["Limit"] = limit
-        with translated(f"list what is listed as {name}"):
-            answer = self._call("Query", query)
+        at, _, task_id = (after or "").partition(" ")
+        place = {attr.LISTED_AS: {"S": name}, attr.LISTED_AT: {"S": at}, attr.TASK_ID: {"S": task_id}}
+        key = None if after is None else place
+        answer = self._query(f"list what is listed as {name}", LISTS_INDEX, query, key, limit)
         last = answer.get("LastEvaluatedKey")
         return Listing(
             [item[attr.TASK_ID]["S"] for item in answer["Items"]],
             f"{last[attr.LISTED_AT]['S']} {last[attr.TASK_ID]['S']}" if last else None,
         )
+
+    def _query(
+        self, what: str, index: str, query: dict[str, Any], start: Mapping[str, Any] | None, limit: int | None
+    ) -> Mapping[str, Any]:
+        """Queries an index. ``start``: the key after which to go on; None: from the first on."""
+        query |= {"TableName": self.table, "IndexName": index}
+        if start is not None:
+            query["ExclusiveStartKey"] = start
+        if limit is not None:
+            query["Limit"] = limit
+        with translated(what):
+            return self._call("Query", query)
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         # An outcome that is NULL, written by a user, counts as missing.
@@ -414,10 +407,8 @@ class DynamoStore:
     def _create_one(self, row: Row) -> bool | StoreFailure:
         try:
             return self.create(row)
-        except ItemTooLarge as error:
-            return StoreFailure(str(error), too_large=True)
         except StoreError as error:
-            return StoreFailure(str(error))
+            return StoreFailure(str(error), too_large=isinstance(error, ItemTooLarge))
 
     def _execute(self, statements: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
         """One answer for each statement, in order. Throttled statements are sent again, up to ``TRIES`` times."""

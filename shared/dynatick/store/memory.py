@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
+from typing import TypeVar
 
 import orjson
 
@@ -42,6 +43,7 @@ from dynatick.store.codec import (
 from dynatick.store.transactions import encoded_entry
 
 PAGE = 1000
+T = TypeVar("T")
 
 
 def _is_counted(item: Item, count: Counted) -> bool:
@@ -179,7 +181,7 @@ class MemoryStore:
                 for i in self._buckets.get(str(bucket), ())
                 if (after is None or i > after) and i.startswith(prefix or "")
             )
-            page = ids[: min(limit or PAGE, PAGE)]
+            page, last = _page_of(ids, limit)
             items = [self._items[i] for i in page]
         counted = 0
         if count is not None and outcome is None and not open_only:
@@ -190,7 +192,7 @@ class MemoryStore:
             entries = [entry for entry in entries if entry.outcome == outcome]
         elif open_only:
             entries = [entry for entry in entries if entry.outcome is None]
-        return Page(entries, page[-1] if len(page) < len(ids) else None, counted)
+        return Page(entries, last, counted)
 
     def listed_by(self, name: str, value: str, *, after: str | None = None, limit: int | None = None) -> Listing:
         wanted = {"S": value}
@@ -198,8 +200,7 @@ class MemoryStore:
             ids = sorted(
                 i for i, item in self._items.items() if item.get(name) == wanted and (after is None or i > after)
             )
-        page = ids[: min(limit or PAGE, PAGE)]
-        return Listing(page, page[-1] if len(page) < len(ids) else None)
+        return Listing(*_page_of(ids, limit))
 
     def latest_listed(
         self, name: str, *, start: str, end: str, after: str | None = None, limit: int | None = None
@@ -216,16 +217,16 @@ class MemoryStore:
                 reverse=True,
             )
         rest = [place for place in places if after is None or place < (at, task_id)]
-        page = rest[: min(limit or PAGE, PAGE)]
-        return Listing([i for _, i in page], " ".join(page[-1]) if len(page) < len(rest) else None)
+        page, last = _page_of(rest, limit)
+        return Listing([i for _, i in page], None if last is None else " ".join(last))
 
     def scan(self, *, after: str | None = None, open_only: bool = True) -> ScanPage:
         with self._lock:
             ids = sorted(i for i in self._items if after is None or i > after)
-            page = ids[:PAGE]
+            page, last = _page_of(ids)
             rows = [decode(self._items[i]) for i in page]
         kept = [row for row in rows if not (open_only and is_terminal(row))]
-        return ScanPage(kept, page[-1] if len(page) < len(ids) else None)
+        return ScanPage(kept, last)
 
     def delete(self, task_id: str, conditions: Sequence[Condition] = ()) -> bool:
         with self._lock:
@@ -248,6 +249,12 @@ class MemoryStore:
                 del self._buckets[before]
         if after is not None:
             self._buckets.setdefault(after, set()).add(task_id)
+
+
+def _page_of(found: Sequence[T], limit: int | None = None) -> tuple[Sequence[T], T | None]:
+    """The first of them, and the last of those; None if there are no more."""
+    page = found[: min(limit or PAGE, PAGE)]
+    return page, page[-1] if len(page) < len(found) else None
 
 
 def _bucket_name(item: Item | None) -> str | None:
