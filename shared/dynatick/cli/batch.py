@@ -32,7 +32,7 @@ from dynatick.cli.arguments import (
 )
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.cli.importing import open_source
-from dynatick.cli.output import Column, Listing, Output, say, show_one, show_outcome, show_page, show_pairs
+from dynatick.cli.output import Column, Output, say, show_one, show_outcome, show_page, show_pairs, show_rows
 from dynatick.cli.session import Session, command
 from dynatick.cli.task_display import whole_page
 from dynatick.domain import attributes as attr
@@ -162,9 +162,8 @@ def list_members(
     ] = None,
 ) -> None:
     """List the members of a batch, in order of number."""
-    with Listing(_COLUMNS, session.output, name="members") as listing:
-        for view in session.client().batches.members(batch_id, status):
-            listing.add(view.to_row())
+    members = session.client().batches.members(batch_id, status)
+    show_rows((view.to_row() for view in members), _COLUMNS, session.output, name="members")
 
 
 @command(app)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dynatick.cli.arguments import Asking, ids_of, is_single, timeout_of
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import NONE, Column, Listing, Output, say, show_one
+from dynatick.cli.output import NONE, Column, Output, say, show_one, show_rows
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
 from dynatick.domain.terminal_text import one_line
@@ -134,16 +134,18 @@ def list_results(
     """Prints rows as they come, and how many there are of each ``result``; stops if many are unknown in a row. Returns
     the counts. ``more``: further members of the document, at its end."""
     counts: Counter[str] = Counter()
-    unknown = 0  # in a row
-    with Listing(columns, session.output, name=name) as listing:
+
+    def counted() -> Iterator[Mapping[str, object]]:
+        unknown = 0  # in a row
         for row in rows:
-            listing.add(row)
+            yield row
             result = str(row["result"])
             counts[result] += 1
             unknown = unknown + 1 if result == "unknown" else 0
             if unknown == MAX_FAILURES:
-                break
-        listing.more = {"counts": counts, **more()}
+                return
+
+    show_rows(counted(), columns, session.output, name=name, more=lambda: {"counts": counts, **more()})
     say(", ".join(f"{number} {result}" for result, number in counts.items()) or NONE)
     return counts
 

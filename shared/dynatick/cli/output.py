@@ -9,10 +9,9 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dynatick.actions.plain_value import to_json
@@ -302,49 +301,41 @@ def _text(value: object, column: Column) -> str:
     return to_json(value) if isinstance(value, (Mapping, list, tuple, set, bytes)) else str(value)
 
 
-class Listing:
-    """Prints rows one by one. As a context manager it closes the document, unless there was an error."""
-
-    def __init__(self, columns: Sequence[Column], output: Output, *, name: str) -> None:
-        self._columns = columns
-        self._output = output
-        self._name = name
-        self._waiting: list[Mapping[str, object]] = []
-        self._printed = 0
-        self.more: Mapping[str, object] = {}  # further members of the document
-
-    def __enter__(self) -> Listing:
-        return self
-
-    def add(self, row: Mapping[str, object]) -> None:
-        """Prints a row, or keeps it until a batch is complete."""
-        match self._output:
-            case Output.JSONL:
-                show_document(row, self._output)
-            case Output.JSON:
-                print("," if self._printed else f'{{\n  "{self._name}": [')
+def show_rows(
+    rows: Iterable[Mapping[str, object]],
+    columns: Sequence[Column],
+    output: Output,
+    *,
+    name: str,
+    more: Callable[[], Mapping[str, object]] = dict,
+) -> None:
+    """Prints a list row by row, as they come: a table in batches, and a document as ``show_many`` does. ``more``: its
+    further members, at the end. After an error, a document is not closed."""
+    match output:
+        case Output.JSONL:
+            for row in rows:
+                show_document(row, output)
+        case Output.JSON:
+            is_empty = True
+            for row in rows:
+                print(f'{{\n  "{name}": [' if is_empty else ",")
                 print(_indented(row, "    "), end="")
-            case Output.TABLE:
-                self._waiting.append(row)
-                if len(self._waiting) == BATCH:
-                    self._flush()
-        self._printed += 1
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._output is Output.TABLE:
-            self._flush()
-        if self._output is Output.JSON and error is None:
-            print("\n  ]" if self._printed else f'{{\n  "{self._name}": []', end="")
-            for name, value in self.more.items():
-                print(f',\n  "{name}": {_indented(value, "  ").lstrip()}', end="")
+                is_empty = False
+            print(f'{{\n  "{name}": []' if is_empty else "\n  ]", end="")
+            for key, value in more().items():
+                print(f',\n  "{key}": {_indented(value, "  ").lstrip()}', end="")
             print("\n}")
-
-    def _flush(self) -> None:
-        if self._waiting:
-            show_table(self._waiting, self._columns, headings=self._printed <= BATCH)
-            self._waiting = []
+        case Output.TABLE:
+            waiting: list[Mapping[str, object]] = []
+            headings = True
+            try:
+                for row in rows:
+                    waiting.append(row)
+                    if len(waiting) == BATCH:
+                        show_table(waiting, columns, headings=headings)
+                        waiting, headings = [], False
+            finally:
+                show_table(waiting, columns, headings=headings)
 
 
 def _indented(value: object, indent: str) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from dynatick.cli.arguments import ids_of, is_single
 from dynatick.cli.bulk_change import each
 from dynatick.cli.exit_code import CommandFailed, ExitCode, code_of, error_text
-from dynatick.cli.output import Column, Listing, Output, say, show_document, show_one, show_page, show_pairs
+from dynatick.cli.output import Column, Output, say, show_document, show_one, show_page, show_pairs, show_rows
 from dynatick.cli.session import Session
 from dynatick.domain import attributes as attr
 from dynatick.domain.durations import relative_text
@@ -190,20 +190,23 @@ def show_each(session: Session, typed: Sequence[str], read: Callable[[str], Task
         return
     failed: list[ExitCode] = []
     ids = ids_of(typed)
-    shown = 0
-    with Listing((), Output.JSON if session.output is Output.JSON else Output.JSONL, name="tasks") as listing:
+
+    def found() -> Iterator[TaskView | Row]:
         for _, answer in each(ids, read):
             if isinstance(answer, DynatickError):
                 failed.append(code_of(answer))
                 say(f"error: {one_line(error_text(answer))}")
-                continue
-            if session.output is Output.JSON:
-                listing.add(item_of(answer) if isinstance(answer, Mapping) else answer.to_row())
             else:
-                if shown and session.output is Output.TABLE:
-                    print()
-                show_view(session, answer)
-            shown += 1
+                yield answer
+
+    if session.output is Output.JSON:
+        rows = (item_of(one) if isinstance(one, Mapping) else one.to_row() for one in found())
+        show_rows(rows, (), session.output, name="tasks")
+    else:
+        for number, one in enumerate(found()):
+            if number and session.output is Output.TABLE:
+                print()
+            show_view(session, one)
     if failed:
         raise CommandFailed(max(failed), f"{len(failed)} of {len(ids)} could not be shown")
 

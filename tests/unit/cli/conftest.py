@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builders import InProcess
+from tests.builders import InProcess, scheduled_row
 
 from dynatick import PermanentError, TaskClient, cli
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.cli.session import Session
 from dynatick.client import doctor
+from dynatick.domain.buckets import Bucket
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,16 @@ class Ended:
 def fail(*_: object) -> object:
     """An action that fails for good, with a control character in its error."""
     raise PermanentError("SMTP: refused\x1b[2J")
+
+
+def run_reminders(world: InProcess, *task_ids: str, failing: Sequence[str] = ()) -> InProcess:
+    """Tasks of the action send-reminder have run at 12:01. ``failing``: those that have failed."""
+    world.tick()
+    for task_id in task_ids:
+        world.store.create(scheduled_row(task_id, Bucket.parse("2026-12-31#12:01"), action="send-reminder"))
+    world.actions.behaviour |= dict.fromkeys(failing, fail)
+    world.next_tick()
+    return world
 
 
 def documented(page: str) -> list[list[str]]:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import InProcess, scheduled_row
-from tests.unit.cli.conftest import Shell, fail
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell, run_reminders
 
 from dynatick.client.action_counts import NOT_COUNTED
-from dynatick.domain.buckets import Bucket
 from dynatick.engine.rules import Precision
 from dynatick.engine.settings import publish_settings
 
 
 @pytest.fixture
 def ran(world: InProcess) -> InProcess:
-    world.tick()
-    for task_id in ("a", "b", "bad"):
-        bucket = Bucket.parse("2026-12-31#12:01")
-        world.store.create(scheduled_row(task_id, bucket, action="send-reminder"))
-    world.actions.behaviour["bad"] = fail
-    world.next_tick()
-    return world
+    return run_reminders(world, "a", "b", "bad", failing=["bad"])
 
 
 def test_actions_are_listed(shell: Shell, ran: InProcess) -> None:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from tests.builders import InProcess, scheduled_row
-from tests.unit.cli.conftest import Shell, fail
+from tests.builders import InProcess
+from tests.unit.cli.conftest import Shell, run_reminders
 
 from dynatick.client.failures import fingerprint_of
-from dynatick.domain.buckets import Bucket
 
 FINGERPRINT = fingerprint_of("SMTP: refused [2J")
 
 
 @pytest.fixture
 def failed(world: InProcess) -> InProcess:
-    world.tick()
-    for task_id in ("a", "bad-1", "bad-2"):
-        bucket = Bucket.parse("2026-12-31#12:01")
-        world.store.create(scheduled_row(task_id, bucket, action="send-reminder"))
-    world.actions.behaviour |= {"bad-1": fail, "bad-2": fail}
-    world.next_tick()
-    return world
+    return run_reminders(world, "a", "bad-1", "bad-2", failing=["bad-1", "bad-2"])
 
 
 def test_failures_are_listed_in_groups(shell: Shell, failed: InProcess) -> None:
