@@ -66,7 +66,7 @@ class Log:
     """The requests, errors and messages of a context's pages since it was cleared."""
 
     requests: list[str] = field(default_factory=list)
-    loaded_bytes: int = 0  # as they came over the wire, headers included
+    loaded_bytes: int = 0  # as they came over the wire, headers included; without polls for the next tick
     errors: list[str] = field(default_factory=list)  # of the console, and exceptions
     violations: list[str] = field(default_factory=list)  # of the Content-Security-Policy
     clicks: int = 0
@@ -81,6 +81,7 @@ class Person:
 
     def __init__(self, url: str, context: BrowserContext) -> None:
         self.url, self.context, self.log = url, context, Log()
+        self._polls: set[str] = set()  # ids of the polls for the next tick of a page that takes long to load
         context.expose_binding("noteClick", lambda source: self._note_click())
         context.expose_binding("noteViolation", lambda source, what: self.log.violations.append(what))
         context.add_init_script(_COUNT_CLICKS)
@@ -89,6 +90,7 @@ class Person:
         self.page.on("console", self._note_console)
         self.page.on("pageerror", lambda error: self.log.errors.append(str(error)))
         network = context.new_cdp_session(self.page)
+        network.on("Network.requestWillBeSent", self._note_sent)
         network.on("Network.loadingFinished", self._note_loaded)
         network.send("Network.enable")
 
@@ -99,8 +101,13 @@ class Person:
         if message.type in ("error", "warning"):
             self.log.errors.append(f"{message.type}: {message.text} ({message.location.get('url')})")
 
+    def _note_sent(self, event: dict[str, Any]) -> None:
+        if "/live?tick=" in event["request"]["url"]:
+            self._polls.add(event["requestId"])
+
     def _note_loaded(self, event: dict[str, Any]) -> None:
-        self.log.loaded_bytes += int(event["encodedDataLength"])
+        if event["requestId"] not in self._polls:
+            self.log.loaded_bytes += int(event["encodedDataLength"])
 
     def open(self, path: str = "/") -> Page:
         """Opens a page as from a bookmark, and waits until it has all that it loads by itself."""
