@@ -126,8 +126,6 @@ TICK_RECORD_DAYS = 7
 _ReadOn = tuple[list[tuple[Bucket, str, str]], Resume | None]
 """Entries with their limit keys, and from where on there may be more."""
 
-_NOTHING_READ: _ReadOn = ([], None)
-
 
 def drain(
     services: Services, order: PassOrder, *, hard_end: datetime, start: Callable[[Order], bool] = lambda order: False
@@ -399,14 +397,17 @@ class _Pass:
             1,
             partial(due_by_key, self.services, self.report.shard, minutes, now),
             self._open_polled,
-            self._open_polled,
+            self._could_not_poll_open,
         )
 
-    def _open_polled(self, found: Sequence[tuple[Bucket, Due, str]] = ()) -> None:
+    def _open_polled(self, found: Sequence[tuple[Bucket, Due, str]]) -> None:
         self.is_polling_open = False
         if self.claiming.may_claim():
             refused = [one for one in found if not self.claiming.offer_due(*one)]
             self.polls_open_again = bool(refused)
+
+    def _could_not_poll_open(self) -> None:
+        self.is_polling_open = False
 
     # -- turns -----------------------------------------------------------------------------------------------------
 
@@ -423,7 +424,7 @@ class _Pass:
                 1,
                 partial(self._entries_of, key, position, through),
                 partial(self._has_read_on, position),
-                partial(self._has_read_on, position, _NOTHING_READ),
+                self._could_not_read_on,
             )
 
     def _entries_of(self, key: str, position: Resume, through: int) -> _ReadOn:
@@ -454,6 +455,9 @@ class _Pass:
         for bucket, task_id, key in entries:
             self.claiming.offer(bucket, task_id, key, again=True)
         turns.read_through(lines, through)
+
+    def _could_not_read_on(self) -> None:
+        self.is_reading_on = False
 
     def _release_limits(self) -> None:
         """Releases the limits lease, unless a task still runs that it is for."""

@@ -301,9 +301,7 @@ class Packs:
             except StoreError:  # the next checkpoint looks again
                 return result, None
 
-        self._in_io_thread(
-            keep, partial(self._checked, one), partial(self._checked, one, (Unknown("not written"), None))
-        )
+        self._in_io_thread(keep, partial(self._checked, one), partial(self._unchecked, one))
 
     def _checked(self, one: _Open, kept: tuple[Result, Row | None]) -> None:
         result, batch = kept
@@ -312,6 +310,9 @@ class Packs:
             one.is_lost = True
         elif _is_cancelled(batch):
             one.exclude_waiting()
+
+    def _unchecked(self, one: _Open) -> None:
+        one.is_writing = False
 
     def _release(self, packs: Sequence[_Open], released: Callable[[Claimed, Result, int], None] | None = None) -> None:
         """Releases packs, with what has completed: the rest runs in the next invocation, or in its turn."""
