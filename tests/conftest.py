@@ -95,13 +95,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesAndGrou
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None]:
-    """What is imported and collected lives to the end: the garbage collector need not look at it again and again."""
+    """What is imported and collected lives to the end: the garbage collector need not look at it again and again. Nor
+    need it look for cycles as often as it does by itself, which takes a twelfth of the tests' CPU."""
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(20_000, 10, 10)
 
 
 def _on_this_machine(endpoint: str) -> bool:

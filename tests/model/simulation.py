@@ -37,7 +37,8 @@ class Process:
     threads: dict[GreenThread, None] = field(default_factory=dict)  # those that have not ended, in order
 
     def clock(self) -> datetime:
-        return self.simulation.instant + timedelta(seconds=self.skew)
+        instant = self.simulation.instant
+        return instant + timedelta(seconds=self.skew) if self.skew else instant
 
     def freeze(self) -> None:
         self.frozen = True

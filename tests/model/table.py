@@ -61,6 +61,7 @@ class Table:
     history: list[tuple[float, str, Row | None]] = field(default_factory=list)
     rng: random.Random = field(default_factory=lambda: random.Random(0))
     _index: dict[str, list[_Version]] = field(default_factory=dict)
+    _behind: set[str] = field(default_factory=set)  # the rows that some replica may not show as they are
 
     # -- writes --------------------------------------------------------------------------------------------------------
 
@@ -149,7 +150,9 @@ class Table:
         page = self.inner.query_bucket(bucket, after=after, open_only=open_only, outcome=outcome, limit=limit)
         replica, now = self.rng.randrange(REPLICAS), self.simulation.now
         found = {entry.task_id: entry for entry in page.entries}
-        for task_id, versions in self._index.items():
+        self._behind = {task_id for task_id in self._behind if max(self._index[task_id][-1].shown_at) > now}
+        for task_id in self._behind:
+            versions = self._index[task_id]
             if versions[-1].shown_at[replica] <= now:
                 continue
             found.pop(task_id, None)
@@ -172,11 +175,13 @@ class Table:
     def index_anew(self) -> None:
         """The index shows what the table has."""
         self._index.clear()
+        self._behind.clear()
 
     def forget_shown(self) -> None:
         """Keeps no former version of what the index shows everywhere by now."""
         now = self.simulation.now
         self._index = {name: kept for name, kept in self._index.items() if max(kept[-1].shown_at) > now}
+        self._behind &= self._index.keys()
 
     @property
     def all_shown_at(self) -> float:
@@ -191,6 +196,7 @@ class Table:
             earliest = versions[-1].shown_at[replica] if versions else 0.0
             shown_at.append(max(self.simulation.now + lag, earliest))
         versions.append(_Version(tuple(shown_at), _entry(new)))
+        self._behind.add(task_id)
         return max(shown_at) > self.simulation.now + self.allowed_lag
 
 
