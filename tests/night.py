@@ -35,7 +35,7 @@ ENDED = "ended.jsonl"  # a line for each part that has ended
 HOURS = 8.0
 MIN_HOURS = 3.0  # below that a night is a try
 GRACE_MINUTES = 10.0  # beyond twice its time, after which a part is ended
-TRACES_A_MINUTE = 500
+TRACES_A_MINUTE = 600
 TRACES = 10  # parts of them, so that an interruption does not cost hours
 
 
@@ -65,11 +65,11 @@ PARTS = (
         figure=r"in all .* states.*|Without rule .*",
     ),
     Part(
-        name="mutations", command=lambda minutes, seed: "mutations", minutes=30, trial="mutations RULE=20",
+        name="mutations", command=lambda minutes, seed: "mutations", minutes=15, trial="mutations RULE=20",
         figure=r"\d+ of \d+ mutations noticed.*",
     ),
     Part(
-        name="tests of the night", command=lambda minutes, seed: "night-tests", minutes=40,
+        name="tests of the night", command=lambda minutes, seed: "night-tests", minutes=25,
         trial='night-tests ARGS="--collect-only"', figure=r".*\d+ (passed|failed|tests? collected).*",
     ),
     *(
@@ -93,7 +93,7 @@ PARTS = (
     ),
     *(
         Part(
-            name=f"traces, {n + 1} of {TRACES}", share=0.6 / TRACES, figure=r"[\d,]+ traces accepted.*",
+            name=f"traces, {n + 1} of {TRACES}", share=0.65 / TRACES, figure=r"[\d,]+ traces accepted.*",
             command=lambda minutes, seed, n=n: (  # type: ignore[misc]
                 f"traces TRACES={max(round(minutes * TRACES_A_MINUTE), 100)} SEED={seed + 1000 * n}"
             ),
@@ -101,7 +101,7 @@ PARTS = (
         for n in range(TRACES)
     ),
     Part(
-        name="search", share=0.25, figure=r"nothing|FAILED .*|\w*Error.*",
+        name="search", share=0.2, figure=r"nothing|FAILED .*|\w*Error.*",
         command=lambda minutes, seed: f"search MINUTES={minutes:.3g} SEED={seed}",
     ),
     Part(
