@@ -55,7 +55,7 @@ class Part:
     writes: bool = False  # its own figures into docs/, with WRITE=1
 
 
-PARTS = (
+PARTS = (  # first those that find the same however busy the machine is
     Part(
         name="changed traces", command=lambda minutes, seed: "traces CHANGED=1", minutes=2, writes=True,
         figure=r"\d+ of \d+ traces are refused.*",
@@ -67,10 +67,6 @@ PARTS = (
     Part(
         name="mutations", command=lambda minutes, seed: "mutations", minutes=15, trial="mutations RULE=20",
         figure=r"\d+ of \d+ mutations noticed.*",
-    ),
-    Part(
-        name="tests of the night", command=lambda minutes, seed: "night-tests", minutes=25,
-        trial='night-tests ARGS="--collect-only"', figure=r".*\d+ (passed|failed|tests? collected).*",
     ),
     *(
         Part(
@@ -99,6 +95,10 @@ PARTS = (
             ),
         )
         for n in range(TRACES)
+    ),
+    Part(
+        name="tests of the night", command=lambda minutes, seed: "night-tests", minutes=25,
+        trial='night-tests ARGS="--collect-only"', figure=r".*\d+ (passed|failed|tests? collected).*",
     ),
     Part(
         name="search", share=0.2, figure=r"nothing|FAILED .*|\w*Error.*",
