@@ -76,6 +76,7 @@ class Simulation:
     def __init__(self, start: datetime = EVE) -> None:
         self.start = start
         self.now = 0.0  # seconds since then
+        self._instant = self.now, start
         self.errors: list[BaseException] = []  # what ended a thread, and should not have
         self.on_death: Callable[[Process], None] = lambda process: None
         self.running: GreenThread | None = None
@@ -86,7 +87,9 @@ class Simulation:
 
     @property
     def instant(self) -> datetime:
-        return self.start + timedelta(seconds=self.now)
+        if self._instant[0] != self.now:
+            self._instant = self.now, self.start + timedelta(seconds=self.now)
+        return self._instant[1]
 
     # -- from outside --------------------------------------------------------------------------------------------------
 
