@@ -115,6 +115,8 @@ MUTATIONS = (
              "self.opened and not self.writing", "self.opened", WATERMARK),
     Mutation(4, "a long poll keeps none of its progress", "ShardLease.renew",
              "self.window.progress()", "self.window.cursor", DRAIN),
+    Mutation(4, "a pass whose end write was sent again takes itself for overtaken", "engine:save",
+             "write(store, change)", "store.write(change)", DRAIN),
     # -- placement -----------------------------------------------------------------------------------------------------
     Mutation(5, "a newcomer to a closed bucket is left there", "Placer._is_open", "", "return True", RULES),
     Mutation(5, "a bucket is compared with the drained watermark", "Placer._is_open",
