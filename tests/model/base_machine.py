@@ -248,7 +248,7 @@ class BaseMachine(RuleBasedStateMachine):
             self._check_answer(request)
         if self.model.is_idle:
             for row in self.model.overlooked():
-                if not oracle.task_of(row).unseen:
+                if not oracle.task_of(row).unseen and not self.model.waits_for_stream(row):
                     oracle.report(
                         f"{row['taskId']}: no tick will poll it, {state_of(row)} in {row.get('taskDateTime')}"
                     )

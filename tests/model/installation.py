@@ -481,14 +481,26 @@ class Installation:
         return [row for row in self.table.everything(open_only=False) if _is_open(row)]
 
     def overlooked(self) -> list[Row]:
-        """Open tasks that no tick will poll, nor a record of the stream bring back: lost, but for reconcile."""
-        pending = self.stream.pending()
-        return [
-            row
-            for row in self.open_rows()
-            if not self._is_ahead(row, "drainedThrough")
-            and not (row["taskId"] in pending and self._needs_stream(str(row["taskId"])))
-        ]
+        """Open tasks that no tick will poll: lost, but for the scheduler and reconcile."""
+        return [row for row in self.open_rows() if not self._is_ahead(row, "drainedThrough")]
+
+    def waits_for_stream(self, row: Row) -> bool:
+        """Returns whether the stream keeps back the record of a row that only the scheduler is to find (5, 7, 8).
+
+        That is one without a bucket, or one that was written into a closed bucket by a client or by hand, or by a
+        process that died, or could not read C, before it had checked that. Once the stream has sent all that it has,
+        no row is excused; a scheduler's never is, for the records of one that fails are sent again until one succeeds.
+        """
+        task_id = str(row["taskId"])
+        if not self.stream.keeps_back(task_id):
+            return False
+        if "taskDateTime" not in row:
+            return True
+        by, was_open = self._entered[task_id]
+        if was_open or by.kind == "scheduler":
+            return False
+        checks = by.kind == "processor" or (by.kind == "doctor" and not by.plan.faults)
+        return not checks or by.raised or not by.finished or bool(by.threads)
 
     def _is_ahead(self, row: Row, watermark: str) -> bool:
         """Returns whether the row's bucket is one of the ticks', after a watermark."""
@@ -504,18 +516,6 @@ class Installation:
         if new is not None and (old is None or _place_in_index(old) != _place_in_index(new)):
             is_installed = self.table.get("_dynatick#settings") is not None  # clients insert nothing before that
             self._entered[effect.task_id] = by, is_installed and self._is_ahead(new, "closedThrough")
-
-    def _needs_stream(self, task_id: str) -> bool:
-        """Returns whether the ticks alone need not find a row. They find what was written into an open bucket; and what
-        we write into a closed one we check ourselves, unless the process died, or could not read, before it had."""
-        by, was_open = self._entered[task_id]
-        row = self.table.get(task_id)
-        if row is not None and "taskDateTime" not in row:
-            return True  # what follows a batch is inserted without a bucket
-        if was_open:
-            return False
-        checks = by.kind in ("processor", "scheduler") or (by.kind == "doctor" and not by.plan.faults)
-        return not checks or by.raised or not by.finished or bool(by.threads)
 
 
 class _Actions:

@@ -104,6 +104,10 @@ class Stream:
         """The tasks of which a record is still to come, or under way."""
         return {_task_of(record) for feed in self._feeds for record in feed.records[feed.position :]}
 
+    def keeps_back(self, task_id: str) -> bool:
+        """Returns whether a record of a task waits until something is sent again."""
+        return self.mode.held and task_id in self.pending()
+
     def _shows(self, old: Row | None, new: Row) -> bool:
         """Returns whether the template's filter lets a record through (protocol 8)."""
         image = encode({"status": new["status"]}) if "status" in new else {}

@@ -8,13 +8,14 @@ The same sequences each time. Others: ``make search``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from unittest.mock import patch
 
 import pytest
 from tests.model.base_machine import BaseMachine
 from tests.model.batch_machine import BatchMachine, KeyedBatchMachine
 from tests.model.counterexamples import (
+    AT_ONCE,
     BATCH_REGRESSIONS,
     KEY_REGRESSIONS,
     ONCE,
@@ -25,21 +26,29 @@ from tests.model.counterexamples import (
     Counterexample,
     backfill,
     begin,
+    by,
+    conditions,
     due,
+    known,
+    put,
     put_keyed,
     put_schedule,
     tick,
     wait,
 )
-from tests.model.installation import INDEX_LAG
+from tests.model.faulty_store import FREEZE_BEFORE, KILL_BEFORE, REFUSE, Fault, Plan
+from tests.model.installation import INDEX_LAG, Installation, Tick
 from tests.model.key_machine import MANY, KeyMachine
+from tests.model.mutated import mutated
 from tests.model.rate_machine import RateMachine
-from tests.model.rows import RawRow
+from tests.model.rows import RawRow, When
 from tests.model.schedule_machine import ScheduleMachine
 from tests.model.search import search, shrunk
 from tests.model.steps import Step, replay, replayed
+from tests.model.stream import StreamMode
 from tests.model.tables import TableOf, in_memory, machine_on
 from tests.model.task_machine import TaskMachine
+from tests.mutations import MUTATIONS
 
 from dynatick.domain.batches import OPEN
 from dynatick.engine import batches
@@ -66,6 +75,43 @@ REPAIRED: Mapping[str, tuple[type[BaseMachine], Counterexample]] = {
 def test_a_fault_that_was_repaired_has_not_come_back(name: str) -> None:
     machine, kept = REPAIRED[name]
     assert replay(machine_on(in_memory, machine), kept.steps) == ""
+
+
+SILENT = StreamMode(held=True)
+
+
+def moved_late(fault: str) -> Sequence[Step]:
+    """A pass that stood still writes a retry into a bucket that is closed by then; before it has read that, it meets a
+    fault. The index shows the retry after the final poll, and the stream is silent."""
+    plan = Plan(faults=(Fault(7, FREEZE_BEFORE, 100.0), Fault(29, fault, calls=9)))  # the write, and what follows it
+    return [
+        begin(mode=SILENT),
+        tick(),
+        put(known(1.0), "error", "ok", policy=AT_ONCE),
+        conditions(lag=INDEX_LAG, seed=4, mode=SILENT),
+        tick(by(plan), *[Tick()] * 4),
+        wait(2.0),
+    ]
+
+
+LONG_AGO = RawRow(When(seconds=-3600.0), status="scheduled", attempt=0)
+EXCUSED: Mapping[str, Sequence[Step]] = {
+    "by hand": [begin(mode=SILENT), tick(), put(LONG_AGO), wait(2.0)],
+    "by a process that died": moved_late(KILL_BEFORE),
+    "by a process that can't read what is closed": moved_late(REFUSE),
+}
+
+
+@pytest.mark.parametrize("written", EXCUSED)
+def test_a_row_that_no_tick_polls_is_excused_only_while_the_stream_keeps_its_record_back(written: str) -> None:
+    steps, machine = EXCUSED[written], machine_on(in_memory)
+    assert replay(machine, steps) == "", "at the end the scheduler finds it"
+    with patch.object(Installation, "waits_for_stream", lambda *_: False):
+        assert "no tick will poll it" in replay(machine, steps)
+    (left_there,) = [one for one in MUTATIONS if one.what == "a newcomer to a closed bucket is left there"]
+    with mutated(left_there):
+        assert "waits for ever" in replay(machine, steps), "not before the end"
+        assert "no tick will poll it" in replay(machine, [*steps, conditions(), wait(2.0)])
 
 
 @pytest.mark.parametrize("overlap", ["allow", "skip"])

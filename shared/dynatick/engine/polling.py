@@ -217,7 +217,6 @@ class Polling:
         rules = claiming.execution.services.rules
         has_workers = rules.max_workers > 0 or not claiming.permit.is_of_holder
         self.limited = rules.limited_actions if has_workers else frozenset[str]()
-        self.divided: set[int] = set()  # minutes of the buckets that this round has read ahead
 
     @property
     def is_interrupted(self) -> bool:
@@ -243,7 +242,6 @@ class Polling:
         the same.
         """
         self.claiming.begin_round()
-        self.divided = set()
         batch: _Batch | None = None
         is_interrupted = False
 
@@ -274,7 +272,7 @@ class Polling:
         self._wait_for_turns(len(page.entries), batch)
         found = self.open_entries(Bucket(minute, self.report.shard), page, of_packs=segment.of_packs)
         self._leave_packs(segment, page, found, batch)
-        if page.after is None and segment.is_whole and minute not in self.divided:
+        if page.after is None and segment.is_whole and batch.packs_from is None:
             self.window.complete_poll(minute)
         if not self.claiming.may_claim() or not self.claim_first(found, batch.position):
             batch.entries += found.all
@@ -313,7 +311,6 @@ class Polling:
             batch.packs_from = Resume(segment.minute, before)
             batch.advance(batch.position)
         if page.after is None and batch.packs_from is not None:
-            self.divided.add(segment.minute)
             for part in reversed(self.second_reading(replace(segment, after=batch.packs_from.after, of_packs=True))):
                 self.reader.read_next(part)
 

@@ -270,7 +270,7 @@ class SharedPolling(Polling):
     ) -> tuple[list[tuple[Bucket, str]], str | None]:
         """If there is more than this pass can run soon, reads the segment ahead and hands out parts of it, as soon as
         it knows or can claim something. What it keeps beyond the present page is read again: its ids are not held in
-        memory."""
+        memory. All that was read and is not claimed from here holds the bucket back, until another poll of it."""
         hand_out = self.hand_out
         tasks = sum(tasks_of(task_id) for _, task_id in waiting)
 
@@ -281,7 +281,6 @@ class SharedPolling(Polling):
             self.claiming.wait_for_room(until=should_divide)
         if not should_divide():
             return waiting, after
-        self.divided.add(segment.minute)  # not all of it is claimed when its last page has come
         bucket = Bucket(segment.minute, self.report.shard)
         outline = self._outline(segment, bucket, waiting, after, position, pages)
         parts = hand_out.hand_out(bucket, outline)

@@ -40,6 +40,7 @@ from dynatick.engine.invocation import Execution
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import StoreError
 from dynatick.store import memory
+from dynatick.store.memory import MemoryStore
 
 # -- time ------------------------------------------------------------------------------------------------------------
 
@@ -306,6 +307,39 @@ def test_a_fault_in_the_middle_is_raised_once_everything_in_flight_is_recorded(w
     w.clock.forward(seconds=40)
     w.ticks(8)
     w.assert_each_ran_once(*ids(120))
+
+
+def lease_end(change: ConditionalUpdate) -> str:
+    """Until when a write of the cursor acquires or renews the shard lease; "released", if it releases it."""
+    return str(change.set["leaseUntil"] or "released") if is_cursor(change) else ""
+
+
+CURSOR_WRITES: dict[str, Callable[[ConditionalUpdate], bool]] = {
+    "closing": lambda change: lease_end(change) == "2026-12-31T12:01:30Z",
+    "renewal": lambda change: "2026-12-31T12:01:30Z" < lease_end(change) < "released",
+    "end": lambda change: lease_end(change) == "released",
+}
+
+
+@pytest.mark.parametrize("answer", ["lost", "lost, and sent again"])
+@pytest.mark.parametrize("write", CURSOR_WRITES)
+def test_a_pass_that_is_cut_short_is_continued_though_the_answer_of_a_cursor_write_is(answer: str, write: str) -> None:
+    """The write took effect. A pass that took it for another's would leave what it had no time for to the next tick,
+    perhaps an hour later."""
+    w = world(clock=PacedClock(), rules=rules(threads=1))
+    w.insert(*ids(400))
+    w.behave(takes(w, seconds=0.4), *ids(400))
+    lost = Once(CURSOR_WRITES[write])
+    if answer == "lost":
+        w.rigged.unanswered = lost
+    else:
+        w.rigged.before_write = lambda change: lost(change) and MemoryStore.write(w.rigged, change)
+    report = w.first_pass()
+    assert lost.done
+    assert report.continued
+    assert 0 < report.completed < 400
+    w.run_started()
+    w.assert_each_ran_once(*ids(400))
 
 
 def test_a_release_that_cannot_be_written_costs_no_attempt_and_does_not_forget_what_is_running() -> None:

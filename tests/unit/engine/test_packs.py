@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
-from tests.unit.engine.support import World, raises
+from tests.unit.engine.support import World, cannot, raises
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
@@ -72,6 +73,35 @@ def test_the_tasks_of_a_bucket_begin_before_its_packs() -> None:
         world.store.put(scheduled_row(task_id, Bucket(minute_of(NOON))))
     world.tick()
     assert (sorted(begun[:3]), sorted(begun[3:])) == (sorted(ids[:3]), ids[3:])
+
+
+@pytest.mark.parametrize("fault", ["can't be read", "time is up"])
+def test_a_bucket_is_not_drained_before_its_packs_were_read_again(fault: str) -> None:
+    """Its only poll that shows them is final: the index was behind. They would be lost to every tick."""
+    w = World()
+    pack_id = put_pack(w, [{}] * 3)
+    w.rigged.hidden = lambda entry: True
+    w.tick()
+    w.ticks(2)
+    w.rigged.clear_faults()
+    polls: list[Bucket] = []
+
+    def second_time(bucket: Bucket) -> None:
+        polls.append(bucket)
+        if polls.count(Bucket(minute_of(NOON))) == 2:
+            if fault == "can't be read":
+                raise cannot("read")
+            w.clock.forward(minutes=2)
+
+    w.rigged.before_poll = second_time
+    with suppress(StoreError):
+        w.first_pass(3)
+    assert w.outcome(pack_id) is None
+    w.rigged.clear_faults()
+    assert w.cursor().drained_through < minute_of(NOON)
+    w.run_started()
+    w.ticks(2)
+    assert w.outcome(pack_id) == "completed"
 
 
 def test_a_process_claims_no_more_packs_than_begin_soon() -> None:

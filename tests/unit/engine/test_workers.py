@@ -25,6 +25,7 @@ from tests.unit.engine.support import (
     is_claim,
     is_cursor,
     passed,
+    raises_for,
     rules,
 )
 
@@ -37,6 +38,8 @@ from dynatick.engine.pools import START_TIMEOUT
 from dynatick.engine.ports import ActionContext
 from dynatick.engine.processor import Invoked
 from dynatick.engine.sharing import HandOut
+from dynatick.errors import StoreError
+from dynatick.store import memory
 
 
 def test_a_range_is_not_forgotten_because_a_page_of_its_tasks_has_ended() -> None:
@@ -230,6 +233,27 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w.next_tick(8)
     w.assert_each_ran_once(*ids(50))
     w.until_drained()
+
+
+def test_what_is_handed_out_holds_its_bucket_back_though_all_its_pages_were_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The index was behind, and the first poll that shows its tasks is final. Then the pass can't read on."""
+    w = world_with(in_one_thread=True)
+    monkeypatch.setattr(memory, "PAGE", 50)
+    monkeypatch.setattr(sharing, "MAX_OUTLINED", 200)  # of 500: behind that, it reads on to the end
+    w.rigged.hidden = lambda entry: True
+    w.ticks(5)
+    w.rigged.clear_faults()
+    w.rigged.before_poll = raises_for(bucket_at(2))
+    with pytest.raises(StoreError):
+        w.next_tick()
+    assert w.workers
+    assert {*w.ran} >= {*ids(500)[250:]}
+    assert w.cursor().drained_through < bucket_at(1).minute
+    w.rigged.clear_faults()
+    w.ticks(2)
+    w.assert_each_ran_once(*ids(500))
 
 
 def test_ranges_of_earlier_ticks_count_against_max_workers(w: WorldWithWorkers) -> None:
