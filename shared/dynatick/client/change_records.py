@@ -243,17 +243,19 @@ class ChangeRecords:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    def list(self, *, last: timedelta = KEPT, limit: int = 100) -> list[ChangeView]:
-        """The changes of many tasks that were begun in the ``last`` time, the latest first, up to ``limit``; of a
-        redrive, without what has come of its runs."""
+    def list(self, *, last: timedelta = KEPT, until: datetime | None = None, limit: int = 100) -> list[ChangeView]:
+        """The changes of many tasks that were begun in the ``last`` time, and before ``until`` (default: now), the
+        latest first, up to ``limit``; of a redrive, without what has come of its runs."""
         check_limit(limit)
         now = self._clock()
-        listed = self._store.latest_listed(
-            LISTED_AS_CHANGE, start=_place(now - last), end=_place(now + timedelta(minutes=1)), limit=limit
-        )
+        start, end = now - last, now + timedelta(minutes=1) if until is None else until - timedelta(milliseconds=1)
+        if end < start:
+            return []
+        listed = self._store.latest_listed(LISTED_AS_CHANGE, start=_place(start), end=_place(end), limit=limit)
         rows = self._store.get_many(listed.ids, consistent=False) if listed.ids else {}
         found = (_view(rows[row_id]) for row_id in listed.ids if row_id in rows)
-        return sorted((one for one in found if one is not None), key=lambda one: one.at, reverse=True)
+        begun = (one for one in found if one is not None and (until is None or one.at < until))
+        return sorted(begun, key=lambda one: one.at, reverse=True)
 
     def get(self, change_id: str) -> ChangeView | None:
         """A change, with what has come of its runs by now; None: there is none, or none any more."""

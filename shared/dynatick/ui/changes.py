@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from urllib.parse import parse_qsl
 
@@ -20,9 +20,9 @@ from starlette.routing import Route
 from dynatick.client.change_records import ChangeRecord
 from dynatick.client.operations import ChangeView
 from dynatick.domain.instants import format_instant
-from dynatick.ui import links
+from dynatick.ui import links, query
 from dynatick.ui.jobs import Job
-from dynatick.ui.site import Notice, Site, site_of
+from dynatick.ui.site import Notice, Site, query_of, site_of
 from dynatick.ui.trail import MadeChange
 
 Form = Mapping[str, str]
@@ -93,25 +93,25 @@ async def _form(request: Request) -> Form:
 
 
 def _page(request: Request) -> Response:
-    site = site_of(request)
-    _refresh(site)
-    return site.page(request, "changes.html", "changes", now=site.clock(), changes=_changes(site))
+    site, to = site_of(request), query.instant(query_of(request), "to")
+    return site.page(request, "changes.html", "changes", now=site.clock(), to=to, changes=_changes(site, to))
 
 
 def _rows(request: Request) -> Response:
-    site = site_of(request)
+    site, to = site_of(request), query.instant(query_of(request), "to")
+    return site.fragment("changes_rows.html", site.clock(), to=to, changes=_changes(site, to))
+
+
+def _changes(site: Site, to: datetime | None) -> list[MadeChange]:
+    """All that is known, or what was before ``to``; the latest first."""
     _refresh(site)
-    return site.fragment("changes_rows.html", site.clock(), changes=_changes(site))
-
-
-def _changes(site: Site) -> list[MadeChange]:
-    """All that is known, the latest first."""
     own = list(site.trail)
     ids = {one.change_id for one in own}
-    records = site.client.operations.changes.list(limit=_LISTED)
+    records = site.client.operations.changes.list(until=to, limit=_LISTED)
     others = [_of_record(one) for one in records if one.change_id not in ids]
     others += [one for one in _of_settings(site) if not any(_is_same(one, made) for made in own)]
-    return sorted([*own, *others], key=lambda one: one.at, reverse=True)
+    found = sorted([*own, *others], key=lambda one: one.at, reverse=True)
+    return [one for one in found if to is None or one.at < to]
 
 
 def _of_record(one: ChangeView) -> MadeChange:

@@ -69,6 +69,18 @@ def test_a_change_by_a_program_has_a_record(client: TaskClient, world: World, na
     assert "secret" not in str(world.row(f"_dynatick#change#{record.change_id}"))
 
 
+def test_changes_are_listed_as_they_were_before_an_instant(client: TaskClient, world: World) -> None:
+    list(client.cancel_many(subject="s"))
+    (cancelled,) = records(client)
+    world.clock.forward(minutes=1)
+    list(client.restore_many(subject="s"))
+    changes = client.operations.changes
+    latest, _ = changes.list()
+    assert changes.list(until=latest.at) == [cancelled]
+    assert changes.list(until=latest.at + timedelta(milliseconds=1), limit=1) == [latest]
+    assert changes.list(until=cancelled.at) == changes.list(until=world.clock() - timedelta(days=40)) == []
+
+
 def test_a_cancellation_that_is_taken_back_has_a_record_for_each_change(client: TaskClient) -> None:
     list(client.cancel_many(subject="s"))
     list(client.restore_many(subject="s"))
