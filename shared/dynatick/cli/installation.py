@@ -204,6 +204,7 @@ def ui(
         sign_in=sign_in_of(stack.profiles(), session.profile, os.environ),
     )
     site = Site(
-        client=client, clock=session.clock, name=session.name(), read_only=read_only, caller=caller, access=access
-    )
+        client=client, clock=session.clock, name=session.name(), region=stack.region(session), read_only=read_only,
+        caller=caller, access=access,
+    )  # fmt: skip
     serve(site, port, opens=not no_open, say=typer.echo)

@@ -56,7 +56,7 @@ _HTMX = {
 TICK, SLOWLY = "tick from:body", "every 1800s, again from:body"
 """When a page that stays open is read again: after each tick; what would cost too much, each half hour."""
 
-_OF_NO_PAGE = ("notice", PARAMETER, links.STACK)
+_OF_NO_PAGE = ("notice", PARAMETER, *links.INSTALLATION)
 """Parameters that each page may have, and that say nothing of what it shows."""
 
 _FOLLOWS = "dynatick-follows"
@@ -106,6 +106,7 @@ class Site:
     client: TaskClient
     clock: Callable[[], datetime]
     name: str  # of the table or the stack
+    region: str | None = None  # None: not known
     read_only: bool = False
     caller: Callable[[], str | None] = lambda: None  # the ARN of who changes something by these pages
     access: Access = field(default_factory=Access)
@@ -186,9 +187,19 @@ class Site:
         template = "problem_part.html" if "hx-request" in request.headers else "problem.html"
         return self._stateless(template, status, title=title, text=text)
 
-    def other(self, request: Request, wanted: str) -> Response:
-        """The answer to an address of another installation."""
-        return self._stateless("other_stack.html", 404, wanted=wanted, instead=_here(request))
+    def installation(self) -> Mapping[str, str]:
+        """What tells the installation from others, as far as it is known. AWS may be asked whose credentials these
+        are, once."""
+        known = (self.name, self.region, self.trail.account)
+        return {name: value for name, value in zip(links.INSTALLATION, known, strict=True) if value}
+
+    def other(self, request: Request, wanted: Mapping[str, str]) -> Response | None:
+        """The answer to an address of another installation, by what the address has of it; None: it is of this one."""
+        own = self.installation()
+        if all(own.get(name, value) == value for name, value in wanted.items()):
+            return None
+        own = {name: own[name] for name in wanted if name in own}
+        return self._stateless("other_stack.html", 404, wanted=wanted, own=own, instead=_here(request))
 
     def trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
         """The answer to a request for which the table could not be read. That for a part goes into the one banner of

@@ -69,9 +69,19 @@ class Trail:
         return iter(list(self._made)[::-1])
 
     @cached_property
+    def _arn(self) -> str | None:
+        return self._caller()
+
+    @property
     def who(self) -> str:
         """The caller's ARN; where there is none, the user of this machine."""
-        return self._caller() or user() or "unknown"
+        return self._arn or user() or "unknown"
+
+    @property
+    def account(self) -> str | None:
+        """The account of the caller; None: not known."""
+        parts = (self._arn or "").split(":")
+        return parts[4] if len(parts) > 4 else None
 
     def begin(self, path: str, form: Mapping[str, str]) -> MadeChange:
         what, about, link = _subject(path, form)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import httpx2
 import pytest
@@ -181,6 +181,28 @@ def test_an_address_of_another_installation_shows_nothing_of_this_one(
     instead = browser.get(str(elements(page, "instead")[0].attributes["href"]))
     assert instead.status_code == 200
     assert browser.get(f"{address}reminders").status_code == 200
+
+
+def test_an_installation_is_known_by_its_region_and_account_too(busy: VirtualInstallation, browser: Browser) -> None:
+    known = {"stack": "reminders", "region": "eu-central-1", "account": "123456789012"}
+    browser.site.region, browser.site.trail._caller = known["region"], lambda: f"arn:aws:iam::{known['account']}:user/a"
+    assert asked(link(browser, "/tasks/bad-0"))[1] == known
+    for parameters in (known, {"stack": "reminders"}, {"region": "eu-central-1"}):
+        assert browser.get(f"/tasks/bad-0?{urlencode(parameters)}").status_code == 200, "an older link has a name only"
+    elsewhere = browser.get(f"/tasks/bad-0?{urlencode(known | {'region': 'us-east-1'})}")
+    assert elsewhere.status_code == 404
+    assert text_of(elsewhere, "problem") == (
+        "These pages show reminders in eu-central-1, account 123456789012, and nothing of reminders in us-east-1, "
+        "account 123456789012. Start them for it: dynatick ui --stack reminders --region us-east-1"
+    )
+    other = browser.get(f"/tasks/bad-0?{urlencode(known | {'account': '210987654321'})}")
+    assert other.status_code == 404
+    assert "With credentials of account 210987654321, start them for it: dynatick ui" in text_of(other, "problem")
+    assert browser.get(str(elements(other, "instead")[0].attributes["href"])).status_code == 200
+
+
+def test_of_an_installation_whose_region_and_account_are_not_known_the_name_decides(browser: Browser) -> None:
+    assert browser.get("/ticks?stack=reminders&region=us-east-1&account=123456789012").status_code == 200
 
 
 def test_nothing_is_changed_by_a_form_of_another_installation(busy: VirtualInstallation, browser: Browser) -> None:
