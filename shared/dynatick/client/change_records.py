@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 KEPT: Final = timedelta(days=31)
 LISTED_AS_CHANGE: Final = "change"
 
-FOLLOWED: Final = ("redrive", "redrive dead letters")
+FOLLOWED: Final = ("redrive", "redrive batch", "redrive dead letters")
 """Changes whose records have the runs that they begin."""
 
 RUNNING, DONE, FAILED, ABORTED = "running", "done", "failed", "aborted"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice
 from urllib.parse import parse_qsl
@@ -105,10 +106,9 @@ def _rows(request: Request) -> Response:
 def _changes(site: Site, to: datetime | None) -> list[MadeChange]:
     """All that is known, or what was before ``to``; the latest first."""
     _refresh(site)
-    own = list(site.trail)
-    ids = {one.change_id for one in own}
-    records = site.client.operations.changes.list(until=to, limit=_LISTED)
-    others = [_of_record(one) for one in records if one.change_id not in ids]
+    records = {one.change_id: one for one in site.client.operations.changes.list(until=to, limit=_LISTED)}
+    own = [replace(one, record=records.pop(one.change_id or "", None)) for one in site.trail]
+    others = [_of_record(one) for one in records.values()]
     others += [one for one in _of_settings(site) if not any(_is_same(one, made) for made in own)]
     found = sorted([*own, *others], key=lambda one: one.at, reverse=True)
     return [one for one in found if to is None or one.at < to]

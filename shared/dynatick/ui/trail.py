@@ -43,8 +43,8 @@ class MadeChange:
     result: str | None = None  # None: a job, which says so
     is_problem: bool = False
     job: Job | None = None
-    record: ChangeView | None = None  # in the table, of a change that was not made by these pages
-    change_id: str | None = None  # of the record, of one that was
+    record: ChangeView | None = None  # in the table, of a change of many tasks
+    change_id: str | None = None  # of the record, of a change that was made by these pages
 
     @property
     def state(self) -> str:

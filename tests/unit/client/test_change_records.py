@@ -15,7 +15,7 @@ from dynatick import StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client.failures import fingerprint_of, has_fingerprint
 from dynatick.client.operations import ChangeView
-from dynatick.domain.packs import Span
+from dynatick.domain.packs import Span, body_id
 from dynatick.errors import BatchNotFound, TransitionRefused
 
 BUCKET = "2026-12-31#12:01"
@@ -191,6 +191,27 @@ def test_a_change_of_a_batch_has_a_record_that_counts_its_members(client: TaskCl
         ("reschedule batch", {"batch": "news", "at": "2026-12-31T12:02:00Z"}, 600, "done"),
     ], "what changes no member has none"
     assert all(one.by == "program" for one in records(client))
+
+
+def test_the_members_of_a_batch_that_were_redriven_are_followed(client: TaskClient, world: World) -> None:
+    """Those with rows of their own, as all that fail by themselves have; a pack that failed as a whole is not."""
+    world.actions.behaviour |= dict.fromkeys(("news/000000001", "news/000000002", "news/000000003"), fail)
+    client.batches.insert([{"n": n} for n in range(1000)], batch_id="news", action="log")
+    world.store.delete(body_id(Span(500, 500).pack_id("news")))
+    world.ticks(3)
+    world.clock.forward(seconds=1)
+    assert client.batches.redrive("news").redriven == 503
+    del world.actions.behaviour["news/000000001"], world.actions.behaviour["news/000000002"]
+    (record,) = records(client)
+
+    def runs() -> tuple[str, int]:
+        found = client.operations.changes.get(record.change_id)
+        assert found is not None
+        return str(found.runs), found.not_followed
+
+    assert runs() == ("0 completed, 3 waiting", 500)
+    world.ticks(4)
+    assert runs() == ("2 completed, 1 failed again", 500)
 
 
 def test_a_batch_whose_change_breaks_off_is_recorded_with_what_was_changed(client: TaskClient, world: World) -> None:
