@@ -47,7 +47,7 @@ OF_SCHEDULES = {
     "schedule export": "export", "schedule import": "compose", "schedule sync": "sync",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
-OF_CHANGES = {"change list": "list", "change show": "get runs_of"}
+OF_CHANGES = {"change list": "list", "change show": "get runs_of", "change abort": "abort"}
 OF_BATCHES = {
     "batch add": "insert load_pack seal", "batch show": "get", "batch members": "members members_page",
     "batch cancel": "cancel", "batch reschedule": "reschedule", "batch redrive": "redrive",
@@ -55,7 +55,14 @@ OF_BATCHES = {
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
 NO_VERBS |= {"transact_put"}  # for a transaction of a program
-NO_VERBS |= {"new", "begin", "end", "forget", "recorded"}  # what commands and pages write of their own changes
+NO_VERBS |= {
+    "new",
+    "begin",
+    "end",
+    "forget",
+    "recorded",
+    "is_to_end",
+}  # what commands and pages write of their own changes
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 

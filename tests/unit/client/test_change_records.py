@@ -13,6 +13,7 @@ from tests.unit.engine.support import World
 
 from dynatick import StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.client.change_records import new_record
 from dynatick.client.failures import fingerprint_of, has_fingerprint
 from dynatick.client.operations import ChangeView
 from dynatick.domain.packs import Span, body_id
@@ -33,6 +34,10 @@ def world() -> World:
 @pytest.fixture
 def client(world: World) -> TaskClient:
     return client_of(world, dead_letter_queue=world.dead_letters)
+
+
+def unreachable(_: str) -> None:
+    raise StoreError("no route")
 
 
 def records(client: TaskClient) -> list[ChangeView]:
@@ -159,6 +164,48 @@ def test_a_record_that_can_not_be_written_stops_no_change_and_is_logged(
     assert {client.get(name).run for name in "abc"} == {2}
     assert [record.action for record in caplog.records] == ["change_not_recorded"]  # type: ignore[attr-defined]
     assert [(one.state, one.changed) for one in records(client)] == [("done", 3) if at == "begin" else ("running", 0)]
+
+
+def test_a_change_that_goes_on_is_to_end_once_somebody_asks_for_it(client: TaskClient, world: World) -> None:
+    changes = client.operations.changes
+    with new_record(client, "cancel", {"subject": "s"}, interface="page") as record:
+        assert changes.abort(record.change_id, by="eve") is None, "it has not begun"
+        assert not record.is_to_end()
+        record.begin()
+        assert not record.is_to_end()
+        asked = changes.abort(record.change_id, by="ada")
+        assert asked is not None and (asked.abort_by, asked.state) == ("ada", "running")
+        writes = len(world.rigged.writes)
+        assert changes.abort(record.change_id, by="bob") == asked, "the first one has"
+        assert len(world.rigged.writes) == writes
+        world.rigged.before_read = unreachable
+        assert not record.is_to_end(), "it is not known"
+        world.rigged.clear_faults()
+        assert record.is_to_end()
+        record.is_aborted = True
+    ended = changes.get(record.change_id)
+    assert ended is not None and (ended.state, ended.abort_by) == ("aborted", "ada")
+
+
+@pytest.mark.parametrize(
+    ("interface", "has_ended", "why"),
+    [
+        ("page", True, "it is done; possible only while it is running"),
+        ("Python", False, "it is not made by a page; end it where it was begun"),
+    ],
+)
+def test_a_change_that_would_not_end_is_not_asked_to(
+    client: TaskClient, interface: str, has_ended: bool, why: str
+) -> None:
+    record = new_record(client, "cancel", {"subject": "s"}, interface=interface)
+    record.begin()
+    if has_ended:
+        record.end()
+    before = records(client)
+    with pytest.raises(TransitionRefused, match=f"cannot abort change '{record.change_id}': {why}"):
+        client.operations.changes.abort(record.change_id, by="ada")
+    assert records(client) == before
+    assert client.operations.changes.abort("none", by="ada") is None
 
 
 def test_a_program_can_say_who_it_is(client: TaskClient) -> None:
