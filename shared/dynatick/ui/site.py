@@ -25,7 +25,7 @@ from dynatick.ui import display, links
 from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, middle
 from dynatick.ui.jobs import Job, Jobs
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
-from dynatick.ui.state import PREFIXES, UNREAD, state_of
+from dynatick.ui.state import PREFIXES, UNREAD, State, state_of
 from dynatick.ui.trail import Trail
 from dynatick.ui.trouble import Access, Trouble
 from dynatick.ui.zone import PARAMETER, parameters, zone_name
@@ -165,15 +165,17 @@ class Site:
         *,
         now: datetime,
         follows: str | None = None,
+        state: State | None = None,
         **values: Any,
     ) -> Response:
         """A whole page. ``section``: the one of the navigation that it belongs to. ``follows``: when all of it is read
-        again while it stays open, TICK or SLOWLY; None: its parts are, or it is a question that must not change."""
+        again while it stays open, TICK or SLOWLY; None: its parts are, or it is a question that must not change.
+        ``state``: that of the installation, if it is read already."""
         return self.fragment(
             template,
             now,
             section=section,
-            state=state_of(self.client, now),
+            state=state or state_of(self.client, now),
             notice=self._notices.get(request.query_params.get("notice", "")),
             trouble=None,
             follows=follows,

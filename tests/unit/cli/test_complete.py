@@ -35,7 +35,8 @@ OF_TASKS = {
     "heartbeat": "heartbeat",
 }  # fmt: skip
 OF_OPERATIONS = {
-    "tick list": "ticks tick_range", "bucket list": "listed_pages", "doctor": "check_payloads doctor health",
+    "tick list": "ticks tick_range ticks_and_counts", "bucket list": "listed_pages",
+    "doctor": "check_payloads doctor health",
     "pause": "pause pause_action", "resume": "resume resume_action",
     "status": "status", "task explain": "explain", "action list": "actions minute_counts waiting_by_action",
     "failure list": "failures",
