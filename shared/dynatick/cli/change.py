@@ -22,6 +22,8 @@ app = typer.Typer(
     name="change", help="Show who has changed many tasks at once, and what came of it.", no_args_is_help=True
 )
 
+ChangeId = Annotated[str, typer.Argument(metavar="ID", help="As dynatick change list shows it.")]
+
 _COLUMNS = (
     Column("ID", "changeId"),
     Column("AT", "at", to_seconds=True, spare=1),
@@ -58,7 +60,7 @@ def list_changes(
 @command(app)
 def show(
     session: Session,
-    change_id: Annotated[str, typer.Argument(metavar="ID", help="As dynatick change list shows it.")],
+    change_id: ChangeId,
     wait: Wait = False,
     timeout: WaitTimeout = None,
 ) -> None:
@@ -67,10 +69,24 @@ def show(
     changes = session.client().operations.changes
     found = changes.get(change_id)
     if found is None:
-        raise CommandFailed(ExitCode.NOT_FOUND, f"there is no change {one_line(change_id)}; they are kept for 31 days")
+        raise _absent(change_id)
     show_outcome("\n".join(_lines(found)), found, session.output)
     if wait:
         wait_for_runs(session, changes.runs_of(found), timeout, "redriven")
+
+
+@command(app)
+def abort(session: Session, change_id: ChangeId) -> None:
+    """Abort a change of many tasks that a page of dynatick ui makes: it ends after the tasks that are being changed."""
+    asked = session.client().operations.changes.abort(change_id, by=session.caller())
+    if asked is None:
+        raise _absent(change_id)
+    words = f"Its process is asked to end it, by {one_line(asked.abort_by or 'unknown')}"
+    show_outcome(f"{words}\nWhat came of it: {suggested('dynatick change show', change_id)}", asked, session.output)
+
+
+def _absent(change_id: str) -> CommandFailed:
+    return CommandFailed(ExitCode.NOT_FOUND, f"there is no change {one_line(change_id)}; they are kept for 31 days")
 
 
 def _given(one: ChangeView) -> str:
@@ -84,6 +100,7 @@ def _lines(one: ChangeView) -> list[str]:
     lines += [f"Given: {_given(one)}"] if one.given else []
     if one.ended_at is None:
         lines.append("Its end is not known: it goes on, or its process has died")
+        lines += [f"{one_line(one.abort_by)} has asked to abort it"] if one.abort_by else []
     else:
         lines.append(f"{one.state}: {one.words}")
     lines += [f"Problem: {one_line(one.problem)}"] if one.problem else []

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dynatick.client.operations import ActionPause, FailureGroup, InstallationStatus, Pause
 
 _GROUPS = 3
+_WHAT_IS_PAUSED = "What is paused: dynatick status"
 
 
 @with_options
@@ -134,6 +135,7 @@ def pause(
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: paused.to_row()}, session.output)
     say(f"{done}: {one_line(str(paused))}")
+    say("To end it: dynatick resume" + ("" if action is None else f" --action {quoted(action)}"))
 
 
 @with_options
@@ -150,9 +152,10 @@ def resume(
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: None}, session.output)
     if ended is None:
-        say("It was not paused")
+        say(f"It was not paused\n{_WHAT_IS_PAUSED}")
     else:
         say(f"Resumed; it was paused {one_line(str(ended))}. The next tick runs what is due")
+        say("What waits: dynatick status")
 
 
 def _resume_action(session: Session, action: str) -> None:
@@ -160,11 +163,12 @@ def _resume_action(session: Session, action: str) -> None:
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: None, "ended": None if ended is None else ended.to_row()}, session.output)
     if ended is None:
-        say(f"{one_line(action)} was not paused")
+        say(f"{one_line(action)} was not paused\n{_WHAT_IS_PAUSED}")
         return
     by = ended.waiting_begin_by
     begin = "" if by is None else f". Tasks that wait begin by {format_instant(by)}"
     say(f"Resumed {one_line(action)}; it was paused {one_line(str(ended))}{begin}")
+    say("What waits: dynatick action list")
 
 
 @with_options
@@ -200,6 +204,7 @@ def ui(
         sign_in=sign_in_of(stack.profiles(), session.profile, os.environ),
     )
     site = Site(
-        client=client, clock=session.clock, name=session.name(), read_only=read_only, caller=caller, access=access
-    )
+        client=client, clock=session.clock, name=session.name(), region=stack.region(session), read_only=read_only,
+        caller=caller, access=access,
+    )  # fmt: skip
     serve(site, port, opens=not no_open, say=typer.echo)

@@ -51,6 +51,20 @@ def caller(session: Session) -> str | None:
         return None
 
 
+def region(session: Session) -> str | None:
+    """The region that the session's table is in; None: the SDK's configuration names none."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import Session as Profile
+
+    if session.local or session.region:
+        return REGION if session.local else session.region
+    try:
+        configured = Profile(profile=session.profile).get_config_variable("region")
+    except BotoCoreError:
+        configured = None
+    return os.environ.get("AWS_REGION") or configured
+
+
 def profiles() -> Mapping[str, Any]:
     """The profiles of this machine, as the SDK reads its configuration; none if it can't."""
     from botocore.exceptions import BotoCoreError

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated
 
+from dynatick.client import ticks
 from dynatick.client.history import listed_entries
 from dynatick.client.settings_cache import BEFORE_FIRST_TICK
-from dynatick.client.thread_pool import many_rows
+from dynatick.client.thread_pool import many_rows, thread_pool
+from dynatick.client.ticks import TickEntry, TickRecord, tick_records
 from dynatick.client.views import TaskEntry, number_or
 from dynatick.domain import attributes as attr
 from dynatick.domain.action_counts import ActionCounts, CountsByAction
@@ -24,14 +26,14 @@ from dynatick.domain.pause import ActionPause
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
 from dynatick.domain.view import Json, View
-from dynatick.engine.counts import COUNTERS, bucket_record_id, tick_record_id
+from dynatick.engine.counts import COUNTERS, bucket_record_id
 from dynatick.engine.cursor import Cursor, read_cursors
 from dynatick.engine.ports import Store
 from dynatick.engine.rules import Precision
 from dynatick.engine.settings import InstallationSettings
 
 _COUNTER = {counter.name: counter.attribute for counter in COUNTERS}
-_READ = (attr.BY_ACTION, attr.CONTINUED, *(_COUNTER[name] for name in ("completed", "failed", "retried", "planned")))
+READ = (attr.BY_ACTION, attr.CONTINUED, *(_COUNTER[name] for name in ("completed", "failed", "retried", "planned")))
 _LONGEST_WINDOW = timedelta(hours=24)  # of buckets that are not drained
 MAX_PAST = timedelta(days=3)
 """Of a range that is compared with the one before: tick records are kept for seven days."""
@@ -67,36 +69,37 @@ class MinuteCounts:
         self.failures += counts.failures
 
 
-def read_counts(store: Store, settings: InstallationSettings | None, minutes: range) -> Mapping[int, MinuteCounts]:
+def read_counts(
+    store: Store,
+    settings: InstallationSettings | None,
+    minutes: range,
+    *,
+    read: Sequence[TickRecord] | None = None,
+) -> Mapping[int, MinuteCounts]:
     """The counts of those minutes in which something ran. Two requests for each 100 minutes and shard, of 50 read
-    units, and one more for passes that continued. Raises StoreError."""
+    units, and one more for passes that continued. ``read``: the tick records, if they are read already. Raises
+    StoreError."""
     shards = range(1 if settings is None else settings.shards_ever)
-    places = [(minute, shard) for minute in minutes for shard in shards]
-    ticks = {tick_record_id(minute, shard, 0): minute for minute, shard in places}
-    buckets = {bucket_record_id(Bucket(minute, shard)): minute for minute, shard in places}
+    buckets = {bucket_record_id(Bucket(minute, shard)): minute for minute in minutes for shard in shards}
     found: dict[int, MinuteCounts] = {}
-    rows = many_rows(store, [*ticks, *buckets], consistent=False, only=_READ)
-    for key, row in rows.items():
-        if key in ticks:
-            found.setdefault(ticks[key], MinuteCounts()).add_tick(row)
-        elif attr.BY_ACTION in row:
-            found.setdefault(buckets[key], MinuteCounts()).add_bucket(row)
-    continuation = 0
-    continued = [place for place in places if _is_continued(rows, tick_record_id(*place, 0))]
-    while continued:
-        continuation += 1
-        rows = many_rows(
-            store, [tick_record_id(*place, continuation) for place in continued], consistent=False, only=_READ
-        )
-        for minute, shard in continued:
-            if (part := rows.get(tick_record_id(minute, shard, continuation))) is not None:
-                found.setdefault(minute, MinuteCounts()).add_tick(part)
-        continued = [place for place in continued if _is_continued(rows, tick_record_id(*place, continuation))]
+    with thread_pool(1, "dynatick-counts") as pool:
+        rows = pool.submit(many_rows, store, list(buckets), consistent=False, only=(attr.BY_ACTION,))
+        for minute, _, row in tick_records(store, minutes, shards, READ) if read is None else read:
+            found.setdefault(minute, MinuteCounts()).add_tick(row)
+        for key, row in rows.result().items():
+            if attr.BY_ACTION in row:
+                found.setdefault(buckets[key], MinuteCounts()).add_bucket(row)
     return found
 
 
-def _is_continued(rows: Mapping[str, Row], key: str) -> bool:
-    return rows.get(key, {}).get(attr.CONTINUED) is True
+def ticks_and_counts(
+    store: Store, settings: InstallationSettings | None, minutes: range, *, now: datetime
+) -> tuple[list[TickEntry], Mapping[int, MinuteCounts]]:
+    """The ticks of these minutes, and what they ran, of records that are read once. Raises StoreError."""
+    shards = range(1 if settings is None else settings.shards_ever)
+    records = tick_records(store, minutes, shards, {*ticks.READ, *READ})
+    counts = read_counts(store, settings, minutes, read=records)
+    return ticks.ticks(store, settings, minutes, now=now, read=records), counts
 
 
 # -- by action ---------------------------------------------------------------------------------------------------------

@@ -24,4 +24,5 @@ class AsyncOperations(Threaded):
     status = awaited(Operations.status)
     tick_range = awaited(Operations.tick_range)
     ticks = awaited(Operations.ticks)
+    ticks_and_counts = awaited(Operations.ticks_and_counts)
     waiting_by_action = awaited(Operations.waiting_by_action)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from dynatick.client import task_update
@@ -17,6 +18,7 @@ from dynatick.client.batch_loading import BODY_KEPT, THREADS, batch_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.task_decisions import Rescheduling, TaskDecisions, next_run
 from dynatick.client.thread_pool import thread_pool
+from dynatick.client.views import TaskView
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import OPEN, Batch, extracted_ids, is_of_pack
 from dynatick.domain.buckets import Bucket
@@ -106,16 +108,31 @@ class BatchChanges:
 
     def redrive(self, batch_id: str, record: ChangeRecord) -> int:
         """Starts the members that have failed anew, at the next tick, and the batch itself, if it has ended: it ends
-        again when they have. Returns how many members."""
+        again when they have. Returns how many members. ``record`` follows the runs of those with rows of their own, as
+        all have that failed by themselves; of a pack that failed as a whole it has the number."""
         decisions = TaskDecisions(self.settings_cache, self.clock)
         departures = task_update.Departures(self.store, self.settings_cache, self.clock)
         decide = record.before(departures.noting(decisions.redriven()))
+        runs, lock = record.tally.runs, Lock()
 
         def start(row: Row, pack: Pack) -> Counter[str]:
             failed = {i: 1 for i, own in self._extracted(row, pack) if state_of(own) == Status.FAILED}
             if is_terminal(row) and state_of(row) == Status.FAILED:
                 failed[RowView(row).task_id] = sum(1 for _ in pack.open())
-            return Counter({i: n for i, n in failed.items() if self._change(i, decide) == Status.SCHEDULED})
+            begun = Counter[str]()
+            for task_id, members in failed.items():
+                try:
+                    started = task_update.carry_out(self.store, task_id, decide)
+                except (TransitionRefused, TaskNotFound):
+                    continue
+                begun[task_id] = members
+                if runs is not None:
+                    with lock:
+                        if task_id == RowView(row).task_id:
+                            runs.not_followed += members
+                        else:
+                            runs.add(TaskView.from_row(started))
+            return begun
 
         started = self._each_pack(batch_id, start, record, Counter.total)
         for task_id in started:

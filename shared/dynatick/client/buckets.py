@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from concurrent.futures import Executor, Future
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,6 +21,7 @@ from dynatick.engine.ports import Counted, Entry, Store
 from dynatick.store.codec import encode, entry_of
 
 _MAX_AT_A_TIME = 8
+_AT_A_TIME_OF_ALL = 16  # if all will be consumed
 _OF_ENTRIES = (
     attr.TASK_DATE_TIME, attr.OUTCOME, attr.ACTION, attr.DUE_AT, attr.FINISHED_AT, attr.ERROR, attr.SCHEDULE_ID,
     attr.NEXT_ATTEMPT_AT, attr.LATE_MILLISECONDS, attr.SUBJECT, attr.LIMIT_KEY,
@@ -82,6 +83,7 @@ class BucketReader:
     is_whole: bool = False  # all pages will be consumed
     attributes: Collection[str] = ()  # of the rows that are needed; empty: all
     count: Counted | None = None  # the tasks that are only counted; of buckets
+    threads: Executor | None = None  # of the caller, that read; None: threads of its own
 
     def pages(self, start: Position | None = None) -> Generator[BucketPage, None, None]:
         """All pages of all buckets, in order, from ``start`` on.
@@ -96,8 +98,9 @@ class BucketReader:
         buckets = self.selection.buckets(since=since, latest_first=self.latest_first)
         positions = (start if start is not None and bucket == since else Position(bucket) for bucket in buckets)
         ahead: deque[tuple[Position, Future[BucketPage] | None]] = deque()
-        width = _MAX_AT_A_TIME if self.is_whole else 1
-        with thread_pool(_MAX_AT_A_TIME, "dynatick-read") as pool:
+        maximum = _AT_A_TIME_OF_ALL if self.is_whole else _MAX_AT_A_TIME
+        width = maximum if self.is_whole else 1
+        with nullcontext(self.threads) if self.threads else thread_pool(maximum, "dynatick-read") as pool:
             try:
                 while True:
                     while len(ahead) < width and (position := next(positions, None)) is not None:
@@ -109,7 +112,7 @@ class BucketReader:
                     if page.after is not None:
                         ahead.appendleft((replace(position, after=page.after), None))
                     yield page
-                    width = min(2 * width, _MAX_AT_A_TIME)
+                    width = min(2 * width, maximum)
             finally:
                 for _, pending in ahead:
                     if pending is not None:

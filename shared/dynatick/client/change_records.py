@@ -33,7 +33,7 @@ from dynatick.domain.task import SYSTEM_PREFIX, Row, Status
 from dynatick.domain.view import Json, View
 from dynatick.engine.conditional_write import change_row, create
 from dynatick.engine.ports import Clock, Store
-from dynatick.errors import StoreError
+from dynatick.errors import StoreError, TransitionRefused
 from dynatick.json_reader import parse
 
 if TYPE_CHECKING:
@@ -42,10 +42,13 @@ if TYPE_CHECKING:
 KEPT: Final = timedelta(days=31)
 LISTED_AS_CHANGE: Final = "change"
 
-FOLLOWED: Final = ("redrive", "redrive dead letters")
+FOLLOWED: Final = ("redrive", "redrive batch", "redrive dead letters")
 """Changes whose records have the runs that they begin."""
 
 RUNNING, DONE, FAILED, ABORTED = "running", "done", "failed", "aborted"
+
+PAGE: Final = "page"
+"""The interface of changes that end when they are asked to."""
 
 _PREFIX = f"{SYSTEM_PREFIX}change#"
 _MAX_TEXT = 300  # characters of a value of the filter, and of a problem
@@ -205,6 +208,7 @@ class ChangeView(View):
     skipped: Annotated[int, "Another request had changed them first."] = 0
     unanswered: Annotated[int, "The table gave no answer."] = 0
     problem: str | None = None
+    abort_by: Annotated[str | None, Json(optional=True), "Who has asked to end it early."] = None
     runs: Annotated[RunCounts | None, "Of a redrive: what has come of the runs that it began."] = None
     not_followed: Annotated[int, Json(optional=True), "Runs beyond those that are followed."] = 0
     packed_runs: Annotated[object, Json(hidden=True)] = field(default=None, repr=False)
@@ -243,17 +247,19 @@ class ChangeRecords:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
 
-    def list(self, *, last: timedelta = KEPT, limit: int = 100) -> list[ChangeView]:
-        """The changes of many tasks that were begun in the ``last`` time, the latest first, up to ``limit``; of a
-        redrive, without what has come of its runs."""
+    def list(self, *, last: timedelta = KEPT, until: datetime | None = None, limit: int = 100) -> list[ChangeView]:
+        """The changes of many tasks that were begun in the ``last`` time, and before ``until`` (default: now), the
+        latest first, up to ``limit``; of a redrive, without what has come of its runs."""
         check_limit(limit)
         now = self._clock()
-        listed = self._store.latest_listed(
-            LISTED_AS_CHANGE, start=_place(now - last), end=_place(now + timedelta(minutes=1)), limit=limit
-        )
+        start, end = now - last, now + timedelta(minutes=1) if until is None else until - timedelta(milliseconds=1)
+        if end < start:
+            return []
+        listed = self._store.latest_listed(LISTED_AS_CHANGE, start=_place(start), end=_place(end), limit=limit)
         rows = self._store.get_many(listed.ids, consistent=False) if listed.ids else {}
         found = (_view(rows[row_id]) for row_id in listed.ids if row_id in rows)
-        return sorted((one for one in found if one is not None), key=lambda one: one.at, reverse=True)
+        begun = (one for one in found if one is not None and (until is None or one.at < until))
+        return sorted(begun, key=lambda one: one.at, reverse=True)
 
     def get(self, change_id: str) -> ChangeView | None:
         """A change, with what has come of its runs by now; None: there is none, or none any more."""
@@ -291,6 +297,34 @@ class ChangeRecords:
     def begin(self, view: ChangeView) -> None:
         """Writes that a change begins, unless it is known to have ended."""
         create(self._store, _row(view))
+
+    def abort(self, change_id: str, *, by: str | None = None) -> ChangeView | None:
+        """Asks the process that makes a change to end it before the next tasks; None: there is no such change. Pages
+        look for that while they change tasks. Raises TransitionRefused if the change has ended, or if no page makes
+        it: then it ends where it was begun."""
+
+        def decide(row: Row | None) -> tuple[ChangeView | None, ConditionalUpdate | None]:
+            view = None if row is None else _view(row)
+            if row is None or view is None:
+                return None, None
+            if view.ended_at is not None:
+                raise TransitionRefused(change_id, "abort", view.state, (RUNNING,), what="change")
+            if view.interface != PAGE:
+                raise TransitionRefused(change_id, "abort", view.state, (), what="change", is_a="not made by a page",
+                                        instead="end it where it was begun")  # fmt: skip
+            if view.abort_by is not None:
+                return view, None
+            asked = replace(view, abort_by=by or "unknown")
+            conditions = as_read(row, attr.STATUS, attr.CREATED_AT, attr.FINISHED_AT, attr.ABORT_BY)
+            return asked, ConditionalUpdate(
+                task_id=_row_id(view), set={attr.ABORT_BY: asked.abort_by}, conditions=conditions
+            )
+
+        return change_row(self._store, f"{_PREFIX}{change_id}", "abort a change", decide)
+
+    def is_to_end(self, view: ChangeView) -> bool:
+        """Whether it was asked to end early. Raises StoreError."""
+        return attr.ABORT_BY in (self._store.get(_row_id(view)) or {})
 
     def end(self, view: ChangeView, tally: Tally, *, state: str, problem: str | None = None) -> ChangeView:
         """Writes how it has ended, once."""
@@ -368,6 +402,15 @@ class ChangeRecord:
     def add(self, results: Iterable[ManyResult]) -> None:
         for result in results:
             self.tally.add(result)
+
+    def is_to_end(self) -> bool:
+        """Whether the change was asked to end early, as far as that is known. Reads the record, once it has begun."""
+        if self._view is None:
+            return False
+        try:
+            return self._records.is_to_end(self._view)
+        except StoreError:  # then the change goes no further either
+            return False
 
     def end(self, *, state: str = DONE, problem: str | None = None) -> None:
         """Writes how it has ended, if it has begun."""
@@ -459,6 +502,7 @@ def _row(view: ChangeView) -> dict[str, object]:
         attr.SKIPPED: view.skipped,
         attr.UNANSWERED: view.unanswered,
         attr.PROBLEM: view.problem,
+        attr.ABORT_BY: view.abort_by,
         attr.BODY: view.packed_runs,
         attr.NOT_FOLLOWED: view.not_followed,
     }
@@ -483,6 +527,7 @@ def _view(row: Row) -> ChangeView | None:
         skipped=number_or(row.get(attr.SKIPPED), 0),
         unanswered=number_or(row.get(attr.UNANSWERED), 0),
         problem=text_or_none(row.get(attr.PROBLEM)),
+        abort_by=text_or_none(row.get(attr.ABORT_BY)),
         packed_runs=row.get(attr.BODY),
         not_followed=number_or(row.get(attr.NOT_FOLLOWED), 0),
     )

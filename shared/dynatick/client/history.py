@@ -9,7 +9,7 @@ import binascii
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -170,14 +170,17 @@ def listed_entries(store: Store, selection: Selection, grid: Grid, now: datetime
         yield from _listed(page, grid, now)
 
 
-def listed_pages(store: Store, selection: Selection, grid: Grid, now: datetime) -> Iterator[ListedPage]:
+def listed_pages(
+    store: Store, selection: Selection, grid: Grid, now: datetime, threads: Executor | None = None
+) -> Iterator[ListedPage]:
     """The same by page, but most of those that have completed are only counted, and in buckets that are all to come
     most of those that are open: the answers hold none of them."""
     are_to_come = selection.minutes.start > minute_of(now)
     count, status = (Counted.OPEN, OPEN) if are_to_come else (Counted.COMPLETED, Status.COMPLETED)
     reader = BucketReader(
-        store=store, selection=selection, rows=Rows.PACKS, is_whole=True, attributes=_SHOWN, count=count
-    )
+        store=store, selection=selection, rows=Rows.PACKS, is_whole=True, attributes=_SHOWN, count=count,
+        threads=threads,
+    )  # fmt: skip
     for page in reader.pages():
         assert page.bucket is not None
         yield ListedPage(page.bucket, tuple(_listed(page, grid, now)), {status: page.counted} if page.counted else {})

@@ -6,6 +6,7 @@ Apart from the client for tasks, so that an application that inserts tasks does 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -21,6 +22,7 @@ from dynatick.client.action_counts import (
     action_list,
     read_counts,
     read_waiting,
+    ticks_and_counts,
 )
 from dynatick.client.batch_members import row_of
 from dynatick.client.change_records import ChangeRecords, ChangeView
@@ -120,12 +122,21 @@ class Operations:
         minutes = tick_lists.minutes_of_range(timedelta(hours=1), start, end, now=self._clock())
         return read_counts(self.store, self._settings_cache.refresh(), minutes)
 
-    def listed_pages(self, *, start: Time, end: Time) -> Iterator[ListedPage]:
+    def ticks_and_counts(
+        self, *, start: Time, end: Time | None = None
+    ) -> tuple[list[TickEntry], Mapping[int, MinuteCounts]]:
+        """What ``ticks`` and ``minute_counts`` return, of tick records that are read once."""
+        now = self._clock()
+        minutes = tick_lists.minutes_of_range(timedelta(hours=1), start, end, now=now)
+        return ticks_and_counts(self.store, self._settings_cache.refresh(), minutes, now=now)
+
+    def listed_pages(self, *, start: Time, end: Time, threads: Executor | None = None) -> Iterator[ListedPage]:
         """The tasks from ``start`` to before ``end`` as ``iter_listed`` has them, page by page, in order of time and
         shard; but most of those that have completed are only counted, and those that are to run if the whole range
-        is to come. So a day of 50,000 tasks is not carried over."""
+        is to come. So a day of 50,000 tasks is not carried over. ``threads``: those that read, for a caller that
+        reads many ranges; without them each call starts sixteen of its own."""
         selection = self._settings_cache.select(None, start=start, end=end, reads_settings=False)
-        return listed_pages(self.store, selection, self._settings_cache.grid(), self._clock())
+        return listed_pages(self.store, selection, self._settings_cache.grid(), self._clock(), threads)
 
     def waiting_by_action(self) -> Mapping[str, Waiting]:
         """What is due, runs, or is to be tried again within the hour, by action: polls the buckets that are not drained

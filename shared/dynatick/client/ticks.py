@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -100,8 +100,11 @@ _NUMBERS = {counter.name: counter.attribute for counter in COUNTERS} | {
     "lateness_p99_ms": attr.LATENESS_P99_MS,
 }
 # What a record has besides, by action, takes longer to decode than all of this.
-_READ = (attr.TICK, attr.SHARD, attr.CONTINUATION, attr.CONTINUED, attr.STARTED_AT, attr.FINISHED_AT,
-         attr.FIRST_START_MS, attr.IDLE_BEFORE, *_NUMBERS.values())  # fmt: skip
+READ = (attr.TICK, attr.SHARD, attr.CONTINUATION, attr.CONTINUED, attr.STARTED_AT, attr.FINISHED_AT,
+        attr.FIRST_START_MS, attr.IDLE_BEFORE, *_NUMBERS.values())  # fmt: skip
+
+TickRecord = tuple[int, int, Row]
+"""A tick record, with its minute and its shard."""
 
 
 def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, now: datetime) -> range:
@@ -118,15 +121,23 @@ def minutes_of_range(last: timedelta, start: Time | None, end: Time | None, *, n
     return range(minute_of(now - last) + 1, minute_of(now) + 1)
 
 
-def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *, now: datetime) -> list[TickEntry]:
-    """The entries of these minutes, in order of time, then shard."""
+def ticks(
+    store: Store,
+    settings: InstallationSettings | None,
+    minutes: range,
+    *,
+    now: datetime,
+    read: Sequence[TickRecord] | None = None,
+) -> list[TickEntry]:
+    """The entries of these minutes, in order of time, then shard. ``read``: their records, if they are read already."""
     if settings is None or not minutes:
         return []
     minutes = range(minutes.start, min(minutes.stop, minute_of(now) + 1))
     shards = range(settings.shards_ever)
     records: defaultdict[int, list[tuple[int, Row]]] = defaultdict(list)
-    for minute, of_shard, row in _records(store, minutes, shards):
-        records[of_shard].append((minute, row))
+    for minute, of_shard, row in tick_records(store, minutes, shards, READ) if read is None else read:
+        if minute in minutes:
+            records[of_shard].append((minute, row))
     cursors = read_cursors(store, shards)
     entries: list[tuple[int, int, int, TickEntry]] = []
     for shard in shards:
@@ -146,14 +157,16 @@ def ticks(store: Store, settings: InstallationSettings | None, minutes: range, *
     return [entry for *_, entry in sorted(entries, key=lambda found: found[:3])]
 
 
-def _records(store: Store, minutes: Iterable[int], shards: Iterable[int]) -> list[tuple[int, int, Row]]:
-    """The tick records, with minute and shard, of every minute: the tick interval may have been different."""
-    found: list[tuple[int, int, Row]] = []
+def tick_records(
+    store: Store, minutes: Iterable[int], shards: Iterable[int], only: Collection[str]
+) -> list[TickRecord]:
+    """Some attributes of the tick records of every minute: the tick interval may have been different."""
+    found: list[TickRecord] = []
     wanted = [(minute, shard) for minute in minutes for shard in shards]
     continuation = 0
     while wanted:
         ids = {tick_record_id(minute, shard, continuation): (minute, shard) for minute, shard in wanted}
-        rows = many_rows(store, list(ids), consistent=False, only=_READ)
+        rows = many_rows(store, list(ids), consistent=False, only=only)
         found += [(*ids[record], row) for record, row in rows.items()]
         wanted = [ids[record] for record, row in rows.items() if row.get(attr.CONTINUED) is True]
         continuation += 1
@@ -165,7 +178,7 @@ def _next_record(store: Store, cursor: Cursor | None, after: int, shard: int, no
     last = minute_of(now) if cursor is None else _minute(cursor.last_tick) or minute_of(now)
     stop = min(after + _LOOK_AHEAD, last + 1)
     for first in range(after, stop, _BATCH):  # usually one is near
-        found = _records(store, range(first, min(first + _BATCH, stop)), [shard])
+        found = tick_records(store, range(first, min(first + _BATCH, stop)), [shard], READ)
         if found:
             return [found[0][2]]
     return []

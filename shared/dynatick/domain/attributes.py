@@ -220,6 +220,7 @@ CHANGED: Final = "changed"  # whole number, like the next two
 SKIPPED: Final = "skipped"
 UNANSWERED: Final = "unanswered"
 PROBLEM: Final = "problem"  # text
+ABORT_BY: Final = "abortBy"  # text: who has asked to end it early
 NOT_FOLLOWED: Final = "notFollowed"  # whole number: runs that are not in its body
 
 # A chain of the reconcile, which has writtenBy and expiresAt, too.

@@ -6,6 +6,7 @@ import re
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -135,9 +136,10 @@ class _AsAddressed:
 
         try:
             with zone(request.query_params.get(PARAMETER)):
-                wanted, site = request.query_params.get(links.STACK), site_of(request)
-                answer = self._app if wanted in (None, "", site.name) else site.other(request, str(wanted))
-                await answer(scope, receive, keeping)
+                asked = request.query_params
+                wanted = {name: asked[name] for name in links.INSTALLATION if asked.get(name)}
+                other = await run_in_threadpool(site_of(request).other, request, wanted) if wanted else None
+                await (other or self._app)(scope, receive, keeping)
         except InvalidInput as error:  # the name of the zone: others are answered further in
             await _problem(request, error)(scope, receive, send)
 
@@ -158,7 +160,7 @@ def _link(request: Request) -> Response:
     pairs = parse_qsl(asked)
     is_plain = len(dict(pairs)) == len(pairs)  # not the rows that are selected
     address = frozen(path, dict(pairs), site.clock()) if is_plain else page
-    address = links.with_missing(address, {links.STACK: site.name, **parameters()})
+    address = links.with_missing(address, {**site.installation(), **parameters()})
     if request.headers.get("accept") == "text/plain":
         return PlainTextResponse(address)
     return RedirectResponse(address, 303)

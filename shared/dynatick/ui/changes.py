@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import islice
 from urllib.parse import parse_qsl
 
@@ -20,9 +21,10 @@ from starlette.routing import Route
 from dynatick.client.change_records import ChangeRecord
 from dynatick.client.operations import ChangeView
 from dynatick.domain.instants import format_instant
-from dynatick.ui import links
+from dynatick.errors import TransitionRefused
+from dynatick.ui import links, query
 from dynatick.ui.jobs import Job
-from dynatick.ui.site import Notice, Site, site_of
+from dynatick.ui.site import TICK, Notice, Site, query_of, site_of
 from dynatick.ui.trail import MadeChange
 
 Form = Mapping[str, str]
@@ -93,25 +95,24 @@ async def _form(request: Request) -> Form:
 
 
 def _page(request: Request) -> Response:
-    site = site_of(request)
-    _refresh(site)
-    return site.page(request, "changes.html", "changes", now=site.clock(), changes=_changes(site))
+    site, to = site_of(request), query.instant(query_of(request), "to")
+    return site.page(request, "changes.html", "changes", now=site.clock(), to=to, changes=_changes(site, to))
 
 
 def _rows(request: Request) -> Response:
-    site = site_of(request)
+    site, to = site_of(request), query.instant(query_of(request), "to")
+    return site.fragment("changes_rows.html", site.clock(), to=to, changes=_changes(site, to))
+
+
+def _changes(site: Site, to: datetime | None) -> list[MadeChange]:
+    """All that is known, or what was before ``to``; the latest first."""
     _refresh(site)
-    return site.fragment("changes_rows.html", site.clock(), changes=_changes(site))
-
-
-def _changes(site: Site) -> list[MadeChange]:
-    """All that is known, the latest first."""
-    own = list(site.trail)
-    ids = {one.change_id for one in own}
-    records = site.client.operations.changes.list(limit=_LISTED)
-    others = [_of_record(one) for one in records if one.change_id not in ids]
+    records = {one.change_id: one for one in site.client.operations.changes.list(until=to, limit=_LISTED)}
+    own = [replace(one, record=records.pop(one.change_id or "", None)) for one in site.trail]
+    others = [_of_record(one) for one in records.values()]
     others += [one for one in _of_settings(site) if not any(_is_same(one, made) for made in own)]
-    return sorted([*own, *others], key=lambda one: one.at, reverse=True)
+    found = sorted([*own, *others], key=lambda one: one.at, reverse=True)
+    return [one for one in found if to is None or one.at < to]
 
 
 def _of_record(one: ChangeView) -> MadeChange:
@@ -161,7 +162,8 @@ def _job(request: Request) -> Response:
         found = site.client.operations.changes.get(links.of_segment(request.path_params["job"]))
         if found is None:
             return site.problem(request, 404, _NONE)
-        return site.page(request, "change_record.html", "changes", now=site.clock(), change=found)
+        follows = TICK if found.ended_at is None else None
+        return site.page(request, "change_record.html", "changes", now=site.clock(), change=found, follows=follows)
     job.refresh(site.client)
     if "hx-request" in request.headers:
         return site.fragment("job_part.html", site.clock(), job=job)
@@ -172,11 +174,23 @@ def _abort(request: Request, form: Form) -> Response:
     site = site_of(request)
     job = _job_of(request)
     if job is None:
-        return site.problem(request, 404, _NONE)
+        return _abort_elsewhere(request, links.of_segment(request.path_params["job"]))
     if job.ended.is_set():
         return site.answer(links.job(job.id), Notice("It has ended already.", is_problem=True))
     job.aborted.set()
     return site.answer(links.job(job.id), Notice("It ends after the tasks that are being changed now."))
+
+
+def _abort_elsewhere(request: Request, change_id: str) -> Response:
+    """Aborts a change that another process makes, by its record, at which pages look while they change tasks."""
+    site, page = site_of(request), links.job(change_id)
+    try:
+        asked = site.client.operations.changes.abort(change_id, by=site.trail.who)
+    except TransitionRefused as error:
+        return site.answer(page, Notice(f"Nothing was changed: {error}", is_problem=True))
+    if asked is None:
+        return site.problem(request, 404, _NONE)
+    return site.answer(page, Notice("Its process is asked to end it after the tasks that are being changed now."))
 
 
 def _job_of(request: Request) -> Job | None:

@@ -21,6 +21,10 @@ def frozen(path: str, asked: Query, now: datetime) -> str:
             path = "/timeline"
         case ["failures", *_] if "to" not in asked:
             kept |= {"last": asked.get("last", "24h"), "to": links.minute(readings.hour_of(now) + HOUR)}
+        case ["search"] if "at" not in asked:
+            kept |= {"at": links.minute(_minute(now))}
+        case ["changes"] if "to" not in asked:
+            kept |= {"to": links.minute(_minute(now) + MINUTE)}
         case ["actions"] | ["ticks"] if "to" not in asked:
             default = "24h" if path == "/actions" else "6h"
             kept |= {"last": asked.get("last", default), "to": links.minute(_minute(now) + MINUTE)}

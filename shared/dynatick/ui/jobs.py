@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -16,6 +17,7 @@ from dynatick.ui import links
 
 REDRIVEN = "redriven"
 
+_LOOKS_EACH_SECONDS = 1.0  # whether another process has asked to abort the change
 _MAX_JOBS = 50
 _MAX_REASONS = 20
 _SOON_SECONDS = 1.0
@@ -133,7 +135,7 @@ class Jobs:
         self._jobs[job.id] = job
         while len(self._jobs) > _MAX_JOBS:
             self._jobs.popitem(last=False)
-        confirmed = ConfirmedChange(change, number, stop=job.aborted.is_set)
+        confirmed = ConfirmedChange(change, number, stop=_stop(job, record))
         Thread(target=self._run, args=(job, confirmed, record), name=f"dynatick-job-{job.id}", daemon=True).start()
         job.ended.wait(_SOON_SECONDS)
         return job
@@ -155,3 +157,18 @@ class Jobs:
             self._done()
             job.ended.set()
             self.ended(job)
+
+
+def _stop(job: Job, record: ChangeRecord | None) -> Callable[[], bool]:
+    """Whether a job is to end: it was aborted here, or by another process, which has left that in the record."""
+    looked_at = time.monotonic()
+
+    def stop() -> bool:
+        nonlocal looked_at
+        if record is not None and time.monotonic() - looked_at >= _LOOKS_EACH_SECONDS:
+            looked_at = time.monotonic()
+            if record.is_to_end():
+                job.aborted.set()
+        return job.aborted.is_set()
+
+    return stop

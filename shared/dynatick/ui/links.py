@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote, urlencode
 from dynatick.domain.instants import format_instant
 
 _OTHERS = (".", "..", "change", "selected", "rows")  # which are no ids in a path
-STACK = "stack"
-"""The parameter with the name of the table or the stack that an address is of."""
+INSTALLATION = ("stack", "region", "account")
+"""The parameters with the installation that an address is of: the name of its table or stack, and where that is."""
 
 _MARK = "~"
 _OWN_URL = re.compile(r'(\s(?:href|hx-get|action)=")(/(?!static/)[^"]*)')

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from dynatick.client import TaskEntry
 from dynatick.client.key_queues import KeyLoad, KeyTally
+from dynatick.client.thread_pool import thread_pool
 from dynatick.domain.batches import OPEN
 from dynatick.domain.buckets import Bucket, instant_of, minute_of
 from dynatick.domain.packs import parse_pack_id
@@ -46,9 +47,12 @@ class UpcomingRun:
 def _page(request: Request) -> Response:
     site = site_of(request)
     now = site.clock()
+    with thread_pool(1, "dynatick-now") as pool:
+        state = pool.submit(state_of, site.client, now)
+        figures = _figures(site, now)
     return site.page(
         request, "now.html", "now", now=now, strip=strip(now), minute=_minute_of(now), bars=(), keys=(),
-        **_figures(site, now),
+        state=state.result(), **figures,
     )  # fmt: skip
 
 

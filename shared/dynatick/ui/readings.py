@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -28,9 +29,14 @@ DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
 
 _BESIDE_TASKS = 3  # reads for bars, besides that of the tasks: of ticks, schedules and failed attempts
-_AT_A_TIME = 6  # ranges that are read, each by eight queries: the client keeps connections for them
+_AT_A_TIME = 6  # ranges that are read
+_THREADS = 48  # that read buckets: the client keeps connections for them
 _MANY = 100  # tasks of a tick that show how quickly it runs them
 _PAST_SECONDS = 600  # for which the ticks of past hours are kept
+
+
+Ran = tuple[Sequence[TickEntry], Mapping[int, MinuteCounts]]
+"""Ticks, and what they ran by minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class Readings:
         self._client = client
         self._recent = Recent(seconds)
         self._turns = BoundedSemaphore(_AT_A_TIME)
+        # Started once: a start waits for its turn to compute, and an hour would need sixteen.
+        self._threads = ThreadPoolExecutor(_THREADS, "dynatick-buckets")
         self._past = Recent(_PAST_SECONDS if seconds else 0)
         self._kept = KeptHours[Reading](lambda reading: reading.is_open) if seconds else None
         self._follows = False
@@ -136,12 +144,6 @@ class Readings:
             lambda: kept.get(start, now, lambda: self._read_hour(start), anew=not self._follows),
         )
 
-    def ticks(self, start: datetime, end: datetime | None = None) -> TickLog:
-        """The ticks from ``start`` on."""
-        return self._recent.get(
-            ("ticks", start, end), lambda: TickLog.of(self._client.operations.ticks(start=start, end=end))
-        )
-
     def recent_ticks(self, start: datetime, end: datetime, now: datetime) -> TickLog:
         """The ticks of a range in the past 24 hours; none of those before, which cost as much as the tasks."""
         is_recent = start <= now and end > hour_of(now) - DAY
@@ -150,9 +152,8 @@ class Readings:
     def last_day(self, now: datetime) -> TickLog:
         """The ticks of the past 24 hours, and of the hour in which they begin. Those of hours that are over are read
         again after a while only: a page that stays open asks for them each minute."""
-        recent, first = hour_of(now) - HOUR, hour_of(now) - DAY
-        past = self._past.get((first, recent), lambda: self._client.operations.ticks(start=first, end=recent))
-        return TickLog.of([*past, *self.ticks(recent).entries])
+        (past, _), (late, _) = self._past_day(now), self._ran(hour_of(now) - HOUR)
+        return TickLog.of([*past, *late])
 
     def counts(self, start: datetime, now: datetime, end: datetime | None = None) -> Mapping[int, MinuteCounts]:
         """What ran from ``start`` to before ``end`` (default: now), by minute and action. Hours that are over are read
@@ -162,12 +163,16 @@ class Readings:
             read = self._past if end <= recent else self._recent
             return read.get(("counts", start, end), lambda: self._client.operations.minute_counts(start=start, end=end))
         past: Mapping[int, MinuteCounts] = {}
-        if first < recent:
-            past = self._past.get(
-                ("counts", first, recent), lambda: self._client.operations.minute_counts(start=first, end=recent)
-            )
-        begin = max(first, recent)
-        late = self._recent.get(("counts", begin), lambda: self._client.operations.minute_counts(start=begin))
+        if first in (recent, hour_of(now) - DAY):  # as bars read them
+            past = {} if first == recent else self._past_day(now)[1]
+            late = self._ran(recent)[1]
+        else:
+            if first < recent:
+                past = self._past.get(
+                    ("counts", first, recent), lambda: self._client.operations.minute_counts(start=first, end=recent)
+                )
+            begin = max(first, recent)
+            late = self._recent.get(("counts", begin), lambda: self._client.operations.minute_counts(start=begin))
         return {minute: one for minute, one in {**past, **late}.items() if minute >= minute_of(start)}
 
     def pace(self, end: datetime, now: datetime) -> Pace | None:
@@ -246,17 +251,27 @@ class Readings:
         found = self._coming_of(instant_of(minute + 1), now)
         return [one for one in found if Bucket.parse(one.bucket).minute == minute]
 
+    def _ran(self, start: datetime, end: datetime | None = None) -> Ran:
+        """The ticks of a range, and what they ran: of records that are read once, since bars need both."""
+        return self._recent.get(
+            ("ran", start, end), lambda: self._client.operations.ticks_and_counts(start=start, end=end)
+        )
+
+    def _past_day(self, now: datetime) -> Ran:
+        """The same of the hours that are over among the past 24, and of the one in which they begin."""
+        first, recent = hour_of(now) - DAY, hour_of(now) - HOUR
+        return self._past.get(("ran", first), lambda: self._client.operations.ticks_and_counts(start=first, end=recent))
+
     def _log_of(self, start: datetime, end: datetime, now: datetime) -> TickLog:
         """The ticks of a range that begins at ``start``: those of a whole day, which other parts of a page need too;
         near now, those of this hour and the one before, which are among them."""
         if start > now or start < now - WEEK:  # older records are gone
             return TickLog((), {}, ())
         if start >= hour_of(now) - HOUR:
-            return self.ticks(hour_of(now) - HOUR)
+            return TickLog.of(self._ran(hour_of(now) - HOUR)[0])
         if start >= hour_of(now) - DAY:
             return self.last_day(now)
-        day = start.replace(hour=0, minute=0, second=0, microsecond=0)
-        return self.ticks(max(day, hour_of(now) - WEEK + HOUR), max(day + DAY, end))
+        return TickLog.of(self._ran(*_day_of(start, end, now))[0])
 
     def _failed_attempts(self, start: datetime, end: datetime, now: datetime, *, of_any_day: bool) -> FailedAttempts:
         """The attempts that failed in a range: near now, of this hour and the one before; else of the past 24 hours,
@@ -267,12 +282,8 @@ class Readings:
         if end > day_ago:
             first = recent if start >= recent else day_ago
             return FailedAttempts(range(minute_of(first), minute_of(now) + 1), self.counts(first, now))
-        day = start.replace(hour=0, minute=0, second=0, microsecond=0)
-        first, last = max(day, hour_of(now) - WEEK + HOUR), max(day + DAY, end)
-        counts = self._recent.get(
-            ("counts of a day", first, last), lambda: self._client.operations.minute_counts(start=first, end=last)
-        )
-        return FailedAttempts(range(minute_of(first), minute_of(last)), counts)
+        first, last = _day_of(start, end, now)
+        return FailedAttempts(range(minute_of(first), minute_of(last)), self._ran(first, last)[1])
 
     def _coming_of(self, end: datetime, now: datetime) -> Sequence[ExpectedOccurrence]:
         """The occurrences up to the end of a range, and of the day that it is in."""
@@ -299,7 +310,7 @@ class Readings:
     def _read_hour(self, start: datetime) -> Reading:
         with self._turns:
             reading = _Reading()
-            for page in self._client.operations.listed_pages(start=start, end=start + HOUR):
+            for page in self._client.operations.listed_pages(start=start, end=start + HOUR, threads=self._threads):
                 for entry in page.entries:
                     reading.add(entry)
                 reading.add_counts(page.bucket.minute, page.counts)
@@ -310,6 +321,13 @@ class Readings:
             return self._client.schedules.forecast(until=until)
         except InvalidInput:
             return None
+
+
+def _day_of(start: datetime, end: datetime, now: datetime) -> tuple[datetime, datetime]:
+    """The range of the ticks that are read for one before the past 24 hours: its whole day, as far as there are
+    records."""
+    day = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    return max(day, hour_of(now) - WEEK + HOUR), max(day + DAY, end)
 
 
 def hours(start: datetime, end: datetime) -> Iterator[datetime]:

@@ -1,4 +1,5 @@
-"""Search: the tasks whose ids begin with a text, looked for from now on in both directions, part by part."""
+"""Search: the tasks whose ids begin with a text, looked for from now on in both directions, part by part; ``at``: from
+then on, for a link that shows the same tomorrow."""
 
 from __future__ import annotations
 
@@ -28,12 +29,13 @@ def _page(request: Request) -> Response:
     is found by how ids begin, which reads that part by part."""
     site = site_of(request)
     asked = query_of(request)
-    text = asked.get("q", "")
-    leads_to = _leads_to(site, text) if text else "/tasks"
+    text, at = asked.get("q", ""), query.instant(asked, "at")
+    leads_to = "/tasks" if not text else None if at is not None else _leads_to(site, text)
     if leads_to is not None:
         return RedirectResponse(leads_to, 303)
     site.client.select(start="now", end="+1m", prefix=text)  # refuses what no id begins with
-    return site.page(request, "search.html", "tasks", now=site.clock(), text=text)
+    begin = links.with_query("/search/part", {"q": text, "at": at and links.minute(at)})
+    return site.page(request, "search.html", "tasks", now=site.clock(), text=text, at=at, begin=begin)
 
 
 def _leads_to(site: Site, text: str) -> str | None:
@@ -57,7 +59,7 @@ def _is_subject(site: Site, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What was found in a part of the search, the nearest to now first, and what was looked through with it."""
+    """What was found in a part of the search, the nearest first, and what was looked through with it."""
 
     entries: Sequence[TaskEntry]
     since: datetime
@@ -71,12 +73,15 @@ class Part:
 def _part(request: Request) -> Response:
     site = site_of(request)
     asked, now = query_of(request), site.clock()
-    part = _read_on(site, asked, now)
+    at = query.instant(asked, "at")
+    around = now if at is None else at
+    part = _read_on(site, asked, around)
     text = asked.get("q", "")
     following = {
-        "q": text, "since": links.minute(part.since), "until": links.minute(part.until), "found": part.found or None,
+        "q": text, "at": at and links.minute(at), "since": links.minute(part.since), "until": links.minute(part.until),
+        "found": part.found or None,
     }  # fmt: skip
-    earlier, days = query.number(asked, "earlier"), max(part.until - now, now - part.since) // DAY + 1
+    earlier, days = query.number(asked, "earlier"), max(part.until - around, around - part.since) // DAY + 1
     return site.fragment(
         "search_part.html", now, part=part, text=text,
         more=links.with_query("/search/part", {**following, "days": asked.get("days"), "earlier": earlier}),
@@ -85,9 +90,9 @@ def _part(request: Request) -> Response:
     )  # fmt: skip
 
 
-def _read_on(site: Site, asked: query.Query, now: datetime) -> Part:
+def _read_on(site: Site, asked: query.Query, around: datetime) -> Part:
     """Looks on from what was looked through: ``since`` and ``until``. Raises InvalidInput."""
-    middle = instant_of(minute_of(now))
+    middle = instant_of(minute_of(around))
     since, until = query.instant(asked, "since") or middle, query.instant(asked, "until") or middle
     settings = site.client.settings()
     shards = 1 if settings is None else settings.shards_ever
@@ -106,7 +111,7 @@ def _read_on(site: Site, asked: query.Query, now: datetime) -> Part:
     is_far = middle - first >= days and last - middle >= days
     is_all = first == middle - _LONGEST and last == middle + _LONGEST
     return Part(
-        entries=sorted(entries, key=lambda one: abs(Bucket.parse(one.bucket).instant - now)),
+        entries=sorted(entries, key=lambda one: abs(Bucket.parse(one.bucket).instant - around)),
         since=first,
         until=last,
         found=found,

@@ -25,7 +25,7 @@ from dynatick.ui import display, links
 from dynatick.ui.chart import ATTEMPTS, KINDS, WORDS, Chart, middle
 from dynatick.ui.jobs import Job, Jobs
 from dynatick.ui.readings import DAY, HOUR, MINUTE, Readings
-from dynatick.ui.state import PREFIXES, UNREAD, state_of
+from dynatick.ui.state import PREFIXES, UNREAD, State, state_of
 from dynatick.ui.trail import Trail
 from dynatick.ui.trouble import Access, Trouble
 from dynatick.ui.zone import PARAMETER, parameters, zone_name
@@ -56,7 +56,7 @@ _HTMX = {
 TICK, SLOWLY = "tick from:body", "every 1800s, again from:body"
 """When a page that stays open is read again: after each tick; what would cost too much, each half hour."""
 
-_OF_NO_PAGE = ("notice", PARAMETER, links.STACK)
+_OF_NO_PAGE = ("notice", PARAMETER, *links.INSTALLATION)
 """Parameters that each page may have, and that say nothing of what it shows."""
 
 _FOLLOWS = "dynatick-follows"
@@ -106,6 +106,7 @@ class Site:
     client: TaskClient
     clock: Callable[[], datetime]
     name: str  # of the table or the stack
+    region: str | None = None  # None: not known
     read_only: bool = False
     caller: Callable[[], str | None] = lambda: None  # the ARN of who changes something by these pages
     access: Access = field(default_factory=Access)
@@ -164,15 +165,17 @@ class Site:
         *,
         now: datetime,
         follows: str | None = None,
+        state: State | None = None,
         **values: Any,
     ) -> Response:
         """A whole page. ``section``: the one of the navigation that it belongs to. ``follows``: when all of it is read
-        again while it stays open, TICK or SLOWLY; None: its parts are, or it is a question that must not change."""
+        again while it stays open, TICK or SLOWLY; None: its parts are, or it is a question that must not change.
+        ``state``: that of the installation, if it is read already."""
         return self.fragment(
             template,
             now,
             section=section,
-            state=state_of(self.client, now),
+            state=state or state_of(self.client, now),
             notice=self._notices.get(request.query_params.get("notice", "")),
             trouble=None,
             follows=follows,
@@ -186,9 +189,19 @@ class Site:
         template = "problem_part.html" if "hx-request" in request.headers else "problem.html"
         return self._stateless(template, status, title=title, text=text)
 
-    def other(self, request: Request, wanted: str) -> Response:
-        """The answer to an address of another installation."""
-        return self._stateless("other_stack.html", 404, wanted=wanted, instead=_here(request))
+    def installation(self) -> Mapping[str, str]:
+        """What tells the installation from others, as far as it is known. AWS may be asked whose credentials these
+        are, once."""
+        known = (self.name, self.region, self.trail.account)
+        return {name: value for name, value in zip(links.INSTALLATION, known, strict=True) if value}
+
+    def other(self, request: Request, wanted: Mapping[str, str]) -> Response | None:
+        """The answer to an address of another installation, by what the address has of it; None: it is of this one."""
+        own = self.installation()
+        if all(own.get(name, value) == value for name, value in wanted.items()):
+            return None
+        own = {name: own[name] for name in wanted if name in own}
+        return self._stateless("other_stack.html", 404, wanted=wanted, own=own, instead=_here(request))
 
     def trouble(self, request: Request, status: int, trouble: Trouble) -> Response:
         """The answer to a request for which the table could not be read. That for a part goes into the one banner of

@@ -16,7 +16,7 @@ from functools import cached_property
 from threading import Lock
 
 from dynatick.client import TaskClient
-from dynatick.client.change_records import ChangeRecord, ChangeView, new_record
+from dynatick.client.change_records import PAGE, ChangeRecord, ChangeView, new_record
 from dynatick.domain.instants import format_instant
 from dynatick.errors import StoreError
 from dynatick.ui import links
@@ -43,8 +43,8 @@ class MadeChange:
     result: str | None = None  # None: a job, which says so
     is_problem: bool = False
     job: Job | None = None
-    record: ChangeView | None = None  # in the table, of a change that was not made by these pages
-    change_id: str | None = None  # of the record, of one that was
+    record: ChangeView | None = None  # in the table, of a change of many tasks
+    change_id: str | None = None  # of the record, of a change that was made by these pages
 
     @property
     def state(self) -> str:
@@ -69,9 +69,19 @@ class Trail:
         return iter(list(self._made)[::-1])
 
     @cached_property
+    def _arn(self) -> str | None:
+        return self._caller()
+
+    @property
     def who(self) -> str:
         """The caller's ARN; where there is none, the user of this machine."""
-        return self._caller() or user() or "unknown"
+        return self._arn or user() or "unknown"
+
+    @property
+    def account(self) -> str | None:
+        """The account of the caller; None: not known."""
+        parts = (self._arn or "").split(":")
+        return parts[4] if len(parts) > 4 else None
 
     def begin(self, path: str, form: Mapping[str, str]) -> MadeChange:
         what, about, link = _subject(path, form)
@@ -98,7 +108,7 @@ class Trail:
             self._log("change_not_recorded", made, {"job": view.change_id, "problem": str(error)})
 
         given = {"of": made.about, **made.given}
-        record = new_record(client, made.what, given, by=made.who, interface="page", not_written=log)
+        record = new_record(client, made.what, given, by=made.who, interface=PAGE, not_written=log)
         made.change_id = record.change_id
         return record
 

@@ -121,3 +121,18 @@ def test_a_change_that_breaks_off_says_why(shell: Shell, failed: InProcess, monk
     assert [(one["state"], one["changed"], one["unanswered"], one.get("problem")) for one in found] == [
         ("done", 0, 3, None), ("aborted", 3, 0, None),
     ]  # fmt: skip
+
+
+def test_a_change_by_a_page_is_aborted(shell: Shell, failed: InProcess) -> None:
+    changes = TaskClient(failed.store, clock=failed.clock).operations.changes
+    changes.begin(changes.new("cancel", by="eve", interface="page", given={}, change_id="0a"))
+    assert "abort" not in shell("change", "show", "0a").err
+    assert shell("change", "abort", "0a").err.splitlines() == [
+        "Its process is asked to end it, by ada", "What came of it: dynatick change show 0a",
+    ]  # fmt: skip
+    assert shell("change", "abort", "0a", "-o", "json").json["abortBy"] == "ada"
+    said = shell("change", "show", "0a").err.splitlines()
+    assert said[-2:] == ["Its end is not known: it goes on, or its process has died", "ada has asked to abort it"]
+    assert shell("change", "abort", "none").code == 4
+    assert shell("task", "redrive", "--last", "1h").code == 0
+    assert shell("change", "abort", change_ids(shell)[0]).code == 5

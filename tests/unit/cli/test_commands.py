@@ -21,6 +21,7 @@ from dynatick import CompleteLater, TaskClient
 from dynatick.cli import bucket, task_display, tick
 from dynatick.cli.exit_code import ExitCode
 from dynatick.cli.output import Column, Output, show_one, show_table
+from dynatick.client.settings_cache import SettingsCache
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.completion import completion_token
 
@@ -243,15 +244,18 @@ def test_a_reader_that_has_seen_enough() -> None:
 
 def test_pause_and_resume(shell: Shell, world: InProcess) -> None:
     first = shell("pause", "--reason", "a bad deployment", "--by", "ada")
-    assert re.fullmatch(r"Paused: since 2026-12-31T12:0\S+ by ada: a bad deployment\n", first.err)
+    assert re.fullmatch(
+        r"Paused: since 2026-12-31T12:0\S+ by ada: a bad deployment\nTo end it: dynatick resume\n", first.err
+    )
     again = shell("pause", "-o", "json")
     assert again.err.startswith("It was paused already: since 2026-12-31T12:0")
     assert again.json["paused"]["reason"] == "a bad deployment"
     (ticks,) = [line for line in shell("status").lines if line.startswith("ticks")]
     assert ticks.endswith("; they run nothing while all is paused") and "next" not in ticks
-    assert "by ada: a bad deployment. The next tick runs what is due" in shell("resume").err
+    resumed = shell("resume").err
+    assert "by ada: a bad deployment. The next tick runs what is due\nWhat waits: dynatick status\n" in resumed
     assert "; next " in next(line for line in shell("status").lines if line.startswith("ticks"))
-    assert shell("resume").err == "It was not paused\n"
+    assert shell("resume").err == "It was not paused\nWhat is paused: dynatick status\n"
 
 
 def test_what_a_pause_holds_does_nothing_to_a_terminal(shell: Shell, world: InProcess) -> None:
@@ -265,7 +269,10 @@ def test_what_a_pause_holds_does_nothing_to_a_terminal(shell: Shell, world: InPr
 def test_pause_and_resume_of_one_action(shell: Shell, world: InProcess) -> None:
     assert shell("pause", "--action", "lgo").code == 3
     first = shell("pause", "--action", "log", "--reason", "the disk is full", "--by", "ada")
-    assert re.fullmatch(r"log is paused: since 2026-12-31T12:0\S+ by ada: the disk is full\n", first.err)
+    assert re.fullmatch(
+        r"log is paused: since 2026-12-31T12:0\S+ by ada: the disk is full\nTo end it: dynatick resume --action log\n",
+        first.err,
+    )
     again = shell("pause", "--action", "log", "-o", "json")
     assert again.err.startswith("log was paused already: since 2026-12-31T12:0")
     assert (again.json["paused"]["action"], again.json["paused"]["reason"]) == ("log", "the disk is full")
@@ -278,10 +285,22 @@ def test_pause_and_resume_of_one_action(shell: Shell, world: InProcess) -> None:
     assert "but its action is paused since" in shell("task", "explain", "waits").lines[0]
     resumed = shell("resume", "--action", "log")
     assert re.fullmatch(
-        r"Resumed log; it was paused since .* by ada: the disk is full. Tasks that wait begin by \S+Z\n", resumed.err
+        r"Resumed log; it was paused since .* by ada: the disk is full. Tasks that wait begin by \S+Z\n"
+        r"What waits: dynatick action list\n",
+        resumed.err,
     )
     assert shell("resume", "--action", "log", "-o", "json").json == {"paused": None, "ended": None}
-    assert shell("resume", "--action", "log").err == "log was not paused\n"
+    assert shell("resume", "--action", "log").err == "log was not paused\nWhat is paused: dynatick status\n"
+
+
+def test_the_command_that_ends_a_pause_can_be_pasted(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SettingsCache, "check_known", lambda cache, action: None)
+    name = "send mail; $(rm x)"
+    command = shell("pause", "--action", name).err.splitlines()[-1].removeprefix("To end it: dynatick ")
+    assert shlex.split(command) == ["resume", "--action", name]
+    assert shell(*shlex.split(command)).err.startswith(f"Resumed {name}; ")
 
 
 def test_status_explain_and_wait(shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:

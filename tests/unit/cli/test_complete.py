@@ -35,7 +35,8 @@ OF_TASKS = {
     "heartbeat": "heartbeat",
 }  # fmt: skip
 OF_OPERATIONS = {
-    "tick list": "ticks tick_range", "bucket list": "listed_pages", "doctor": "check_payloads doctor health",
+    "tick list": "ticks tick_range ticks_and_counts", "bucket list": "listed_pages",
+    "doctor": "check_payloads doctor health",
     "pause": "pause pause_action", "resume": "resume resume_action",
     "status": "status", "task explain": "explain", "action list": "actions minute_counts waiting_by_action",
     "failure list": "failures",
@@ -47,7 +48,7 @@ OF_SCHEDULES = {
     "schedule export": "export", "schedule import": "compose", "schedule sync": "sync",
 }  # fmt: skip
 OF_DEAD_LETTERS = {"deadletter list": "list", "deadletter redrive": "count redrive", "deadletter purge": "purge"}
-OF_CHANGES = {"change list": "list", "change show": "get runs_of"}
+OF_CHANGES = {"change list": "list", "change show": "get runs_of", "change abort": "abort"}
 OF_BATCHES = {
     "batch add": "insert load_pack seal", "batch show": "get", "batch members": "members members_page",
     "batch cancel": "cancel", "batch reschedule": "reschedule", "batch redrive": "redrive",
@@ -55,7 +56,14 @@ OF_BATCHES = {
 }  # fmt: skip
 NO_VERBS = {"batches", "connect", "dead_letters", "operations", "schedules", "select", "store"}  # ways to the rest
 NO_VERBS |= {"transact_put"}  # for a transaction of a program
-NO_VERBS |= {"new", "begin", "end", "forget", "recorded"}  # what commands and pages write of their own changes
+NO_VERBS |= {
+    "new",
+    "begin",
+    "end",
+    "forget",
+    "recorded",
+    "is_to_end",
+}  # what commands and pages write of their own changes
 SHARED = {"--table", "--stack", "--region", "--profile", "--endpoint-url", "--local", "--output"}
 
 

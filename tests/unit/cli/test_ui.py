@@ -35,6 +35,31 @@ def test_the_commands_and_options_of_the_page(shell: Shell, world: InProcess, mo
     assert found[1:] == [(name, False, 4580, True) for name in names]
 
 
+@pytest.mark.parametrize(
+    ("options", "environment", "region"),
+    [
+        (("--region", "eu-west-1"), {"AWS_REGION": "eu-north-1"}, "eu-west-1"),
+        ((), {"AWS_REGION": "eu-north-1", "AWS_DEFAULT_REGION": "us-east-2"}, "eu-north-1"),
+        ((), {"AWS_DEFAULT_REGION": "us-east-2"}, "us-east-2"),
+        (("--profile", "ops"), {}, "eu-central-1"),
+        ((), {}, None),
+    ],
+)  # fmt: skip
+def test_the_pages_know_their_region(
+    shell: Shell, world: InProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: tuple[str, ...],
+    environment: dict[str, str], region: str | None,
+) -> None:  # fmt: skip
+    (tmp_path / "config").write_text("[profile ops]\nregion = eu-central-1\n")
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"AWS_CONFIG_FILE": str(tmp_path / "config"), **environment}.items():
+        monkeypatch.setenv(name, value)
+    served: list[Site] = []
+    monkeypatch.setattr(server, "serve", lambda site, port, *, opens, say: served.append(site))
+    assert shell("ui", "--table", "t", *options).code == ExitCode.OK
+    assert served[0].region == region
+
+
 def test_a_port_that_is_taken_is_named(shell: Shell, world: InProcess) -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))

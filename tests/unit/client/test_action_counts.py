@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
@@ -67,6 +68,27 @@ def test_parts_of_a_pass_recoveries_and_records_of_earlier_versions_count_too(w:
     assert (found[NOON_MINUTE + 3].completed, found[NOON_MINUTE + 3].failures) == (1, 0)
     assert (found[NOON_MINUTE + 4].completed, found[NOON_MINUTE + 4].failures) == (5, 6)
     assert found[NOON_MINUTE + 4].by_action.by_action == {"mail": ActionCounts(failed=3)}
+
+
+def test_ticks_and_what_they_ran_are_read_together(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    w.store.create({
+        "taskId": tick_record_id(NOON_MINUTE + 1, 0, 1), "status": "tick", "tick": str(bucket_at(1)), "continuation": 1,
+        "byAction": {"mail": {"failed": 3}}, "failed": 3,
+    })  # fmt: skip
+    operations = client_of(w).operations
+    start, end = NOON - timedelta(hours=2), NOON + timedelta(hours=1)
+    expected = operations.ticks(start=start, end=end), operations.minute_counts(start=start, end=end)
+    asked: list[str] = []
+    read = w.store.get_many
+
+    def counted(ids: Sequence[str], **more: object) -> Mapping[str, Row]:
+        ids = list(ids)
+        asked.extend(ids)
+        return read(ids, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(w.store, "get_many", counted)
+    assert operations.ticks_and_counts(start=start, end=end) == expected
+    assert max(Counter(one for one in asked if "#tick#" in one).values()) == 1
 
 
 def test_what_waits_by_action(w: World) -> None:

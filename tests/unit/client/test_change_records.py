@@ -13,9 +13,10 @@ from tests.unit.engine.support import World
 
 from dynatick import StoreError, TaskClient
 from dynatick.actions.testing import MemoryDeadLetterQueue
+from dynatick.client.change_records import new_record
 from dynatick.client.failures import fingerprint_of, has_fingerprint
 from dynatick.client.operations import ChangeView
-from dynatick.domain.packs import Span
+from dynatick.domain.packs import Span, body_id
 from dynatick.errors import BatchNotFound, TransitionRefused
 
 BUCKET = "2026-12-31#12:01"
@@ -33,6 +34,10 @@ def world() -> World:
 @pytest.fixture
 def client(world: World) -> TaskClient:
     return client_of(world, dead_letter_queue=world.dead_letters)
+
+
+def unreachable(_: str) -> None:
+    raise StoreError("no route")
 
 
 def records(client: TaskClient) -> list[ChangeView]:
@@ -67,6 +72,18 @@ def test_a_change_by_a_program_has_a_record(client: TaskClient, world: World, na
     assert found is not None
     assert (found.runs is not None and found.runs.waiting == 3) is name.startswith("redrive")
     assert "secret" not in str(world.row(f"_dynatick#change#{record.change_id}"))
+
+
+def test_changes_are_listed_as_they_were_before_an_instant(client: TaskClient, world: World) -> None:
+    list(client.cancel_many(subject="s"))
+    (cancelled,) = records(client)
+    world.clock.forward(minutes=1)
+    list(client.restore_many(subject="s"))
+    changes = client.operations.changes
+    latest, _ = changes.list()
+    assert changes.list(until=latest.at) == [cancelled]
+    assert changes.list(until=latest.at + timedelta(milliseconds=1), limit=1) == [latest]
+    assert changes.list(until=cancelled.at) == changes.list(until=world.clock() - timedelta(days=40)) == []
 
 
 def test_a_cancellation_that_is_taken_back_has_a_record_for_each_change(client: TaskClient) -> None:
@@ -149,6 +166,48 @@ def test_a_record_that_can_not_be_written_stops_no_change_and_is_logged(
     assert [(one.state, one.changed) for one in records(client)] == [("done", 3) if at == "begin" else ("running", 0)]
 
 
+def test_a_change_that_goes_on_is_to_end_once_somebody_asks_for_it(client: TaskClient, world: World) -> None:
+    changes = client.operations.changes
+    with new_record(client, "cancel", {"subject": "s"}, interface="page") as record:
+        assert changes.abort(record.change_id, by="eve") is None, "it has not begun"
+        assert not record.is_to_end()
+        record.begin()
+        assert not record.is_to_end()
+        asked = changes.abort(record.change_id, by="ada")
+        assert asked is not None and (asked.abort_by, asked.state) == ("ada", "running")
+        writes = len(world.rigged.writes)
+        assert changes.abort(record.change_id, by="bob") == asked, "the first one has"
+        assert len(world.rigged.writes) == writes
+        world.rigged.before_read = unreachable
+        assert not record.is_to_end(), "it is not known"
+        world.rigged.clear_faults()
+        assert record.is_to_end()
+        record.is_aborted = True
+    ended = changes.get(record.change_id)
+    assert ended is not None and (ended.state, ended.abort_by) == ("aborted", "ada")
+
+
+@pytest.mark.parametrize(
+    ("interface", "has_ended", "why"),
+    [
+        ("page", True, "it is done; possible only while it is running"),
+        ("Python", False, "it is not made by a page; end it where it was begun"),
+    ],
+)
+def test_a_change_that_would_not_end_is_not_asked_to(
+    client: TaskClient, interface: str, has_ended: bool, why: str
+) -> None:
+    record = new_record(client, "cancel", {"subject": "s"}, interface=interface)
+    record.begin()
+    if has_ended:
+        record.end()
+    before = records(client)
+    with pytest.raises(TransitionRefused, match=f"cannot abort change '{record.change_id}': {why}"):
+        client.operations.changes.abort(record.change_id, by="ada")
+    assert records(client) == before
+    assert client.operations.changes.abort("none", by="ada") is None
+
+
 def test_a_program_can_say_who_it_is(client: TaskClient) -> None:
     client.caller = lambda: None
     list(client.cancel_many(subject="s"))
@@ -179,6 +238,27 @@ def test_a_change_of_a_batch_has_a_record_that_counts_its_members(client: TaskCl
         ("reschedule batch", {"batch": "news", "at": "2026-12-31T12:02:00Z"}, 600, "done"),
     ], "what changes no member has none"
     assert all(one.by == "program" for one in records(client))
+
+
+def test_the_members_of_a_batch_that_were_redriven_are_followed(client: TaskClient, world: World) -> None:
+    """Those with rows of their own, as all that fail by themselves have; a pack that failed as a whole is not."""
+    world.actions.behaviour |= dict.fromkeys(("news/000000001", "news/000000002", "news/000000003"), fail)
+    client.batches.insert([{"n": n} for n in range(1000)], batch_id="news", action="log")
+    world.store.delete(body_id(Span(500, 500).pack_id("news")))
+    world.ticks(3)
+    world.clock.forward(seconds=1)
+    assert client.batches.redrive("news").redriven == 503
+    del world.actions.behaviour["news/000000001"], world.actions.behaviour["news/000000002"]
+    (record,) = records(client)
+
+    def runs() -> tuple[str, int]:
+        found = client.operations.changes.get(record.change_id)
+        assert found is not None
+        return str(found.runs), found.not_followed
+
+    assert runs() == ("0 completed, 3 waiting", 500)
+    world.ticks(4)
+    assert runs() == ("2 completed, 1 failed again", 500)
 
 
 def test_a_batch_whose_change_breaks_off_is_recorded_with_what_was_changed(client: TaskClient, world: World) -> None:

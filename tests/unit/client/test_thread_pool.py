@@ -9,13 +9,17 @@ import ast
 import itertools
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
+
+from tests.builders import NOON
 
 import dynatick
 from dynatick import TaskClient
 from dynatick.client.buckets import BucketReader, leave
 from dynatick.client.thread_pool import many_rows, thread_pool
+from dynatick.engine.ports import Page
 from dynatick.store.memory import MemoryStore
 
 
@@ -44,14 +48,15 @@ def test_only_a_generator_that_is_closed_leaves_its_work_alone() -> None:
 
 
 def test_no_other_pool_waits_at_the_end_of_a_block() -> None:
-    """The async client's is ended by its caller, the engine's by its coordinator."""
+    """The async client's is ended by its caller, the engine's by its coordinator; that of the pages lasts as long as
+    they are served."""
     where = {
         str(file.relative_to(Path(dynatick.__file__).parent))
         for file in Path(dynatick.__file__).parent.rglob("*.py")
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "ThreadPoolExecutor"
     }
-    assert where == {"client/thread_pool.py", "client/async_tasks.py", "engine/pools.py"}
+    assert where == {"client/thread_pool.py", "client/async_tasks.py", "engine/pools.py", "ui/readings.py"}
 
 
 class Held(MemoryStore):
@@ -111,3 +116,22 @@ def test_many_rows_are_read_by_several_requests_at_a_time() -> None:
     assert len(many_rows(store, ids[:101])) == 101, "whole rows: 25 by one"
     assert sorted(store.sizes[5:]) == [1, 25, 25, 25, 25]
     assert many_rows(store, []) == {}
+
+
+def test_buckets_are_read_by_the_threads_of_a_caller_that_has_some() -> None:
+    """To start eight or sixteen for each hour of a page takes long."""
+    names: set[str] = set()
+
+    class Named(MemoryStore):
+        def query_bucket(self, *given: object, **options: object) -> Page:
+            names.add(threading.current_thread().name)
+            return super().query_bucket(*given, **options)  # type: ignore[arg-type]
+
+    client = TaskClient(Named(), clock=lambda: NOON)
+    with thread_pool(2, "the-caller") as threads:
+        assert list(client.operations.listed_pages(start=NOON, end=NOON + timedelta(hours=1), threads=threads))
+        assert len(names) <= 2 and all(name.startswith("the-caller") for name in names)
+        names.clear()
+        assert threads.submit(lambda: 1).result() == 1, "they are left to the caller"
+    list(client.operations.listed_pages(start=NOON, end=NOON + timedelta(hours=1)))
+    assert all(name.startswith("dynatick-read") for name in names)

@@ -160,8 +160,16 @@ def test_the_failed_members_of_a_batch_are_redriven_by_its_page(loaded: VirtualI
     done = browser.follow(browser.post("/batches/news%2Fa/redrive"))
     assert text_of(done, "notice") == "1 member redriven: they run at the next tick."
     assert loaded.client.get("news/a/000000007").status == "scheduled"
+    (row,) = [one for one in elements(browser.get("/changes"), "change-row") if "redrive" in one.text]
+    assert row.text.endswith("batch news/a 1 member redriven: they run at the next tick.")
+    (shown,) = elements(browser.get("/changes"), "job-link")
+    record = browser.get(str(shown.attributes["href"]))
+    assert text_of(record, "job-runs") == "Of their runs 0 completed, 1 waiting."
     again = browser.follow(browser.post("/batches/news%2Fa/redrive"))
     assert text_of(again, "notice") == "0 members redriven: they run at the next tick."
+    loaded.advance(minutes=2)
+    record = browser.get(str(shown.attributes["href"]))
+    assert text_of(record, "job-runs") == "Of their runs 0 completed, 1 failed again."
     assert browser.post("/batches/none/redrive").status_code == 404
     assert browser.post("/batches/old/paint").status_code == 404
     for change in ("redrive", "reschedule"):

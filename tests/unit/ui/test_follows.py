@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from tests.builders import NOON
@@ -59,7 +60,7 @@ class Recorder:
         self._pages = site.client.operations.listed_pages
         patch.setattr(Operations, "listed_pages", lambda _, **given: self._listed_pages(**given))
 
-    def _listed_pages(self, *, start: datetime, end: datetime) -> Iterator[ListedPage]:
+    def _listed_pages(self, *, start: datetime, end: datetime, **more: Any) -> Iterator[ListedPage]:
         assert end - start == HOUR
         self.hours.append(start)
         return self._pages(start=start, end=end)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+import httpx2
 import pytest
 from tests.unit.ui.support import Browser, elements, text_of
 from tests.unit.ui.test_pages import PAGES
+from tests.unit.ui.test_search import ids, parts
 
+from dynatick.client.change_records import new_record
 from dynatick.testing.virtual_installation import VirtualInstallation
 
 TODAY = "2026-12-31T"
@@ -50,7 +53,9 @@ def asked(address: str) -> tuple[str, dict[str, str]]:
         ("/tasks/bad-0", None, {}),
         ("/buckets/2026-12-31T12:10Z?status=failed", None, {"status": "failed"}),
         ("/schedules?state=ENABLED", None, {"state": "ENABLED"}),
-        ("/search?q=mail", None, {"q": "mail"}),
+        ("/search?q=mail", None, {"q": "mail", "at": f"{TODAY}13:00Z"}),
+        ("/search?q=mail&at=2026-12-30T10:00Z", None, {"q": "mail", "at": "2026-12-30T10:00Z"}),
+        ("/changes", None, {"to": f"{TODAY}13:01Z"}),
     ],
 )  # fmt: skip
 def test_the_link_of_a_page_has_its_range_as_instants_and_the_name(
@@ -107,6 +112,45 @@ def test_what_a_link_shows_stays_the_same(busy: VirtualInstallation, browser: Br
     assert "tick from:body" not in part.text, "it follows nothing"
 
 
+def test_a_link_of_a_search_looks_around_the_same_time(busy: VirtualInstallation, browser: Browser) -> None:
+    address = link(browser, "/search?q=mail")
+    before = parts(browser, address)
+    assert [one for part in before for one in ids(part)] == ["mail-0", "mail-1", "mail-2", "mail-3"]
+    busy.client.insert("mail", due_at=busy.now + timedelta(days=3))  # which the search field leads to
+    busy.advance(hours=20)
+    assert browser.get("/search?q=mail").headers["location"] == "/tasks/mail"
+    after = parts(browser, address)
+    assert [ids(part) for part in after] == [ids(part) for part in before]
+    assert text_of(after[-1], "looked") == "Looked from 30 Dec 11:00 to 15:00: 4 tasks so far."
+
+
+def test_a_link_of_the_changes_has_none_that_came_later(busy: VirtualInstallation, browser: Browser) -> None:
+    def shown(address: str) -> list[str]:
+        found = browser.get(address)
+        (part,) = elements(found, "changes")
+        assert shown_in(browser.get(str(part.attributes["hx-get"]))) == shown_in(found), "and not when it is read again"
+        return shown_in(found)
+
+    list(busy.client.redrive_many(last="24h", limit=1))
+    busy.client.operations.pause(by="bob")
+    busy.client.operations.resume()
+    browser.follow(browser.post("/tasks/to-come/cancel"))
+    address = link(browser, "/changes")
+    before = shown(address)
+    assert len(before) == 4, "with the deployment"
+    busy.advance(minutes=10)
+    browser.follow(browser.post("/tasks/to-come/restore"))
+    for n in range(60):
+        with new_record(busy.client, "cancel", {"bucket": str(n)}) as record:
+            record.begin()
+    assert shown(address) == before
+    assert len(shown("/changes")) > len(before)
+
+
+def shown_in(page: httpx2.Response) -> list[str]:
+    return [one.text for one in elements(page, "change-row")]
+
+
 def test_a_link_to_attempts_that_are_no_longer_counted_says_so(busy: VirtualInstallation, browser: Browser) -> None:
     address = link(browser, "/failures")
     assert not elements(browser.get(address), "deleted")
@@ -138,6 +182,28 @@ def test_an_address_of_another_installation_shows_nothing_of_this_one(
     instead = browser.get(str(elements(page, "instead")[0].attributes["href"]))
     assert instead.status_code == 200
     assert browser.get(f"{address}reminders").status_code == 200
+
+
+def test_an_installation_is_known_by_its_region_and_account_too(busy: VirtualInstallation, browser: Browser) -> None:
+    known = {"stack": "reminders", "region": "eu-central-1", "account": "123456789012"}
+    browser.site.region, browser.site.trail._caller = known["region"], lambda: f"arn:aws:iam::{known['account']}:user/a"
+    assert asked(link(browser, "/tasks/bad-0"))[1] == known
+    for parameters in (known, {"stack": "reminders"}, {"region": "eu-central-1"}):
+        assert browser.get(f"/tasks/bad-0?{urlencode(parameters)}").status_code == 200, "an older link has a name only"
+    elsewhere = browser.get(f"/tasks/bad-0?{urlencode(known | {'region': 'us-east-1'})}")
+    assert elsewhere.status_code == 404
+    assert text_of(elsewhere, "problem") == (
+        "These pages show reminders in eu-central-1, account 123456789012, and nothing of reminders in us-east-1, "
+        "account 123456789012. Start them for it: dynatick ui --stack reminders --region us-east-1"
+    )
+    other = browser.get(f"/tasks/bad-0?{urlencode(known | {'account': '210987654321'})}")
+    assert other.status_code == 404
+    assert "With credentials of account 210987654321, start them for it: dynatick ui" in text_of(other, "problem")
+    assert browser.get(str(elements(other, "instead")[0].attributes["href"])).status_code == 200
+
+
+def test_of_an_installation_whose_region_and_account_are_not_known_the_name_decides(browser: Browser) -> None:
+    assert browser.get("/ticks?stack=reminders&region=us-east-1&account=123456789012").status_code == 200
 
 
 def test_nothing_is_changed_by_a_form_of_another_installation(busy: VirtualInstallation, browser: Browser) -> None:

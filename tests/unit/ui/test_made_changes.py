@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from threading import Event
 
@@ -12,11 +12,12 @@ import pytest
 from tests.builders import NOON
 from tests.unit.ui.support import Browser, elements, text_of
 
-from dynatick.client import Changed, ManyResult, Skipped
-from dynatick.client.change_records import ChangeRecords, counted_in, new_record
+from dynatick.client import Changed, ManyResult, Skipped, TaskClient
+from dynatick.client.change_records import ChangeRecord, ChangeRecords, counted_in, new_record
 from dynatick.client.failures import fingerprint_of
 from dynatick.errors import StoreError
 from dynatick.testing.virtual_installation import VirtualInstallation
+from dynatick.ui import jobs
 from dynatick.ui.jobs import Jobs
 from dynatick.ui.trail import LOG, log_changes
 
@@ -101,6 +102,57 @@ def test_a_change_of_many_tasks_is_aborted_and_counts_all_that_it_has_changed(
     assert browser.post("/jobs/none/abort").status_code == 404
 
 
+def test_a_change_that_another_dashboard_makes_is_aborted(
+    busy: VirtualInstallation, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at its record between two requests."""
+    monkeypatch.setattr(jobs, "_LOOKS_EACH_SECONDS", 0)
+    busy.client.insert_many({"taskId": f"n-{n:03}", "dueAt": NOON + timedelta(hours=3)} for n in range(450))
+    there, began, goes_on = Browser(busy), Event(), Event()
+    change = busy.client.cancel_many
+
+    def slowly(*given: object, **options: object) -> Iterator[ManyResult]:
+        for n, result in enumerate(counting(*given, **options)):
+            if n == 1 and not options["dry_run"]:
+                began.set()
+                assert goes_on.wait(30)
+            yield result
+
+    def counted(client: TaskClient, record: ChangeRecord) -> TaskClient:
+        nonlocal counting
+        found = counted_in(client, record)
+        counting, found.cancel_many = found.cancel_many, slowly  # type: ignore[method-assign]
+        return found
+
+    counting: Callable[..., Iterator[ManyResult]] = change
+    monkeypatch.setattr("dynatick.ui.tasks.counted_in", counted)
+    filters = {"status": "scheduled", "from": "2026-12-31T14:30Z", "to": "2026-12-31T15:30Z"}
+    answer = there.post("/tasks/change", do="cancel", **filters)
+    assert began.wait(30)
+    address = answer.headers["location"]
+    page = browser.get(address)
+    assert text_of(page, "change-record").startswith("Begun; its end is not known.") and elements(page, "abort")
+    assert not elements(Browser(busy, read_only=True).get(address), "abort")
+    (abort,) = elements(browser.get("/changes"), "abort")
+    assert abort.attributes["data-job"] == address.rpartition("/")[2]
+    said = browser.follow(browser.post(f"{address}/abort"))
+    assert "Its process is asked to end it after the tasks that are being changed now." in said.text
+    assert f"{browser.site.trail.who} has asked to abort it." in text_of(said, "change-record")
+    assert not elements(said, "abort")
+    goes_on.set()
+    assert text_of(there.follow(answer), "job") == "Aborted: 200 cancelled."
+    assert text_of(browser.get(address), "change-record").startswith("Aborted: 200 changed.")
+    assert sum(busy.client.get(f"n-{n:03}").status == "cancelled" for n in range(450)) == 200
+
+
+def test_a_change_by_a_command_is_not_aborted_by_a_page(busy: VirtualInstallation, browser: Browser) -> None:
+    with new_record(busy.client, "cancel", {"bucket": "b"}, interface="command line") as record:
+        record.begin()
+        assert not elements(browser.get(f"/jobs/{record.change_id}"), "abort")
+        said = browser.follow(browser.post(f"/jobs/{record.change_id}/abort"))
+    assert "it is not made by a page; end it where it was begun" in text_of(said, "problem")
+
+
 def test_each_change_is_a_line_of_the_log_with_the_caller(
     busy: VirtualInstallation, browser: Browser, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,7 +232,8 @@ def test_changes_of_commands_and_of_other_dashboards_are_listed_with_what_came_o
     page = browser.get(str(here.attributes["href"]))
     assert text_of(page, "change-record").startswith("Done: 3 changed. 13:00:30.000 , by bob (Python) ; last 24h")
     assert text_of(page, "job-runs") == "Of their runs 1 completed, 2 failed again."
-    assert browser.post(f"{here.attributes['href']}/abort").status_code == 404, "it is not of this dashboard"
+    refused = browser.follow(browser.post(f"{here.attributes['href']}/abort"))
+    assert "it is done; possible only while it is running" in text_of(refused, "problem")
 
 
 def test_a_change_is_made_though_its_record_can_not_be_written_and_the_log_says_so(
