@@ -47,9 +47,6 @@ FOLLOWED: Final = ("redrive", "redrive batch", "redrive dead letters")
 
 RUNNING, DONE, FAILED, ABORTED = "running", "done", "failed", "aborted"
 
-PAGE: Final = "page"
-"""The interface of changes that end when they are asked to."""
-
 _PREFIX = f"{SYSTEM_PREFIX}change#"
 _MAX_TEXT = 300  # characters of a value of the filter, and of a problem
 _MAX_GIVEN = 20
@@ -208,6 +205,7 @@ class ChangeView(View):
     skipped: Annotated[int, "Another request had changed them first."] = 0
     unanswered: Annotated[int, "The table gave no answer."] = 0
     problem: str | None = None
+    can_abort: Annotated[bool, Json(optional=True), "Its process looks whether it is asked to end early."] = False
     abort_by: Annotated[str | None, Json(optional=True), "Who has asked to end it early."] = None
     runs: Annotated[RunCounts | None, "Of a redrive: what has come of the runs that it began."] = None
     not_followed: Annotated[int, Json(optional=True), "Runs beyond those that are followed."] = 0
@@ -283,6 +281,7 @@ class ChangeRecords:
         interface: str | None,
         given: Mapping[str, object],
         change_id: str,
+        can_abort: bool = False,
     ) -> ChangeView:
         """A change that begins now; nothing is written."""
         return ChangeView(
@@ -292,6 +291,7 @@ class ChangeRecords:
             interface=interface,
             change=change,
             given={name: _short(str(value)) for name, value in [*given.items()][:_MAX_GIVEN]},
+            can_abort=can_abort,
         )
 
     def begin(self, view: ChangeView) -> None:
@@ -300,8 +300,8 @@ class ChangeRecords:
 
     def abort(self, change_id: str, *, by: str | None = None) -> ChangeView | None:
         """Asks the process that makes a change to end it before the next tasks; None: there is no such change. Pages
-        look for that while they change tasks. Raises TransitionRefused if the change has ended, or if no page makes
-        it: then it ends where it was begun."""
+        look for that while they change tasks. Raises TransitionRefused if the change has ended, or if its process does
+        not look: then it ends where it was begun."""
 
         def decide(row: Row | None) -> tuple[ChangeView | None, ConditionalUpdate | None]:
             view = None if row is None else _view(row)
@@ -309,8 +309,9 @@ class ChangeRecords:
                 return None, None
             if view.ended_at is not None:
                 raise TransitionRefused(change_id, "abort", view.state, (RUNNING,), what="change")
-            if view.interface != PAGE:
-                raise TransitionRefused(change_id, "abort", view.state, (), what="change", is_a="not made by a page",
+            if not view.can_abort:
+                raise TransitionRefused(change_id, "abort", view.state, (), what="change",
+                                        is_a="not one that looks whether it is to end",
                                         instead="end it where it was begun")  # fmt: skip
             if view.abort_by is not None:
                 return view, None
@@ -450,18 +451,19 @@ def new_record(
     *,
     by: str | None = None,
     interface: str | None = None,
+    can_abort: bool = False,
     not_written: NotWritten | None = None,
 ) -> ChangeRecord:
     """The record of a change of many tasks that is about to begin. ``given``: its filter, and what else was given.
-    ``by`` and ``interface``: who, and where, else what the client says. A redrive's record has the runs that it begins.
-    """
+    ``by`` and ``interface``: who, and where, else what the client says. ``can_abort``: the caller looks whether it
+    ``is_to_end``. A redrive's record has the runs that it begins."""
     records, change_id = ChangeRecords(client.store, client._clock), secrets.token_hex(5)
     shown = {name: value for name, value in given.items() if value is not None}
 
     def view() -> ChangeView:
         who = by or (client.caller() if callable(client.caller) else client.caller)
         where = interface or client.interface
-        return records.new(change, by=who, interface=where, given=shown, change_id=change_id)
+        return records.new(change, by=who, interface=where, given=shown, change_id=change_id, can_abort=can_abort)
 
     follows = change in FOLLOWED
     return ChangeRecord(records, view, change_id=change_id, follows_runs=follows, not_written=not_written)
@@ -502,6 +504,7 @@ def _row(view: ChangeView) -> dict[str, object]:
         attr.SKIPPED: view.skipped,
         attr.UNANSWERED: view.unanswered,
         attr.PROBLEM: view.problem,
+        attr.CAN_ABORT: view.can_abort or None,
         attr.ABORT_BY: view.abort_by,
         attr.BODY: view.packed_runs,
         attr.NOT_FOLLOWED: view.not_followed,
@@ -527,6 +530,7 @@ def _view(row: Row) -> ChangeView | None:
         skipped=number_or(row.get(attr.SKIPPED), 0),
         unanswered=number_or(row.get(attr.UNANSWERED), 0),
         problem=text_or_none(row.get(attr.PROBLEM)),
+        can_abort=row.get(attr.CAN_ABORT) is True,
         abort_by=text_or_none(row.get(attr.ABORT_BY)),
         packed_runs=row.get(attr.BODY),
         not_followed=number_or(row.get(attr.NOT_FOLLOWED), 0),

@@ -220,6 +220,7 @@ CHANGED: Final = "changed"  # whole number, like the next two
 SKIPPED: Final = "skipped"
 UNANSWERED: Final = "unanswered"
 PROBLEM: Final = "problem"  # text
+CAN_ABORT: Final = "canAbort"  # true: its process looks whether it is asked to end early
 ABORT_BY: Final = "abortBy"  # text: who has asked to end it early
 NOT_FOLLOWED: Final = "notFollowed"  # whole number: runs that are not in its body
 

@@ -120,7 +120,7 @@ def _change(request: Request, form: Form) -> Response:
     site = site_of(request)
     batch_id = links.of_segment(request.path_params["batch"])
     try:
-        with record_of(request) as record:
+        with record_of(request, can_abort=False) as record:
             batches = counted_in(site.client, record).batches
             notice = Notice(_do(batches, site.clock(), batch_id, request.path_params["change"], form))
     except (TransitionRefused, InvalidInput) as error:

@@ -71,11 +71,11 @@ def _noted(endpoint: Callable[[Request, Form], Response], request: Request, form
     return answer
 
 
-def record_of(request: Request) -> ChangeRecord:
-    """The record of the change of many tasks that a request asks for."""
+def record_of(request: Request, *, can_abort: bool = True) -> ChangeRecord:
+    """The record of the change of many tasks that a request asks for. ``can_abort``: a job makes it."""
     site = site_of(request)
     made: MadeChange = request.state.made
-    return site.trail.record_of(made, site.client)
+    return site.trail.record_of(made, site.client, can_abort=can_abort)
 
 
 async def _form(request: Request) -> Form:

@@ -16,7 +16,7 @@ from functools import cached_property
 from threading import Lock
 
 from dynatick.client import TaskClient
-from dynatick.client.change_records import PAGE, ChangeRecord, ChangeView, new_record
+from dynatick.client.change_records import ChangeRecord, ChangeView, new_record
 from dynatick.domain.instants import format_instant
 from dynatick.errors import StoreError
 from dynatick.ui import links
@@ -101,14 +101,16 @@ class Trail:
             if job.ended.is_set():
                 self.log_end(job)
 
-    def record_of(self, made: MadeChange, client: TaskClient) -> ChangeRecord:
+    def record_of(self, made: MadeChange, client: TaskClient, *, can_abort: bool) -> ChangeRecord:
         """The record of a change of many tasks. The change is made all the same if it can't be written."""
 
         def log(view: ChangeView, error: StoreError) -> None:
             self._log("change_not_recorded", made, {"job": view.change_id, "problem": str(error)})
 
         given = {"of": made.about, **made.given}
-        record = new_record(client, made.what, given, by=made.who, interface=PAGE, not_written=log)
+        record = new_record(
+            client, made.what, given, by=made.who, interface="page", can_abort=can_abort, not_written=log
+        )
         made.change_id = record.change_id
         return record
 

@@ -125,7 +125,7 @@ def test_a_change_that_breaks_off_says_why(shell: Shell, failed: InProcess, monk
 
 def test_a_change_by_a_page_is_aborted(shell: Shell, failed: InProcess) -> None:
     changes = TaskClient(failed.store, clock=failed.clock).operations.changes
-    changes.begin(changes.new("cancel", by="eve", interface="page", given={}, change_id="0a"))
+    changes.begin(changes.new("cancel", by="eve", interface="page", given={}, change_id="0a", can_abort=True))
     assert "abort" not in shell("change", "show", "0a").err
     assert shell("change", "abort", "0a").err.splitlines() == [
         "Its process is asked to end it, by ada", "What came of it: dynatick change show 0a",

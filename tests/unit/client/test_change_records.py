@@ -168,7 +168,7 @@ def test_a_record_that_can_not_be_written_stops_no_change_and_is_logged(
 
 def test_a_change_that_goes_on_is_to_end_once_somebody_asks_for_it(client: TaskClient, world: World) -> None:
     changes = client.operations.changes
-    with new_record(client, "cancel", {"subject": "s"}, interface="page") as record:
+    with new_record(client, "cancel", {"subject": "s"}, can_abort=True) as record:
         assert changes.abort(record.change_id, by="eve") is None, "it has not begun"
         assert not record.is_to_end()
         record.begin()
@@ -188,16 +188,16 @@ def test_a_change_that_goes_on_is_to_end_once_somebody_asks_for_it(client: TaskC
 
 
 @pytest.mark.parametrize(
-    ("interface", "has_ended", "why"),
+    ("can_abort", "has_ended", "why"),
     [
-        ("page", True, "it is done; possible only while it is running"),
-        ("Python", False, "it is not made by a page; end it where it was begun"),
+        (True, True, "it is done; possible only while it is running"),
+        (False, False, "it is not one that looks whether it is to end; end it where it was begun"),
     ],
 )
 def test_a_change_that_would_not_end_is_not_asked_to(
-    client: TaskClient, interface: str, has_ended: bool, why: str
+    client: TaskClient, can_abort: bool, has_ended: bool, why: str
 ) -> None:
-    record = new_record(client, "cancel", {"subject": "s"}, interface=interface)
+    record = new_record(client, "cancel", {"subject": "s"}, can_abort=can_abort)
     record.begin()
     if has_ended:
         record.end()

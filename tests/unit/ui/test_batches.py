@@ -160,6 +160,7 @@ def test_the_failed_members_of_a_batch_are_redriven_by_its_page(loaded: VirtualI
     done = browser.follow(browser.post("/batches/news%2Fa/redrive"))
     assert text_of(done, "notice") == "1 member redriven: they run at the next tick."
     assert loaded.client.get("news/a/000000007").status == "scheduled"
+    assert not any(one.can_abort for one in loaded.client.operations.changes.list()), "it goes to its end"
     (row,) = [one for one in elements(browser.get("/changes"), "change-row") if "redrive" in one.text]
     assert row.text.endswith("batch news/a 1 member redriven: they run at the next tick.")
     (shown,) = elements(browser.get("/changes"), "job-link")

@@ -145,12 +145,16 @@ def test_a_change_that_another_dashboard_makes_is_aborted(
     assert sum(busy.client.get(f"n-{n:03}").status == "cancelled" for n in range(450)) == 200
 
 
-def test_a_change_by_a_command_is_not_aborted_by_a_page(busy: VirtualInstallation, browser: Browser) -> None:
-    with new_record(busy.client, "cancel", {"bucket": "b"}, interface="command line") as record:
+@pytest.mark.parametrize("interface", ["command line", "page"])
+def test_a_change_that_does_not_look_whether_it_is_to_end_is_not_aborted(
+    busy: VirtualInstallation, browser: Browser, interface: str
+) -> None:
+    """Such as a command's, or that of a batch by a page."""
+    with new_record(busy.client, "cancel", {"bucket": "b"}, interface=interface) as record:
         record.begin()
         assert not elements(browser.get(f"/jobs/{record.change_id}"), "abort")
         said = browser.follow(browser.post(f"/jobs/{record.change_id}/abort"))
-    assert "it is not made by a page; end it where it was begun" in text_of(said, "problem")
+    assert "it is not one that looks whether it is to end; end it where it was begun" in text_of(said, "problem")
 
 
 def test_each_change_is_a_line_of_the_log_with_the_caller(
