@@ -246,6 +246,8 @@ def main() -> int:
         return 0 if remove(options.rule)[0] else 1
     holds, configurations = check()
     missed, removals = remove(None)
+    what_holds, what_is_missed = "all" if holds else "NOT all", "each" if missed else "NOT each"
+    print(f"\n{configurations[-1][2]} states, in which {what_holds} holds; {what_is_missed} of the rules is missed")
     if options.write:
         today = f"{datetime.now(UTC):%Y-%m-%d}, by `make prove WRITE=1`, on one core."
         write_parts(PAGE, {

@@ -62,7 +62,7 @@ PARTS = (  # first those that find the same however busy the machine is
     ),
     Part(
         name="proof", command=lambda minutes, seed: "prove", minutes=20, writes=True, trial="prove RULE=21",
-        figure=r"in all .* states.*|Without rule .*",
+        figure=r"[\d,]+ states, in which .*|Without rule .*",
     ),
     Part(
         name="mutations", command=lambda minutes, seed: "mutations", minutes=15, trial="mutations RULE=20",
@@ -174,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 20), help="of all that draws")
     parser.add_argument("--write", action="store_true", help="write the figures into docs/proof.md")
     given = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that its part is ended, too
     commit = subprocess.run(("git", "rev-parse", "--short", "HEAD"), cwd=ROOT, capture_output=True, text=True).stdout
     folder = FOLDER / f"{given.hours:g}-hours-{given.seed}-{commit.strip()}"
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests import night
 from tests.night import PARTS, Ended, Part, planned, run
 
-MAKEFILE = (Path(__file__).parents[2] / "Makefile").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
 def part(name: str, figure: str = r"\d+ found") -> Part:
@@ -97,3 +102,25 @@ def test_one_that_was_interrupted_goes_on(
 
     assert night.main(["--seed", "7"]) == 1
     assert begun[3:] == ["bad", "good"]  # the next night
+
+
+_ONE_THAT_WAITS = """
+import pathlib, sys
+from tests import night
+night.FOLDER = pathlib.Path(sys.argv[1])
+part = night.Part(name="waits", command=lambda minutes, seed: "", figure="", minutes=600)
+night.planned = lambda *_, **__: [(part, "sh -c 'echo $$; exec sleep 36000'", 600)]
+night.main([])
+"""
+
+
+def test_what_a_part_has_started_ends_with_a_night_that_is_terminated(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", _ONE_THAT_WAITS, str(tmp_path)], cwd=ROOT)
+    for _ in range(60 * 20):
+        if started := "".join(log.read_text() for log in tmp_path.glob("*/*.log")):
+            break
+        time.sleep(0.05)  # wait: between two looks for the number of the part's process
+    process.terminate()
+    assert process.wait(60) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started), 0)
