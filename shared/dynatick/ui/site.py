@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache
 from http import HTTPStatus
 from importlib import metadata
 from importlib.resources import files
@@ -99,6 +100,45 @@ class Asset:
         return cls(content, _ASSETS[name], f"/static/{hashlib.sha256(content).hexdigest()[:12]}/{name}")
 
 
+@cache
+def _assets() -> Mapping[str, Asset]:
+    return {name: Asset.read(name) for name in _ASSETS}
+
+
+@cache
+def _templates() -> Environment:
+    """One for all sites of a process: it compiles each template once."""
+    templates = Environment(
+        loader=PackageLoader("dynatick.ui"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= display.FILTERS
+    templates.globals |= {
+        "asset": lambda name: _assets()[name].url,
+        "htmx_config": json.dumps(_HTMX),
+        "max_shown": display.MAX_SHOWN,
+        "kinds": KINDS,
+        "departure_text": DEPARTURE_TEXT,
+        "one_day": DAY,
+        "one_hour": HOUR,
+        "one_minute": MINUTE,
+        "words": WORDS,
+        "all_kinds": (*KINDS, ATTEMPTS),
+        "chart_of": Chart,
+        "middle": middle,
+        "link": links,
+        "sections": _SECTIONS,
+        "icons": {word: _assets()[name].url for word, name in _ICONS.items()},
+        "prefixes": PREFIXES,
+        "tick": TICK,
+        "version": metadata.version("dynatick"),
+    }
+    return templates
+
+
 @dataclass(kw_only=True)
 class Site:
     """The pages of one installation. ``token``: each change needs it; another at every start."""
@@ -119,39 +159,11 @@ class Site:
         self.jobs = Jobs(done=self.readings.clear)
         self.trail = Trail(self.clock, self.caller)
         self.jobs.ended = self.trail.log_end
-        self.assets = {name: Asset.read(name) for name in _ASSETS}
-        self._templates = Environment(
-            loader=PackageLoader("dynatick.ui"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= display.FILTERS
-        self._templates.globals |= {
-            "asset": lambda name: self.assets[name].url,
-            "htmx_config": json.dumps(_HTMX),
-            "max_shown": display.MAX_SHOWN,
-            "kinds": KINDS,
-            "departure_text": DEPARTURE_TEXT,
-            "one_day": DAY,
-            "one_hour": HOUR,
-            "one_minute": MINUTE,
-            "words": WORDS,
-            "all_kinds": (*KINDS, ATTEMPTS),
-            "chart_of": Chart,
-            "middle": middle,
-            "link": links,
-            "sections": _SECTIONS,
-            "icons": {word: self.assets[name].url for word, name in _ICONS.items()},
-            "prefixes": PREFIXES,
-            "tick": TICK,
-            "version": metadata.version("dynatick"),
-        }
+        self.assets = _assets()
 
     def fragment(self, template: str, now: datetime, *, status: int = 200, **values: Any) -> Response:
         """A part of a page."""
-        text = self._templates.get_template(template).render(
+        text = _templates().get_template(template).render(
             now=now, site=self, token=self.token, read_only=self.read_only, zone_name=zone_name(), kept=parameters(),
             **values,
         )  # fmt: skip
