@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dynatick.cli.installation import say_paused
 from dynatick.cli.output import Column, Output, say, show_many
 from dynatick.cli.session import Session, command
 from dynatick.domain.durations import duration_of, milliseconds_text
@@ -54,7 +55,7 @@ def list_actions(
         say(found.not_counted)
     for one in found.actions:
         if one.paused is not None:
-            say(f"{one_line(one.action)} is paused {one_line(str(one.paused))}")
+            say_paused(f"{one_line(one.action)} is paused", one.paused, one.action)
     if not found.actions:
         say(f"Nothing {'ran' if found.not_counted is None else 'failed'} in the last {last}, and nothing is due")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
+from dynatick.cli.installation import say_paused
 from dynatick.cli.output import Column, Output, say, show_document, show_many
 from dynatick.cli.session import Session, with_options
 from dynatick.cli.stack import aws_client
@@ -167,9 +168,9 @@ def doctor(
 
 def _sum_up(found: Diagnosis, *, shown: int) -> None:
     if found.pause is not None:
-        say(f"Paused {one_line(str(found.pause))}")
+        say_paused("Paused", found.pause)
     for of_action in found.paused_actions:
-        say(f"Paused: {one_line(of_action.action)}, {one_line(str(of_action))}")
+        say_paused(f"{one_line(of_action.action)} is paused", of_action, of_action.action)
     if found.found > shown:
         say(f"… and {found.found - shown} more; --output jsonl lists all")
     for shard, number in sorted(found.retired.items()):

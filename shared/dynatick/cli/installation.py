@@ -134,7 +134,12 @@ def pause(
         done = f"{one_line(action)} {'was paused already' if is_earlier else 'is paused'}"
     if session.output is not Output.TABLE:
         show_document({attr.PAUSED: paused.to_row()}, session.output)
-    say(f"{done}: {one_line(str(paused))}")
+    say_paused(f"{done}:", paused, action)
+
+
+def say_paused(done: str, paused: Pause, action: str | None = None) -> None:
+    """Says of a pause, of everything or of one action, since when it is, and the command that ends it."""
+    say(f"{done} {one_line(str(paused))}")
     say("To end it: dynatick resume" + ("" if action is None else f" --action {quoted(action)}"))
 
 

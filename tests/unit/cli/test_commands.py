@@ -280,8 +280,9 @@ def test_pause_and_resume_of_one_action(shell: Shell, world: InProcess) -> None:
     table = [" ".join(line.split()) for line in shell("status").lines]
     assert table[0] == "state running"
     assert re.fullmatch(r"paused log since \S+ by ada: the disk is full", table[1])
-    assert re.search(r"Paused: log, since \S+ by ada: the disk is full", shell("doctor").err)
-    assert re.search(r"log is paused since \S+ by ada: the disk is full", shell("action", "list").err)
+    paused = r"log is paused since \S+ by ada: the disk is full\nTo end it: dynatick resume --action log\n"
+    assert re.search(paused, shell("doctor").err)
+    assert re.search(paused, shell("action", "list").err)
     assert "but its action is paused since" in shell("task", "explain", "waits").lines[0]
     resumed = shell("resume", "--action", "log")
     assert re.fullmatch(

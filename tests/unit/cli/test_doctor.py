@@ -137,7 +137,7 @@ def test_what_is_reported_and_is_no_fault(shell: Shell, world: InProcess) -> Non
     world.clock.forward(hours=3)
     ended = shell("doctor")
     assert (ended.code, ended.out) == (0, "")
-    assert re.match(r"Paused since 2026-12-31T12:0\S+ by ada: a release\n", ended.err)
+    assert re.match(r"Paused since 2026-12-31T12:0\S+ by ada: a release\nTo end it: dynatick resume\n", ended.err)
     assert shell("doctor", "-o", "json").json["paused"]["by"] == "ada"
 
 
