@@ -675,17 +675,19 @@ class KeyTurns(Turns):
             return True
         self._taken.pop(pack.task_id, None)
         self._take_place_back(pack.task_id)  # it was for its claim
-        has_lease = self._has_lease()
+        if not self._has_lease():
+            self._close(pack.task_id)
+            return False
         key = self._key(str(pack.limit_key))
         if self._packs.get(pack.task_id, key) is not key:
             self._close(pack.task_id)  # the index listed it with another
-        if has_lease and pack.attempt == 1 and key.pack in (None, pack.task_id):
+        if pack.attempt == 1 and key.pack in (None, pack.task_id):
             self._packs[pack.task_id], key.pack = key, pack.task_id
         else:
             self._close(pack.task_id)
         self._may_have_turn(key)
         # Of one whose process has died, no member begins: each gets a row of its own (21).
-        return has_lease and (pack.attempt > 1 or key.pack == pack.task_id)
+        return pack.attempt > 1 or key.pack == pack.task_id
 
     def begins_member(self, pack: Task, member_id: str, *, tasks_may: bool) -> bool:
         key = self._packs.get(pack.task_id)
@@ -791,11 +793,11 @@ class KeyTurns(Turns):
     def expected(self, key: str, before: int) -> timedelta:
         """After what time an entry may begin, if this many of its key come before it and end as fast as they did here;
         a second for each that runs, if only a few have ended."""
-        known = self._key(key)
-        each = timedelta(seconds=1) / (known.limit.at_once or 1)
-        if known.ended >= MEASURED and known.since is not None:
+        known, limit = self._keys.get(key), self.limits[class_of(key)]
+        each = timedelta(seconds=1) / (limit.at_once or 1)
+        if known is not None and known.ended >= MEASURED and known.since is not None:
             each = (self._clock() - known.since) / known.ended
-        return before * max(each, known.limit.interval)
+        return before * max(each, limit.interval)
 
     def _give_place(self, key: _Key, task_id: str) -> None:
         key.taken += 1
@@ -811,6 +813,7 @@ class KeyTurns(Turns):
             self._ready.append(key)
 
     def _key(self, name: str) -> _Key:
+        """Called while the limits lease is held: only that says from when on the key's next task may begin."""
         known = self._keys.get(name)
         if known is None:
             limit = self.limits[class_of(name)]

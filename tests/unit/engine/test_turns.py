@@ -368,6 +368,23 @@ def test_after_a_process_that_died_each_key_waits_an_interval_from_its_end() -> 
     assert [task_id for _, task_id in turns.take(25)] == ["a"]
 
 
+@pytest.mark.parametrize("asked", ["when a task may begin", "whether a pack may be opened"])
+def test_what_is_asked_of_a_key_before_the_lease_is_held_leaves_its_rate_alone(asked: str) -> None:
+    """Only the lease says from when on its next task may begin."""
+    system = system_of("mail=1/h")
+    lease_of(system, "dead", minutes=15).acquire()
+    turns = turns_of(system)
+    if asked == "when a task may begin":
+        assert turns.expected("mail:x", 1) == timedelta(hours=1)
+    else:
+        assert not turns.opens(task_of("pack", "mail:x"))
+    system.clock.forward(minutes=16)
+    turns.offer(BUCKET, "a", "mail:x")
+    assert turns.take(25) == []
+    system.clock.to(NOON + timedelta(hours=1, minutes=15))
+    assert [task_id for _, task_id in turns.take(25)] == ["a"]
+
+
 def test_keys_take_turns() -> None:
     system = system_of("tenant=2")
     turns = turns_of(system)
