@@ -136,13 +136,14 @@ MIN_TURN_SECONDS = 1.0
 
 
 def decide_turn(
-    policy: RetryPolicy, *, turn: int, max_turns: int, after: float, first_started_at: datetime, now: datetime
+    policy: RetryPolicy, *, turn: int, max_turns: int | None, after: float, first_started_at: datetime, now: datetime
 ) -> Retry | GiveUp:
     """Decides about a task whose handler asks for another turn, number ``turn``, ``after`` this number of seconds.
 
-    Its number is bounded by ``max_turns``, its age by the policy's ``maximumEventAgeInSeconds``, as that of a retry is.
+    Its number is bounded by ``max_turns``, if that is given, its age by the policy's ``maximumEventAgeInSeconds``, as
+    that of a retry is.
     """
-    if turn > max_turns:
+    if max_turns is not None and turn > max_turns:
         return GiveUp(f"its handler has rescheduled it {max_turns} times in this run, the most that is allowed")
     wait = max(after, MIN_TURN_SECONDS)
     if wait > policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds():

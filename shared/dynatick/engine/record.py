@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from dynatick.domain import attributes as attr
+from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket, Grid, instant_of, minute_of
 from dynatick.domain.completion import CompleteLater
 from dynatick.domain.conditional_update import ConditionalUpdate, Lost, Result, Unknown, Written
@@ -145,6 +146,14 @@ class Attempted:
     started_at: datetime
     overrun: Overrun | None = None
     ended_at: datetime | None = None  # None: no action was begun
+
+
+def _age_counts_from(attempt: Attempted) -> datetime:
+    """The instant that the policy's maximum age counts from. The task of a batch takes as long as its members do: only
+    the attempts of one of its turns have an age."""
+    if attempt.task.action == BATCH_ACTION:
+        return attempt.started_at
+    return attempt.task.first_started_at or attempt.started_at
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -336,7 +345,7 @@ class Recorder:
         decision = decide_retry(
             task.retry_policy,
             attempt=task.attempt,
-            first_started_at=task.first_started_at or attempt.started_at,
+            first_started_at=_age_counts_from(attempt),
             now=now,
             permanent=attempt.outcome.permanent,
             retry_after=attempt.outcome.retry_after,
@@ -356,19 +365,20 @@ class Recorder:
         return replace(change, set={**change.set, attr.LATE_MILLISECONDS: late})
 
     def _plan_turn(self, attempt: Attempted, seconds: float, now: datetime) -> tuple[ConditionalUpdate, RecordResult]:
-        task, first = attempt.task, attempt.task.first_started_at or attempt.started_at
+        task = attempt.task
         decision = decide_turn(
             task.retry_policy,
             turn=task.turn + 1,
-            max_turns=self.rules.max_turns,
+            max_turns=None if task.action == BATCH_ACTION else self.rules.max_turns,
             after=seconds,
-            first_started_at=first,
+            first_started_at=_age_counts_from(attempt),
             now=now,
         )
         if isinstance(decision, GiveUp):
             failure = fail(task, now=now, retention_days=self.rules.retention_days, error=decision.reason)
             return failure, RecordResult.FAILED
         bucket = self._open_bucket(task.shard_key, decision.at)
+        first = task.first_started_at or attempt.started_at
         change = reschedule_claimed(task, at=decision.at, bucket=bucket, first_started_at=first)
         return change, RecordResult.RESCHEDULED
 

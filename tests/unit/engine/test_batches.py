@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
@@ -15,8 +16,9 @@ from dynatick import TaskClient
 from dynatick.domain.batches import BATCH_ACTION, Batch, then_id
 from dynatick.domain.buckets import Bucket, minute_of
 from dynatick.domain.packs import Pack, Span, packed, payload_text
+from dynatick.engine import batches
 from dynatick.engine.batches import packs_of, standings
-from dynatick.errors import PermanentError, RetryableError
+from dynatick.errors import PermanentError, RetryableError, StoreError
 
 THEN = {"action": "log", "payload": {"of": "news"}, "delaySeconds": 0}
 
@@ -58,6 +60,26 @@ def test_a_batch_whose_members_are_not_all_in_waits() -> None:
     world.store.put({**row, "payload": Batch(action="log", due_at=NOON, members=4).to_payload()})  # type: ignore[attr-defined]
     world.ticks(5)
     assert world.row("news")["result"] == {"members": 4, "completed": 4}
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["at its turn", "though a turn fails"])
+def test_a_batch_takes_as_long_as_its_members_do(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tasks that are rescheduled end at maximumEventAgeInSeconds, or after many turns."""
+    world = InProcess()
+    put_batch(world, 4, then=THEN)
+    begun = {"turn": Decimal(20_000), "firstStartedAt": "2026-11-30T12:00:00Z"}
+    world.store.put({**world.row("news"), **begun})  # type: ignore[attr-defined]
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
+    put_pack(world, [{}] * 4)
+    if fails:
+        monkeypatch.setattr(batches, "standings", raises(StoreError("throttled")))
+    world.tick()
+    monkeypatch.undo()
+    assert world.row("news")["status"] == "scheduled"
+    del world.actions.behaviour["news/000000001"]
+    world.ticks(30)
+    assert world.outcome("news") == "completed"
+    assert world.store.get(then_id("news")) is not None
 
 
 def test_a_batch_of_none_ends_at_once() -> None:
