@@ -71,8 +71,8 @@ def health_of(store: Store, settings: InstallationSettings | None, now: datetime
     served = [one.served_through for one in cursors.values() if isinstance(one, Cursor) and one.last_tick is not None]
     last = min(served, default=None)
     every = known.grid.tick_minutes
-    resumed = max((minute_of(one.until) for one in known.pauses if one.until is not None), default=0)
-    missing = 0 if last is None else max(0, minute_of(now - TICK_GRACE) // every - max(last, resumed) // every)
+    since = None if last is None else max(last, minute_of(known.resumed_at))
+    missing = 0 if since is None else max(0, minute_of(now - TICK_GRACE) // every - since // every)
     return Health(
         last_tick=None if last is None else instant_of(last),
         age_seconds=None if last is None else max(0.0, round((now - instant_of(last)).total_seconds(), 1)),

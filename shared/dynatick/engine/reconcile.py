@@ -131,9 +131,9 @@ def what_is_wrong(
     if not RowView(row).is_running:
         return None
     if lease_is_over(row, now):
-        if str(row.get(attr.ACTION)) in settings.paused_actions:
+        if settings.pause is not None or str(row.get(attr.ACTION)) in settings.paused_actions:
             return None  # it waits, and so does its next attempt
-        return _stale(row, bucket, settings.grid, now)
+        return _stale(row, bucket, settings, now)
     if lease_is_over(row, now + LONGEST_LEASE) or RowView(row).awaits_completion:
         return None
     return _found(
@@ -157,8 +157,7 @@ def judge_installation(
 def _just_resumed(kind: Kind, settings: InstallationSettings, now: datetime) -> bool:
     """Whether ticks may still have done too little because of the latest pause."""
     wait = _DRAINED_LATE if kind is Kind.CURSOR_STUCK else _CLOSED_LATE
-    ends = [one.until for one in settings.pauses if one.until is not None]
-    return bool(ends) and now <= max(ends) + _TICKS_MISSED * timedelta(minutes=settings.grid.tick_minutes) + wait
+    return now <= settings.resumed_at + _TICKS_MISSED * timedelta(minutes=settings.grid.tick_minutes) + wait
 
 
 def judge_cursors(cursors: Mapping[int, Cursor | InvalidInput | None], grid: Grid, now: datetime) -> Iterator[Finding]:
@@ -196,8 +195,9 @@ def _unready(row: Row, change: ConditionalUpdate) -> Finding:
     return _found(Kind.MAY_EXPIRE, row, "it has not ended, and carries expiresAt")
 
 
-def _stale(row: Row, bucket: Bucket, grid: Grid, now: datetime) -> Finding | None:
+def _stale(row: Row, bucket: Bucket, settings: InstallationSettings, now: datetime) -> Finding | None:
     """A running row whose lease is over. The tick of its bucket, or the next one, reclaims it."""
+    grid = settings.grid
     # A released lease has no end of its own.
     view = RowView(row)
     ended = view.started_at if view.is_released else view.lease_until
@@ -206,7 +206,7 @@ def _stale(row: Row, bucket: Bucket, grid: Grid, now: datetime) -> Finding | Non
     else:
         ended, why = EPOCH, "it is running, and its lease can't be read"
     waits_since = ended if bucket.minute > grid.tick_after(minute_of(now)) else max(ended, bucket.instant)
-    if now - waits_since <= max(_STALE_AFTER, 2 * timedelta(minutes=grid.tick_minutes)):
+    if now - max(waits_since, settings.resumed_at) <= max(_STALE_AFTER, 2 * timedelta(minutes=grid.tick_minutes)):
         return None
     return _found(Kind.STALE_LEASE, row, why)
 

@@ -13,7 +13,14 @@ from datetime import datetime
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Grid
 from dynatick.domain.conditional_update import Absent, ConditionalUpdate, Is, as_read
-from dynatick.domain.instants import format_instant, optional_instant, optional_text, parse_instant, up_to_millisecond
+from dynatick.domain.instants import (
+    EPOCH,
+    format_instant,
+    optional_instant,
+    optional_text,
+    parse_instant,
+    up_to_millisecond,
+)
 from dynatick.domain.limit_keys import KeyLimits, parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.pause import ActionPause, Pause
@@ -67,6 +74,11 @@ class InstallationSettings:
     def pauses_of_actions(self) -> tuple[ActionPause, ...]:
         """Those in force, by the names of the actions."""
         return tuple(self.paused_actions[action] for action in sorted(self.paused_actions))
+
+    @property
+    def resumed_at(self) -> datetime:
+        """When the latest pause of everything has ended; long ago: there was none."""
+        return max((one.until for one in self.pauses if one.until is not None), default=EPOCH)
 
     def to_row(self) -> dict[str, object]:
         """Returns the attributes of the settings row."""

@@ -19,6 +19,7 @@ from dynatick.domain.recurrence import ready
 from dynatick.domain.task import Row, is_own_row
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.reconcile import REMEDIES, Finding, Kind, Reconciled, judge_cursors, reconcile
+from dynatick.engine.settings import pause, resume
 from dynatick.errors import DynatickError, StoreError
 from dynatick.store import memory
 
@@ -136,6 +137,18 @@ def test_a_stale_task_that_the_next_tick_reclaims_is_left_to_it(three_shards: Wo
     assert (report.repaired, report.failed, three_shards.row("x")) == (0, 4, before)
     three_shards.next_tick()
     assert three_shards.outcome("x") == "completed"
+
+
+def test_what_was_released_for_a_pause_is_not_stale_before_ticks_had_time_to_come(three_shards: World) -> None:
+    w = three_shards
+    put(w, running("x", bucket_at(0), leaseUntil=RELEASED, startedAt="2026-12-31T11:59:59Z"))
+    pause(w.store, now=w.clock(), by="ada", reason="a bad deployment")
+    w.clock.forward(hours=5)
+    assert scan(w)[0].found == 0
+    assert resume(w.store, now=w.clock()) is not None
+    assert scan(w)[0].found == 0
+    w.clock.forward(hours=2)
+    assert Kind.STALE_LEASE in {one.kind for one in scan(w)[1]}
 
 
 @pytest.mark.parametrize(
