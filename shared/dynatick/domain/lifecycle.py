@@ -537,7 +537,8 @@ def restore(row: Row, *, now: datetime, bucket: Bucket | None = None) -> Conditi
         if bucket is not None:
             begins = attr.NEXT_ATTEMPT_AT if attr.NEXT_ATTEMPT_AT in row else attr.DUE_AT
             values |= {attr.TASK_DATE_TIME: str(bucket), begins: _due(now)}
-    gone = (attr.OUTCOME, attr.FINISHED_AT, attr.EXPIRES_AT, *(() if normalised else (attr.STATUS,)))
+    # An error is that of a failure which was to be recorded when it was cancelled.
+    gone = (attr.OUTCOME, attr.FINISHED_AT, attr.EXPIRES_AT, attr.ERROR, *(() if normalised else (attr.STATUS,)))
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set=values,

@@ -186,6 +186,15 @@ def test_a_cancelled_one_says_so_to_the_next_heartbeat(world: World) -> None:
     assert (world.outcome("a"), world.actions.times("a")) == ("cancelled", 1)
 
 
+def test_one_that_failed_and_was_cancelled_and_restored_begins_without_its_error(world: World) -> None:
+    world.client.fail(world.hand_over(), "the farm burned down", retry=False)
+    world.client.cancel("a")
+    world.client.restore("a")
+    world.ticks(3)
+    assert (world.row("a")["status"], "error" in world.row("a")) == ("waiting", False)
+    assert world.client.complete(world.token(), {"frames": 1}).status == "completed"
+
+
 def test_while_its_handler_runs_a_completion_is_taken_and_its_return_is_not(world: World) -> None:
     def runs(task: Any, context: Any) -> CompleteLater:
         world.client.complete(completion_token(task.lease, task.task_id), "early")
