@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,21 @@ POLL_SECONDS = 2.0
 _HANDLERS, _PROTECTION = "HandlersLayerArn", "DeletionProtection"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """The parameters of a stack, once a project is deployed to it."""
+
+    given: Mapping[str, str]  # by the project
+    kept: Mapping[str, str]  # the others that the stack has
+    present: Mapping[str, str]  # all that the stack has; none if it is new
+    is_new: bool
+
+    @property
+    def values(self) -> dict[str, str]:
+        """All that the template has, but for the layer of the handlers, which is made of the project."""
+        return {**template.defaults(), **self.kept, **self.given}
+
+
 class Release:
     """The deployments of one stack. Methods raise BotoCoreError and ClientError as the SDK does, and StackError."""
 
@@ -37,6 +53,28 @@ class Release:
         self._lambda: Any = session.client("lambda")
         self._partition = session.get_partition_for_region(str(session.region_name))
         self._layer = f"{name}-handlers"
+
+    def parameters(self, project: Project, account: str) -> Parameters:
+        """What a project says, else the stack has. Raises RefusedError for parameters that AWS would refuse halfway,
+        and for a stack that can't be changed; BusyError for one that can't be changed now."""
+        existing = change_set.deployed(self.stack)
+        present = {} if existing is None else parameters_of(existing)
+        body = template.load()
+        given = project.template_parameters(
+            partition=self._partition, region=self._lambda.meta.region_name, account=account
+        )
+        template.check_parameters(given, body)
+        decided = {*given, _HANDLERS}
+        kept = {name: value for name, value in present.items() if name not in decided and name in body["Parameters"]}
+        # Refused too if only the stack has them: CloudFormation would drop their values without a word.
+        replaced = {name: value for name, value in present.items() if value and name in template.REPLACED}
+        template.check_parameters(
+            {n: value for n, value in replaced.items() if template.REPLACED[n] not in given}, body
+        )
+        found = Parameters(given=given, kept=kept, present=present, is_new=existing is None)
+        check_quotas(given, project.table_write_units)
+        check_environment(found.values, body, self.stack.name)
+        return found
 
     def prepare(
         self,
@@ -49,24 +87,13 @@ class Release:
     ) -> ChangeSet:
         """Uploads what is new, and makes a change set. ``publishes`` False: only to look at, with the ARN that the
         layer of the handlers would probably get; nothing but the template is uploaded, and without a bucket for it the
-        changes are not known. Raises RefusedError for parameters that AWS would refuse halfway."""
-        existing = change_set.deployed(self.stack)
-        present = {} if existing is None else parameters_of(existing)
+        changes are not known. Raises what ``parameters`` raises."""
+        found = self.parameters(project, bucket.account)
         body, defaults = template.load(), template.defaults()
-        given = project.template_parameters(
-            partition=self._partition, region=self._lambda.meta.region_name, account=bucket.account
+        layer = self._handlers_layer(
+            packages.handlers, bucket, found.values["Architecture"], publishes=publishes, say=say
         )
-        template.check_parameters(given, body)
-        decided = {*given, _HANDLERS}
-        kept = {name: value for name, value in present.items() if name not in decided and name in body["Parameters"]}
-        # Refused too if only the stack has them: CloudFormation would drop their values without a word.
-        replaced = {name: value for name, value in present.items() if value and name in template.REPLACED}
-        template.check_parameters(
-            {n: value for n, value in replaced.items() if template.REPLACED[n] not in given}, body
-        )
-        check_quotas(given, project.table_write_units)
-        check_environment({**defaults, **kept, **given}, body, self.stack.name)
-        given[_HANDLERS] = self._handlers_layer(packages.handlers, bucket, given, publishes=publishes, say=say)
+        given, kept, present = {**found.given, _HANDLERS: layer}, found.kept, found.present
         before = {**defaults, **present}  # a parameter that the stack's template lacks had the effect of its default
         parameters = {name: (present.get(name), value) for name, value in given.items() if value != before.get(name)}
         unnamed = {name: value for name, value in kept.items() if value != defaults[name]}
@@ -76,9 +103,9 @@ class Release:
             template.set_code(body, name, bucket.upload(path, say) if publishes else bucket.place(path))
         url = bucket.put(f"{self.stack.name}/template-{__version__}.json", json.dumps(body).encode())
         # A creation that fails deletes its table, which would not be possible with protection.
-        protects = existing is None and given.get(_PROTECTION) == "true"
+        protects = found.is_new and given.get(_PROTECTION) == "true"
         unprotected = {**given, _PROTECTION: "false"} if protects else given
-        arn = change_set.make(self.stack, url, unprotected, kept, is_new=existing is None)
+        arn = change_set.make(self.stack, url, unprotected, kept, is_new=found.is_new)
         changes = change_set.changes(self.stack, arn)
         if changes is None:
             return ChangeSet(arn=None, kept=unnamed)
@@ -127,7 +154,7 @@ class Release:
             self._lambda.delete_layer_version(LayerName=self._layer, VersionNumber=version["Version"])
 
     def _handlers_layer(
-        self, path: Path, bucket: ArtifactBucket, given: Mapping[str, str], *, publishes: bool, say: Say
+        self, path: Path, bucket: ArtifactBucket, architecture: str, *, publishes: bool, say: Say
     ) -> str:
         """The ARN of the layer version with the handlers: the newest, or a new one; if that is not to be published, the
         ARN that it would probably have."""
@@ -144,7 +171,7 @@ class Release:
             Description=path.stem,
             Content={"S3Bucket": zipped["Bucket"], "S3Key": zipped["Key"]},
             CompatibleRuntimes=[template.load()["Globals"]["Function"]["Runtime"]],
-            CompatibleArchitectures=[given.get("Architecture", template.defaults()["Architecture"])],
+            CompatibleArchitectures=[architecture],
         )
         return str(answer["LayerVersionArn"])
 

@@ -205,11 +205,11 @@ class _Deployment:
         from dynatick_stack.packaging import Platform, build_packages
 
         project = self.project
+        parameters = self.release.parameters(project, self.bucket.account).values
         # What can't be imported would stop every tick there.
         found = declared_schedules.examine(project, say, files)
         self._schedules = declared_schedules.declared(project, found)
-        architecture = project.parameters.get("Architecture") or template.defaults()["Architecture"]
-        packages = build_packages(project, files, Platform.of(architecture), say=say)
+        packages = build_packages(project, files, Platform.of(parameters["Architecture"]), say=say)
         schemas = {action: schema for action, schema in found.actions.items() if schema is not None}
         return replace(packages, payload_schemas=schemas)
 

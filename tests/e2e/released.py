@@ -71,9 +71,8 @@ class Released:
 
     def layer_of_handlers(self) -> str:
         """Published; its ARN."""
-        found = project.read(self._folder)
-        given = found.template_parameters()
-        return self.release._handlers_layer(self._packages().handlers, self.bucket, given, publishes=True, say=quietly)
+        path, architecture = self._packages().handlers, local.architecture()
+        return self.release._handlers_layer(path, self.bucket, architecture, publishes=True, say=quietly)
 
     def client(self) -> TaskClient:
         outputs = self.stack.outputs()

@@ -13,12 +13,13 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from dynatick_stack import change_set, release_commands, template
+from dynatick_stack import change_set, declared_schedules, packaging, release_commands, template
 from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.cloudformation import Stack
+from dynatick_stack.dev.handlers import Checked
 from dynatick_stack.errors import BusyError, DeployError, RefusedError
 from dynatick_stack.limits import check_environment, check_quotas
-from dynatick_stack.packaging import Packages
+from dynatick_stack.packaging import Packages, Platform
 from dynatick_stack.project import Project
 from dynatick_stack.release import Release
 
@@ -242,6 +243,42 @@ def test_without_a_bucket_looking_creates_none_and_shows_the_parameters(status: 
 def test_a_parameter_that_is_new_in_the_template_is_a_change_only_if_it_is_named() -> None:
     found = Deployment(CloudFormation("UPDATE_COMPLETE"), ShardCount="1", TaskThreads="4").prepare()
     assert found.parameters.keys() == {"HandlersLayerArn", "TaskThreads"}
+
+
+@pytest.mark.parametrize(
+    ("named", "kept", "built"),
+    [({}, {}, "arm64"), ({}, {"Architecture": "x86_64"}, "x86_64"), ({"Architecture": "arm64"}, {}, "arm64"),
+     ({"Architecture": "arm64"}, {"Architecture": "x86_64"}, "arm64")],
+)  # fmt: skip
+def test_packages_are_built_for_the_architecture_that_the_stack_will_have(
+    named: dict[str, str], kept: dict[str, str], built: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platforms: list[Platform] = []
+
+    def build(project: Project, files: object, platform: Platform, say: object) -> Packages:
+        platforms.append(platform)
+        return PACKAGES
+
+    monkeypatch.setattr(packaging, "build_packages", build)
+    monkeypatch.setattr(declared_schedules, "examine", lambda *_: Checked(actions={"mail": None}, schedules=[]))
+    mine = command(tmp_path, monkeypatch, CloudFormation("UPDATE_COMPLETE", **kept), **named)
+    mine.prepare(yes=True)
+    assert [one.architecture for one in platforms] == [built]
+    lambdas: Any = mine.release._lambda
+    assert [one["CompatibleArchitectures"] for one in lambdas.published] == [[built]]
+
+
+def command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, cloudformation: CloudFormation, **parameters: str
+) -> release_commands._Deployment:
+    """The deployment that a command makes of a folder."""
+    lines = [f'{name} = "{value}"' for name, value in parameters.items()]
+    toml = ["[stack]", 'name = "mine"', 'region = "eu-central-1"', "[parameters]", *lines]
+    (folder / "dynatick.toml").write_text("\n".join(toml))
+    monkeypatch.chdir(folder)
+    found: Any = release_commands._Deployment(None, None, None)
+    found.release, found.bucket = Deployment(cloudformation).release, Bucket()
+    return found  # type: ignore[no-any-return]
 
 
 # --- Replacements -------------------------------------------------------------
