@@ -49,9 +49,9 @@ def select(project: Project) -> Selection:
     files: list[Path] = []
     others: list[Path] = []
     for path in project_files(project):
-        whole = path.relative_to(project.folder)
-        goes = path in tracked if tracked else path.suffix == ".py"
-        (files if goes or _is_named(whole, project.include or ()) else others).append(path)
+        places = _places(project, path)
+        goes = all(project.folder / place in tracked if tracked else place.suffix == ".py" for place in places)
+        (files if goes or _is_named(places[0], project.include or ()) else others).append(path)
     if tracked or project.include is not None:
         return Selection(files=files, left_out=others)
     return Selection(files=files, undecided=others)
@@ -81,30 +81,46 @@ def _tracked(folder: Path) -> set[Path]:
 def project_files(project: Project) -> Iterator[Path]:
     """Yields the files in a stable order. A name or a path that a pattern of ``exclude`` fits is left out, with all
     that is in it."""
-    return (path for path in _files(project) if not _may_be_secret(path.relative_to(project.folder)))
+    return (path for path in _files(project) if not _may_be_secret(project, path))
 
 
 def kept_here(project: Project) -> Iterator[Path]:
     """Yields those that would be among the files, but may be secret."""
-    return (path for path in _files(project) if _may_be_secret(path.relative_to(project.folder)))
+    return (path for path in _files(project) if _may_be_secret(project, path))
 
 
-def _may_be_secret(path: Path) -> bool:
-    return any(fnmatchcase(part, pattern) for part in path.parts for pattern in MAYBE_SECRET)
+def _may_be_secret(project: Project, path: Path) -> bool:
+    parts = [part for place in _places(project, path) for part in place.parts]
+    return any(fnmatchcase(part, pattern) for part in parts for pattern in MAYBE_SECRET)
+
+
+def _places(project: Project, path: Path) -> list[Path]:
+    """Where a file is in the folder, and if it is a link, where the file is whose content it has."""
+    own = path.relative_to(project.folder)
+    return [own, path.resolve().relative_to(project.folder.resolve())] if path.is_symlink() else [own]
 
 
 def _files(project: Project) -> Iterator[Path]:
     folder = project.folder.resolve()
 
+    def is_never_part(path: Path) -> bool:
+        return any(fnmatchcase(path.name, pattern) for pattern in NEVER) or (path / "pyvenv.cfg").exists()
+
+    def leads_to_no_part(link: Path) -> bool:
+        target = link.resolve()
+        if not target.is_relative_to(folder):
+            return True
+        inside = target.relative_to(folder)
+        return any(is_never_part(folder / part) for part in (inside, *inside.parents[:-1]))
+
     def is_part(path: Path) -> bool:
         whole = path.relative_to(project.folder).as_posix()
         return not (
-            any(fnmatchcase(path.name, pattern) for pattern in (*NEVER, *project.exclude))
-            or any(fnmatchcase(whole, pattern) for pattern in project.exclude)
+            is_never_part(path)
+            or any(fnmatchcase(name, pattern) for name in (path.name, whole) for pattern in project.exclude)
             or path == project.requirements
             or whole in (TAKEN, f"{TAKEN}.py")
-            or (path / "pyvenv.cfg").exists()
-            or not path.resolve().is_relative_to(folder)  # a link to somewhere else
+            or (path.is_symlink() and leads_to_no_part(path))
         )
 
     for parent, folders, files in os.walk(project.folder):

@@ -25,7 +25,7 @@ from dynatick_stack.dev.insertions import Inserted, Insertion
 from dynatick_stack.errors import BuildError
 from dynatick_stack.logs import LogLine
 from dynatick_stack.project import Project
-from dynatick_stack.project_files import project_files, select
+from dynatick_stack.project_files import kept_here, project_files, select
 
 LIBRARIES = Path(pydantic.__file__).parents[1]
 HANDLERS = """
@@ -88,6 +88,29 @@ def test_what_may_be_secret_and_links_to_elsewhere_stay_here(
     assert [path.name for path in project_files(project)] == before
     (project.folder / "own.txt").symlink_to(project.folder / before[0])
     assert sorted(path.name for path in project_files(project)) == sorted([*before, "own.txt"])
+
+
+@pytest.mark.parametrize("target", [".env", ".hidden/texts.py", "tests/texts.py", "venv/texts.py", "db.sqlite3"])
+def test_a_link_to_what_stays_here_in_any_case_stays_too(project: Project, target: str) -> None:
+    (project.folder / "db.sqlite3").touch()
+    before = list(project_files(project))
+    (project.folder / "settings").symlink_to(target)
+    (project.folder / "shop" / "settings.py").symlink_to(Path("..", "settings"))
+    assert list(project_files(project)) == before
+
+
+def test_a_link_to_what_may_be_secret_stays_here_and_is_named(project: Project) -> None:
+    (project.folder / "prod.env").touch()
+    (project.folder / "current").symlink_to("prod.env")
+    assert names(list(kept_here(project)), project.folder) == ["current", "prod.env"]
+    assert "current" not in names(list(project_files(project)), project.folder)
+
+
+def test_a_link_whose_target_is_left_out_for_its_name_alone_is_a_part(project: Project) -> None:
+    (project.folder / "web.py").symlink_to("app.py")
+    (project.folder / "texts.html").symlink_to("shop/data/mail.html")
+    found = names(list(project_files(replace(project, exclude=("data",)))), project.folder)
+    assert found == ["handlers.py", "texts.html", "web.py", "shop/texts.py"]
 
 
 def test_a_program_among_the_files_stays_one(project: Project) -> None:
@@ -154,6 +177,22 @@ def test_in_git_what_it_tracks_goes_and_what_is_named(project: Project) -> None:
     (project.folder / "shop/data/mail.html").unlink()
     found = select(replace(project, include=("shop",), exclude=("data",)))
     assert names(found.files, project.folder) == ["handlers.py", "shop/texts.py"]
+
+
+def test_a_link_goes_if_what_it_leads_to_would(project: Project) -> None:
+    """git keeps the link, not the export that it leads to."""
+    (project.folder / "export.csv").touch()
+    for link, target in (("latest.csv", "export.csv"), ("latest.py", "export.csv"), ("texts.py", "shop/texts.py")):
+        (project.folder / link).symlink_to(target)
+    found = select(project)
+    assert "texts.py" in names(found.files, project.folder)
+    assert {"latest.csv", "latest.py"} <= set(names(found.undecided, project.folder))
+    git(project.folder, "init")
+    git(project.folder, "add", "handlers.py", "shop/texts.py", "latest.csv", "latest.py", "texts.py")
+    found = select(project)
+    assert names(found.files, project.folder) == ["handlers.py", "texts.py", "shop/texts.py"]
+    assert {"export.csv", "latest.csv", "latest.py"} <= set(names(found.left_out, project.folder))
+    assert project.folder / "latest.csv" in select(replace(project, include=("latest.csv",))).files
 
 
 def test_a_project_below_the_top_of_its_repository_is_in_git_too(project: Project, tmp_path: Path) -> None:
