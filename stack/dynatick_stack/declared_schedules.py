@@ -35,9 +35,11 @@ def of_project(stage: str | None) -> Declared:
         return Declared(owner=project.name, region=project.region, schedules=rows)
 
 
-def examine(project: Project, say: Say, files: Iterable[Path] | None = None) -> Checked:
+def examine(
+    project: Project, say: Say, files: Iterable[Path] | None = None, parameters: Mapping[str, str] | None = None
+) -> Checked:
     """What the handlers of a project are, without the secrets, which only their installation has. ``files``: those that
-    are deployed; None: all. Raises HandlersError."""
+    are deployed; None: all. ``parameters``: all that the stack will have; None: not known. Raises HandlersError."""
     from dynatick_stack.build import libraries
     from dynatick_stack.dev import handlers
     from dynatick_stack.project_files import project_files
@@ -45,7 +47,8 @@ def examine(project: Project, say: Say, files: Iterable[Path] | None = None) -> 
     secrets = {name: os.environ.get(name) or "a secret" for name in project.secrets}
     environment = {**secrets, **project.environment}
     own = project_files(project) if files is None else files
-    return handlers.check(project, own, libraries(say), handlers.requirements(project, say), environment)
+    required = handlers.requirements(project, say)
+    return handlers.check(project, own, libraries(say), required, environment, parameters)
 
 
 def declared(project: Project, found: Checked) -> Rows:

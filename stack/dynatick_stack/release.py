@@ -72,6 +72,7 @@ class Release:
             {n: value for n, value in replaced.items() if template.REPLACED[n] not in given}, body
         )
         found = Parameters(given=given, kept=kept, present=present, is_new=existing is None)
+        template.check_rules(found.values, body)
         check_quotas(given, project.table_write_units)
         check_environment(found.values, body, self.stack.name)
         return found

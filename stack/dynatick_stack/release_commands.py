@@ -206,8 +206,8 @@ class _Deployment:
 
         project = self.project
         parameters = self.release.parameters(project, self.bucket.account).values
-        # What can't be imported would stop every tick there.
-        found = declared_schedules.examine(project, say, files)
+        # What the processor refuses when it starts would stop every tick there.
+        found = declared_schedules.examine(project, say, files, parameters)
         self._schedules = declared_schedules.declared(project, found)
         packages = build_packages(project, files, Platform.of(parameters["Architecture"]), say=say)
         schemas = {action: schema for action, schema in found.actions.items() if schema is not None}

@@ -21,6 +21,7 @@ from dynatick_stack.errors import RefusedError
 ROOT = folders.ROOT
 TEMPLATE = ROOT / "template.yaml"
 TABLE = "TasksTable"
+_STARTING = ("SchedulerFunction", "ProcessorFunction")  # whose settings stop every task if they are wrong
 FUNCTION = "AWS::Serverless::Function"
 LAYER = "AWS::Serverless::LayerVersion"
 _CODE = {FUNCTION: "CodeUri", LAYER: "ContentUri"}
@@ -67,7 +68,7 @@ def _load(path: Path, _modified: int) -> dict[str, Any]:
 
 
 def _part(name: str) -> dict[str, Any]:
-    """The template's `Parameters` or `Resources`, not to be changed: a copy of all takes a while."""
+    """The template's `Parameters`, `Globals` or `Resources`, not to be changed: a copy of all takes a while."""
     part: dict[str, Any] = _load(TEMPLATE, TEMPLATE.stat().st_mtime_ns)[name]
     return part
 
@@ -80,6 +81,18 @@ def load(path: Path = TEMPLATE) -> dict[str, Any]:
 def defaults() -> dict[str, str]:
     """The default of each parameter, as CloudFormation passes it on: as text."""
     return {name: str(spec["Default"]) for name, spec in _part("Parameters").items()}
+
+
+def variables(parameters: Mapping[str, str]) -> dict[str, str]:
+    """Of the environment variables of processor and scheduler those whose values are parameters."""
+    resources = _part("Resources")
+    parts = [_part("Globals")["Function"], *(resources[name]["Properties"] for name in _STARTING)]
+    return {
+        name: parameters[value["Ref"]]
+        for part in parts
+        for name, value in part["Environment"]["Variables"].items()
+        if isinstance(value, dict) and value.get("Ref") in parameters
+    }
 
 
 def table_definition(**parameters: str) -> dict[str, Any]:
@@ -133,6 +146,35 @@ def check_parameters(parameters: Mapping[str, str], body: Mapping[str, Any]) -> 
             raise RefusedError(f"There is no parameter {name}. Known: {', '.join(sorted(known))}")
         if problem := _problem(value, known[name]) or _problem_of_limits(name, value):
             raise RefusedError(f"{name} can't be {value}. {problem}")
+
+
+def check_rules(parameters: Mapping[str, str], body: Mapping[str, Any]) -> None:
+    """Refuse what the template's rules would. `parameters`: all of them."""
+    for rule in body["Rules"].values():
+        if _evaluated(rule["RuleCondition"], parameters):
+            for one in rule["Assertions"]:
+                if not _evaluated(one["Assert"], parameters):
+                    raise RefusedError(one["AssertDescription"])
+
+
+def _evaluated(value: Any, parameters: Mapping[str, str]) -> Any:
+    """The value of an expression, of the functions that the rules have."""
+    if not isinstance(value, dict):
+        return value
+    ((function, given),) = value.items()
+    parts = [_evaluated(one, parameters) for one in given] if isinstance(given, list) else [given]
+    match function:
+        case "Ref":
+            return parameters[given]
+        case "Fn::Equals":
+            return parts[0] == parts[1]
+        case "Fn::Contains":
+            return parts[1] in parts[0]
+        case "Fn::Not":
+            return not parts[0]
+        case "Fn::Or":
+            return any(parts)
+    raise NotImplementedError(function)
 
 
 def _problem_of_limits(name: str, value: str) -> str | None:

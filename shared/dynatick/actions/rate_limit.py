@@ -166,7 +166,8 @@ class RateLimits:
                 raise ConfigurationError(_PARAMETER, f"{shown(limit)} is not a limit; {expected}")
             name = found["action"] if found["host"] is None else f"{found['action']}:{found['host'].lower()}"
             if found["host"] is not None and found["action"] != "webhook":
-                raise ConfigurationError(_PARAMETER, f"{shown(limit)} names a host, which only webhooks have")
+                problem = "names a host, which only webhooks have; no action with a colon in its name can be limited"
+                raise ConfigurationError(_PARAMETER, f"{shown(limit)} {problem}")
             if name in self._limits:
                 raise ConfigurationError(_PARAMETER, f"{shown(name)} is there twice")
             rate = f"{found['number']}/{found['unit']}"

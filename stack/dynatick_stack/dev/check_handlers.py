@@ -1,5 +1,5 @@
-"""A program: imports a module of handlers as the processor does, and prints its actions and the schedules that they
-declare, or what is wrong, as JSON.
+"""A program: builds the actions of a module of handlers as the processor does, with the settings in the environment,
+and prints the handlers and the schedules that they declare, or what is wrong, as JSON.
 
 It runs in a process of its own, since what was imported once stays. It imports nothing of ``dynatick_stack``.
 """
@@ -7,22 +7,36 @@ It runs in a process of its own, since what was imported once stays. It imports 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 
+from dynatick.actions import build_actions
 from dynatick.actions.handlers import Handler, load_handlers
+from dynatick.engine.invocation import max_timeout_seconds
 from dynatick.errors import ConfigurationError, InvalidInput
 from dynatick.json_reader import dumps
+from dynatick.settings import Settings
 from dynatick.task_function import declared_schedules
 
 
-def examine(module: str, folder: Path) -> dict[str, object]:
+def examine(module: str, folder: Path, scheduler: Path) -> dict[str, object]:
     """``actions``: the names of the handlers, each with the JSON Schema of its payload, if it has one; ``schedules``:
-    those that they declare. Else ``problem``, and ``place`` if a file of the folder is to blame."""
+    those that they declare. Else ``problem``, and ``place`` if a file of the folder is to blame. ``scheduler``: the
+    folder of the function that has the assignment policies."""
     try:
+        settings = Settings.from_env({"DYNATICK_TABLE": "not deployed", **os.environ})
+        whole = settings.processor_timeout
+        build_actions(
+            handlers_module=module,
+            clock=lambda: datetime.now(UTC),
+            settings=settings.action_settings,
+            max_timeout_seconds=None if whole is None else max_timeout_seconds(whole),
+        )
         actions = {handler.name: _schema(handler) for handler in load_handlers(module)}
-        return {"actions": actions, "schedules": declared_schedules(module)}
+        schedules = declared_schedules(module)
     except InvalidInput as error:
         return {"problem": str(error), "place": None}
     except ConfigurationError as error:
@@ -30,6 +44,21 @@ def examine(module: str, folder: Path) -> dict[str, object]:
         if isinstance(cause, ConfigurationError):
             return {"problem": str(cause), "place": _place(cause, folder)}
         return {"problem": f"{type(cause).__name__}: {_text(cause)}", "place": _place(cause, folder)}
+    try:
+        _check_policy(settings.assignment_policy, scheduler)
+    except ConfigurationError as error:
+        return {"problem": str(error), "place": None}
+    return {"actions": actions, "schedules": schedules}
+
+
+def _check_policy(policy: str | None, scheduler: Path) -> None:
+    if policy is None:
+        return
+    from dynatick.wiring import load_policy
+
+    sys.path.insert(0, str(scheduler))
+    sys.modules.pop(policy.partition(":")[0], None)  # the project's own, which stands behind the scheduler's
+    load_policy(policy)
 
 
 def _schema(handler: Handler) -> str | None:
@@ -58,5 +87,5 @@ def _shown(path: Path, line: int | None, folder: Path) -> str | None:
 
 if __name__ == "__main__":
     with contextlib.redirect_stdout(sys.stderr):  # what the module prints is none of the answer
-        found = examine(sys.argv[1], Path(sys.argv[2]))
+        found = examine(sys.argv[1], *map(Path, sys.argv[2:]))
     print(dumps(found))

@@ -13,6 +13,7 @@ from typing import Any
 
 import dynatick
 from dynatick.json_reader import parse
+from dynatick_stack import template
 from dynatick_stack.deploy import REGION
 from dynatick_stack.dev import sources
 from dynatick_stack.dev.sources import Snapshot
@@ -26,6 +27,7 @@ from dynatick_stack.venv import Say, interpreter_tag, pip_install
 
 CHECK_SECONDS = 60.0
 _PROGRAM = Path(__file__).with_name("check_handlers.py")
+_SCHEDULER = template.ROOT / "functions" / "scheduler"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,12 +71,19 @@ def local_secrets(project: Project) -> dict[str, str]:
 
 
 def check(
-    project: Project, files: Iterable[Path], libraries: Path, required: Path | None, environment: Mapping[str, str]
+    project: Project,
+    files: Iterable[Path],
+    libraries: Path,
+    required: Path | None,
+    environment: Mapping[str, str],
+    parameters: Mapping[str, str] | None = None,
 ) -> Checked:
-    """The actions and the schedules of the module. Raises HandlersError with the line of the project that is to blame.
+    """The actions and the schedules of the module. Raises HandlersError with the line of the project that is to blame,
+    and for what else the processor and the scheduler refuse of the template's parameters; None: they are not known.
 
     The module gets what it has in Lambda: these files of its own, the layer's libraries, and what it requires.
     """
+    variables = template.variables({} if parameters is None else parameters)
     with tempfile.TemporaryDirectory() as scratch:
         own, package = Path(scratch, "own"), Path(scratch, "package")
         for file in files:
@@ -87,8 +96,8 @@ def check(
         try:
             # -S: without the packages of this environment. -P: without the folder of the program.
             ran = subprocess.run(
-                [sys.executable, "-S", "-P", "-B", str(_PROGRAM), project.module, str(own)],
-                env={**_of_lambda(environment), "PYTHONPATH": os.pathsep.join(map(str, path))},
+                [sys.executable, "-S", "-P", "-B", str(_PROGRAM), project.module, str(own), str(_SCHEDULER)],
+                env={**_of_lambda(environment), **variables, "PYTHONPATH": os.pathsep.join(map(str, path))},
                 capture_output=True,
                 text=True,
                 timeout=CHECK_SECONDS,

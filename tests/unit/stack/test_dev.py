@@ -17,7 +17,7 @@ import pytest
 
 from dynatick.cli.exit_code import CommandFailed, ExitCode
 from dynatick.client.views import TaskView
-from dynatick_stack import release_commands
+from dynatick_stack import release_commands, template
 from dynatick_stack.dev import handlers, sources
 from dynatick_stack.dev.display import Display
 from dynatick_stack.dev.handlers import HandlersError
@@ -298,6 +298,69 @@ def test_handlers_that_can_not_are_refused_with_their_line(project: Project, mor
     with pytest.raises(HandlersError) as refused:
         check(project, None, {})
     assert said in str(refused.value)
+
+
+OTHER = "@task('{}')\ndef other(payload): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "parameters", "said"),
+    [
+        (OTHER.format("sqs"), {}, "action: 'sqs' is a built-in's name"),
+        (OTHER.format("greet"), {}, "action: 'greet' is there twice"),
+        (
+            "@task('long', timeout_seconds=300)\ndef other(payload): ...\n",
+            {},
+            "timeout_seconds of 300; expected at most",
+        ),
+        (
+            "",
+            {"AllowedActions": "greeet,log"},
+            "AllowedActions: there is no action 'greeet' here; known are greet, log",
+        ),
+        ("", {"AllowedActions": "greet,sqs"}, "AllowedActions: there is no action 'sqs' here"),
+        ("", {"ActionRateLimits": "greeet=10/s"}, "ActionRateLimits: there is no action 'greeet' here"),
+        ("", {"ActionRateLimits": "greet=1000000/h"}, "ActionRateLimits: 'greet=1000000/h' is not a limit"),
+        ("", {"ActionRateLimits": "greet:a.example.com=1/s"}, "names a host, which only webhooks have"),
+        (
+            OTHER.format("mail:send"),
+            {"ActionRateLimits": "mail:send=1/s"},
+            "no action with a colon in its name can be limited",
+        ),
+        ("", {"AllowedWebhookHosts": "https://a.example.com"}, "AllowedWebhookHosts: 'https://a.example.com' is not a"),
+        (
+            "",
+            {"WebhookPrivateHosts": "hooks.internal:8080"},
+            "WebhookPrivateHosts: 'hooks.internal:8080' is not a host",
+        ),
+        (
+            "",
+            {"AllowedTargetArns": "arn:aws:sqs:eu-west-1"},
+            "AllowedTargetArns: 'arn:aws:sqs:eu-west-1' is not an ARN",
+        ),
+        (
+            "",
+            {"AssignmentPolicy": "assignment:by_prio"},
+            "cannot load 'assignment:by_prio' (module 'assignment' has no",
+        ),
+    ],
+)
+def test_what_processor_or_scheduler_refuse_is_refused_in_their_words(
+    project: Project, more: str, parameters: dict[str, str], said: str
+) -> None:
+    with (project.folder / "handlers.py").open("a") as file:
+        file.write(more)
+    with pytest.raises(HandlersError) as refused:
+        handlers.check(project, project_files(project), LIBRARIES, None, {}, {**template.defaults(), **parameters})
+    assert said in str(refused.value)
+
+
+def test_a_policy_is_the_schedulers_whatever_the_project_has_of_its_name(project: Project) -> None:
+    (project.folder / "assignment.py").touch()
+    with (project.folder / "handlers.py").open("a") as file:
+        file.write("import assignment\n")
+    found = handlers.check(project, project_files(project), LIBRARIES, None, {}, template.defaults())
+    assert found.actions == {"greet": None}
 
 
 def test_handlers_are_named_and_environment_and_requirements_are_there_at_their_import(

@@ -28,6 +28,7 @@ PACKAGES = Packages(
                  template.code_paths(template.load(), kind)},
     handlers=Path("aws-Handlers-new.zip"),
 )  # fmt: skip
+HANDLERS = Checked(actions={"mail": None}, schedules=[])
 CHANGE = {"ResourceChange": {"Action": "Modify", "LogicalResourceId": "TasksTable", "ResourceType": "t"}}
 
 
@@ -260,12 +261,32 @@ def test_packages_are_built_for_the_architecture_that_the_stack_will_have(
         return PACKAGES
 
     monkeypatch.setattr(packaging, "build_packages", build)
-    monkeypatch.setattr(declared_schedules, "examine", lambda *_: Checked(actions={"mail": None}, schedules=[]))
+    monkeypatch.setattr(declared_schedules, "examine", lambda *_: HANDLERS)
     mine = command(tmp_path, monkeypatch, CloudFormation("UPDATE_COMPLETE", **kept), **named)
     mine.prepare(yes=True)
     assert [one.architecture for one in platforms] == [built]
     lambdas: Any = mine.release._lambda
     assert [one["CompatibleArchitectures"] for one in lambdas.published] == [[built]]
+
+
+def test_handlers_are_checked_with_the_parameters_that_the_stack_will_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The project's, else those that the stack has, else the defaults."""
+    checked: list[dict[str, str]] = []
+
+    def examine(project: Project, say: object, files: object, parameters: dict[str, str]) -> Checked:
+        checked.append(parameters)
+        return HANDLERS
+
+    monkeypatch.setattr(packaging, "build_packages", lambda *_, **__: PACKAGES)
+    monkeypatch.setattr(declared_schedules, "examine", examine)
+    stack = CloudFormation("UPDATE_COMPLETE", AllowedActions="mail", ActionRateLimits="mail=1/s", Unknown="x")
+    mine = command(tmp_path, monkeypatch, stack, ActionRateLimits="log=1/s")
+    mine.prepare(yes=True)
+    (values,) = checked
+    assert (values["AllowedActions"], values["ActionRateLimits"], values["TaskThreads"]) == ("mail", "log=1/s", "16")
+    assert values.keys() == template.load()["Parameters"].keys()
 
 
 def command(
@@ -331,6 +352,36 @@ def test_what_aws_says_of_a_replacement_is_shown(
     found = Deployment(stack).prepare()
     assert found.changes is not None
     assert [release_commands._replacement(one) for one in found.changes] == [shown]
+
+
+# --- Rules of the template -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "said"),
+    [
+        ({"Precision": "second"}, {"TickMinutes": "10"}, "Precision second needs TickMinutes of 5 or less"),
+        ({"AllowedSecrets": "arn:aws:ssm:eu-west-1:1:parameter/x"}, {}, "AllowedSecrets needs AllowedWebhookHosts"),
+        ({"ApiAuthorization": "JWT"}, {}, "ApiAuthorization JWT needs ApiJwtIssuer"),
+        ({"ApiAuthorization": "JWT"}, {"ApiJwtIssuer": "https://a"}, "ApiAuthorization JWT needs ApiJwtAudience"),
+        ({"HandlersSubnetIds": "subnet-0a"}, {}, "HandlersSubnetIds needs HandlersSecurityGroupIds"),
+        ({"HandlersSecurityGroupIds": "sg-0a"}, {}, "HandlersSecurityGroupIds needs HandlersSubnetIds"),
+    ],
+)
+def test_what_a_rule_refuses_is_refused_before_anything_is_uploaded(
+    given: dict[str, str], kept: dict[str, str], said: str
+) -> None:
+    mine = Deployment(CloudFormation("UPDATE_COMPLETE", **kept), **given)
+    with pytest.raises(RefusedError, match=f"^{said}"):
+        mine.prepare()
+    assert (mine.bucket.uploaded, mine.aws_lambda.published, mine.cloudformation.made) == ([], [], [])
+
+
+def test_each_assertion_can_be_evaluated() -> None:
+    body, defaults = template.load(), template.defaults()
+    template.check_rules(defaults, body)
+    assertions = [one["Assert"] for rule in body["Rules"].values() for one in rule["Assertions"]]
+    assert {type(template._evaluated(one, defaults)) for one in assertions} == {bool}
 
 
 # --- Limits of AWS ------------------------------------------------------------
