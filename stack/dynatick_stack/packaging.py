@@ -78,6 +78,22 @@ class Platform:
         return ["--only-binary=:all:", "--implementation", "cp", "--python-version", self.python, *platforms]
 
     @property
+    def markers(self) -> dict[str, str]:
+        """What requirements may depend on."""
+        full = f"{self.python}.0"  # or a later one
+        return {
+            "implementation_name": "cpython", "implementation_version": full, "os_name": "posix",
+            "platform_machine": MACHINES[self.architecture], "platform_python_implementation": "CPython",
+            "platform_system": "Linux", "python_full_version": full, "python_version": self.python,
+            "sys_platform": "linux",
+        }  # fmt: skip
+
+    @property
+    def content(self) -> list[str]:
+        """What decides which libraries are fetched for the same requirements."""
+        return [*self.options, *self.markers.values()]
+
+    @property
     def is_of_this_interpreter(self) -> bool:
         """Whether byte code that is compiled here is good there."""
         return self.python == "{}.{}".format(*sys.version_info)
@@ -173,7 +189,7 @@ def _layer_libraries(platform: Platform, say: Say, cache: Path) -> Path:
         say(f"Fetching the layer's libraries for Python {platform.python} on {platform.architecture} (once)")
         _pip(to, platform, say, *HASHED, "-r", LOCK)
 
-    return cached_folder(cache, "lambda-layer", digest(LOCK.read_bytes(), *platform.options), install)
+    return cached_folder(cache, "lambda-layer", digest(LOCK.read_bytes(), *platform.content), install)
 
 
 def _their_libraries(requirements: Path, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
@@ -194,11 +210,11 @@ def _their_libraries(requirements: Path, platform: Platform, libraries: Path, sa
             if (libraries / path.relative_to(to)).is_file():
                 path.unlink()
 
-    return cached_folder(cache, "lambda-handlers", digest(wanted, pins, *platform.options), install)
+    return cached_folder(cache, "lambda-handlers", digest(wanted, pins, *platform.content), install)
 
 
 def _pip(to: Path, platform: Platform, say: Say, *what: str | Path) -> None:
-    pip_install(say, to, "--no-compile", *platform.options, *what)
+    pip_install(say, to, "--no-compile", *platform.options, *what, markers=platform.markers)
     shutil.rmtree(to / "bin", ignore_errors=True)
 
 

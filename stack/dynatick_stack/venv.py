@@ -1,11 +1,12 @@
 """The emulator's own virtual environment: it pins versions of libraries that the layer doesn't."""
 
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dynatick_stack.errors import BuildError
@@ -17,7 +18,9 @@ LOCK = ROOT / "requirements" / "local.txt"
 Say = Callable[[str], None]
 
 HASHED = ("--require-hashes", "--no-deps")  # of a complete lock
-_PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install")
+_INSTALL = ("--disable-pip-version-check", "--quiet", "install")
+_PIP = ("-m", "pip", *_INSTALL)
+_PROGRAM = Path(__file__).with_name("pip_program.py")
 
 
 def interpreter_tag() -> str:
@@ -37,9 +40,10 @@ def run_quietly(*command: str | Path) -> None:
         raise BuildError(f"This failed: python {shown}\n{(done.stderr or done.stdout).strip()}")
 
 
-def pip_install(say: Say, to: Path, *what: str | Path) -> None:
-    """Installs into a folder. Raises BuildError."""
-    run_quietly(python_with_pip(say), *_PIP, "--target", to, *what)
+def pip_install(say: Say, to: Path, *what: str | Path, markers: Mapping[str, str] | None = None) -> None:
+    """Installs into a folder. ``markers``: their values there; None: it is for this interpreter. Raises BuildError."""
+    pip = _PIP if markers is None else ("-P", _PROGRAM, json.dumps(markers), *_INSTALL)
+    run_quietly(python_with_pip(say), *pip, "--target", to, *what)
 
 
 def python_with_pip(say: Say) -> Path:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from dynatick_stack import packaging, project, template
 from dynatick_stack.errors import BuildError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
 from dynatick_stack.project_files import project_files
+from dynatick_stack.venv import pip_install
 
 ROOT = Path(__file__).parents[3]
 HERE = "{}.{}".format(*sys.version_info)
@@ -105,6 +106,31 @@ def test_a_library_of_the_layer_is_not_in_the_handlers(mine: Path, tmp_path: Pat
     (mine / "needed.txt").write_text("jinja2==3.1 \\\n    --hash=sha256:00\n")
     build(mine, tmp_path / "cache")
     assert "--no-deps" in installed[-1] and "-c" not in installed[-1], "a lock with hashes is installed as it is"
+
+
+def test_libraries_are_chosen_for_the_machine_that_runs_them(tmp_path: Path) -> None:
+    """What its Python and its processor need is there, and not what they don't, whatever this interpreter is."""
+    there = Platform(architecture="arm64", python="3.99")
+    index, to, needed = tmp_path / "index", tmp_path / "to", tmp_path / "needed.txt"
+    index.mkdir()
+    needed.write_text('direct; python_version >= "3.99"\nolder; python_version < "3.99"\nweb\n')
+    requires = {"web": ['cgi; python_full_version >= "3.99"', 'shim; python_version < "3.99"',
+                        'arm; platform_machine == "aarch64"', 'win; sys_platform == "win32"']}  # fmt: skip
+    for name in ("direct", "older", "web", "cgi", "shim", "arm", "win"):
+        a_wheel(index, name, requires.get(name, ()))
+    options = (*there.options, "--no-index", "--find-links", index)
+    pip_install(lambda text: None, to, *options, "-r", needed, markers=there.markers)
+    assert {path.stem for path in to.glob("*.py")} == {"direct", "web", "cgi", "arm"}
+
+
+def a_wheel(folder: Path, name: str, requires: Iterable[str]) -> None:
+    about = f"{name}-1.dist-info"
+    lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1", *(f"Requires-Dist: {one}" for one in requires)]
+    with zipfile.ZipFile(folder / f"{name}-1-py3-none-any.whl", "w") as archive:
+        archive.writestr(f"{name}.py", "")
+        archive.writestr(f"{about}/METADATA", "\n".join([*lines, ""]))
+        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{about}/RECORD", "")
 
 
 def test_the_same_content_is_the_same_zip(mine: Path, tmp_path: Path, installed: list[list[str]]) -> None:
