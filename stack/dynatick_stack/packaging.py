@@ -34,6 +34,7 @@ from dynatick_stack.files import (
 from dynatick_stack.folders import CACHE
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import kept_here
+from dynatick_stack.requirements_file import read_requirements
 from dynatick_stack.transform import transformed
 from dynatick_stack.venv import HASHED, Say, pip_install
 
@@ -44,7 +45,6 @@ LOCK = template.ROOT / "requirements" / "layer.txt"
 MACHINES = {"arm64": "aarch64", "x86_64": "x86_64"}
 _GLIBC = (34, 28, 17)  # that of Lambda's Linux, and older ones whose wheels run there
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
-_OURSELVES = re.compile(r"^\s*dynatick\b", re.IGNORECASE)
 _MAX_NAMED = 10
 
 
@@ -194,8 +194,8 @@ def _layer_libraries(platform: Platform, say: Say, cache: Path) -> Path:
 
 def _their_libraries(requirements: Path, platform: Platform, libraries: Path, say: Say, cache: Path) -> Path:
     """What the handlers need beside the layer. Both end up in one folder there, so versions must agree."""
-    lines = requirements.read_text(encoding="utf-8").splitlines()
-    wanted = "\n".join(line for line in lines if not _OURSELVES.match(line))
+    found = read_requirements(requirements)
+    wanted, own = "\n".join(found.wanted), "\n".join(found.constraints)
     pins = "\n".join(f"{name}=={version}" for name, version in _PINNED.findall(LOCK.read_text(encoding="utf-8")))
 
     def install(to: Path) -> None:
@@ -203,14 +203,14 @@ def _their_libraries(requirements: Path, platform: Platform, libraries: Path, sa
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
             given, constraints = Path(scratch, requirements.name), Path(scratch, "of-the-layer.txt")
             given.write_text(wanted, encoding="utf-8")
-            constraints.write_text(pins, encoding="utf-8")
-            has_hashes = "--hash=" in wanted
+            constraints.write_text(f"{pins}\n{own}", encoding="utf-8")
+            has_hashes = "--hash=" in wanted  # a lock: it has all of them, and each version
             _pip(to, platform, say, *(("--no-deps",) if has_hashes else ("-c", constraints)), "-r", given)
         for path in sources(to):
             if (libraries / path.relative_to(to)).is_file():
                 path.unlink()
 
-    return cached_folder(cache, "lambda-handlers", digest(wanted, pins, *platform.content), install)
+    return cached_folder(cache, "lambda-handlers", digest(wanted, own, pins, *platform.content), install)
 
 
 def _pip(to: Path, platform: Platform, say: Say, *what: str | Path) -> None:

@@ -23,6 +23,7 @@ from dynatick_stack.folders import CACHE
 from dynatick_stack.local import LocalStack
 from dynatick_stack.project import Project
 from dynatick_stack.project_files import TAKEN
+from dynatick_stack.requirements_file import read_requirements
 from dynatick_stack.venv import Say, interpreter_tag, pip_install
 
 CHECK_SECONDS = 60.0
@@ -54,8 +55,10 @@ def requirements(project: Project, say: Say) -> Path | None:
         say(f"Installing {file.name} (once)")
         pip_install(say, to, "-r", file)
 
+    found = read_requirements(file)
+    content = digest(file.read_bytes(), *found.wanted, "", *found.constraints, interpreter_tag())
     with exclusive(CACHE / "lock"):
-        return cached_folder(CACHE, "handlers", digest(file.read_bytes(), interpreter_tag()), install)
+        return cached_folder(CACHE, "handlers", content, install)
 
 
 def local_secrets(project: Project) -> dict[str, str]:

@@ -395,8 +395,13 @@ def test_requirements_are_installed_once_for_each_content(
     assert folder is not None and (folder / "lately_installed.py").is_file()
     assert handlers.requirements(project, said.append) == folder
     assert said == ["Installing requirements.txt (once)"]
-    file.write_text("# nothing any more\n")
-    assert handlers.requirements(project, said.append) != folder
+    file.write_text("# nothing any more\n-r base.txt\n")
+    (tmp_path / "base.txt").touch()
+    nothing = handlers.requirements(project, said.append)
+    assert nothing != folder
+    (tmp_path / "base.txt").write_text(f"{wheel}\n")
+    folder = handlers.requirements(project, said.append)
+    assert folder is not None and (folder / "lately_installed.py").is_file(), "what the file names counts as well"
     assert handlers.requirements(replace(project, requirements=None), said.append) is None
 
 

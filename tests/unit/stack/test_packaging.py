@@ -108,6 +108,46 @@ def test_a_library_of_the_layer_is_not_in_the_handlers(mine: Path, tmp_path: Pat
     assert "--no-deps" in installed[-1] and "-c" not in installed[-1], "a lock with hashes is installed as it is"
 
 
+def test_files_that_the_requirements_name_count_and_are_found(mine: Path, tmp_path: Path) -> None:
+    """pip gets a copy of them elsewhere."""
+    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[handlers]\nrequirements = "needed.txt"\n')
+    (mine / "more" / "wheels").mkdir(parents=True)
+    (mine / "needed.txt").write_text(
+        "-r more/base.txt # what all need\n--constraint=more/fixed.txt\n-r https://example.com/others.txt\n"
+        "dynatick-shop==1.0\ndynatick==0.1\ndynatick[cli]\nDynatick >= 0.1\n-f https://example.com/w\n"
+    )
+    (mine / "more" / "base.txt").write_text("jinja2\ndynatick\n--requirement 'last one.txt'\n-f wheels\n-cfixed.txt\n")
+    (mine / "more" / "last one.txt").write_text("last\n")
+    (mine / "more" / "fixed.txt").write_text("jinja2==3.1\n")
+    first = build(mine, tmp_path / "cache").handlers
+    with zipfile.ZipFile(first) as archive:
+        assert archive.read("python/asked.txt").decode().splitlines() == [
+            "jinja2", "last", f"--find-links {mine}/more/wheels", "-r https://example.com/others.txt",
+            "dynatick-shop==1.0", "-f https://example.com/w",
+        ]  # fmt: skip
+        assert archive.read("python/constraints.txt").decode().endswith("\njinja2==3.1\njinja2==3.1")
+    for name in ("fixed.txt", "last one.txt"):
+        (mine / "more" / name).write_text("jinja2==3.2\n")
+        changed = build(mine, tmp_path / "cache").handlers
+        assert changed != first
+        first = changed
+
+
+@pytest.mark.parametrize(
+    ("base", "said"),
+    [
+        ("-r missing.txt", "missing.txt, which .*base.txt names, can't be read"),
+        ("-r base.txt", "base.txt names itself"),
+    ],
+)
+def test_a_file_of_requirements_that_can_not_be_read_is_named(mine: Path, tmp_path: Path, base: str, said: str) -> None:
+    (mine / "dynatick.toml").write_text('[stack]\nname = "mine"\n[handlers]\nrequirements = "needed.txt"\n')
+    (mine / "needed.txt").write_text("-r base.txt\n")
+    (mine / "base.txt").write_text(base)
+    with pytest.raises(BuildError, match=said):
+        build(mine, tmp_path / "cache")
+
+
 def test_libraries_are_chosen_for_the_machine_that_runs_them(tmp_path: Path) -> None:
     """What its Python and its processor need is there, and not what they don't, whatever this interpreter is."""
     there = Platform(architecture="arm64", python="3.99")
