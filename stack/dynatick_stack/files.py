@@ -79,7 +79,7 @@ def digest(*parts: bytes | str) -> str:
 def digest_of_files(folder: Path) -> str:
     parts: list[bytes | str] = []
     for path in sources(folder):
-        parts += [str(path.relative_to(folder)), f"{_rights(path):o}", path.read_bytes()]
+        parts += [str(path.relative_to(folder)), f"{rights(path):o}", path.read_bytes()]
     return digest(*parts)
 
 
@@ -88,11 +88,11 @@ def write_zip(to: Path | IO[bytes], files: Mapping[str, Path]) -> None:
     with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(files.items()):
             entry = zipfile.ZipInfo(name, _FIRST_TIME)
-            entry.external_attr = _rights(path) << 16
+            entry.external_attr = rights(path) << 16
             archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
-def _rights(path: Path) -> int:
+def rights(path: Path) -> int:
     """Of a file in a package: everybody may read it, and execute what its owner may."""
     return 0o755 if path.stat().st_mode & 0o100 else 0o644
 

@@ -29,6 +29,7 @@ from dynatick_stack.files import (
     digest,
     digest_of_files,
     exclusive,
+    rights,
     sources,
 )
 from dynatick_stack.folders import CACHE
@@ -168,7 +169,7 @@ def _handlers(
     )
     if kept := sorted(path.relative_to(project.folder).as_posix() for path in kept_here(project)):
         say(f"Not packaged, since they may be secret: {named(kept)}. A certificate to trust can end in .crt instead")
-    content = [part for name, path in sorted(files.items()) for part in (name, path.read_bytes())]
+    content = [part for name, path in sorted(files.items()) for part in (name, f"{rights(path):o}", path.read_bytes())]
     needed: Path | None = None
     if project.requirements is not None:
         needed = _their_libraries(project.requirements, platform, libraries, say, cache)

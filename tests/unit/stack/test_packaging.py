@@ -203,6 +203,18 @@ def test_data_files_go_with_the_handlers_and_are_named(mine: Path, tmp_path: Pat
     assert said[-2].endswith("08.txt, 09.txt, …")
 
 
+def test_a_file_that_becomes_a_program_is_a_change(mine: Path, tmp_path: Path) -> None:
+    program = mine / "report"
+    program.write_text("#!/bin/sh\n")
+    built = []
+    for mode in (0o644, 0o600, 0o700):
+        program.chmod(mode)
+        built.append(build(mine, tmp_path / "cache").handlers)
+    with zipfile.ZipFile(built[-1]) as archive:
+        assert archive.getinfo("python/report").external_attr >> 16 == 0o755
+    assert built[0] == built[1] != built[2], "whatever the machine's umask is"
+
+
 def test_what_may_be_secret_is_not_packaged_and_is_named(mine: Path, tmp_path: Path) -> None:
     """Handlers may need one, such as a certificate to trust, and would miss it on AWS only."""
     (mine / "certs").mkdir()
