@@ -52,8 +52,10 @@ def ends_in(old: Row | None, new: Row | None, wanted: OutcomeEvents) -> Iterator
     is_end = outcome is not None and (
         old is None or _outcome(old) is None or any(old.get(n) != new.get(n) for n in (attr.FINISHED_AT, attr.RUN))
     )
-    # A pack is no task of the user's, but where it has failed none of its members says so.
-    shows_row = not RowView(new).is_pack or outcome is Status.FAILED
+    # A pack is no task of the user's, but where it has failed none of its members says so. Nor is a schedule one that
+    # has no more occurrences: what comes of the last is not known yet.
+    is_done = outcome is Status.COMPLETED and attr.SCHEDULE_STATE in new
+    shows_row = outcome is Status.FAILED or not (RowView(new).is_pack or is_done)
     if is_end and outcome is not None and shows_row and _is_wanted(outcome, wanted):
         yield End(outcome, _shown(new))
     if RowView(new).is_pack and wanted is OutcomeEvents.ALL:

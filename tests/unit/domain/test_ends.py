@@ -53,6 +53,13 @@ def test_a_row_that_ends_again_in_one_write_is_an_end_again() -> None:
     assert ends(ended(), ended("completed", run=2)) == [("t", "completed")]
 
 
+def test_a_schedule_ends_if_it_is_malformed_or_cancelled_not_with_its_last_occurrence() -> None:
+    before = {"taskId": "s", "scheduleExpression": "at(2026-12-31T12:00:00)", "scheduleState": "ENABLED"}
+    for outcome, state in (("failed", "FAILED"), ("cancelled", "ENABLED")):
+        assert ends(before, {**before, **ended(outcome, taskId="s", scheduleState=state)}) == [("s", outcome)]
+    assert ends(before, {**before, **ended("completed", taskId="s", scheduleState="COMPLETED")}) == []
+
+
 def test_an_event_has_neither_payload_nor_result_nor_lease_and_always_fits() -> None:
     row = ended(
         payload={"a": 1}, result=7, lease="secret", error="e" * 10**5, subject="customer:1", attempt=Decimal(3),
