@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dynatick_stack import template
 from dynatick_stack.build import package_of
-from dynatick_stack.errors import BuildError
+from dynatick_stack.errors import BuildError, RefusedError
 from dynatick_stack.files import (
     cached_folder,
     cached_zip,
@@ -229,12 +229,15 @@ def write_folder(
 ) -> None:
     """Writes what a pipeline of one's own needs: template.json, the zips that it names beside it, handlers.zip for a
     layer, and parameters.json, which lacks that layer's ARN. ``is_transformed``: the template has no SAM transform any
-    more. Raises BuildError."""
+    more. Raises BuildError, and RefusedError for what can't be a folder."""
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RefusedError(f"{to} can't be a folder: {error.strerror}") from None
     parameters = project.template_parameters()
     architecture = parameters.get("Architecture", template.defaults()["Architecture"])
     packages = build_packages(project, files, Platform.of(architecture), say=say, cache=cache)
     body, code = template.load(), {name: f"{name}.zip" for name in packages.of_template}
-    to.mkdir(parents=True, exist_ok=True)
     for name, path in packages.of_template.items():
         shutil.copyfile(path, to / code[name])
         template.set_code(body, name, code[name])

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dynatick_stack import packaging, project, template
-from dynatick_stack.errors import BuildError
+from dynatick_stack.errors import BuildError, RefusedError
 from dynatick_stack.packaging import Packages, Platform, build_packages, write_folder
 from dynatick_stack.project_files import project_files
 from dynatick_stack.venv import pip_install
@@ -257,6 +257,14 @@ def test_a_folder_for_a_pipeline(mine: Path, tmp_path: Path) -> None:
         "HandlersSecretArns": "arn:aws:ssm:*:*:parameter/prod/key",
         "HandlersPolicyArns": "arn:aws:iam::aws:policy/AmazonSESFullAccess",
     }
+
+
+@pytest.mark.parametrize("to", ["out", "out/below"])
+def test_a_file_is_no_folder_for_a_pipeline(mine: Path, tmp_path: Path, installed: list[list[str]], to: str) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(RefusedError, match=f"{to} can't be a folder: "):
+        written(mine, tmp_path / to)
+    assert (installed, (tmp_path / "out").read_text()) == ([], "mine")
 
 
 def test_a_transformed_template_is_plain_cloudformation_with_all_parameters(mine: Path, tmp_path: Path) -> None:
