@@ -18,6 +18,7 @@ from dynatick_stack.artifact_bucket import ArtifactBucket
 from dynatick_stack.change_set import ChangeSet
 from dynatick_stack.cloudformation import Operation, Stack, parameters_of
 from dynatick_stack.errors import DeployError
+from dynatick_stack.files import digest
 from dynatick_stack.limits import check_environment, check_quotas
 from dynatick_stack.packaging import Packages
 from dynatick_stack.project import Project
@@ -102,7 +103,9 @@ class Release:
             return ChangeSet(arn=None, changes=None, parameters=parameters, kept=unnamed)
         for name, path in packages.of_template.items():
             template.set_code(body, name, bucket.upload(path, say) if publishes else bucket.place(path))
-        url = bucket.put(f"{self.stack.name}/template-{__version__}.json", json.dumps(body).encode())
+        content = json.dumps(body).encode()
+        # Named by its content: another branch's diff puts one of its own before CloudFormation has read this one.
+        url = bucket.put(f"{self.stack.name}/template-{__version__}-{digest(content)}.json", content)
         # A creation that fails deletes its table, which would not be possible with protection.
         protects = found.is_new and given.get(_PROTECTION) == "true"
         unprotected = {**given, _PROTECTION: "false"} if protects else given

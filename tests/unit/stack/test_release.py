@@ -231,6 +231,19 @@ def test_looking_publishes_no_layer_version_and_shows_the_next() -> None:
     assert len(mine.aws_lambda.published) == 1
 
 
+def test_a_template_has_an_address_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another branch's diff must not put its own there while CloudFormation reads."""
+    mine = Deployment(CloudFormation("UPDATE_COMPLETE"))
+    mine.prepare(publishes=False)
+    mine.prepare(publishes=False)
+    body = template.load()
+    body["Description"] = "another"
+    monkeypatch.setattr(template, "load", lambda: body)
+    mine.prepare(publishes=False)
+    first, second, other = (request["TemplateURL"] for request in mine.cloudformation.made)
+    assert first == second != other
+
+
 @pytest.mark.parametrize("status", [None, "UPDATE_COMPLETE"])
 def test_without_a_bucket_looking_creates_none_and_shows_the_parameters(status: str | None) -> None:
     mine = Deployment(CloudFormation(status, ShardCount="1", TickState="DISABLED"), ShardCount="2")
