@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
+from http import HTTPStatus
+from http.client import HTTPResponse
 from ipaddress import ip_address
 from typing import Any
 
@@ -209,8 +211,22 @@ class _Deadline:
                     socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
+class _FinalResponse(HTTPResponse):
+    """Passes over every interim answer; http.client does so for 100 alone, and takes 102 or 103 for the answer."""
+
+    def begin(self) -> None:
+        super().begin()
+        while self.status < HTTPStatus.OK and self.status != HTTPStatus.SWITCHING_PROTOCOLS:
+            self.headers = None  # type: ignore[assignment]  # what tells begin that it has not begun
+            super().begin()
+        if self.status < HTTPStatus.OK:  # what follows is not HTTP any more, so no request may
+            self.will_close = True
+
+
 class _CheckedConnection(HTTPConnection):
     """urllib3's connection with an address check, a timeout for slow answers, and a limit on idle time."""
+
+    response_class = _FinalResponse
 
     def __init__(self, *args: Any, address_check: _AddressCheck, **options: Any) -> None:
         super().__init__(*args, **options)

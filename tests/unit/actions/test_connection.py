@@ -59,6 +59,7 @@ def answering(*parts, every=0.0):
 
 OK = b"HTTP/1.1 200 OK\r\n"
 DRIPPED_HEADERS = (OK, *[b"a: b\r\n"] * 200)
+EARLY_HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
 
 
 def reset(connection):
@@ -92,6 +93,7 @@ SLOW = {
     "stays silent": stay_silent,
     "drips the status line": answering(*DRIPPED_STATUS, every=0.05),
     "drips the headers": answering(*DRIPPED_HEADERS, every=0.05),
+    "drips interim answers": answering(*[EARLY_HINTS] * 200, every=0.05),
 }
 
 
@@ -171,6 +173,41 @@ def test_a_target_whose_answer_does_not_end_is_hung_up_on(webhook, head, drip):
     with a_rude_server(behave) as url:
         assert call(webhook, url, 0.3) == {"status": 200}
         assert hung_up.wait(60), "it could have gone on"
+
+
+INTERIM = [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n", EARLY_HINTS, EARLY_HINTS * 3]
+
+
+@pytest.mark.parametrize("interim", INTERIM)
+def test_an_interim_answer_is_passed_over(webhook, interim):
+    """Were it taken for the answer, the next request on the connection would get this one's."""
+
+    def behave(connection):
+        for final in (b"200 OK", b"500 Internal Server Error", b"204 No Content"):
+            connection.recv(65536)
+            connection.sendall(interim + b"HTTP/1.1 " + final + b"\r\nContent-Length: 0\r\n\r\n")
+
+    with a_rude_server(behave) as url:
+        task = a_task({"url": url, "method": "GET"})
+        assert webhook.run(task, a_context(task)) == {"status": 200}
+        with pytest.raises(RetryableError, match=r"^the target answered 500$"):
+            webhook.run(task, a_context(task))
+        assert webhook.run(task, a_context(task)) == {"status": 204}
+
+
+def test_a_switch_of_protocols_ends_its_connection(webhook):
+    hung_up = threading.Event()
+
+    def behave(connection):
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+        if connection.recv(1) == b"":
+            hung_up.set()
+
+    with a_rude_server(behave) as url, pytest.raises(PermanentError, match=r"^the target answered 101$"):
+        task = a_task({"url": url, "method": "GET"})
+        webhook.run(task, a_context(task))
+    assert hung_up.is_set()
 
 
 def test_a_chunked_answer_keeps_its_connection(webhook, server):
