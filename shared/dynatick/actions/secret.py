@@ -129,19 +129,30 @@ class Secrets:
             raise _read_error(ref, field, error.__context__) from None
         return _text(found, ref, field)
 
-    def renew(self, refs: Iterable[tuple[SecretRef, str]]) -> bool:
-        """Fetches secrets that a target refused again. Returns whether one has changed. Raises as ``value``."""
-        changed = False
-        for ref, field in refs:
-            known = self.value(ref, field)
-            changed |= known != self.value(ref, field, fresh=True)
-        return changed
-
     def _provider(self, service: str) -> Provider:
         with self._lock:
             if service not in self._providers:
                 self._providers[service] = _provider_of(service, self._clients(service))
             return self._providers[service]
+
+
+class UsedSecrets:
+    """The secrets of one request. What it was made with is what a target refuses, whatever the cache has by then."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._used: list[tuple[SecretRef, str, str]] = []  # with the field and the value
+
+    def value(self, ref: SecretRef, field: str) -> str:
+        """See ``Secrets.value``."""
+        value = self._secrets.value(ref, field)
+        self._used.append((ref, field, value))
+        return value
+
+    def renew(self) -> bool:
+        """Fetches them all again. Returns whether one is another by now. Raises as ``value``."""
+        fresh = [self._secrets.value(ref, field, fresh=True) for ref, field, _ in self._used]
+        return fresh != [value for _, _, value in self._used]
 
 
 def _may_be_read(ref: SecretRef, allowed: AllowedArns) -> bool:

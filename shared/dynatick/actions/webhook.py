@@ -18,7 +18,7 @@ from dynatick.actions.payload import parsed
 from dynatick.actions.payload_field import SecretText, handed_over
 from dynatick.actions.plain_value import to_json
 from dynatick.actions.rate_limit import RateLimits
-from dynatick.actions.secret import SecretRef, Secrets
+from dynatick.actions.secret import Secrets, UsedSecrets
 from dynatick.actions.task_metadata import percent_encoded, task_metadata
 from dynatick.actions.webhook_payload import (
     BODILESS,
@@ -126,16 +126,17 @@ class Webhook:
         status and for an invalid payload. Error messages contain nothing of the payload but the names of secrets.
         """
         payload = parsed(WebhookPayload, task.payload)
-        target = parse_target(self._with_secret(payload.url, "payload.url"), self._hosts)
+        secrets = UsedSecrets(self._secrets)
+        target = parse_target(_with_secret(payload.url, "payload.url", secrets), self._hosts)
         if self._limits:
             self._limits.acquire(task, "webhook", f"webhook:{target.host}")
         body, own = _body(payload)
         later = handed_over(payload.complete_within_seconds, payload.heartbeat_seconds)
-        headers = {**self._users_headers(payload), **own, **_own_headers(task, context)}
+        headers = {**_users_headers(payload, secrets), **own, **_own_headers(task, context)}
         if later is not None:
             headers["x-dynatick-completion-token"] = completion_token(task.lease, task.task_id)
         if payload.signing_secret is not None:
-            key = self._secrets.value(payload.signing_secret, "payload.signingSecret")
+            key = secrets.value(payload.signing_secret, "payload.signingSecret")
             headers |= signature(key, context.idempotency_key, self._clock(), body or b"")
         with request_span(task, payload.method, target.host, target.port) as request:
             answer = self._opened().send(
@@ -146,23 +147,8 @@ class Webhook:
                 timeout=self._timeout(payload, context),
             )
             request.answered(answer.status)
-            result = self._result(answer, payload)
+            result = self._result(answer, payload, secrets)
         return result if later is None else later
-
-    def _with_secret(self, value: str | SecretText, field: str) -> str:
-        """The text of a field, with the value of its secret."""
-        return value if isinstance(value, str) else value.prefix + self._secrets.value(value.secret, field)
-
-    def _users_headers(self, payload: WebhookPayload) -> dict[str, str]:
-        """The payload's headers, with the values of secrets. All headers here have names in lower case."""
-        found: dict[str, str] = {}
-        for name, value in payload.headers.items():
-            found[name.lower()] = text = self._with_secret(value, f"payload.headers.{name}")
-            if not fits_header(text):
-                raise PermanentError(f"payload.headers.{name}: its secret can't stand in a header; {EXPECTED_VALUE}")
-        if too_many(found):
-            raise PermanentError(f"payload.headers: expected at most {MAX_HEADER_CHARACTERS} characters in all")
-        return found
 
     def _timeout(self, payload: WebhookPayload, context: ActionContext) -> float:
         left = (context.deadline - self._clock()).total_seconds()
@@ -170,14 +156,14 @@ class Webhook:
             raise RetryableError("no time was left to call the target")
         return min(max(payload.timeout_seconds, _MIN_SECONDS), left)
 
-    def _result(self, answer: Answer, payload: WebhookPayload) -> object:
+    def _result(self, answer: Answer, payload: WebhookPayload, secrets: UsedSecrets) -> object:
         status, expected = answer.status, payload.expected_statuses
         if status in expected if expected is not None else 200 <= status < 300:
             return {"status": status}
         if status in _RETRYABLE or status >= 500:
             wait = _retry_after(answer.retry_after, self._clock())
             raise RetryableError(f"the target answered {status}", retry_after=wait)
-        if status in _UNAUTHORISED and self._secrets.renew(_secrets_of(payload)):
+        if status in _UNAUTHORISED and secrets.renew():
             raise RetryableError(f"the target answered {status}, and a secret has changed meanwhile")
         if 300 <= status < 400:
             raise PermanentError(
@@ -199,6 +185,23 @@ class Webhook:
         from dynatick.actions.connection import Connections
 
         return Connections(private_hosts=self._hosts.private, clock=self._clock, per_host=self._per_host)
+
+
+def _with_secret(value: str | SecretText, field: str, secrets: UsedSecrets) -> str:
+    """The text of a field, with the value of its secret."""
+    return value if isinstance(value, str) else value.prefix + secrets.value(value.secret, field)
+
+
+def _users_headers(payload: WebhookPayload, secrets: UsedSecrets) -> dict[str, str]:
+    """The payload's headers, with the values of secrets. All headers here have names in lower case."""
+    found: dict[str, str] = {}
+    for name, value in payload.headers.items():
+        found[name.lower()] = text = _with_secret(value, f"payload.headers.{name}", secrets)
+        if not fits_header(text):
+            raise PermanentError(f"payload.headers.{name}: its secret can't stand in a header; {EXPECTED_VALUE}")
+    if too_many(found):
+        raise PermanentError(f"payload.headers: expected at most {MAX_HEADER_CHARACTERS} characters in all")
+    return found
 
 
 def _own_headers(task: Task, context: ActionContext) -> dict[str, str]:
@@ -230,12 +233,6 @@ def _body(payload: WebhookPayload) -> tuple[bytes | None, dict[str, str]]:
         return to_json(data).encode(), {"content-type": "application/json"}
     except ValueError as error:
         raise PermanentError(f"payload.data: {error}") from None
-
-
-def _secrets_of(payload: WebhookPayload) -> list[tuple[SecretRef, str]]:
-    texts = [("payload.url", payload.url), *((f"payload.headers.{n}", value) for n, value in payload.headers.items())]
-    found: list[tuple[SecretRef, str]] = [(text.secret, field) for field, text in texts if isinstance(text, SecretText)]
-    return found if payload.signing_secret is None else [*found, (payload.signing_secret, "payload.signingSecret")]
 
 
 def _retry_after(header: str | None, now: datetime) -> float | None:

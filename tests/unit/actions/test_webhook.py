@@ -14,6 +14,7 @@ from standardwebhooks import WebhookVerificationError
 from tests.unit.actions.support import NOW, SecretValues, a_context, a_server, a_task, a_webhook
 
 from dynatick import CompleteLater
+from dynatick.actions.connection import Answer
 from dynatick.actions.secret import Secrets
 from dynatick.actions.webhook import signature
 from dynatick.actions.webhook_url import Hosts
@@ -29,9 +30,9 @@ def stored(**values):
     return SecretValues({f"/dynatick/{name}": value for name, value in values.items()})
 
 
-def webhook_with(parameters, now=NOW):
+def webhook_with(parameters, now=NOW, **options):
     secrets = Secrets(["arn:aws:ssm:*:*:parameter/dynatick/*"], clients=lambda service: parameters)
-    return a_webhook(clock=lambda: now, hosts=Hosts(private=["127.0.0.1"]), secrets=secrets)
+    return a_webhook(clock=lambda: now, hosts=Hosts(private=["127.0.0.1"]), secrets=secrets, **options)
 
 
 def call(server, parameters=None, /, now=NOW, task=None, **payload):
@@ -262,6 +263,32 @@ def test_a_replaced_secret_is_fetched_and_the_task_retried(server, status):
     server.status = 200
     webhook.run(task, a_context(task))
     assert [request.headers["authorization"] for request in server.requests] == [SECRET, SECRET, "new"]
+
+
+def test_every_task_that_was_under_way_when_its_secret_was_replaced_is_retried():
+    parameters = stored(token="old")
+
+    class Target:
+        under_way = 0
+
+        def send(self, *_, headers, **__):
+            assert headers["authorization"] == "old"
+            self.under_way += 1
+            if self.under_way < 3:
+                run()  # another one, before this one is answered
+            parameters.values["/dynatick/token"] = "new"
+            return Answer(401, None)
+
+    target = Target()
+    webhook = webhook_with(parameters, connect=lambda: target)
+    task = a_task({"url": "https://127.0.0.1/", "headers": {"Authorization": ssm("token")}})
+
+    def run():
+        with pytest.raises(RetryableError, match=r"a secret has changed meanwhile$"):
+            webhook.run(task, a_context(task))
+
+    run()
+    assert target.under_way == 3
 
 
 # Signatures, seen by an independent verifier
