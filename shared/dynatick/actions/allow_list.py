@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dynatick.errors import ConfigurationError, shown
 
-_PATTERN = re.compile(r"arn:[a-z0-9*-]+:[a-z0-9-]+:[a-z0-9*-]*:[0-9*]*:[!-+\--~]+", re.ASCII)
+_PATTERN = re.compile(r"arn:[a-z0-9*?-]+:[a-z0-9-]+:[a-z0-9*?-]*:[0-9*?]*:[!-+\--~]+", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

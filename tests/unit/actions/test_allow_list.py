@@ -58,6 +58,25 @@ def test_a_task_for_one_of_them_fails_and_calls_nothing(arn: str) -> None:
     assert calls == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "reached", "not_reached"),
+    [
+        ("arn:aws:sqs:eu-west-?:123456789012:orders", "aws:sqs:eu-west-2:123456789012:orders",
+         "aws:sqs:eu-west-10:123456789012:orders"),
+        ("arn:aws:ssm:*:12345678901?:parameter/a", "aws:ssm:eu-west-1:123456789019:parameter/a",
+         "aws:ssm:eu-west-1:123456789109:parameter/a"),
+        ("arn:aws-?n:sqs:*:*:orders", "aws-cn:sqs:cn-north-1:123456789012:orders",
+         "aws:sqs:eu-west-1:123456789012:orders"),
+        ("arn:aws:sns:*:*:or?ers-*", "aws:sns:eu-west-1:123456789012:orders-1",
+         "aws:sns:eu-west-1:123456789012:orers-1"),
+    ],
+)  # fmt: skip
+def test_wildcards_stand_in_every_part_but_the_service(pattern: str, reached: str, not_reached: str) -> None:
+    allowed = AllowedArns("AllowedTargetArns", [pattern])
+    assert f"arn:{reached}" in allowed
+    assert f"arn:{not_reached}" not in allowed
+
+
 def test_there_are_the_actions_of_the_services_that_the_list_names() -> None:
     def actions(targets: str) -> list[str]:
         chosen = settings(DYNATICK_ALLOWED_TARGET_ARNS=targets)
