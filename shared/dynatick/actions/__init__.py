@@ -73,11 +73,20 @@ def build_actions(
 
         return Webhook(clock=clock, hosts=hosts, secrets=secrets, limits=limits, connections_per_host=threads)
 
+    def at_most(seconds: int) -> int:
+        # In a shorter invocation, the timeout of the call is shortened.
+        return seconds if max_timeout_seconds is None else min(seconds, max_timeout_seconds)
+
     def webhook_seconds(task: Task) -> int:
         from dynatick.actions.webhook_payload import reserved_seconds
 
-        seconds = reserved_seconds(task.payload)  # in a shorter invocation, its timeout is shortened
-        return seconds if max_timeout_seconds is None else min(seconds, max_timeout_seconds)
+        return at_most(reserved_seconds(task.payload))
+
+    def lambda_seconds(task: Task) -> int | None:
+        from dynatick.actions.aws_lambda import reserved_seconds
+
+        seconds = reserved_seconds(task.payload)
+        return None if seconds is None else at_most(seconds)
 
     registry = Registry()
 
@@ -101,7 +110,8 @@ def build_actions(
     for arn_service, (name, aws_name, implementation) in _AWS_ACTIONS.items():
         if arn_service in targets.services:
             # These too: a refused call takes no token.
-            registry.add(name, LazyAction(partial(of_service, name, aws_name, implementation)))
+            timeout = lambda_seconds if name == "lambda" else None
+            registry.add(name, LazyAction(partial(of_service, name, aws_name, implementation)), timeout)
     for found in load_handlers(handlers_module, max_timeout_seconds) if handlers_module is not None else ():
         if found.name in BUILT_IN and found.name not in registry.names():
             raise ConfigurationError("action", f"{shown(found.name)} is a built-in's name; give the handler another")

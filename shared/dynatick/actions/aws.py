@@ -19,7 +19,7 @@ ends."""
 MIN_SECONDS = 3.0
 """A call that has less time is not made."""
 
-_LAST_SECONDS = 5.0
+LAST_SECONDS = 5
 """Kept free after a call: to connect, and to record the result."""
 
 _PERMANENT = frozenset(
@@ -75,9 +75,9 @@ class Service:
         region = arn.split(":")[3]
         if waits is None:
             return self.clients(self.name, region=region, seconds=min(CALL_SECONDS, left))
-        if waits + _LAST_SECONDS <= left:
+        if waits + LAST_SECONDS <= left:
             return self.clients(self.name, region=region, seconds=waits, tries=1, exact=True)
-        return self.clients(self.name, region=region, seconds=left - _LAST_SECONDS, tries=1)
+        return self.clients(self.name, region=region, seconds=left - LAST_SECONDS, tries=1)
 
 
 def failure_of(error: Exception) -> ActionError:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, Strict
 from pydantic.dataclasses import dataclass
 
-from dynatick.actions.aws import Service, failure_of
+from dynatick.actions.aws import LAST_SECONDS, Service, failure_of
 from dynatick.actions.payload import parsed
-from dynatick.actions.payload_field import CONFIG, Text, arn
+from dynatick.actions.payload_field import CONFIG, Text, arn, timeout_of
 from dynatick.actions.plain_value import to_json
 from dynatick.actions.task_metadata import task_metadata
 from dynatick.domain.task import Task
@@ -26,6 +27,8 @@ from dynatick.errors import PermanentError, RetryableError
 
 _FUNCTION = r"function:[A-Za-z0-9_-]{1,140}(:[A-Za-z0-9$_-]{1,128})?"
 _QUEUE_SECONDS = 10
+_DEFAULT_TIMEOUT_SECONDS = 60
+_MAX_TIMEOUT_SECONDS = 900
 _TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,79}", re.ASCII)
 
 
@@ -46,8 +49,21 @@ class LambdaPayload:
     timeout_seconds: Annotated[
         int,
         Strict(),
-        Field(ge=1, le=900, description="How long to wait for an answer; at most until the processor ends."),
-    ] = 60
+        Field(
+            ge=1,
+            le=_MAX_TIMEOUT_SECONDS,
+            description="How long to wait for an answer, at most until the processor ends. An attempt begins only with "
+            "so much time left.",
+        ),
+    ] = _DEFAULT_TIMEOUT_SECONDS
+
+
+def reserved_seconds(payload: Mapping[str, object]) -> int | None:
+    """The longest that it takes to wait for an answer and to record it; None: no answer is waited for. Accepts any
+    payload, also an invalid one."""
+    if payload.get("invocationType") != "RequestResponse":
+        return None
+    return timeout_of(payload, _DEFAULT_TIMEOUT_SECONDS, _MAX_TIMEOUT_SECONDS) + LAST_SECONDS
 
 
 class LambdaFunction:

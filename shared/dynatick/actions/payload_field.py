@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import timedelta
@@ -14,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from dynatick.actions.plain_value import MAX_BYTES, to_json
 from dynatick.actions.secret import MANAGED_NAME, SSM_NAME
+from dynatick.domain import attributes as attr
 from dynatick.domain.completion import LONGEST, CompleteLater
 from dynatick.errors import InvalidInput, PermanentError, shown
 
@@ -41,6 +43,16 @@ def handed_over(within: int | None, heartbeat: int | None) -> CompleteLater | No
         expected = "expected at most completeWithinSeconds, which must be there"
         raise PermanentError(str(InvalidInput("payload.heartbeatSeconds", heartbeat, expected)))
     return CompleteLater(timedelta(seconds=within), None if heartbeat is None else timedelta(seconds=heartbeat))
+
+
+def timeout_of(payload: Mapping[str, object], default: float, longest: float) -> int:
+    """The whole seconds of a payload's ``timeoutSeconds``. Accepts any payload: an invalid one is refused at once, and
+    has 0."""
+    try:
+        seconds = math.ceil(payload.get(attr.TIMEOUT_SECONDS, default))  # type: ignore[call-overload]
+    except (TypeError, ValueError, ArithmeticError):
+        return 0
+    return int(min(max(seconds, 0), longest))
 
 
 def invalid(problem: str, *, field: str | None = None) -> PydanticCustomError:

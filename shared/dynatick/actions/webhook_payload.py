@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -20,6 +19,7 @@ from dynatick.actions.payload_field import (
     Text,
     form_of,
     invalid,
+    timeout_of,
 )
 from dynatick.actions.webhook_url import check_url
 from dynatick.errors import PermanentError, shown
@@ -92,11 +92,7 @@ def _checked_size(headers: dict[str, str | SecretText]) -> dict[str, str | Secre
 
 def reserved_seconds(payload: Mapping[str, object]) -> int:
     """The longest that a call takes: its timeout and one second. Accepts any payload, also an invalid one."""
-    try:
-        seconds = math.ceil(payload.get("timeoutSeconds", DEFAULT_TIMEOUT_SECONDS))  # type: ignore[call-overload]
-    except (TypeError, ValueError, ArithmeticError):  # the action refuses it at once
-        return 1
-    return int(min(max(seconds, 0), MAX_TIMEOUT_SECONDS)) + 1
+    return timeout_of(payload, DEFAULT_TIMEOUT_SECONDS, MAX_TIMEOUT_SECONDS) + 1
 
 
 def _checked_seconds(value: object) -> object:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from boto3.dynamodb.types import Binary
-from tests.unit.actions.support import NOW, a_module, a_task, run
+from tests.unit.actions.support import ARN, NOW, a_module, a_task, run
 
 from dynatick.actions import build_actions, handler_secrets
 from dynatick.actions.allow_list import ActionSettings
@@ -80,6 +80,26 @@ def test_a_webhook_takes_as_long_as_its_request_may(payload, seconds):
     actions = build(max_timeout_seconds=53)
     assert actions.timeout_seconds(a_task(payload, action="webhook")) == seconds
     assert actions.timeout_seconds(a_task(payload, action="webhook", timeout_seconds=7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("payload", "seconds"),
+    [
+        ({}, None),
+        ({"timeoutSeconds": 60}, None),
+        ({"invocationType": "Event", "timeoutSeconds": 60}, None),
+        ({"invocationType": "RequestResponse"}, 65),
+        ({"invocationType": "RequestResponse", "timeoutSeconds": Decimal(40)}, 45),
+        ({"invocationType": "RequestResponse", "timeoutSeconds": 900}, 112),  # it makes do with what the invocation has
+        ({"invocationType": "RequestResponse", "timeoutSeconds": "x"}, 5),  # it is refused
+        ({"invocationType": []}, None),
+    ],
+)
+def test_a_function_that_is_waited_for_takes_as_long_as_its_answer_may(payload, seconds):
+    reach = ActionSettings(targets=(ARN.format("lambda", "function:report"),))
+    actions = build(settings=reach, max_timeout_seconds=112)
+    assert actions.timeout_seconds(a_task(payload, action="lambda")) == seconds
+    assert actions.timeout_seconds(a_task(payload, action="lambda", timeout_seconds=7)) == 7
 
 
 @pytest.mark.parametrize("payload", [{}, {"b": Binary(b"hunter2"), "s": {"hunter2"}}, {"odd": object()}])
