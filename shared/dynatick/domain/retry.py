@@ -114,17 +114,19 @@ def decide_retry(
     """Decides about a task whose ``attempt`` (counted from 1) has failed.
 
     The wait doubles with each attempt from ``minBackoffSeconds`` to ``maxBackoffSeconds``; ``jitter`` in [0, 1)
-    subtracts up to half of it. ``retry_after`` (seconds, from the target) can only make it longer.
+    subtracts up to half of it. ``retry_after`` (seconds, from the target) can only make it longer, up to the policy's
+    ``maximumEventAgeInSeconds``: it ends no task that may be tried again.
     """
     if permanent:
         return GiveUp("the error is permanent")
     if attempt >= policy.maximum_attempts:
         return GiveUp(f"all {policy.maximum_attempts} attempts are used up")
     base = min(policy.min_backoff_seconds * 2 ** min(attempt - 1, 32), policy.max_backoff_seconds)
-    wait = max(base * (1 - jitter / 2), retry_after or 0.0)
+    wait = base * (1 - jitter / 2)
     left = policy.maximum_event_age_in_seconds - (now - first_started_at).total_seconds()
-    if wait > left:  # compared as numbers: a target may ask for more than fits into a date
+    if wait > left:
         return GiveUp(f"a retry would begin later than {policy.maximum_event_age_in_seconds} s after the first attempt")
+    wait = min(max(wait, retry_after or 0.0), left)  # as numbers: a target may ask for more than fits into a date
     return Retry(
         now + timedelta(seconds=wait),
         f"attempt {attempt} of {policy.maximum_attempts} failed; again in {wait:.0f} s or at the first tick after",

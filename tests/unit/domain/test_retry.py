@@ -52,6 +52,13 @@ def test_what_the_target_asks_for_only_lengthens_the_wait(retry_after: float | N
     assert wait(retry_after=retry_after) == seconds
 
 
+def test_what_the_target_asks_for_ends_no_task_that_may_be_tried_again() -> None:
+    for wish in (86_400, 86_401, 1e20, 1e308, float("inf"), 10**400):  # or a user's handler, which may ask for anything
+        assert wait(retry_after=wish) == 86_400
+        assert wait(retry_after=wish, attempt=3, first_started_at=NOON - timedelta(hours=23)) == 3600
+        assert wait(retry_after=wish, first_started_at=NOON - timedelta(seconds=86_395)) == 5
+
+
 def turn(**given_: object) -> Retry | GiveUp:
     asked = {"turn": 1, "max_turns": 7, "after": 20.0, "first_started_at": NOON, "now": NOON} | given_
     return decide_turn(DEFAULT_POLICY, **asked)  # type: ignore[arg-type]
@@ -69,9 +76,9 @@ TURN_TOO_LATE = "its handler reschedules it to later than 86400 s (maximumEventA
 
 
 def test_giving_up_has_its_reason() -> None:
-    for wish in (86_401, 1e20, 1e308, float("inf"), 10**400):  # a target, or a user's handler, may ask for anything
-        assert decide(retry_after=wish) == GiveUp(TOO_LATE)
-    assert decide(first_started_at=NOON - timedelta(seconds=86_395, microseconds=1)) == GiveUp(TOO_LATE)
+    for wish in (None, 0, 3600):
+        late = NOON - timedelta(seconds=86_395, microseconds=1)
+        assert decide(first_started_at=late, retry_after=wish) == GiveUp(TOO_LATE)
     for after in (86_401, 1e20, 1e308):
         assert turn(after=after) == GiveUp(TURN_TOO_LATE)
     assert turn(after=61, first_started_at=NOON - timedelta(seconds=86_340)) == GiveUp(TURN_TOO_LATE)
@@ -116,8 +123,9 @@ def test_every_decision_keeps_within_the_policy(policy: RetryPolicy, failure: di
     asked = failure["retry_after"] or 0
     asked = 0 if math.isnan(asked) else asked
     assert waited <= max(policy.max_backoff_seconds, asked) + 1e-6
-    assert waited >= min(asked, 40 * 86_400) - 1e-6
-    assert found.at - failure["first_started_at"] <= timedelta(seconds=policy.maximum_event_age_in_seconds)
+    last = failure["first_started_at"] + timedelta(seconds=policy.maximum_event_age_in_seconds)
+    assert waited >= min(asked, (last - NOON).total_seconds()) - 1e-6
+    assert found.at <= last
 
 
 # -- the policy as a row has it --------------------------------------------------------------------------------------
