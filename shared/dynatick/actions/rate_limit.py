@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NoReturn
 
+from dynatick.actions.webhook_url import canonical_host
 from dynatick.domain.instants import EPOCH
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext, Clock
@@ -164,7 +165,7 @@ class RateLimits:
             if found is None:
                 expected = "expected one such as webhook:api.example.com=10/s, sns=100/s or webhook=300/m"
                 raise ConfigurationError(_PARAMETER, f"{shown(limit)} is not a limit; {expected}")
-            name = found["action"] if found["host"] is None else f"{found['action']}:{found['host'].lower()}"
+            name = found["action"] if found["host"] is None else f"{found['action']}:{canonical_host(found['host'])}"
             if found["host"] is not None and found["action"] != "webhook":
                 problem = "names a host, which only webhooks have; no action with a colon in its name can be limited"
                 raise ConfigurationError(_PARAMETER, f"{shown(limit)} {problem}")

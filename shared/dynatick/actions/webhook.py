@@ -29,7 +29,7 @@ from dynatick.actions.webhook_payload import (
     fits_header,
     too_many,
 )
-from dynatick.actions.webhook_url import Hosts, parse_target
+from dynatick.actions.webhook_url import Hosts, canonical_host, parse_target
 from dynatick.domain import attributes as attr
 from dynatick.domain.completion import completion_token
 from dynatick.domain.task import Task
@@ -129,7 +129,7 @@ class Webhook:
         secrets = UsedSecrets(self._secrets)
         target = parse_target(_with_secret(payload.url, "payload.url", secrets), self._hosts)
         if self._limits:
-            self._limits.acquire(task, "webhook", f"webhook:{target.host}")
+            self._limits.acquire(task, "webhook", f"webhook:{canonical_host(target.host)}")
         body, own = _body(payload)
         later = handed_over(payload.complete_within_seconds, payload.heartbeat_seconds)
         headers = {**_users_headers(payload, secrets), **own, **_own_headers(task, context)}

@@ -88,7 +88,7 @@ class PrivateHosts:
         self._hosts = frozenset(_checked_host(host, "WebhookPrivateHosts") for host in hosts)
 
     def __contains__(self, host: str) -> bool:
-        return _canonical(host) in self._hosts
+        return canonical_host(host) in self._hosts
 
 
 class Hosts:
@@ -110,7 +110,7 @@ class Hosts:
 
     def allows(self, host: str) -> bool:
         """Whether the host is allowed. Its addresses are checked when a connection is opened."""
-        name = _canonical(host)
+        name = canonical_host(host)
         return self._any or name in self._names or (bool(self._below) and name.endswith(self._below))
 
 
@@ -154,7 +154,7 @@ def _checked_host(host: str, parameter: str) -> str:
     if not _is_host(found):
         problem = f"{shown(host)} is not a host; expected a name or an address, without port"
         raise ConfigurationError(parameter, problem)
-    return _canonical(found)
+    return canonical_host(found)
 
 
 def _is_host(host: str) -> bool:
@@ -167,7 +167,7 @@ def _is_host(host: str) -> bool:
         return False
 
 
-def _canonical(host: str) -> str:
+def canonical_host(host: str) -> str:
     """The normal form of a host; an IPv6 address without brackets."""
     address = _ipv6(host)
     return host.lower().removesuffix(".") if address is None else str(address)

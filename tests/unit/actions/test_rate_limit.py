@@ -318,6 +318,17 @@ def test_a_malformed_limit_is_refused(limit: str, message: str, clock: Clock) ->
         build_actions(handlers_module=None, clock=clock, settings=chosen)
 
 
+@pytest.mark.parametrize("limit", ["webhook:localhost=1/m", "webhook:LocalHost.=1/m"])
+def test_a_host_has_one_limit_however_it_is_written(server: Server, clock: Clock, limit: str) -> None:
+    chosen = ActionSettings(rate_limits=(limit,), private_hosts=("localhost",))
+    actions = build_actions(handlers_module=None, clock=clock, settings=chosen)
+    assert run(actions, "webhook", {"url": f"http://localhost:{server.port}/"}) == {"status": 200}
+    for host in ("localhost", "LOCALHOST", "localhost."):
+        with pytest.raises(RateLimited):
+            run(actions, "webhook", {"url": f"http://{host}:{server.port}/"}, task_id=host)
+    assert len(server.requests) == 1
+
+
 def test_webhooks_are_limited_by_their_host_and_other_actions_by_their_name(server: Server, clock: Clock) -> None:
     chosen = ActionSettings(rate_limits=("webhook:127.0.0.1=1/m", "log=1/m"), private_hosts=("127.0.0.1", "localhost"))
     actions = build_actions(handlers_module=None, clock=clock, settings=chosen)
