@@ -32,6 +32,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from math import isnan
 
 _SHOWN = 120
 
@@ -278,20 +279,38 @@ class Reschedule(Exception):
     10,000 turns. Raises InvalidInput for anything but a finite wait from 0 on.
     """
 
-    def __init__(self, *, after: float | timedelta) -> None:
-        seconds: object = after.total_seconds() if isinstance(after, timedelta) else after
-        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= sys.float_info.max:
+    def __init__(self, *, after: float | Decimal | timedelta) -> None:
+        seconds = _seconds(after)
+        if seconds is None or not 0 <= seconds <= sys.float_info.max:
             raise InvalidInput("after", after, "expected a number of seconds from 0 on, or a timedelta")
         super().__init__(f"a further turn after {seconds} s")
-        self.seconds = float(seconds)
+        self.seconds = seconds
 
 
 class RetryableError(ActionError):
     """An action failed, and a retry may succeed.
 
-    ``retry_after``: seconds to wait, as the target asked, or None.
+    ``retry_after``: the least wait until then, in seconds or as a timedelta, up to ``maximumEventAgeInSeconds`` of the
+    task's retry policy; None: as the policy says. Raises InvalidInput for anything else.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    retry_after: float | None = None
+
+    def __init__(self, message: str, *, retry_after: float | Decimal | timedelta | None = None) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        if retry_after is not None:
+            self.retry_after = _seconds(retry_after)
+            if self.retry_after is None:
+                raise InvalidInput("retry_after", retry_after, "expected a number of seconds, or a timedelta")
+
+
+def _seconds(wait: object) -> float | None:
+    """The seconds of a number or a timedelta; None for anything else."""
+    found = wait.total_seconds() if isinstance(wait, timedelta) else wait
+    if not isinstance(found, (int, float, Decimal)) or isinstance(found, bool):
+        return None
+    try:
+        seconds = float(found)
+    except (ArithmeticError, ValueError):  # no float can hold it
+        return None
+    return None if isnan(seconds) else seconds

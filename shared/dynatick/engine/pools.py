@@ -618,5 +618,5 @@ class TaskPool:
 
 
 def _seconds(value: object) -> float | None:
-    """The seconds that a handler gave; None for anything but a number."""
+    """The seconds that an error has; None for anything but a number, which a user's subclass may have set itself."""
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None

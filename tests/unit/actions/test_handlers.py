@@ -141,6 +141,25 @@ def test_the_time_of_a_reschedule_is_checked(after):
         Reschedule(after=after)
 
 
+@pytest.mark.parametrize("wait", [300, 300.0, Decimal("3e2"), timedelta(minutes=5)])
+def test_the_wait_until_a_retry_is_a_number_of_seconds_or_a_timedelta(wait):
+    assert RetryableError("sold out", retry_after=wait).retry_after == 300
+    assert Reschedule(after=wait).seconds == 300
+
+
+def test_a_wait_until_a_retry_that_can_be_none():
+    for wait in (None, 0, -5.0, float("inf")):  # one may be over, or without end: the retry policy bounds it
+        assert RetryableError("sold out", retry_after=wait).retry_after == wait
+
+
+@pytest.mark.parametrize("wait", ["300", "soon", True, [1], float("nan"), Decimal("NaN"), Decimal("sNaN"), 10**400])
+def test_any_other_wait_until_a_retry_is_refused(wait):
+    with pytest.raises(
+        InvalidInput, match=r"^retry_after: .* is not accepted; expected a number of seconds, or a timed"
+    ):
+        RetryableError("sold out", retry_after=wait)
+
+
 def test_coroutines_are_awaited_in_one_event_loop_beside_each_other():
     both = []
 

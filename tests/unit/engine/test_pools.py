@@ -102,6 +102,19 @@ def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypat
     assert made.pool.running == 0
 
 
+class OwnError(RetryableError):
+    """A user's error, which sets by itself what RetryableError would check."""
+
+    def __init__(self, wait: Any) -> None:
+        super().__init__("its own")
+        self.retry_after = wait
+
+
+class BareError(RetryableError):
+    def __init__(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
@@ -113,11 +126,10 @@ def test_a_task_that_a_thread_takes_while_the_pool_closes_is_not_begun(monkeypat
         (SystemExit(3), Error("SystemExit: 3")),
         (KeyboardInterrupt(), Error("KeyboardInterrupt: ")),
         (asyncio.CancelledError(), Error("CancelledError: ")),
-        # what a user's handler may hand over for seconds
-        (RetryableError("x", retry_after="soon"), Error("x")),
-        (RetryableError("x", retry_after=timedelta(seconds=30)), Error("x")),
-        (RetryableError("x", retry_after=True), Error("x")),
         (RetryableError("x", retry_after=float("inf")), Error("x", retry_after=float("inf"))),
+        (OwnError("soon"), Error("its own")),
+        (OwnError(timedelta(seconds=30)), Error("its own")),
+        (BareError(), Error("")),
     ],
 )
 def test_whatever_an_action_raises_is_the_outcome_of_its_attempt(error: BaseException, outcome: Error) -> None:
