@@ -13,12 +13,11 @@ from dynatick import observability, tracing, wiring
 from dynatick.errors import ConfigurationError
 
 logger, metrics = observability.create()
-settings = wiring.load_settings()
 MAX_FLUSH_SECONDS = 2.0
 try:
-    processor = wiring.build_processor(settings, partial(observability.log_overdue, logger=logger))
+    processor = wiring.build_processor(wiring.load_settings(), partial(observability.log_overdue, logger=logger))
 except ConfigurationError as error:
-    observability.log_cannot_start(error, wiring.publish_problem(settings, error), logger, metrics)
+    observability.log_cannot_start(error, wiring.publish_problem(error), logger, metrics)
     raise
 
 

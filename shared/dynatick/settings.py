@@ -56,7 +56,7 @@ class Settings:
         except InvalidInput as error:
             raise ConfigurationError("DYNATICK_TICK_MINUTES, DYNATICK_SHARD_COUNT", str(error)) from error
         return cls(
-            table=_text(environ, "DYNATICK_TABLE"),
+            table=table_name(environ),
             grid=grid,
             retention_days=_number(environ, "DYNATICK_RETENTION_DAYS", 30, 1, 3650),
             default_action=environ.get("DYNATICK_DEFAULT_ACTION") or "log",
@@ -88,6 +88,11 @@ class Settings:
             api_wait_seconds=_number(environ, "DYNATICK_API_WAIT_SECONDS", 10, 0, 10),
             batched=environ.get("DYNATICK_BATCHED", "1") != "0",
         )
+
+
+def table_name(environ: Mapping[str, str]) -> str:
+    """The one setting without which nothing can be said of the others. Raises ConfigurationError."""
+    return _text(environ, "DYNATICK_TABLE")
 
 
 def _text(environ: Mapping[str, str], name: str) -> str:

@@ -31,7 +31,7 @@ from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.scheduler import EventBus, Scheduler
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import ConfigurationError, DynatickError, NoAnswer, StoreError
-from dynatick.settings import Settings
+from dynatick.settings import Settings, table_name
 from dynatick.store.codec import decode
 from dynatick.store.dynamodb import DynamoStore
 
@@ -126,14 +126,13 @@ def build_processor(settings: Settings, report_overdue: ReportOverdue = lambda o
     )
 
 
-def publish_problem(settings: Settings, error: ConfigurationError) -> str | None:
+def publish_problem(error: ConfigurationError) -> str | None:
     """Writes into the settings row why the processor can't start; the next one that can removes it.
 
-    Returns why that failed; None: it is written.
+    Returns why that failed; None: it is written. Reads no setting but the table's name: any other may be the problem.
     """
     try:
-        store = DynamoStore(settings.table, batched=settings.batched)
-        publish_settings(store, settings.grid, now=utc_now(), processor_problem=str(error))
+        publish_settings(DynamoStore(table_name(os.environ)), None, now=utc_now(), processor_problem=str(error))
     except DynatickError as failure:
         return str(failure)
     return None

@@ -18,7 +18,6 @@ from dynatick import TaskClient, observability, wiring
 from dynatick.domain.task import Task
 from dynatick.engine.ports import ActionContext
 from dynatick.errors import ConfigurationError
-from dynatick.settings import Settings
 
 APP = Path(__file__).parents[2] / "functions" / "processor" / "app.py"
 
@@ -158,38 +157,51 @@ def load() -> ModuleType:
     return module
 
 
-def test_a_module_that_cannot_be_imported_is_reported_everywhere(
+@pytest.mark.parametrize("is_first", [True, False], ids=["first deployment", "later deployment"])
+@pytest.mark.parametrize(
+    ("setting", "value", "problem"),
+    [
+        ("HANDLERS_MODULE", "broken_handlers", "ModuleNotFoundError: No module named 'no_such_package'"),
+        ("HANDLERS_ENVIRONMENT", '{"PORT": 587}', "DYNATICK_HANDLERS_ENVIRONMENT: expected a JSON object whose values"),
+        ("HANDLERS_SECRETS", '{"SMTP": "/mail/smtp"}', "DYNATICK_HANDLERS_SECRETS: SMTP is no reference; expected ssm"),
+        ("SHARD_COUNT", "many", "DYNATICK_SHARD_COUNT: expected a whole number"),
+        ("ALLOWED_ACTIONS", "nope", "AllowedActions: there is no action 'nope' here"),
+    ],
+)
+def test_what_keeps_a_processor_from_starting_is_reported_everywhere(
     w: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, setting: str, value: str, problem: str, is_first: bool,
 ) -> None:  # fmt: skip
     (tmp_path / "broken_handlers.py").write_text("import no_such_package\n", "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for name, value in {
+    for name, text in {
         "POWERTOOLS_METRICS_NAMESPACE": "Dynatick", "DYNATICK_TABLE": "tasks", "AWS_REGION": "eu-west-1",
-        "AWS_LAMBDA_FUNCTION_NAME": "processor", "DYNATICK_HANDLERS_MODULE": "broken_handlers",
+        "AWS_LAMBDA_FUNCTION_NAME": "processor", f"DYNATICK_{setting}": value,
     }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(wiring, "DynamoStore", lambda table, batched: w.store)
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr(wiring, "DynamoStore", lambda table, **_: w.store)
     monkeypatch.setattr(wiring, "utc_now", w.clock)
-    w.insert("waits", at=bucket_at(1))
-    with pytest.raises(ConfigurationError, match="no_such_package"):
+    if not is_first:
+        w.next_tick()
+    w.insert("waits", at=bucket_at(1 if is_first else 2))
+    with pytest.raises(ConfigurationError):
         load()
     (logged,) = [vars(record) for record in caplog.records if vars(record).get("action") == "cannot_start"]
-    assert "ModuleNotFoundError: No module named 'no_such_package'" in logged["problem"]
+    assert problem in logged["problem"]
     assert (logged["unpublished"], logged["exc_info"] is not None) == (None, True)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["CannotStart"] for line in lines if "CannotStart" in line] == [[1.0]]
     client = TaskClient(w.store, clock=w.clock)
     (finding,) = client.operations.health().findings
     assert (str(finding.kind), client.operations.doctor().is_healthy) == ("processor-fails", False)
-    assert "no_such_package" in finding.why
+    assert problem in finding.why
     w.next_tick()  # one that was deployed since
     assert client.operations.health().is_healthy
     assert w.outcome("waits") == "completed"
 
 
 def test_it_still_raises_when_the_table_does_not_answer(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings.from_env({"DYNATICK_TABLE": "tasks"})
+    monkeypatch.setenv("DYNATICK_TABLE", "tasks")
     w.rigged.before_read = refuses
-    monkeypatch.setattr(wiring, "DynamoStore", lambda table, batched: w.store)
-    assert "cannot do that" in str(wiring.publish_problem(settings, ConfigurationError("HandlersModule", "no")))
+    monkeypatch.setattr(wiring, "DynamoStore", lambda table: w.store)
+    assert "cannot do that" in str(wiring.publish_problem(ConfigurationError("HandlersModule", "no")))

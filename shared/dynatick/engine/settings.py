@@ -120,7 +120,7 @@ def read_settings(store: Store) -> InstallationSettings | None:
 
 def publish_settings(
     store: Store,
-    configured: Grid,
+    grid: Grid | None,
     *,
     now: datetime,
     actions: Sequence[str] | None = None,
@@ -133,7 +133,7 @@ def publish_settings(
     """Publishes the deployed settings, and returns what is published then. Writes only if something differs: first the
     cursors of new shards, then the settings, by which clients learn of the shards.
 
-    None for ``actions``, ``defaults``, ``max_timeout_seconds``, ``precision``, ``payload_schemas`` or
+    None for ``grid``, ``actions``, ``defaults``, ``max_timeout_seconds``, ``precision``, ``payload_schemas`` or
     ``processor_problem``: what is published stays; an empty ``processor_problem``: there is none any more. Raises the
     version of the rows to that of this code; raises ConfigurationError, and writes nothing, if they have a higher one:
     another process was deployed from newer code.
@@ -141,7 +141,8 @@ def publish_settings(
 
     def publish(row: Row | None) -> tuple[InstallationSettings, ConditionalUpdate | None]:
         known = None if row is None else _from_row(row)
-        was = known or InstallationSettings(grid=configured, shards_ever=0)
+        was = known or InstallationSettings(grid=grid or Grid(), shards_ever=0)
+        configured = grid or was.grid
         wanted = replace(
             was,
             grid=configured,
