@@ -162,6 +162,8 @@ def parse_cron(inner: str, offset: int) -> Cron:
     words = [Word(match[0].upper(), offset + match.start()) for match in _WORD.finditer(inner)]
     if len(words) == 5:
         if not any("?" in word.text for word in words):
+            from dynatick.domain.expressions.unix import answer_to_unix
+
             raise InvalidExpression(
                 answer_to_unix(inner) or "five fields and no '?': one of day-of-month and day-of-week is '?'"
             )
@@ -298,77 +300,3 @@ def _problem_of(text: str) -> str:
 def _tidy(text: str) -> str:
     """The text without leading zeros."""
     return re.sub(r"(?<!\d)0+(?=\d)", "", text)
-
-
-# -- Unix cron ---------------------------------------------------------------------------------------------------------
-#
-# Its five fields, translated for error messages.
-
-_DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
-_MACROS = {
-    "@yearly": "cron(0 0 1 1 ? *)",
-    "@annually": "cron(0 0 1 1 ? *)",
-    "@monthly": "cron(0 0 1 * ? *)",
-    "@weekly": "cron(0 0 ? * SUN *)",
-    "@daily": "cron(0 0 * * ? *)",
-    "@midnight": "cron(0 0 * * ? *)",
-    "@hourly": "cron(0 * * * ? *)",
-}
-_DAY = re.compile(r"(\*|[0-7]|[A-Z]{3})(?:-([0-7]|[A-Z]{3}))?(?:/(\d+))?", re.ASCII)
-
-
-def answer_to_unix(text: str) -> str | None:
-    """The message for a Unix cron expression, with its translation; None for any other text."""
-    known = _MACROS.get(text.lower())
-    if known is not None:
-        return f"that is Unix cron; write {known}"
-    fields = text.upper().split()
-    if len(fields) != 5 or "?" in text:
-        return None
-    translated = _translate(*fields)
-    try:
-        texts = [parse_cron(inner, 0).text for inner in translated]
-    except InvalidExpression:
-        return None
-    if len(texts) == 2:
-        return (
-            "that is Unix cron, where either day is enough; here one of them is '?', "
-            f"so write two schedules: {texts[0]} and {texts[1]}"
-        )
-    return f"that is Unix cron; write {texts[0]}" if texts else None
-
-
-def _translate(minutes: str, hours: str, day: str, month: str, weekday: str) -> list[str]:
-    """The texts for the brackets of one cron expression or two; none if it can't be translated."""
-    if weekday == "*":
-        return [f"{minutes} {hours} {day} {month} ? *"]
-    days = _unix_weekdays(weekday)
-    if days is None:
-        return []
-    by_weekday = f"{minutes} {hours} ? {month} {days} *"
-    return [by_weekday] if day == "*" else [f"{minutes} {hours} {day} {month} ? *", by_weekday]
-
-
-def _unix_weekdays(text: str) -> str | None:
-    """Weekdays 0-7, where 0 and 7 are Sunday, as names; steps become lists."""
-    parts: list[str] = []
-    for part in text.split(","):
-        match = _DAY.fullmatch(part)
-        if match is None:
-            return None
-        low, high, step = match.groups()
-        first = 0 if low == "*" else _unix_weekday(low)
-        last = 6 if low == "*" else first if high is None else _unix_weekday(high)
-        if first is None or last is None or (low == "*" and high):
-            return None
-        if step is None:
-            parts.append("*" if low == "*" else _DAYS[first] if high is None else f"{_DAYS[first]}-{_DAYS[last]}")
-            continue
-        if int(step) < 1 or (high is None and low != "*"):
-            return None
-        parts.extend(_DAYS[number] for number in range(first, last + 1, int(step)))
-    return ",".join(dict.fromkeys(parts)) or None
-
-
-def _unix_weekday(text: str) -> int | None:
-    return int(text) if text.isdigit() else _DAYS.index(text) if text in _DAYS else None

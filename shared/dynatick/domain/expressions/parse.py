@@ -57,7 +57,8 @@ def _parse(text: str) -> Expression:
 
 def _no_form(text: str) -> InvalidExpression:
     """The error for a text of no known form, with the form that is probably right."""
-    from dynatick.domain.expressions.cron import answer_to_unix, parse_cron
+    from dynatick.domain.expressions.cron import parse_cron
+    from dynatick.domain.expressions.unix import answer_to_unix
 
     bare = text.strip()
     if bare != text and _CALL.fullmatch(bare):

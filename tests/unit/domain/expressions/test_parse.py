@@ -115,15 +115,19 @@ def test_a_value_that_is_not_text_is_refused(value: object) -> None:
     ("unix", "answer"),
     [
         ("cron(0 12 * * *)", "write cron(0 12 * * ? *)"),
-        ("*/5 * * * *", "write cron(*/5 * * * ? *)"),
+        ("*/5 * * * *", "write cron(0/5 * * * ? *)"),
         ("30 9 * * mon-fri", "write cron(30 9 ? * MON-FRI *)"),
         ("0 2 * * 0", "write cron(0 2 ? * SUN *)"),
-        ("0 2 * * 5-7", "write cron(0 2 ? * FRI-SUN *)"),
+        ("0 2 * * 5-7", "write cron(0 2 ? * SUN,FRI,SAT *)"),
         ("0 2 * * */2", "write cron(0 2 ? * SUN,TUE,THU,SAT *)"),
         ("0 2 * * 1-5/2", "write cron(0 2 ? * MON,WED,FRI *)"),
         ("0 2 * * 1,3,sat", "write cron(0 2 ? * MON,WED,SAT *)"),
-        ("0 0 1 jan *", "write cron(0 0 1 JAN ? *)"),
-        ("0 0 13 * 5", "so write two schedules: cron(0 0 13 * ? *) and cron(0 0 ? * FRI *)"),
+        ("0 0 1 jan *", "write cron(0 0 1 1 ? *)"),
+        ("0 2 * * 5-7/2", "write cron(0 2 ? * SUN,FRI *)"),
+        ("0 2 * * 0-7", "write cron(0 2 * * ? *)"),
+        ("0 2 1 * 0-7", "write cron(0 2 * * ? *)"),
+        ("0 2 1-31 * 1", "write cron(0 2 * * ? *)"),
+        ("0 2 */1 * 1", "write cron(0 2 ? * MON *)"),
         ("@hourly", "write cron(0 * * * ? *)"),
         ("@daily", "write cron(0 0 * * ? *)"),
         ("@weekly", "write cron(0 0 ? * SUN *)"),
@@ -137,11 +141,32 @@ def test_unix_cron_is_refused_with_its_translation(unix: str, answer: str) -> No
     with pytest.raises(InvalidInput) as refused:
         parse_expression(unix)
     assert refused.value.expected.endswith(answer)
-    for translation in answer.split("write ")[1].removeprefix("two schedules: ").split(" and "):
-        assert parse_expression(translation).text == translation
+    translation = answer.split("write ")[1]
+    assert parse_expression(translation).text == translation
 
 
-@pytest.mark.parametrize("wrong", ["60 * * * *", "* * * * 8", "* * * * 1-", "a b c d e", "* * * * 3/2", "*/0 * * * *"])
+@pytest.mark.parametrize(
+    ("unix", "answer"),
+    [
+        ("0 0 13 * 5", "cron(0 0 13 * ? *) and cron(0 0 ? * FRI *) would run it twice on days that both name"),
+        ("0 9 */2 * 1", "as one of them begins with '*', cron runs the line on days that both name"),
+        ("0 9 1 * */2", "as one of them begins with '*', cron runs the line on days that both name"),
+    ],
+)
+def test_unix_cron_whose_days_no_cron_can_name_is_refused_with_the_reason(unix: str, answer: str) -> None:
+    for text in (unix, f"cron({unix})"):
+        with pytest.raises(
+            InvalidInput, match=r"that is Unix cron; expected '\*' for day of month or day of week"
+        ) as refused:
+            parse_expression(text)
+        assert answer in refused.value.expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["60 * * * *", "* * * * 8", "* * * * 1-", "a b c d e", "* * * * 3/2", "*/0 * * * *", "0 9 * * MON,FRI-SUN/2",
+     "22-2 9 * * *", "5/15 * * * *", "0 0 30 2 *"],
+)  # fmt: skip
 def test_an_invalid_unix_cron_gets_no_translation(wrong: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_expression(wrong)
