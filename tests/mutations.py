@@ -425,6 +425,8 @@ MUTATIONS = (
              "not mine or self._lease.hold(mine)", "True", TURNS),
     Mutation(23, "what could not be written counts as a place that is kept", "KeyTurns.is_handed_over",
              "task.task_id in self._lease.held", "True", TURNS),
+    Mutation(23, "a task is handed over though its place could not be written", "Execution._record",
+             "[one for n, one in enumerate(attempts) if n not in keyed]", "attempts", TURNS),
     Mutation(23, "a place is free once its task has begun", "_Key.has_place",
              "self.taken < self.limit.at_once", "self.unbegun < self.limit.at_once", TURNS),
     Mutation(23, "a place is free when its task was handed over", "Execution._ended",

@@ -581,6 +581,10 @@ class Execution:
         """Keeps the first error; the coordinator raises it once everything in flight is recorded."""
         self.fault = self.fault or error
 
+    def _keep_fault_later(self, error: Exception) -> None:
+        """``keep_fault``, for an I/O thread."""
+        self.events.put(partial(self.keep_fault, error))
+
     def __enter__(self) -> Execution:
         return self
 
@@ -691,11 +695,20 @@ class Execution:
 
     def _record(self, attempts: Sequence[Attempted]) -> Sequence[RecordResult | Failure]:
         """Records attempts, in an I/O thread. Tasks that are handed over keep the places of their limit keys: that is
-        written first, so that the next process knows it."""
-        handed = [n for n, one in enumerate(attempts) if isinstance(one.outcome, Handed)]
-        if handed and not self.turns.hold([attempts[n].task for n in handed]):
+        written first, so that the next process knows it. If it can't be, they alone are not recorded."""
+        keyed = [
+            n for n, one in enumerate(attempts)
+            if isinstance(one.outcome, Handed) and self.turns.is_limited(one.task.limit_key)
+        ]  # fmt: skip
+        try:
+            is_held = not keyed or self.turns.hold([attempts[n].task for n in keyed])
+        except DynatickError as fault:
+            self._keep_fault_later(fault)
+            results = iter(self.recorder.record([one for n, one in enumerate(attempts) if n not in keyed]))
+            return [RecordResult.UNRECORDED if n in keyed else next(results) for n in range(len(attempts))]
+        if not is_held:
             error = Error("too many tasks of its shard wait for a completion and keep the places of their limit keys")
-            attempts = [replace(one, outcome=error) if n in handed else one for n, one in enumerate(attempts)]
+            attempts = [replace(one, outcome=error) if n in keyed else one for n, one in enumerate(attempts)]
         return self.recorder.record(attempts)
 
     def _write(

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, FakeActions, InProcess, scheduled_row
+from tests.silent import LONG
+from tests.unit.engine.support import Once, ids, raises, world
 
 from dynatick import CompleteLater, Reschedule, TaskClient
 from dynatick.domain.buckets import Bucket, Grid, minute_of
@@ -19,13 +21,13 @@ from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknow
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
-from dynatick.engine import limits, polling
+from dynatick.engine import invocation, limits, polling
 from dynatick.engine.limits import HeldElsewhere, KeyTurns, LimitsLease, Turns, limits_id
 from dynatick.engine.orders import PassOrder, Resume
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settings import publish_settings
-from dynatick.errors import StoreError
+from dynatick.errors import PermanentError, StoreError
 from dynatick.store.memory import MemoryStore
 
 
@@ -658,6 +660,42 @@ def test_what_could_not_be_held_keeps_the_lease_until_the_end_of_its_process() -
     turns.is_handed_over(task)  # nobody knows whether it was
     turns.end()
     assert isinstance(lease_of(system, "next").acquire(), HeldElsewhere)
+
+
+def test_a_place_that_can_not_be_written_discards_no_other_record() -> None:
+    """Each task ends in the same batch of records as the one that is handed over, and has no attempt left."""
+    w = world(rules=rules_of("customer=1", in_one_thread=True))
+    for n, task_id in enumerate(["first", "second", *ids(20)]):
+        w.insert(task_id, limitKey=f"customer:{n}", retryPolicy={"maximumRetryAttempts": 0})
+    w.behave(lambda *_: CompleteLater(timedelta(hours=2)), "first")
+    w.behave(raises(PermanentError("no")), "second")
+    w.rigged.throttled = is_held = Once(lambda change: change.task_id == limits_id(0) and bool(change.set.get("held")))
+    with pytest.raises(StoreError, match="the limits of shard 0"):
+        w.next_tick()
+    assert is_held.done
+    assert [w.outcome(task_id) for task_id in ids(20)] == ["completed"] * 20
+    assert (w.outcome("second"), w.row("first")["status"]) == ("failed", "running")
+    w.ticks(6)
+    assert w.outcome("first") == "failed"  # as one whose record had no answer
+    assert w.actions.times("second") == 1
+
+
+def test_only_tasks_with_limit_keys_need_room_to_be_handed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MAX_HELD_BYTES", 0)
+    monkeypatch.setattr(invocation, "RECORD_DELAY_SECONDS", 0.5)  # so that they are recorded together
+    w = world(rules=rules_of("customer=1"))
+    w.insert("free")
+    w.insert("keyed", limitKey="customer:1")
+    both = threading.Barrier(2)
+
+    def hands_over(*_: object) -> CompleteLater:
+        both.wait(LONG)
+        return CompleteLater(timedelta(hours=2))
+
+    w.behave(hands_over, "free", "keyed")
+    w.next_tick()
+    assert (w.row("free")["status"], w.row("keyed")["status"]) == ("waiting", "scheduled")
+    assert str(w.row("keyed")["attempts"][0]["error"]).startswith("too many tasks of its shard wait")  # type: ignore[index]
 
 
 class Unanswering(MemoryStore):
