@@ -252,6 +252,7 @@ class Execution:
             services.settings,
             services.clock,
             placer=services.placer,
+            keep_fault=self._keep_fault_later,
             jitter=services.jitter,
             send_wake_ups=None if services.wake_ups is None else self._send_later,
         )

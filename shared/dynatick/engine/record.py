@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.batches import BATCH_ACTION
@@ -193,6 +194,7 @@ class _Record:
 _WOKEN = (RecordResult.RETRIED, RecordResult.RESCHEDULED)
 _WAITING = (*_WOKEN, RecordResult.RELEASED)
 _MOVED = (*_WAITING, RecordResult.WAITING, RecordResult.DEFERRED)
+_Recorded = TypeVar("_Recorded", bound="RecordResult | Failure")
 
 
 @dataclass(slots=True)
@@ -204,6 +206,7 @@ class Recorder:
     settings: InstallationSettings
     clock: Callable[[], datetime]
     placer: Placer
+    keep_fault: Callable[[Exception], None]  # why the moves of a batch could not be checked
     jitter: Callable[[], float] = random.random
     send_wake_ups: Callable[[Sequence[AnyWakeUp]], None] | None = None  # of retries and further turns
 
@@ -244,12 +247,12 @@ class Recorder:
         written = self._carry_out([_Record(*planned[n], attempts[n].row) for n in recorded])
         for n, found in zip(recorded, written, strict=True):
             results[n] = self._without_row(attempts[n], now) if _has_no_row(found, attempts[n].row) else found
-        placed, closed = self._check_moves(planned)
+        if (checked := self._check_moves(planned)) is None:
+            return [_unchecked(result, attempt.row) for result, attempt in zip(results, attempts, strict=True)]
         self._wake(
             [(change, attempt.task) for (change, _), result, attempt in zip(planned, results, attempts, strict=True)
              if result in _WOKEN and attempt.task.action not in self.rules.limited_actions],
-            placed,
-            closed,
+            *checked,
         )  # fmt: skip
         return results
 
@@ -272,7 +275,8 @@ class Recorder:
         for n, failure in enumerate(failures):
             if failure.is_rejection and taken[n]:
                 results[n] = _unread(self.placer.write(failure.row, failure.change), RecordResult.FAILED)
-        self._check_moves((record.change, record.wanted) for record in planned)
+        if self._check_moves((record.change, record.wanted) for record in planned) is None:
+            return [_unchecked(result, failure.row) for result, failure in zip(results, failures, strict=True)]
         return results
 
     def failure_of(self, row: Row, error: str, *, attempt: int = 0) -> Failure:
@@ -384,12 +388,16 @@ class Recorder:
 
     def _check_moves(
         self, planned: Iterable[tuple[ConditionalUpdate, RecordResult]]
-    ) -> tuple[Mapping[str, Bucket], Mapping[int, int]]:
-        """``Placer.check_moves``, once they are written. One whose answer was lost may have taken effect, too."""
-        return self.placer.check_moves(
-            {change.task_id: Bucket.parse(change.set[attr.TASK_DATE_TIME])
-             for change, result in planned if result in _MOVED}
-        )  # fmt: skip
+    ) -> tuple[Mapping[str, Bucket], Mapping[int, int]] | None:
+        """``Placer.check_moves``, once they are written. One whose answer was lost may have taken effect, too. None: it
+        failed."""
+        moves = {change.task_id: Bucket.parse(change.set[attr.TASK_DATE_TIME])
+                 for change, result in planned if result in _MOVED}  # fmt: skip
+        try:
+            return self.placer.check_moves(moves)
+        except Exception as error:  # what is written is known all the same
+            self.keep_fault(error)
+            return None
 
     def _wake(
         self,
@@ -503,6 +511,13 @@ def _unread(write: Result, wanted: RecordResult) -> RecordResult:
     if isinstance(write, Written):
         return wanted
     return RecordResult.SUPERSEDED if isinstance(write, Lost) else RecordResult.UNRECORDED
+
+
+def _unchecked(result: _Recorded, row: Row) -> _Recorded | RecordResult:
+    """The result of a record after the moves of its batch could not be checked (7). One that has moved its task holds
+    back the bucket that this has left, and so all later ones: they are polled again. A member keeps its result, since
+    it has its row: else its whole pack would be given up."""
+    return RecordResult.UNRECORDED if result in _MOVED and not isinstance(row, MemberRow) else result
 
 
 def _shrunk(change: ConditionalUpdate) -> ConditionalUpdate:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
-from tests.unit.engine.support import World, cannot, raises
+from tests.unit.engine.support import World, cannot, raises, raises_for
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
@@ -19,6 +19,7 @@ from dynatick.domain.row import RELEASED
 from dynatick.domain.task import Row
 from dynatick.engine import settings
 from dynatick.engine.batches import standings
+from dynatick.engine.cursor import cursor_id
 from dynatick.engine.packs import MAX_READY
 from dynatick.engine.ports import StoreFailure
 from dynatick.engine.rules import Rules
@@ -446,6 +447,26 @@ def test_a_member_whose_row_can_not_be_written_keeps_its_pack_open() -> None:
     world.ticks(8)
     assert (world.outcome(pack_id), world.outcome("news/000000001")) == ("completed", "completed")
     assert world.actions.times("news/000000001") == 2
+
+
+def test_a_member_whose_move_can_not_be_checked_does_not_lose_its_pack() -> None:
+    world = World(rules=Rules(in_one_thread=True))
+    world.tick()
+    world.actions.behaviour["news/000000001"] = raises(RetryableError("busy"))
+    pack_id = put_pack(world, [{}] * 100)
+    created = world.rigged.create_many
+
+    def then_fails(rows: Sequence[Row]) -> Sequence[bool | StoreFailure]:
+        world.rigged.before_read = raises_for(cursor_id(0))
+        return created(rows)
+
+    world.rigged.create_many = then_fails  # type: ignore[method-assign]
+    with pytest.raises(StoreError):
+        world.tick()
+    assert world.outcome(pack_id) == "completed"
+    world.rigged.clear_faults()
+    assert world.row("news/000000001")["status"] == "scheduled"
+    assert world.store.get("news/000000099") is None
 
 
 class Refusing(MemoryStore):

@@ -4,14 +4,26 @@ keeps of when a task began."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.engine.support import NOON_MINUTE, Once, World, bucket_at, fails, is_record, passed, world
+from tests.unit.engine.support import (
+    NOON_MINUTE,
+    Once,
+    World,
+    bucket_at,
+    fails,
+    ids,
+    is_record,
+    passed,
+    raises,
+    raises_for,
+    world,
+)
 
 from dynatick import CompleteLater
 from dynatick.actions.testing import MemoryDeadLetters
@@ -27,18 +39,25 @@ from dynatick.engine.ports import ActionContext, DeadLetter
 from dynatick.engine.record import Attempted, Deferred, Done, Error, Failure, Handed, Recorder, Rescheduled, lateness_of
 from dynatick.engine.rules import Precision, Rules
 from dynatick.engine.settings import InstallationSettings
-from dynatick.errors import PermanentError, Reschedule
+from dynatick.errors import PermanentError, Reschedule, StoreError
 from dynatick.store.codec import item_bytes
 
 HERE = bucket_at(0)
 
 
-def recorder(w: World, *, grid: Grid | None = None, closed: int = 0, jitter: float = 0.0) -> Recorder:
+def recorder(
+    w: World,
+    *,
+    grid: Grid | None = None,
+    closed: int = 0,
+    jitter: float = 0.0,
+    keep_fault: Callable[[Exception], object] = pytest.fail,
+) -> Recorder:
     grid = grid or Grid()
     rules, settings = Rules(grid=grid), InstallationSettings(grid=grid, shards_ever=grid.shard_count)
     placer = Placer(w.store, rules, settings, w.clock, lambda row, error: True)
     close(w, HERE.shard, closed)
-    return Recorder(w.store, rules, settings, w.clock, placer=placer, jitter=lambda: jitter)
+    return Recorder(w.store, rules, settings, w.clock, placer=placer, keep_fault=keep_fault, jitter=lambda: jitter)
 
 
 def close(w: World, shard: int, closed: int) -> None:
@@ -170,6 +189,42 @@ def test_the_moves_of_a_batch_are_checked_by_one_read(w: World) -> None:
     w.rigged.before_read = reads.append
     made.record(attempts)
     assert reads == [cursor_id(HERE.shard)]
+
+
+def test_moves_that_can_not_be_checked_discard_no_other_result(w: World) -> None:
+    """They hold back the buckets that they have left, and the invocation raises why once all is recorded (7)."""
+    faults: list[Exception] = []
+    made = recorder(w, keep_fault=faults.append)
+    moves = {**MOVES, "handed over": Handed(CompleteLater(timedelta(minutes=5)))}
+    attempts = [attempt(w, name, outcome) for name, outcome in moves.items()]
+    others = [attempt(w, "done", Done()), *(attempt(w, name, PERMANENT) for name in ("heard", "unheard"))]
+    w.rigged.before_read = raises_for(cursor_id(HERE.shard))
+    *moved, done, heard, unheard = made.record([*attempts, *others])
+    assert (moved, done) == ([RecordResult.UNRECORDED] * 4, RecordResult.COMPLETED)
+    assert {w.row(name)["status"] for name in moves} == {"scheduled", "waiting"}
+    assert isinstance(heard, Failure)
+    assert isinstance(unheard, Failure)
+    assert made.fail([heard, unheard], [True, False]) == [RecordResult.FAILED, RecordResult.UNRECORDED]
+    assert (w.outcome("heard"), w.row("unheard")["deferrals"]) == ("failed", 1)
+    assert [type(fault) for fault in faults] == [StoreError] * 2
+
+
+def test_what_has_failed_for_good_is_not_executed_again_for_a_move_that_can_not_be_checked() -> None:
+    w = world(rules=Rules(in_one_thread=True))
+    w.insert("again", *ids(10))
+    w.behave(lambda task, context: fails(task, context) if context.attempt == 1 else None, "again")
+    w.behave(raises(PermanentError("the account is closed")), *ids(10))
+
+    def from_now_on() -> None:
+        w.rigged.before_read = raises_for(cursor_id(0))
+
+    with w.rigged.meanwhile(is_record, from_now_on), pytest.raises(StoreError):
+        w.next_tick()
+    w.rigged.clear_faults()
+    w.clock.forward(seconds=40)  # the end write failed, too, and the shard lease ends
+    w.ticks(6)
+    assert [(w.actions.times(i), w.outcome(i)) for i in ids(10)] == [(1, "failed")] * 10
+    assert (w.actions.times("again"), w.outcome("again")) == (2, "completed")
 
 
 def test_the_age_of_a_task_counts_from_the_first_start_of_its_run(w: World) -> None:
