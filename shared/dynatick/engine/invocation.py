@@ -281,6 +281,7 @@ class Execution:
             unbegun=lambda claimed: self.events.put(partial(self._unbegun, [claimed])),
             is_paused=self.is_held_up,
             seconds_to_wait=self.turns.seconds_to_wait,
+            keep_start=self.turns.keep_start,
             max_timeout_seconds=services.rules.max_timeout_seconds,
             in_one_thread=services.rules.in_one_thread,
         )

@@ -355,6 +355,10 @@ class Turns:
         """Called when it is about to begin, by any thread: 0, or how long its rate lets it wait."""
         return 0.0
 
+    def keep_start(self, task: Task, seconds: float) -> None:
+        """Called when its rate let it begin and that of its action lets it wait, by any thread: it comes again after
+        so long, and begins then."""
+
     def is_limited(self, key: str | None) -> bool:
         """Whether tasks with this limit key have a limit."""
         return key is not None and class_of(key) in self.limits
@@ -402,6 +406,8 @@ class _Key:
     limit: KeyLimit
     free_at: datetime  # from when on its next task may begin, by its rate
     tasks: Line
+    start_of: str | None = None  # the id of the task from whose start ``free_at`` is counted
+    is_kept: bool = False  # that task waits for the rate of its action
     packs: Line | None = None  # as soon as it has some
     pack: str | None = None  # the id of the one that is open, or is being claimed
     is_turn_of_pack: bool = False  # a task has begun since its pack had a turn
@@ -442,8 +448,8 @@ class _Key:
 
 
 class KeyTurns(Turns):
-    """The turns of a shard, for the pass that holds it. The coordinator calls everything but ``seconds_to_wait`` and
-    ``hold``."""
+    """The turns of a shard, for the pass that holds it. The coordinator calls everything but ``seconds_to_wait``,
+    ``keep_start`` and ``hold``."""
 
     def __init__(self, limits: KeyLimits, lease: LimitsLease, clock: Clock, *, in_one_thread: bool = False) -> None:
         super().__init__(limits)
@@ -716,13 +722,23 @@ class KeyTurns(Turns):
             return 0.0
         with self._rates:
             now = self._clock()
-            if now < key.free_at:
+            is_own = key.is_kept and key.start_of == task.task_id
+            if now < key.free_at and not is_own:
                 return (key.free_at - now).total_seconds()
             if task.task_id not in self._begun:
                 self._begun.add(task.task_id)
                 key.unbegun -= 1
-            key.free_at = now + key.limit.interval
+            key.free_at, key.start_of, key.is_kept = now + key.limit.interval, task.task_id, False
             return 0.0
+
+    def keep_start(self, task: Task, seconds: float) -> None:
+        key = self._places.get(task.task_id)
+        if key is None:
+            return
+        with self._rates:
+            if key.start_of == task.task_id:  # else another has begun meanwhile, and it waits its turn again
+                key.is_kept = True
+                key.free_at = self._clock() + timedelta(seconds=seconds) + key.limit.interval
 
     def freed(self, task: Task) -> None:
         self._taken.pop(task.task_id, None)

@@ -381,13 +381,15 @@ class TaskPool:
         unbegun: Callable[[Claimed], None],
         is_paused: Callable[[Task], bool] = lambda task: False,
         seconds_to_wait: Callable[[Task], float] = lambda task: 0.0,
+        keep_start: Callable[[Task, float], None] = lambda task, seconds: None,
         max_timeout_seconds: int | None = None,
         in_one_thread: bool = False,
     ) -> None:
         """``stop_waiting``: an attempt that ends later may not be recorded. ``unbegun`` is called with a task that has
         too little time until then, and with each that ``is_paused``. ``seconds_to_wait``: for the rate of its limit
-        key. ``max_timeout_seconds``: a task with a longer
-        timeout fails; None: no limit. ``in_one_thread``: ``submit`` runs the task before it returns."""
+        key; ``keep_start`` is called if it may begin by that, and waits for the rate of its action.
+        ``max_timeout_seconds``: a task with a longer timeout fails; None: no limit. ``in_one_thread``: ``submit`` runs
+        the task before it returns."""
         self._actions = actions
         self._threads = threads
         self._deadline = deadline
@@ -396,7 +398,7 @@ class TaskPool:
         self._ended = ended
         self._unbegun = unbegun
         self._is_paused = is_paused
-        self._seconds_to_wait = seconds_to_wait
+        self._seconds_to_wait, self._keep_start = seconds_to_wait, keep_start
         self._max_timeout_seconds = max_timeout_seconds
         self._in_one_thread = in_one_thread
         self._reserved: dict[int, _Reserved] = {}  # by their own ids
@@ -604,6 +606,7 @@ class TaskPool:
             return Done(result, also=also)
         except RateLimited as early:
             if not early.defer:
+                self._keep_start(task, early.seconds)
                 self._wait_for_limit(claimed, early.seconds)
                 return None
             return Deferred(early.seconds)

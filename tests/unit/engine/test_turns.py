@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from tests.silent import LONG
 from tests.unit.engine.support import Once, ids, raises, world
 
 from dynatick import CompleteLater, Reschedule, TaskClient
+from dynatick.actions.rate_limit import RateLimits
 from dynatick.domain.buckets import Bucket, Grid, minute_of
 from dynatick.domain.completion import completion_token
 from dynatick.domain.conditional_update import ConditionalUpdate, Result, Unknown
@@ -22,12 +25,14 @@ from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
 from dynatick.domain.task import Row, Task
 from dynatick.engine import invocation, limits, polling
+from dynatick.engine.claims import Claimed
 from dynatick.engine.limits import HeldElsewhere, KeyTurns, LimitsLease, Turns, limits_id
 from dynatick.engine.orders import PassOrder, Resume
+from dynatick.engine.pools import TaskPool
 from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settings import publish_settings
-from dynatick.errors import PermanentError, StoreError
+from dynatick.errors import PermanentError, RateLimited, StoreError
 from dynatick.store.memory import MemoryStore
 
 
@@ -339,6 +344,93 @@ def test_the_tasks_of_a_rate_begin_evenly_spaced() -> None:
     turns.freed(second)
     assert [task_id for _, task_id in turns.take(25)] == ["a-2"]
     assert turns.seconds_to_wait(task_of("a-2", "mail:x")) == 2
+
+
+def test_a_start_is_kept_for_a_task_that_waits_for_the_rate_of_its_action() -> None:
+    system = system_of("mail=30/m")
+    turns = turns_of(system)
+    for n in range(3):
+        turns.offer(BUCKET, f"a-{n}", "mail:x")
+    turns.take(25)
+    first, second = task_of("a-0", "mail:x"), task_of("a-1", "mail:x")
+    assert turns.seconds_to_wait(first) == 0
+    turns.keep_start(first, 1)
+    assert turns.seconds_to_wait(second) == 3
+    system.clock.forward(seconds=1)
+    assert turns.seconds_to_wait(first) == 0
+    turns.keep_start(first, 0.5)  # again
+    assert turns.seconds_to_wait(second) == 2.5
+    system.clock.forward(seconds=0.5)
+    assert (turns.seconds_to_wait(first), turns.seconds_to_wait(second)) == (0, 2)
+    assert turns.seconds_to_wait(first) == 2  # it has begun, and this is another attempt
+    system.clock.forward(seconds=2)
+    assert turns.seconds_to_wait(second) == 0
+    turns.keep_start(first, 9)  # it has come too late: another has begun
+    assert turns.seconds_to_wait(first) == 2
+    turns.keep_start(second, 1)
+    assert turns.seconds_to_wait(first) == 3
+
+
+def test_a_key_with_a_rate_is_not_held_up_by_the_rate_of_its_action() -> None:
+    """While a task waits for the one, it does not lose its start of the other."""
+    system = system_of("host=6/m")
+    clock, turns, rates = system.clock, turns_of(system), RateLimits(["send=5/s"], clock=system.clock)
+    waiting: list[tuple[datetime, int, Claimed]] = []
+    begun: list[tuple[datetime, str]] = []
+
+    def submit(claimed: Claimed, seconds: float) -> None:
+        heapq.heappush(waiting, (clock() + timedelta(seconds=seconds), len(begun) + len(waiting), claimed))
+
+    def run(task: Task, context: ActionContext) -> None:
+        rates.acquire(task, "send")
+        begun.append((clock(), str(task.limit_key)))
+
+    system.actions.run = run  # type: ignore[method-assign]
+    end = NOON + timedelta(minutes=2)
+    pool = TaskPool(
+        system.actions,
+        threads=1,
+        deadline=end,
+        stop_waiting=end,
+        clock=clock,
+        ended=lambda attempted: turns.freed(attempted.task),
+        unbegun=lambda claimed: pytest.fail("it is released"),
+        seconds_to_wait=turns.seconds_to_wait,
+        keep_start=turns.keep_start,
+        in_one_thread=True,
+    )
+    pool._wait_for_limit = submit  # type: ignore[method-assign]
+    for n in range(3):
+        for key in range(20):
+            assert turns.offer(BUCKET, f"{n}-{key}", f"host:{key}")
+    while len(begun) < 60 and clock() < end:
+        for _, task_id in turns.take(100):
+            task = task_of(task_id, f"host:{task_id[2:]}")
+            submit(Claimed(task, {}), 0)
+        if waiting and waiting[0][0] <= clock():
+            pool.submit(heapq.heappop(waiting)[2])
+        else:
+            clock.forward(seconds=0.05)
+    assert [at for at, _ in begun][-1] < NOON + timedelta(seconds=25)
+    of_keys = [[at for at, name in begun if name == f"host:{key}"] for key in range(20)]
+    for starts, interval in [*((one, 10) for one in of_keys), ([at for at, _ in begun], 0.2)]:
+        assert all(later - at >= timedelta(seconds=interval - 0.02) for at, later in pairwise(starts))
+
+
+def test_a_pass_keeps_the_start_of_what_waits_for_the_rate_of_its_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    system = system_of("host=6/m", in_one_thread=True)
+    early, waits = [RateLimited(0.1)], list[float]()
+
+    def comes_again(pool: TaskPool, claimed: Claimed, seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) < 3:
+            pool.submit(claimed)
+
+    monkeypatch.setattr(TaskPool, "_wait_for_limit", comes_again)
+    system.actions.behaviour["a"] = lambda *_: raises(early.pop())() if early else None
+    due(system, "a", "host:x")
+    system.tick()
+    assert (waits, system.outcome("a")) == ([0.1], "completed")
 
 
 def test_the_next_process_keeps_to_the_rate_of_the_last_one() -> None:
