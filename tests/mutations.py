@@ -468,6 +468,8 @@ MUTATIONS = (
              TURNS),
     Mutation(23, "the next process knows no starts of the last one", "LimitsLease.release",
              "{**record.starts, **starts}", "{}", TURNS),
+    Mutation(23, "the starts of long keys leave no room for what is held", "LimitsLease.release",
+             "sum(len(key.encode()) + 30 for key in left) > MAX_STARTS_BYTES", "False", TURNS),
     Mutation(23, "a process that died has begun nothing", "LimitsLease.acquire",
              "record.began_until if record.lease_until is None else record.lease_until", "record.began_until", TURNS),
     Mutation(23, "what was known before a process died still counts", "LimitsLease.acquire",

@@ -26,7 +26,7 @@ from itertools import count, islice
 
 from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket
-from dynatick.domain.conditional_update import ConditionalUpdate, Is, Written, as_read
+from dynatick.domain.conditional_update import ConditionalUpdate, Is, Unknown, Written, as_read
 from dynatick.domain.instants import EPOCH, format_instant, optional_instant, optional_text, parse_instant
 from dynatick.domain.limit_keys import KeyLimit, KeyLimits, class_of
 from dynatick.domain.packs import may_be_pack
@@ -45,8 +45,9 @@ from dynatick.errors import DynatickError, InvalidInput, StoreError
 MAX_HELD_BYTES = 200_000
 """Of the tasks of a shard that wait for a completion and keep their places: about a thousand."""
 
-MAX_STARTS = 1000
-"""Keys of which the record says from when on their next task may begin; if there are more, all wait an interval."""
+MAX_STARTS, MAX_STARTS_BYTES = 1000, 150_000
+"""Keys of which the record says from when on their next task may begin; if there are more, all wait an interval. With
+what is held, they fit into a row."""
 
 _NEVER = timedelta(hours=1)  # from now: this process does not get it
 _HELD = (attr.STATUS, attr.OUTCOME, attr.LEASE)
@@ -278,7 +279,7 @@ class LimitsLease:
             return
         now = self._clock()
         left = {key: at for key, at in {**record.starts, **starts}.items() if at > now}
-        is_too_much = len(left) > MAX_STARTS
+        is_too_much = len(left) > MAX_STARTS or sum(len(key.encode()) + 30 for key in left) > MAX_STARTS_BYTES
         self._save(
             record,
             replace(
@@ -293,8 +294,10 @@ class LimitsLease:
 
     def _save(self, record: LimitsRecord, new: LimitsRecord) -> LimitsRecord:
         new, change = self._update(record, new)
-        if not isinstance(write(self._store, change), Written):
-            raise StoreError(f"cannot write the limits of shard {self._shard}: another process has, or no answer came")
+        result = write(self._store, change)
+        if not isinstance(result, Written):
+            problem = result.error if isinstance(result, Unknown) else "another process has"
+            raise StoreError(f"cannot write the limits of shard {self._shard}: {problem}")
         return new
 
     def _update(self, record: LimitsRecord, new: LimitsRecord) -> tuple[LimitsRecord, ConditionalUpdate]:

@@ -33,6 +33,7 @@ from dynatick.engine.ports import ActionContext, Page
 from dynatick.engine.rules import SKEW_MARGIN, Rules
 from dynatick.engine.settings import publish_settings
 from dynatick.errors import PermanentError, RateLimited, StoreError
+from dynatick.store.codec import item_bytes
 from dynatick.store.memory import MemoryStore
 
 
@@ -793,6 +794,34 @@ def test_only_tasks_with_limit_keys_need_room_to_be_handed_over(monkeypatch: pyt
 class Unanswering(MemoryStore):
     def write(self, change: ConditionalUpdate) -> Result:
         return Unknown("no answer")
+
+
+@pytest.mark.parametrize(("keys", "are_known"), [(limits.MAX_STARTS_BYTES // 286, True), (limits.MAX_STARTS, False)])
+def test_what_a_process_leaves_fits_into_a_row_however_long_its_keys_are(keys: int, are_known: bool) -> None:
+    """If the next one does not know each start, all wait an interval."""
+    system = system_of("mail=1/h")
+
+    def long(n: int) -> Task:
+        return replace(task_of(f"t{n}", f"mail:{n:0251}"), lease=f"{n:032}")
+
+    first = lease_of(system, "first")
+    assert first.acquire() is None
+    first.release({str(long(n).limit_key): NOON + timedelta(hours=1) for n in range(keys)})
+    following = lease_of(system, "next")
+    assert following.acquire() is None
+    assert len(following.starts) == (keys if are_known else 0)
+    assert (following.began_until >= NOON) is not are_known
+    assert following.hold([long(n) for n in range(500)])
+    assert not following.hold([long(n) for n in range(600)])
+    assert item_bytes(system.row(limits_id(0))) < 400 * 1024
+
+
+def test_a_limits_record_that_can_not_be_written_says_why() -> None:
+    lease = lease_of(system_of("tenant=1"), "mine")
+    assert lease.acquire() is None
+    lease._store = Unanswering()
+    with pytest.raises(StoreError, match="cannot write the limits of shard 0: no answer"):
+        lease.hold([task_of("a", "tenant:a")])
 
 
 @pytest.mark.parametrize("limit", ["tenant=1", "tenant=2"])
