@@ -84,6 +84,11 @@ class _Open:
         return not self.under_way and not self.is_writing
 
     @property
+    def to_begin(self) -> int:
+        """How many members are still to begin in this invocation."""
+        return 0 if self.is_stopped or self.is_lost else len(self.waiting)
+
+    @property
     def token(self) -> str:
         return str(self.claimed.task.lease)
 
@@ -126,8 +131,9 @@ class Packs:
 
     @property
     def waiting(self) -> int:
-        """Members that are claimed, and not begun. What waits for its limit key holds up no other claim."""
-        return sum(len(one.waiting) for one in self._open.values() if not one.in_turn)
+        """Members that are claimed, and are still to begin here. What waits for its limit key holds up no other
+        claim."""
+        return sum(one.to_begin for one in self._open.values() if not one.in_turn)
 
     def start(self, claimed: Claimed, pack: Pack) -> None:
         """Takes a claimed pack. Of one that a dead process had, no member is run again (21)."""
@@ -145,7 +151,7 @@ class Packs:
             return
         may_begin = self._may_begin()
         ready = sum(
-            1 for one in self._open.values() if one.waiting and (one.is_loaded or one.is_writing) and not one.in_turn
+            1 for one in self._open.values() if one.to_begin and (one.is_loaded or one.is_writing) and not one.in_turn
         )
         unbegun: list[_Open] = []
         for one in list(self._open.values()):
@@ -159,7 +165,7 @@ class Packs:
                 continue
             if one.is_behind and not one.is_writing and self._clock() - one.kept_at >= CHECKPOINT_AFTER:
                 self._keep(one)
-            if one.waiting and may_begin and not one.is_stopped:
+            if one.to_begin and may_begin:
                 if one.is_loaded and not one.in_turn:
                     self._begin(one)
                 elif not (one.is_loaded or one.is_writing) and (one.in_turn or ready < MAX_READY):
@@ -180,7 +186,7 @@ class Packs:
         for one in list(self._in_turn.values()):
             if self._submitted_in_turn >= self._max_submitted:
                 break
-            if not one.is_loaded or not one.waiting or one.is_stopped or one.is_lost:
+            if not one.is_loaded or not one.to_begin:
                 continue
             if self._turns.begins_member(one.claimed.task, one.pack.member_id(one.waiting[0]), tasks_may=tasks_may):
                 began = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -406,6 +407,31 @@ def test_members_that_have_not_begun_are_released_with_what_has_completed(in_one
     w.ticks(6)
     assert sorted(w.ran) == [f"news/00000000{n}" for n in range(7)]
     assert {attempt for *_, attempt in w.actions.ran} == {1}
+
+
+def test_a_member_that_takes_long_holds_up_nothing_else() -> None:
+    """Its pack has members that will not begin here: they need no room, and no payloads that could begin instead."""
+    w = world(rules=Rules(threads=3))
+    for action in "abc":
+        put_pack(w, [{}] * 30, batch_id=action, action=action, taskDateTime=str(AT))
+    w.insert("other", at=bucket_at(2))
+
+    def takes_long(task: Task, context: ActionContext) -> None:
+        wait_until(lambda: {"c/000000029", "other"} <= {*w.ran})
+
+    def pauses(task: Task, context: ActionContext) -> None:
+        pause_now(w, task.action)
+        w.clock.forward(seconds=SOON_KNOWN)
+        reads = w.rigged.reads.count(SETTINGS_ID)
+        wait_until(lambda: w.rigged.reads.count(SETTINGS_ID) > reads)
+
+    w.behave(takes_long, "a/000000000", "b/000000000")
+    w.behave(pauses, "a/000000001", "b/000000001")
+    report = w.first_pass(2)
+    assert report.retried == 0, "they did not wait in vain"
+    begun = Counter(task_id[0] for task_id in w.ran)
+    assert begun["a"] < 30 and begun["b"] < 30, "those of which a member took long had others that did not begin"
+    assert begun["c"] == 30
 
 
 def test_tasks_with_a_limit_key_let_others_of_the_key_take_their_turn() -> None:
