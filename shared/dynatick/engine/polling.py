@@ -167,11 +167,13 @@ class Found:
 @dataclass(slots=True)
 class _Batch:
     """Entries that wait for others to share their claim. ``position``: from where on nothing is claimed yet.
-    ``packs_from``: where the first pack lies that is left to the second reading of its segment."""
+    ``packs_from``: where the first pack lies that is left to the second reading of its segment. ``left_from``: the same
+    of a bucket that had none, since workers have the end of its segment: another round polls it."""
 
     claiming: Claiming
     position: Resume
     packs_from: Resume | None = None
+    left_from: Resume | None = None
     entries: list[tuple[Bucket, str]] = field(default_factory=list)
     _tasks: int = 0
     _began: datetime = field(init=False)
@@ -193,7 +195,12 @@ class _Batch:
 
     def advance(self, position: Resume) -> None:
         """All before this position is claimed, but for packs that are left to a second reading."""
-        self.position = position if self.packs_from is None else min(position, self.packs_from)
+        self.position = min(one for one in (position, self.packs_from, self.left_from) if one is not None)
+
+    def begin(self, minute: int) -> None:
+        """What follows is of this bucket."""
+        if self.packs_from is not None and self.packs_from.minute != minute:
+            self.left_from, self.packs_from = self.left_from or self.packs_from, None
 
     @property
     def has_waited(self) -> bool:
@@ -304,6 +311,7 @@ class Polling:
 
     def _leave_packs(self, segment: Segment, page: Page, found: Found, batch: _Batch) -> None:
         """Leaves packs to a second reading of their segment, which follows at its end."""
+        batch.begin(segment.minute)
         if segment.of_packs:
             batch.packs_from = None
         elif batch.packs_from is None and found.packs:

@@ -28,6 +28,7 @@ from tests.unit.engine.support import (
     raises_for,
     rules,
 )
+from tests.unit.engine.test_packs import put_pack
 
 from dynatick.domain.task import Task
 from dynatick.engine import invocation, sharing
@@ -188,6 +189,20 @@ def test_a_pass_runs_everything_itself_if(number: int, max_workers: int) -> None
     report = passed(w.next_tick())
     assert (report.workers, w.workers) == (0, [])
     w.assert_each_ran_once(*ids(number))
+
+
+@pytest.mark.parametrize("batch_id", ["aa", "zz"])
+def test_that_workers_have_the_end_of_a_bucket_leaves_no_pack_of_the_next_one_to_a_later_tick(
+    batch_id: str, quick: None
+) -> None:
+    """Whether its id is smaller or larger than that of a pack in the first bucket."""
+    w = world_with(1500)
+    first = put_pack(w, [{}] * 3, batch_id="m", taskDateTime=str(bucket_at(1)))
+    following = put_pack(w, [{}] * 3, batch_id=batch_id, taskDateTime=str(bucket_at(2)))
+    w.next_tick(2)
+    assert len(w.workers) == 3
+    assert (w.outcome(first), w.outcome(following)) == ("completed", "completed")
+    w.until_drained()
 
 
 def test_what_workers_that_cannot_be_started_leave_undone_the_pass_runs_at_once(w: WorldWithWorkers) -> None:
