@@ -369,12 +369,13 @@ MAX_IN_TURN = 10_000
 @dataclass(frozen=True, slots=True)
 class Segment:
     """The ids of a bucket in (after, through]. None: from the first one on, to the last. ``of_packs``: it was read
-    before, and its packs are claimed now."""
+    before, and its packs are claimed now. ``is_rest``: all before it was read in the same poll, and had no packs."""
 
     minute: int
     after: str | None = None
     through: str | None = None
     of_packs: bool = False
+    is_rest: bool = False
 
     @classmethod
     def of(cls, order: WorkOrder) -> Segment:
@@ -385,14 +386,14 @@ class Segment:
         """What both have, as a part of the other; None: nothing."""
         after = max(self.after or "", other.after or "") or None
         through = min((one for one in (self.through, other.through) if one is not None), default=None)
-        return (
-            None if through is not None and through <= (after or "") else replace(other, after=after, through=through)
-        )
+        if through is not None and through <= (after or ""):
+            return None
+        return replace(other, after=after, through=through, is_rest=other.is_rest and after == other.after)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole bucket."""
-        return self.after is None and self.through is None
+        """Whether it is the whole bucket, with what was read before."""
+        return self.through is None and (self.after is None or self.is_rest)
 
 
 @dataclass(slots=True)

@@ -319,7 +319,8 @@ class Polling:
             batch.packs_from = Resume(segment.minute, before)
             batch.advance(batch.position)
         if page.after is None and batch.packs_from is not None:
-            for part in reversed(self.second_reading(replace(segment, after=batch.packs_from.after, of_packs=True))):
+            again = replace(segment, after=batch.packs_from.after, of_packs=True, is_rest=segment.is_whole)
+            for part in reversed(self.second_reading(again)):
                 self.reader.read_next(part)
 
     def second_reading(self, segment: Segment) -> Sequence[Segment]:

@@ -17,6 +17,7 @@ from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Lost
 from dynatick.domain.lifecycle import RELEASED
+from dynatick.domain.packs import Span
 from dynatick.domain.task import Row, Task
 from dynatick.engine.claims import LeaseExpired
 from dynatick.engine.orders import MAX_ORDER_BYTES, RecoveryOrder, parse_event
@@ -64,11 +65,11 @@ def world_with_recovery(*task_ids: str, **settings: object) -> tuple[World, Reco
     return w, order
 
 
-def world_with_an_endless_lease(**settings: object) -> World:
+def world_with_an_endless_lease(task_id: str = "t", **settings: object) -> World:
     """A task has a lease that no process can hold: ticks defer it, again and again."""
     w = world(**settings)
-    w.insert("t", at=bucket_at(1))
-    w.claim("t", until=NOON + timedelta(days=400))
+    w.insert(task_id, at=bucket_at(1))
+    w.claim(task_id, until=NOON + timedelta(days=400))
     return w
 
 
@@ -370,12 +371,14 @@ def test_a_row_that_cannot_be_finished_costs_later_ticks_nothing(kind: str) -> N
     assert len(w.dead_letters.letters) == 1
 
 
-def test_a_row_with_a_lease_that_no_process_can_hold_is_deferred_longer_each_time() -> None:
-    w = world_with_an_endless_lease()
+@pytest.mark.parametrize("task_id", ["t", Span(0, 2).pack_id("t")])
+def test_a_row_with_a_lease_that_no_process_can_hold_is_deferred_longer_each_time(task_id: str) -> None:
+    """If its id is that of a pack, it is read last in its bucket."""
+    w = world_with_an_endless_lease(task_id)
     buckets = set()
     for _ in range(150):
         w.next_tick()
-        buckets.add(w.row("t")["taskDateTime"])
+        buckets.add(w.row(task_id)["taskDateTime"])
     assert w.cursor().drained_through >= bucket_at(140).minute
     assert 4 <= len(buckets) <= 8, buckets
 

@@ -420,3 +420,10 @@ def test_a_pass_polls_what_no_worker_has_and_what_lies_behind_its_position(
     ]
     resume = None if position is None else Resume(minute, position)
     assert list(window.segments([minute], resume)) == [Segment(minute, *part) for part in polled]
+
+
+def test_a_part_of_what_is_read_again_is_not_the_rest_of_its_bucket() -> None:
+    rest = Segment(1, after="c", of_packs=True, is_rest=True)
+    assert rest.is_whole
+    parts = [part.within(rest) for part in (Segment(1, None, "f"), Segment(1, "h"), Segment(1), Segment(1, None, "b"))]
+    assert [part and part.is_whole for part in parts] == [False, False, True, None]

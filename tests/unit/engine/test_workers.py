@@ -30,6 +30,7 @@ from tests.unit.engine.support import (
 )
 from tests.unit.engine.test_packs import put_pack
 
+from dynatick.domain.packs import Span
 from dynatick.domain.task import Task
 from dynatick.engine import invocation, sharing
 from dynatick.engine.counts import PassReport
@@ -248,6 +249,22 @@ def test_a_bucket_with_a_range_that_is_handed_out_is_not_drained() -> None:
     w.next_tick(8)
     w.assert_each_ran_once(*ids(50))
     w.until_drained()
+
+
+def test_a_range_that_is_handed_out_holds_its_bucket_back_though_its_packs_were_read() -> None:
+    """The first poll that shows one is final. Then the pass can't read on."""
+    w = world_with(50, in_one_thread=True)
+    pack_id = Span(0, 500).pack_id("z")  # enough for a claim of its own
+    w.insert(pack_id)
+    hand_to(w, an_order("t0009", "t0039", minutes=14))
+    w.rigged.hidden = lambda entry: entry.task_id == pack_id
+    w.ticks(5)
+    w.rigged.clear_faults()
+    w.rigged.before_poll = raises_for(bucket_at(2))
+    with pytest.raises(StoreError):
+        w.next_tick()
+    assert pack_id in w.ran
+    assert w.cursor().drained_through < bucket_at(1).minute
 
 
 def test_what_is_handed_out_holds_its_bucket_back_though_all_its_pages_were_read(
