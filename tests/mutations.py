@@ -270,6 +270,8 @@ MUTATIONS = (
              '_by_holder(task, "release")', "()", PACKS),
     Mutation(12, "a pack goes on that another process has", "Packs._checked",
              "not isinstance(result, (Written, Unknown))", "False", PACKS),
+    Mutation(21, "what could not be kept counts as kept", "Packs._unchecked",
+             "one.is_behind or not one.is_lost", "one.is_behind", PACKS),
     Mutation(12, "a release forgets which members are done", "Packs._release",
              "one.done or one.extracted", "False", PACKS),
 

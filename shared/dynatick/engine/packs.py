@@ -312,6 +312,8 @@ class Packs:
     def _checked(self, one: _Open, kept: tuple[Result, Row | None]) -> None:
         result, batch = kept
         one.is_writing = False
+        if isinstance(result, Unknown):
+            self._unchecked(one)
         if not isinstance(result, (Written, Unknown)):
             one.is_lost = True
         elif _is_cancelled(batch):
@@ -319,6 +321,7 @@ class Packs:
 
     def _unchecked(self, one: _Open) -> None:
         one.is_writing = False
+        one.is_behind = one.is_behind or not one.is_lost  # a lost one is left, kept or not
 
     def _release(self, packs: Sequence[_Open], released: Callable[[Claimed, Result, int], None] | None = None) -> None:
         """Releases packs, with what has completed: the rest runs in the next invocation, or in its turn."""

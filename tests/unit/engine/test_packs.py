@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -10,18 +11,20 @@ from typing import Any
 
 import pytest
 from tests.builders import NOON, InProcess, scheduled_row
-from tests.unit.engine.support import World, cannot, raises, raises_for
+from tests.silent import LONG
+from tests.unit.engine.support import PacedClock, World, cannot, raises, raises_for, takes
 
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.packs import Pack, Span, body_id, packed, payload_text
 from dynatick.domain.row import RELEASED
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Task
 from dynatick.engine import settings
 from dynatick.engine.batches import standings
 from dynatick.engine.cursor import cursor_id
 from dynatick.engine.packs import MAX_READY
-from dynatick.engine.ports import StoreFailure
+from dynatick.engine.ports import ActionContext, StoreFailure
 from dynatick.engine.rules import Rules
 from dynatick.errors import PermanentError, RetryableError, StoreError
 from dynatick.store.memory import MemoryStore
@@ -363,6 +366,37 @@ def test_what_has_completed_is_kept_every_few_seconds() -> None:
     world.tick()
     assert seen and seen[0] & 0b1111 == 0b1111
     assert pack_of(world, pack_id).done == 0xFF
+
+
+@pytest.mark.parametrize("fails", ["no answer", "a bug"])
+def test_what_could_not_be_kept_is_kept_five_seconds_later_though_no_other_member_has_ended(fails: str) -> None:
+    world = World(rules=Rules(threads=2), clock=PacedClock())
+    pack_id = put_pack(world, [{}] * 2)
+    was_refused, is_kept = threading.Event(), threading.Event()
+
+    def refused_once(change: ConditionalUpdate) -> bool:
+        if change.task_id != pack_id or "pack" not in change.set or "outcome" in change.set:
+            return False
+        if was_refused.is_set():
+            is_kept.set()
+            return False
+        was_refused.set()
+        if fails == "a bug":
+            raise KeyError("a bug")
+        return True
+
+    def runs_long(task: Task, context: ActionContext) -> None:
+        assert was_refused.wait(LONG)
+        takes(world, seconds=6)(task, context)
+        assert is_kept.wait(LONG / 6)  # before it ends
+
+    world.rigged.throttled = refused_once
+    world.behave(takes(world, seconds=6), "news/000000000")
+    world.behave(runs_long, "news/000000001")
+    with suppress(KeyError):
+        world.tick()
+    assert is_kept.is_set()
+    assert pack_of(world, pack_id).done == 0b11
 
 
 def cancel_batch(world: InProcess) -> None:
