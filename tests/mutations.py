@@ -266,6 +266,8 @@ MUTATIONS = (
              'follow_up_id(f"{self.idempotency_key}-{self.attempt}", name)', FOLLOW_UPS),
     Mutation(13, "another task's row counts as a follow-up", "TaskClient.insert_task",
              "present.get(attr.FOLLOW_UP_OF) != follow_up_of", "False", FOLLOW_UPS),
+    Mutation(20, "packs of an earlier batch are taken for those of this one", "Loader._is_own",
+             "row.get(attr.CREATED_AT) == format_instant(self.created_at)", "True", BATCHES),
     Mutation(12, "a checkpoint hits another process's claim", "checkpoint",
              '_by_holder(task, "release")', "()", PACKS),
     Mutation(12, "a pack goes on that another process has", "Packs._checked",

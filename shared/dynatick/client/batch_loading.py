@@ -267,8 +267,9 @@ class Loader:
         for since in range(0, total, _READ_AT_A_TIME):
             through = min(total, since + _READ_AT_A_TIME)
             loaded = Counter[int]()
-            for _, pack in packs_of(self.store, self.batch_id, through, since):
-                loaded[pack.span.first - pack.span.first % MAX_MEMBERS] += pack.span.members
+            for row, pack in packs_of(self.store, self.batch_id, through, since):
+                if self._is_own(row):
+                    loaded[pack.span.first - pack.span.first % MAX_MEMBERS] += pack.span.members
             yield from (span for span in spans_of(through, since) if loaded[span.first] != span.members)
 
     def _known_total(self) -> int:
@@ -344,18 +345,19 @@ class Loader:
 
     def _write(self, some: Sequence[_Packed]) -> Sequence[Span]:
         """Writes packs, each body before its pack's row. Returns those that were not there. Runs in a thread."""
-        if not self.is_new:
-            self._check_spans([span for span, _ in some])
+        self._check_spans([span for span, _ in some])
         bodies = [self._body(span, body) for span, body in some]
         if self.batch.members is not None:
             self._compare([span for span, _ in some], bodies)
             return ()
         self._check_not_deleted("load", [span for span, _ in some])
         are_new = self._create(bodies)
-        there = [bodies[n] for n, is_new in enumerate(are_new) if not is_new]
+        there = [n for n, is_new in enumerate(are_new) if not is_new]
         if there:
-            self._compare([some[n][0] for n, is_new in enumerate(are_new) if not is_new], there)
+            self._compare([some[n][0] for n in there], [bodies[n] for n in there])
+            self._check_own([some[n][0] for n in there])  # before any of these is written
         created = self._create([self._pack(span) for span, _ in some])
+        self._check_own([span for (span, _), is_new in zip(some, created, strict=True) if not is_new])
         return [span for (span, _), is_new in zip(some, created, strict=True) if is_new]
 
     def _create(self, rows: Sequence[Row]) -> list[bool]:
@@ -368,17 +370,39 @@ class Loader:
 
     def _check_spans(self, spans: Sequence[Span]) -> None:
         """Raises InvalidInput if members are in other packs: with other payloads, or another zlib, more or fewer fit
-        into one. They would run twice."""
+        into one. They would run twice. Of an earlier batch, a larger pack is refused: it would be taken for theirs."""
         total = MAX_BATCH if self.batch.total is None else self.batch.total
         others = {
-            other.pack_id(self.batch_id): span
+            other.pack_id(self.batch_id): (span, other)
             for span in reversed(spans)  # so that the first is named
             for other in spans_with(span.first, total)
-            if other != span
+            if other.members > span.members or (other != span and not self.is_new)
         }
-        for pack_id in self.store.get_many(others, only=(attr.STATUS,)):
-            expected = f"its pack is {pack_id}: give the payloads that the batch was begun with, from the same system"
-            raise InvalidInput(f"payloads[{others[pack_id].first - self.first}]", "another pack", expected)
+        rows = self.store.get_many(others, only=(attr.CREATED_AT,)) if others else {}
+        for pack_id, row in rows.items():
+            span, other = others[pack_id]
+            if self._is_own(row):
+                instead = "give the payloads that the batch was begun with, from the same system"
+                expected = f"its pack is {pack_id}: {instead}"
+                raise InvalidInput(f"payloads[{span.first - self.first}]", "another pack", expected)
+            if other.members > span.members:
+                raise self._taken(pack_id)
+
+    def _check_own(self, spans: Sequence[Span]) -> None:
+        """Raises InvalidInput for a pack that is there, and not this batch's: its members would not run."""
+        ids = [span.pack_id(self.batch_id) for span in spans]
+        rows = self.store.get_many(ids, only=(attr.CREATED_AT,)) if ids else {}
+        for pack_id, row in rows.items():
+            if not self._is_own(row):
+                raise self._taken(pack_id)
+
+    def _is_own(self, row: Row) -> bool:
+        """Whether the row of a pack is this batch's, not that of an earlier one of its id."""
+        return row.get(attr.CREATED_AT) == format_instant(self.created_at)
+
+    def _taken(self, pack_id: str) -> InvalidInput:
+        expected = f"{pack_id} is that of an earlier batch of this id; choose another batch id, and cancel this batch"
+        return InvalidInput(attr.BATCH_ID, self.batch_id, expected)
 
     def _check_not_deleted(self, operation: str, spans: Sequence[Span]) -> None:
         """Raises TransitionRefused for packs that may have ended, and been deleted since: loaded again, they would run

@@ -68,7 +68,8 @@ def find_member(store: Store, task_id: str) -> Member | None:
         if batch is None or number >= total:
             return None
         ids = [span.pack_id(batch_id) for span in spans_with(number, total)]
-        for row in store.get_many(ids).values():
+        rows = store.get_many(ids)
+        for row in (rows[pack_id] for pack_id in ids if pack_id in rows):
             pack = Pack.of(row)
             if pack is not None and not pack.extracted >> (n := number - pack.span.first) & 1:
                 return Member(row, pack, n)

@@ -65,6 +65,7 @@ _OF_BATCHES: Final = {
     "cancel": "cancel it with its members (dynatick batch cancel)",
     "reschedule": "its members have the time; cancel it, and insert another",
     "change": "it stays as it was inserted; cancel it, and insert another",
+    "delete": "cancel it with its members (dynatick batch cancel), and delete it then",
 }
 _OF_PACKS: Final = {"change": "its members have the payloads, and keep them"}
 
@@ -209,7 +210,7 @@ def require(row: Row, action: str) -> None:
 
 
 def require_deletable(row: Row) -> None:
-    """Raises TransitionRefused for a schedule, and for a task that runs."""
+    """Raises TransitionRefused for a schedule, for a batch that has not ended, and for a task that runs."""
     _require_task(row, "delete")
     if (state := state_shown(row)) in (Status.RUNNING, Status.WAITING):
         wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"
@@ -225,7 +226,7 @@ def _require_task(row: Row, action: str) -> None:
         (row.get(attr.ACTION) == BATCH_ACTION, "a batch", _OF_BATCHES),
         (RowView(row).is_pack, "the pack of a batch", _OF_PACKS),
     ):
-        if is_one and action in alternatives:
+        if is_one and action in alternatives and not (action == "delete" and is_terminal(row)):
             raise TransitionRefused(
                 RowView(row).task_id, action, state_shown(row), (), is_a=is_a, instead=alternatives[action]
             )

@@ -336,6 +336,62 @@ def test_members_that_are_in_other_packs_are_not_written_again(
     assert [span for span in spans(world) if span[0] == 0] == there
 
 
+@pytest.mark.parametrize("is_deleted", [True, False])
+def test_an_id_is_not_taken_again_while_packs_of_an_earlier_batch_are_there(
+    world: World, client: TaskClient, is_deleted: bool
+) -> None:
+    """They count as completed, and the members given would not run."""
+    client.batches.insert(numbered(3), batch_id="news", action="log", then={"action": "log"})
+    world.ticks(3)
+    if is_deleted:
+        client.delete("news")
+    else:  # it has expired before them
+        world.store.delete("news")
+    for _ in range(2):  # the second call goes on where the first ended
+        with pytest.raises(InvalidInput, match=r"^batchId: 'news' .* of an earlier batch .* choose another batch id"):
+            client.batches.insert(numbered(3), batch_id="news", action="log")
+    assert client.batches.cancel("news").cancelled == 0
+    client.delete("news")
+    world.store.delete(Span(0, 3).pack_id("news"))  # it has expired, too
+    client.batches.insert(numbered(3), batch_id="news", action="log")
+    world.ticks(3)
+    assert client.batches.get("news").counts == {"completed": 3}
+    assert [world.actions.times(f"news/{n:09}") for n in range(3)] == [2, 2, 2]
+
+
+def test_larger_packs_of_an_earlier_batch_are_not_taken_for_its_own(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(500), batch_id="news", action="log")
+    world.ticks(3)
+    client.delete("news")
+    large = [{"n": n, "noise": noise(300, n)} for n in range(500)]
+    with pytest.raises(InvalidInput, match=r"news/000000000-000000499 is that of an earlier batch of this id"):
+        client.batches.insert(large, batch_id="news", action="log")
+    assert spans(world) == [(0, 500)]
+
+
+def test_smaller_packs_of_an_earlier_batch_are_none_of_a_batch(world: World, client: TaskClient) -> None:
+    large = [{"n": n, "noise": noise(300, n)} for n in range(500)]
+    client.batches.insert(large, batch_id="news", action="log")
+    world.ticks(3)
+    assert len(spans(world)) > 2
+    client.delete("news")
+    for _ in range(2):
+        client.batches.insert(numbered(500), batch_id="news", delay=timedelta(hours=1), action="log")
+    assert {client.get(f"news/{n:09}").status for n in range(0, 500, 83)} == {"scheduled"}
+    assert client.batches.get("news").counts == {"open": 500}
+
+
+def test_what_an_earlier_batch_left_is_no_part_that_was_loaded(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(600), batch_id="news", action="log")
+    world.ticks(3)
+    client.delete("news")
+    client.batches.insert(None, batch_id="news", total=600, action="log")
+    with pytest.raises(TransitionRefused, match="load what is missing first: packs 0, 1"):
+        client.batches.seal("news")
+    with pytest.raises(InvalidInput, match="choose another batch id"):
+        client.batches.load_pack("news", 1, numbered(600)[500:])
+
+
 def test_a_task_has_the_id(client: TaskClient) -> None:
     client.insert("news", delay_seconds=3600)
     with pytest.raises(TaskExists):
@@ -798,6 +854,7 @@ def test_of_a_batch_the_failed_are_redriven(world: World, client: TaskClient) ->
         (lambda client, task_id: client.cancel(task_id), "news", "a batch; cancel it with its members"),
         (lambda client, task_id: client.reschedule(task_id, due_at=AT), "news", "a batch; its members have the time"),
         (lambda client, task_id: client.update(task_id, payload={}), "news", "a batch; it stays as it was inserted"),
+        (lambda client, task_id: client.delete(task_id), "news", "a batch; cancel it with its members"),
         (lambda client, task_id: client.update(task_id, payload={}), Span(0, 4).pack_id("news"),
          "the pack of a batch; its members have the payloads"),
     ],
@@ -817,6 +874,9 @@ def test_a_batch_that_has_ended_is_not_cancelled(world: World, client: TaskClien
     world.ticks(3)
     with pytest.raises(TransitionRefused, match="cannot cancel batch 'news': it is completed"):
         client.batches.cancel("news")
+    client.delete("news")
+    with pytest.raises(BatchNotFound):
+        client.batches.get("news")
 
 
 def test_waiting_ends_when_every_member_has_ended(world: World, client: TaskClient) -> None:
