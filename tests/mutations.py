@@ -50,6 +50,7 @@ RELEASING = "tests/unit/engine/test_releasing.py"
 EXISTING = "tests/unit/client/test_if_exists.py"
 PACKS = "tests/unit/engine/test_packs.py"
 BATCHES = "tests/unit/client/test_batches.py"
+THEN = "tests/unit/engine/test_batches.py"
 COMMITS = "tests/unit/engine/test_commit.py"
 COMPLETIONS = "tests/unit/engine/test_completions.py"
 FOLLOW_UPS = "tests/unit/actions/test_follow_ups.py"
@@ -268,6 +269,10 @@ MUTATIONS = (
              "present.get(attr.FOLLOW_UP_OF) != follow_up_of", "False", FOLLOW_UPS),
     Mutation(20, "packs of an earlier batch are taken for those of this one", "Loader._is_own",
              "row.get(attr.CREATED_AT) == format_instant(self.created_at)", "True", BATCHES),
+    Mutation(20, "any task is taken for what follows a batch", "engine:_is_then",
+             "row[attr.FOLLOW_UP_OF] == task.task_id", "True", THEN),
+    Mutation(20, "what followed an earlier batch is taken for what follows this one", "engine:_is_then",
+             "created_at < task.created_at - SKEW_MARGIN", "False", THEN),
     Mutation(12, "a checkpoint hits another process's claim", "checkpoint",
              '_by_holder(task, "release")', "()", PACKS),
     Mutation(12, "a pack goes on that another process has", "Packs._checked",

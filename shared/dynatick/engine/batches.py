@@ -21,10 +21,12 @@ from dynatick.domain.batches import (
     standing_of_row,
     then_id,
 )
+from dynatick.domain.instants import optional_instant
 from dynatick.domain.packs import OF_BATCH, Pack, Span, spans_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.conditional_write import create
 from dynatick.engine.ports import ActionContext, Actions, Store
+from dynatick.engine.rules import SKEW_MARGIN
 from dynatick.errors import InvalidInput, PermanentError, Reschedule
 
 _FIRST_WAIT: Final = timedelta(seconds=1)  # until the next tick, or wake-up
@@ -61,9 +63,33 @@ class WithBatches:
         if batch.members is None or found[OPEN]:
             raise Reschedule(after=min(timedelta(minutes=task.turn // 5), _LONGEST_WAIT) or _FIRST_WAIT)
         if batch.then is not None:
-            parent = {} if task.traceparent is None else {attr.TRACEPARENT: task.traceparent}
-            create(self._store, {**parent, **batch.then, attr.TASK_ID: then_id(task.task_id)})
+            self._insert_then(task, batch.then)
         return {attr.MEMBERS: batch.members, **found}
+
+    def _insert_then(self, task: Task, then: Row) -> None:
+        """Inserts what follows, unless an earlier poll has. Raises PermanentError if another task has its id."""
+        parent = {} if task.traceparent is None else {attr.TRACEPARENT: task.traceparent}
+        row = {**parent, **then, attr.TASK_ID: then_id(task.task_id), attr.FOLLOW_UP_OF: task.task_id}
+        if create(self._store, row):
+            return
+        present = self._store.get(then_id(task.task_id))
+        if present is not None and not _is_then(present, task, then):
+            raise PermanentError(
+                f"what follows was not inserted: another task has the id {then_id(task.task_id)}; delete that one, "
+                "and redrive this one"
+            )
+
+
+def _is_then(row: Row, task: Task, then: Row) -> bool:
+    """Whether the row is what follows this batch: not a task of the user's, nor what followed an earlier batch of this
+    id. Clocks of hosts may differ."""
+    created_at = optional_instant(row.get(attr.CREATED_AT), attr.CREATED_AT)
+    if created_at is not None and task.created_at is not None and created_at < task.created_at - SKEW_MARGIN:
+        return False
+    if attr.FOLLOW_UP_OF in row:
+        return row[attr.FOLLOW_UP_OF] == task.task_id
+    # Earlier versions did not write whose it is.
+    return all(row.get(name) == value for name, value in then.items() if name != attr.DELAY_SECONDS)
 
 
 def standings(store: Store, batch_id: str, members: int) -> Counter[str]:

@@ -90,13 +90,46 @@ def test_a_batch_of_none_ends_at_once() -> None:
     assert world.store.get("news/then") is not None
 
 
-def test_what_follows_is_inserted_once_however_often_the_batch_is_looked_at() -> None:
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"followUpOf": "news", "payload": {"of": "since then it was given another"}},
+        {"followUpOf": "news", "createdAt": "2026-12-31T11:59:57Z"},  # by a clock that is behind
+        {"action": "log", "payload": {"of": "news"}},  # by an earlier version
+    ],
+)
+def test_what_follows_is_inserted_once_however_often_the_batch_is_looked_at(present: dict[str, object]) -> None:
     world = InProcess()
     put_batch(world, 0, then=THEN)
-    world.store.put({"taskId": "news/then", "status": "completed", "outcome": "completed"})  # type: ignore[attr-defined]
+    world.store.put({"taskId": "news/then", "status": "completed", "outcome": "completed", **present})  # type: ignore[attr-defined]
     world.tick()
     assert world.outcome("news") == "completed"
     assert world.row("news/then")["outcome"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "present",
+    [
+        {"action": "log", "payload": {"of": "other"}},
+        {"followUpOf": "other", "action": "log", "payload": {"of": "news"}},
+        # What followed an earlier batch of this id.
+        {"followUpOf": "news", "createdAt": "2026-12-30T12:00:00Z"},
+        {"action": "log", "payload": {"of": "news"}, "createdAt": "2026-12-30T12:00:00Z"},
+    ],
+)
+def test_a_batch_fails_if_another_task_has_the_id_of_what_follows(present: dict[str, object]) -> None:
+    world = InProcess()
+    put_batch(world, 0, then=THEN)
+    world.store.put({"taskId": "news/then", "status": "completed", "outcome": "completed", **present})  # type: ignore[attr-defined]
+    world.tick()
+    row = world.row("news")
+    assert (row["outcome"], [letter.row["taskId"] for letter in world.dead_letters.letters]) == ("failed", ["news"])
+    assert "another task has the id news/then; delete that one, and redrive this one" in str(row["error"])
+    client = TaskClient(world.store, clock=world.clock)
+    client.delete("news/then")
+    client.redrive("news")
+    world.ticks(2)
+    assert (world.outcome("news"), world.row("news/then")["payload"]) == ("completed", {"of": "news"})
 
 
 @pytest.mark.parametrize(
