@@ -676,7 +676,11 @@ class Replay:
     def _check_client(self, event: Event, old: Row, new: Row, conditions: set[str]) -> None:
         task_id, before, after = event["id"], state_of(old), state_of(new)
         changed = {*event["set"], *event.get("remove", ())}
-        if before == "running" and changed & {"status", "taskDateTime", "dueAt", "outcome", "lease"}:
+        was_released = before == "running" and _instant(old.get("leaseUntil")) == RELEASED
+        if was_released:  # it waits, as one that is scheduled
+            is_unclaimed = {"status", "lease", "leaseUntil"} <= conditions
+            self.require("13", is_unclaimed, f"{task_id}: {after} without the condition that nobody has claimed it")
+        elif before == "running" and changed & {"status", "taskDateTime", "dueAt", "outcome", "lease"}:
             by_token = "lease" in conditions and after in ("completed", "scheduled", "running", "waiting", "failed")
             is_known = not self._is_of_nobody(old.get("lease"))
             self.require("13", by_token or not is_known, f"{task_id}: a client made it {after} while it runs")
@@ -689,7 +693,8 @@ class Replay:
             is_next = "restoredAt" in changed or new.get("run", 1) > old.get("run", 0)
             self.require("13", is_next, f"{task_id}: run {old.get('run')} begins again")
         if "pack" in changed and "pack" in old:
-            self.require("22", before != "running", f"{task_id}: a client changed a member while its pack runs")
+            rests = before != "running" or was_released
+            self.require("22", rests, f"{task_id}: a client changed a member while its pack runs")
             self.require("22", {"pack", "status"} <= conditions, f"{task_id}: a member was changed without the "
                          f"condition that its pack is as it was read")  # fmt: skip
 

@@ -14,6 +14,7 @@ from tests.model.table import Effect
 from dynatick.domain.batches import status_of_member
 from dynatick.domain.lifecycle import is_terminal, state_of
 from dynatick.domain.packs import Pack, Span, member_id, parse_member_id
+from dynatick.domain.row import RowView
 from dynatick.domain.task import Row, Status, Task, is_own_row
 from dynatick.engine.ports import ActionContext
 
@@ -87,7 +88,7 @@ class BatchOracle(Oracle):
             if (pack.extracted & ~before.extracted) >> n & 1 and self.read_row(task.task_id) is None:
                 self.report(f"{task.task_id}: extracted, and it has no row")
             is_cancelled = by.kind == "processor" and pack.batch_id in self.cancelled
-            by_client = (by.kind, state_of(old)) == ("client", "scheduled")
+            by_client = by.kind == "client" and (RowView(old).is_scheduled or RowView(old).is_released)
             if (pack.excluded & ~before.excluded) >> n & 1 and not (is_cancelled or by_client):
                 self.report(f"{task.task_id}: excluded by {by.kind} while its pack is {state_of(old)}")
         if state_of(new) == "completed" and any(pack.open()):

@@ -284,6 +284,10 @@ class Oracle:
         known = before in TRANSITIONS and (before not in TERMINAL or is_terminal(old))
         if known and not may_follow(before, after) and not (before == after and "expiresAt" in old):
             self.report(f"{name}: {kind} made it {after} from {before}")
+        # A request takes a running task only if that was released; and only a request cancels it then.
+        taken = after == "cancelled" or (kind, after) == ("client", "scheduled")
+        if before == "running" and taken and not (kind == "client" and RowView(old).is_released):
+            self.report(f"{name}: {kind} made it {after} from {before}")
         if is_terminal(old) and kind != "client":
             self.report(f"{name}: {kind} changed it after its end")
 

@@ -301,6 +301,20 @@ def test_a_task_is_judged_as_it_was_claimed_though_its_row_is_put_anew_before_it
     assert refusal_of(trace) is None
 
 
+@pytest.mark.parametrize("is_released", [True, False])
+@pytest.mark.parametrize("conditions", [["status", "lease", "leaseUntil"], ["status", "lease"]])
+def test_a_client_cancels_what_was_released_if_nobody_has_claimed_it(is_released: bool, conditions: list[str]) -> None:
+    until = "1970-01-01T00:00:00Z" if is_released else "2026-12-31T23:43:00Z"
+    released = event("write", 64, id="a", ok=True, set={"attempt": 0, "leaseUntil": until},
+                     **{"if": [["lease", "is", "t"], ["status", "is", "running"]]})  # fmt: skip
+    is_as_read = [[name, "is", {**CLAIMED, "leaseUntil": until}[name]] for name in conditions]
+    cancelled = event("write", 65, 0, id="a", ok=True, set={"status": "cancelled", "outcome": "cancelled"},
+                      **{"if": is_as_read})  # fmt: skip
+    refused = refusal_of([*life()[:8], released, cancelled, *life()[11:]])
+    assert (refused is None) == (is_released and "leaseUntil" in conditions)
+    assert refused is None or refused.rule == "13"
+
+
 def test_it_refuses_a_trace_in_which_a_task_is_lost() -> None:
     trace = [one for one in life() if one["e"] not in ("poll", "begin", "end") and one.get("id") != "a"]
     lost = event("create", 1, 0, id="b", ok=True,

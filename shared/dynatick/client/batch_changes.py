@@ -256,7 +256,7 @@ def _again(row: Row, bucket: Bucket, now: datetime) -> ConditionalUpdate:
 
 def _require_waiting(row: Row, operation: str) -> None:
     """Raises TransitionRefused for the row of a batch that does not wait."""
-    if (state := state_of(row)) not in task_update.UNBEGUN:
+    if (state := state_of(row)) not in task_update.UNBEGUN and not RowView(row).is_released:
         instead = _MOMENT if state == Status.RUNNING else ""
         raise TransitionRefused(
             RowView(row).task_id, operation, state, task_update.UNBEGUN, what="batch", instead=instead

@@ -12,6 +12,7 @@ from dynatick.domain.batches import BATCH_ACTION, Batch, is_of_pack, row_of_memb
 from dynatick.domain.conditional_update import ConditionalUpdate, Is, Result, Unknown, Written, as_read
 from dynatick.domain.lifecycle import state_of
 from dynatick.domain.packs import MAX_BATCH, Pack, body_id, member_lease, parse_member_id, payloads_of, spans_with
+from dynatick.domain.row import RowView
 from dynatick.domain.selection import Selection
 from dynatick.domain.task import Row, Status
 from dynatick.engine.conditional_write import transact, write
@@ -19,6 +20,7 @@ from dynatick.engine.ports import Cancelled, Store
 from dynatick.errors import InvalidInput, StoreError, TransitionRefused
 
 _TRIES: Final = 20
+_AS_READ: Final = (attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL, attr.PACK, attr.DUE_AT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Member:
         return ConditionalUpdate(
             task_id=str(self.row[attr.TASK_ID]),
             set={attr.PACK: value},
-            conditions=as_read(self.row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PACK, attr.DUE_AT),
+            conditions=as_read(self.row, *_AS_READ),
             mark=(Is(attr.PACK, value),),
         )
 
@@ -106,6 +108,9 @@ def change_member(store: Store, task_id: str, decide: Callable[[Row], Conditiona
             return write(store, member.noting(pack)), row_of_member(member.row, pack, member.n, _payload(row))
         if not _payload(row):  # a task without its payload would do something else
             payloads_of(store.get(body_id(str(member.row[attr.TASK_ID]))), member.pack.span.members)
+        if RowView(row).is_released:  # as its pack was: with a row of its own, it waits as any task
+            changed = {name: value for name, value in changed.items() if name != attr.LEASE_UNTIL}
+            changed[attr.STATUS] = str(Status.SCHEDULED)
         noted = member.noting(member.pack.with_extracted(member.n))
         return transact(store, noted, changed, made_by=replace(change, task_id=task_id)), changed
 
@@ -142,7 +147,7 @@ def _settled(store: Store, task_id: str, settle: Callable[[Member], tuple[Result
 def _require_pack_at_rest(member: Member, task_id: str) -> None:
     """Raises TransitionRefused for a member that has ended while the others of its pack run: what its process writes
     of the pack would undo the change."""
-    if state_of(member.row) == Status.RUNNING:
+    if state_of(member.row) == Status.RUNNING and not RowView(member.row).is_released:
         is_a = f"{member.status}, and others of its pack run"
         raise TransitionRefused(task_id, "change", member.status, (), is_a=is_a, instead="try it again in a moment")
 

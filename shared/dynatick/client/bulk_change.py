@@ -32,9 +32,10 @@ from dynatick.domain import attributes as attr
 from dynatick.domain.buckets import Bucket, Time
 from dynatick.domain.conditional_update import ConditionalUpdate
 from dynatick.domain.lifecycle import states_before
+from dynatick.domain.row import RowView
 from dynatick.domain.schedule import is_listed_as_schedule, is_schedule
 from dynatick.domain.selection import Selected, Selection
-from dynatick.domain.task import Row
+from dynatick.domain.task import Row, Status
 from dynatick.engine.ports import Entry, Store
 from dynatick.errors import InvalidInput, StoreError, TaskNotFound, TransitionRefused
 
@@ -313,9 +314,10 @@ def _batches(listed: Sequence[_Listed]) -> Iterator[Sequence[_Listed]]:
 
 
 def _fits(row: Row, selection: Selection) -> bool:
-    return selection.fits(
-        bucket_of(row), state_shown(row), row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR)
-    )
+    """One that was released is running by its status, and waits: it is among the scheduled ones, too."""
+    states = [state_shown(row), *([Status.SCHEDULED] if RowView(row).is_released else ())]
+    of_row = row.get(attr.ACTION), row.get(attr.SCHEDULE_ID), row.get(attr.ERROR)
+    return any(selection.fits(bucket_of(row), state, *of_row) for state in states)
 
 
 def given_selection(selection: Selection) -> Mapping[str, str]:

@@ -48,7 +48,7 @@ MAX_KEY_BYTES = 2048
 
 _TRIES = 20
 _MAX_COMPARED = 100  # attributes: an expression is limited
-_DECIDES_DELETION: Final = (attr.OUTCOME, attr.STATUS, attr.LEASE, attr.CREATED_AT)
+_DECIDES_DELETION: Final = (attr.OUTCOME, attr.STATUS, attr.LEASE, attr.LEASE_UNTIL, attr.CREATED_AT)
 UNBEGUN: Final = states_before("reschedule")
 _OF_SCHEDULES: Final = {
     "cancel": "pause or delete it (dynatick schedule pause, dynatick schedule delete)",
@@ -203,6 +203,8 @@ def require(row: Row, action: str) -> None:
     """Raises TransitionRefused unless the row is a task in a state that allows this."""
     state, allowed = state_shown(row), states_before(action)
     _require_task(row, action)
+    if RowView(row).is_released and Status.SCHEDULED in allowed:
+        return
     # A status that was set by hand, without an outcome, ends nothing: the scheduler repairs it.
     if state not in allowed or (state in TERMINAL and not is_terminal(row)):
         instead = UNCANCELLED if action == "redrive" and state == Status.CANCELLED else ""
@@ -212,7 +214,7 @@ def require(row: Row, action: str) -> None:
 def require_deletable(row: Row) -> None:
     """Raises TransitionRefused for a schedule, for a batch that has not ended, and for a task that runs."""
     _require_task(row, "delete")
-    if (state := state_shown(row)) in (Status.RUNNING, Status.WAITING):
+    if (state := state_shown(row)) in (Status.RUNNING, Status.WAITING) and not RowView(row).is_released:
         wait = "an attempt can't be stopped: wait until it has ended; if the task is retried, cancel it then"
         wait = "cancel it first" if state == Status.WAITING else wait
         raise TransitionRefused(RowView(row).task_id, "delete", state, states_before("run"), instead=wait)

@@ -46,10 +46,11 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
     Status.RUNNING: {
         Status.COMPLETED: Transition("its action returned", ("complete",)),
         Status.FAILED: Transition("a permanent error, or all attempts used up", ("fail",)),
-        Status.SCHEDULED: Transition("a retry, a further turn, or deferred until its rate limit allows it",
-                                     ("retry",)),
-        Status.RUNNING: Transition("reclaimed after its lease expired, or released for want of time",
+        Status.SCHEDULED: Transition("a retry, a further turn, deferred until its rate limit allows it; or rescheduled "
+                                     "after it was released", ("retry",)),
+        Status.RUNNING: Transition("reclaimed after its lease expired, or released without being begun",
                                    ("reclaim", "release")),
+        Status.CANCELLED: Transition("cancelled after it was released"),
         Status.WAITING: Transition("its handler has handed it over, to be completed later", ("wait",)),
     },
     Status.WAITING: {
@@ -71,7 +72,8 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, Transition]]] = {
         UNSCHEDULED: Transition("restored, if the scheduler function had not seen it", ("restore",)),
     },
 }  # fmt: skip
-"""From each state to each that may follow. The conditions below and the client's refusals are derived from it."""
+"""From each state to each that may follow. The conditions below and the client's refusals are derived from it; but a
+running task that was released waits, and is changed by requests as a scheduled one."""
 
 
 def may_follow(before: str, after: str) -> bool:
@@ -350,7 +352,8 @@ def _release(task_id: str, token: str | None, attempt: int) -> ConditionalUpdate
     return ConditionalUpdate(
         task_id=task_id,
         set={attr.ATTEMPT: attempt - 1, attr.LEASE_UNTIL: RELEASED},
-        conditions=(Is(attr.LEASE, token), _CLAIMED["release"]),
+        # The attempt: sent twice, it would undo what a client has changed since of a pack that waits again (22).
+        conditions=(Is(attr.LEASE, token), _CLAIMED["release"], Is(attr.ATTEMPT, attempt)),
         mark=(Is(attr.LEASE, token), Is(attr.LEASE_UNTIL, RELEASED)),
     )
 
@@ -360,7 +363,7 @@ def checkpoint(task: Task, pack: Mapping[str, object]) -> ConditionalUpdate:
     return ConditionalUpdate(
         task_id=task.task_id,
         set={attr.PACK: pack},
-        conditions=_by_holder(task, "release"),
+        conditions=(*_by_holder(task, "release"), Is(attr.ATTEMPT, task.attempt)),  # not after its release
     )
 
 
@@ -427,18 +430,18 @@ def end_lease(row: Row, *, now: datetime) -> ConditionalUpdate:
 
 
 def cancel(row: Row, *, now: datetime, retention_days: int) -> ConditionalUpdate:
-    """scheduled, unscheduled or waiting for a completion → cancelled (13)."""
+    """scheduled, unscheduled, released or waiting for a completion → cancelled (13)."""
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={**terminal(Status.CANCELLED, now, retention_days), **_returned(row)},
-        remove=_present(_OF_WAITING, row),
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE),
+        remove=_present((*_OF_WAITING, *_unbegun(row)), row),
+        conditions=_unclaimed(row),
         returning=True,
     )
 
 
 def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpdate:
-    """scheduled or unscheduled → scheduled at another time (13).
+    """scheduled, unscheduled or released → scheduled at another time (13).
 
     An unscheduled row gets no ``attempt``, so it is normalised before it can be claimed.
     """
@@ -446,8 +449,8 @@ def reschedule(row: Row, *, bucket: Bucket, due_at: datetime) -> ConditionalUpda
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={attr.STATUS: str(Status.SCHEDULED), attr.TASK_DATE_TIME: str(bucket), attr.DUE_AT: _due(due_at)},
-        remove=_present((attr.DELAY_SECONDS, attr.OUTCOME, attr.NEXT_ATTEMPT_AT, *by_hand), row),
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, *attr.TIME_INPUTS),
+        remove=_present((attr.DELAY_SECONDS, attr.OUTCOME, attr.NEXT_ATTEMPT_AT, *by_hand, *_unbegun(row)), row),
+        conditions=(*_unclaimed(row), *as_read(row, *attr.TIME_INPUTS)),
         returning=True,
         mark=_new_value(row, attr.DUE_AT, _due(due_at)),
     )
@@ -465,7 +468,7 @@ def replace_definition(
     gone = {attr.PAYLOAD, attr.RETRY_POLICY, attr.TIMEOUT_SECONDS, attr.FIRST_DUE_AT}
     gone |= row.keys() - attr.OWN_ATTRIBUTES
     view = RowView(row)
-    if view.is_scheduled and (view.attempts_made or attr.TURN in row):
+    if (view.is_scheduled or view.is_released) and (view.attempts_made or attr.TURN in row):
         values |= {attr.RUN: run, attr.ATTEMPT: 0}
         gone |= {attr.TURN, attr.FIRST_STARTED_AT, attr.LATE_MILLISECONDS}
     return replace(
@@ -478,7 +481,7 @@ def replace_definition(
 
 
 def postpone(row: Row, *, bucket: Bucket, due_at: datetime, first_due_at: datetime) -> ConditionalUpdate:
-    """scheduled or unscheduled → scheduled at a later time, as by ``reschedule`` (13), and the row keeps the first."""
+    """Scheduled at a later time, as by ``reschedule`` (13), and the row keeps the first."""
     moved = reschedule(row, bucket=bucket, due_at=due_at)
     return replace(
         moved,
@@ -488,12 +491,12 @@ def postpone(row: Row, *, bucket: Bucket, due_at: datetime, first_due_at: dateti
 
 
 def revise(row: Row, *, payload: object) -> ConditionalUpdate:
-    """scheduled, unscheduled or failed → the same with another payload. Not while it runs: its payload has been
-    read."""
+    """scheduled, unscheduled, released or failed → the same with another payload. Not while it runs: its payload has
+    been read."""
     return ConditionalUpdate(
         task_id=RowView(row).task_id,
         set={attr.PAYLOAD: payload},
-        conditions=as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, attr.PAYLOAD),
+        conditions=(*_unclaimed(row), *as_read(row, attr.PAYLOAD)),
         returning=True,
         mark=_new_value(row, attr.PAYLOAD, payload),
     )
@@ -590,6 +593,19 @@ def _ended_by(lease: tuple[Condition, ...], values: Mapping[str, object]) -> tup
 def _by_holder(task: Task, by: str) -> tuple[Is, ...]:
     """The conditions that the claim's token is still in the row, and that the table has the transition."""
     return (Is(attr.LEASE, task.lease), _CLAIMED[by])
+
+
+def _unclaimed(row: Row) -> tuple[Condition, ...]:
+    """The conditions of a request: no process has claimed the task since it was read. That a lease is released, only
+    its end says."""
+    until = (attr.LEASE_UNTIL,) if RowView(row).is_released else ()
+    return as_read(row, attr.OUTCOME, attr.STATUS, attr.LEASE, *until)
+
+
+def _unbegun(row: Row) -> tuple[str, ...]:
+    """What a claim has left in a row that was released, and never begun."""
+    view = RowView(row)
+    return (attr.STARTED_AT,) if view.is_released and not view.attempts_made else ()
 
 
 def _new_value(row: Row, name: str, value: object) -> tuple[Condition, ...]:

@@ -151,8 +151,8 @@ class RowView:
 
     @property
     def is_released(self) -> bool:
-        """Whether its lease was released."""
-        return self.row.get(attr.LEASE_UNTIL) == RELEASED
+        """Whether it was claimed and released: it is running by its status, and waits for another claim."""
+        return self.row.get(attr.STATUS) == Status.RUNNING and self.row.get(attr.LEASE_UNTIL) == RELEASED
 
     @property
     def started_at(self) -> datetime | None:

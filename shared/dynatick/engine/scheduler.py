@@ -166,6 +166,8 @@ def _is_new_time(old: Row | None, new: Row) -> bool:
     before = RowView(old)
     if is_schedule(new):
         return any(old.get(name) != new.get(name) for name in (*attr.DEFINITION, attr.DEFINED_AT))
+    if before.is_released:
+        return RowView(new).is_scheduled  # a request has rescheduled it
     if before.is_unscheduled or (before.is_running and not before.awaits_completion):
         return False
     return not before.is_scheduled or _due(old) != _due(new)

@@ -98,7 +98,7 @@ def _preview(client: TaskClient, do: str, ids: Sequence[str]) -> Iterator[ManyRe
         except InvalidInput as error:
             yield Skipped(task_id, str(error))
             continue
-        if do in possible(task.status):
+        if do in possible(task):
             yield WouldChange(task_id, task)
         else:
             yield Skipped(task_id, f"it is {task.status}")

@@ -17,7 +17,7 @@ from dynatick.domain.batches import BATCH_ACTION
 from dynatick.domain.buckets import Bucket
 from dynatick.domain.instants import parse_instant
 from dynatick.domain.packs import parse_pack_id
-from dynatick.domain.row import RECURRING
+from dynatick.domain.row import RECURRING, RowView
 from dynatick.domain.task import Status
 from dynatick.errors import InvalidInput, TaskChanged, TaskNotFound, TransitionRefused
 from dynatick.json_reader import loads
@@ -43,9 +43,10 @@ def schedule_id_of(task: TaskView) -> str | None:
     return schedule_id if isinstance(schedule_id, str) else None
 
 
-def possible(status: str) -> tuple[str, ...]:
-    """What can be done to a task in a state, what is done most often first."""
-    if status in _UNBEGUN:
+def possible(task: TaskView) -> tuple[str, ...]:
+    """What can be done to a task, what is done most often first."""
+    status = task.status
+    if status in _UNBEGUN or RowView(task.row).is_released:
         return ("run-now", "reschedule", "cancel")
     if status == Status.WAITING:
         return ("cancel",)
@@ -80,7 +81,7 @@ def _page(request: Request) -> Response:
     explanation = site.client.operations.explain(task_id)
     return site.page(
         request, "task.html", "tasks", now=now,
-        follows=TICK, task=task, attempts=_attempts(task), possible=possible(task.status),
+        follows=TICK, task=task, attempts=_attempts(task), possible=possible(task),
         events=explanation.events, explanation=f"It {explanation.sentence.removeprefix(task_id).strip()}.",
         schedule_id=schedule_id_of(task), batch_id=task.row.get(attr.BATCH_ID), trace=trace_of(task.row),
     )  # fmt: skip

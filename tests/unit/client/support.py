@@ -18,7 +18,7 @@ from dynatick.actions.testing import MemoryDeadLetterQueue
 from dynatick.client import TaskView
 from dynatick.domain.buckets import Bucket, Grid
 from dynatick.domain.conditional_update import Condition, ConditionalUpdate, Result
-from dynatick.domain.lifecycle import claim
+from dynatick.domain.lifecycle import claim, release_claim
 from dynatick.engine.rules import Rules
 
 # What a user asks of a task.
@@ -53,6 +53,14 @@ def started(world: InProcess, task_id: str) -> Result:
     """Claims a task in its bucket, which a tick does."""
     bucket = Bucket.parse(world.row(task_id)["taskDateTime"])
     return world.store.write(claim(task_id, bucket, token="t", lease_until=NOON + timedelta(days=1), now=world.clock()))
+
+
+def released(world: InProcess, task_id: str) -> None:
+    """Claims a task in its bucket and releases it, as a pass does that has no time for it."""
+    started(world, task_id)
+    change = release_claim(world.row(task_id), "t")
+    assert change is not None
+    world.store.write(change)
 
 
 def each_state() -> World:

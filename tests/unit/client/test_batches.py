@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.builders import InProcess, key_of
-from tests.unit.client.support import client_of, examples, fail, fail_for_now, page, started
+from tests.unit.client.support import be_first, client_of, examples, fail, fail_for_now, page, released, started
 from tests.unit.engine.support import World
 
 from dynatick import (
@@ -35,6 +35,8 @@ from dynatick.client import batch_loading, batches
 from dynatick.client.async_tasks import AsyncTaskClient
 from dynatick.client.batches import BatchCancelled, BatchRedriven, BatchRescheduled
 from dynatick.domain.buckets import Bucket, Grid
+from dynatick.domain.conditional_update import Written
+from dynatick.domain.lifecycle import claim, release_claim
 from dynatick.domain.packs import Pack, Span, body_id
 from dynatick.domain.task import Row
 from dynatick.engine.ports import StoreFailure
@@ -846,6 +848,59 @@ def test_of_a_batch_the_failed_are_redriven(world: World, client: TaskClient) ->
     assert (view.status, view.counts) == ("completed", {"completed": 499, "failed": 500, "cancelled": 1})
     assert (world.actions.times("news/000000001"), world.actions.times("news/000000000")) == (2, 1)
     assert world.actions.times("news/then") == 1
+
+
+def test_a_pack_that_was_released_is_cancelled_with_its_batch(world: World, client: TaskClient) -> None:
+    """One that waits for a turn of its limit key is running by its status, for hours."""
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    released(world, Span(0, 4).pack_id("news"))
+    assert client.batches.cancel("news") == BatchCancelled(batch_id="news", cancelled=4, running=0)
+    run_until(world, 35)
+    assert (world.actions.ran, client.batches.get("news").counts) == ([], {"cancelled": 4})
+
+
+def test_a_pack_that_was_released_is_given_another_time_with_its_batch(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    released(world, Span(0, 4).pack_id("news"))
+    moved = client.batches.reschedule("news", due_at="2026-12-31T12:40:00Z")
+    assert (moved.rescheduled, moved.running) == (4, 0)
+    run_until(world, 39)
+    assert world.actions.ran == []
+    run_until(world, 43)
+    assert client.batches.get("news").counts == {"completed": 4}
+    assert {attempt for _, _, attempt in world.actions.ran} == {1}
+
+
+def test_members_of_a_pack_that_was_released_are_changed(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(6), batch_id="news", **DAY)
+    pack_id = Span(0, 6).pack_id("news")
+    released(world, pack_id)
+    assert client.get("news/000000001").status == "running"
+    assert client.cancel("news/000000001").status == "cancelled"
+    client.delete("news/000000002")
+    client.reschedule("news/000000003", due_at="2026-12-31T13:00:00Z")
+    assert client.update("news/000000004", payload={"n": "another"}).status == "scheduled"
+    assert client.run_now("news/000000005").status == "scheduled"
+    assert (world.row(pack_id)["status"], len(list(Pack.of(world.row(pack_id)).open()))) == ("running", 1)  # type: ignore[union-attr]
+    late = release_claim({**world.row(pack_id), "leaseUntil": AT, "attempt": 1}, "t")
+    assert late is not None and not isinstance(world.store.write(late), Written), "its release comes twice"
+    run_until(world, 35)
+    assert sorted(task_id for task_id, _, _ in world.actions.ran) == [f"news/{n:09}" for n in (0, 4, 5)]
+    while world.clock() < at(13, 3):
+        world.next_tick()
+    assert world.actions.times("news/000000003") == 1
+    assert client.batches.get("news").counts == {"completed": 4, "cancelled": 1, "deleted": 1}
+
+
+def test_a_member_is_not_changed_once_its_released_pack_is_claimed(world: World, client: TaskClient) -> None:
+    client.batches.insert(numbered(4), batch_id="news", **DAY)
+    pack_id = Span(0, 4).pack_id("news")
+    released(world, pack_id)
+    bucket = Bucket.parse(world.row(pack_id)["taskDateTime"])
+    again = claim(pack_id, bucket, token="t2", lease_until=at(23, 0), now=world.clock(), released=True)
+    with be_first(world, lambda: world.store.write(again)), pytest.raises(TransitionRefused, match="it is running"):
+        client.cancel("news/000000001")
+    assert Pack.of(world.row(pack_id)) == Pack(batch_id="news", span=Span(0, 4))
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.builders import NOON, scheduled_row
-from tests.unit.client.support import client_of, world_of
+from tests.unit.client.support import be_first, before_deletes, client_of, world_of
 from tests.unit.engine.support import World
 
 from dynatick import TaskClient
 from dynatick.domain.buckets import Bucket, minute_of
+from dynatick.domain.conditional_update import Written
+from dynatick.domain.lifecycle import claim
 from dynatick.domain.limit_keys import parse_limits
 from dynatick.domain.normalise import Defaults
-from dynatick.errors import ConfigurationError, InvalidInput
+from dynatick.errors import ConfigurationError, InvalidInput, TransitionRefused
 from dynatick.store.memory import MemoryStore
 
 MINUTE = timedelta(minutes=1)
+LATER = NOON + timedelta(hours=3)
 
 
 def until_moved(world: World, client: TaskClient) -> None:
@@ -111,6 +116,72 @@ def test_one_that_was_claimed_says_that_it_was_released(world: World, client: Ta
         "raw was claimed, and released, and waits because its action is paused since 2026-12-31T12:00:00Z",
         client.operations.explain("raw").sentence,
     )
+
+
+@pytest.fixture
+def waiting(world: World, client: TaskClient) -> str:
+    """An occurrence that a tick has made while its action is paused: claimed, released, and moved."""
+    client.operations.pause_action("log")
+    client.schedules.insert("digest", "rate(2 minutes)", action="log", payload={"n": 0})
+    world.ticks(12)
+    client.schedules.pause("digest")
+    (task_id,) = (str(row["taskId"]) for row in world.store.scan(open_only=True).rows if "lease" in row)
+    assert (client.get(task_id).status, client.get(task_id).attempt, world.ran) == ("running", 0, [])
+    return task_id
+
+
+@pytest.mark.parametrize(
+    ("asks", "status", "times"),
+    [
+        (lambda client, task_id: client.cancel(task_id), "cancelled", 0),
+        (lambda client, task_id: list(client.cancel_many(start=NOON, end=LATER)), "cancelled", 0),
+        (lambda client, task_id: client.delete(task_id), None, 0),
+        (lambda client, task_id: list(client.delete_many(start=NOON, end=LATER)), None, 0),
+        (lambda client, task_id: client.reschedule(task_id, due_at=LATER), "scheduled", 0),
+        (lambda client, task_id: list(client.reschedule_many(start=NOON, end=LATER, due_at=LATER)), "scheduled", 0),
+        (lambda client, task_id: client.run_now(task_id), "scheduled", 1),
+        (lambda client, task_id: client.update(task_id, payload={"n": 1}), "running", 1),
+    ],
+)
+def test_what_was_released_is_changed_as_what_waits(
+    world: World, client: TaskClient, waiting: str, asks: Callable[[TaskClient, str], object], status: str, times: int
+) -> None:
+    """Nothing of it runs, though its status says so."""
+    asks(client, waiting)
+    row = world.store.get(waiting)
+    assert (None if row is None else row["status"]) == status
+    world.ticks(20)
+    assert world.ran == []
+    client.operations.resume_action("log")
+    world.ticks(20)
+    assert world.actions.ran == [(waiting, 1, 1)] * times, "the attempt that was released does not count"
+    while world.clock() < LATER:
+        world.next_tick()
+    world.ticks(2)
+    assert len(world.ran) == (status in ("scheduled", "running"))
+
+
+def test_a_request_loses_to_the_claim_of_what_was_released(
+    world: World, client: TaskClient, waiting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = world.row(waiting)
+    bucket = Bucket.parse(row["taskDateTime"])
+
+    def claimed() -> None:
+        change = claim(waiting, bucket, token="t", lease_until=LATER, now=world.clock(), released=True)
+        assert isinstance(world.store.write(change), Written)
+
+    requests: list[Callable[[str], object]] = [
+        client.cancel, client.run_now, partial(client.reschedule, due_at=LATER),
+        partial(client.update, payload={"n": 1}),
+    ]  # fmt: skip
+    for request in requests:
+        with be_first(world, claimed), pytest.raises(TransitionRefused, match="it is running"):
+            request(waiting)
+        world.store.put(row)
+    before_deletes(world, monkeypatch, claimed)
+    with pytest.raises(TransitionRefused, match="it is running"):
+        client.delete(waiting)
 
 
 def test_what_waits_for_it_with_a_dead_process_or_a_limit_key_is_nothing_that_the_doctor_finds() -> None:

@@ -125,7 +125,8 @@ ARROWS = {
     "retry": Arrow(lambda: retry(claimed(), now=NOW, at=AT, bucket=LATER, error="x"), OURS, "scheduled"),
     "reschedule as its handler asks": Arrow(
         lambda: lifecycle.reschedule_claimed(claimed(), at=AT, bucket=LATER, first_started_at=NOW), OURS, "scheduled"),
-    "release": Arrow(lambda: release(claimed()), OURS, "running"),
+    "release": Arrow(lambda: release(claimed()), CLAIMED, "running"),
+    "keep what has ended of a pack": Arrow(lambda: lifecycle.checkpoint(claimed(), {"done": b"1"}), CLAIMED, "running"),
     "defer what is claimed": Arrow(lambda: lifecycle.defer_claimed(claimed(), at=AT, bucket=LATER), OURS, "scheduled"),
     "defer": Arrow(lambda: lifecycle.defer(RUNNING, LATER), ANY_HERE, "the same"),
     "defer a failure": Arrow(lambda: lifecycle.defer_failure(RUNNING, LATER, now=NOW, error="x"), CLAIMED, "running"),
@@ -138,6 +139,10 @@ ARROWS = {
         "cancelled"),
     "cancel an unscheduled task": Arrow(lambda: cancel(row_of("unscheduled"), **END), ("unscheduled",), "cancelled"),
     "reschedule what waits": Arrow(lambda: reschedule(row_of("scheduled"), **AGAIN), ("scheduled",), "scheduled"),
+    "cancel what was released": Arrow(lambda: cancel(row_of("released"), **END), ("released",), "cancelled"),
+    "reschedule what was released": Arrow(lambda: reschedule(row_of("released"), **AGAIN), ("released",), "scheduled"),
+    "give what was released another payload": Arrow(lambda: lifecycle.revise(row_of("released"), payload={"n": 1}),
+        ("released",), "running"),
     "reschedule an unscheduled task": Arrow(lambda: reschedule(row_of("unscheduled"), **AGAIN), ("unscheduled",),
         "scheduled"),
     "redrive what failed": Arrow(lambda: redrive(row_of("failed"), **AGAIN, run=2), ("failed",), "scheduled"),
@@ -204,6 +209,16 @@ def test_each_change_takes_effect_on_what_it_leaves_and_on_nothing_else(name: st
 def after(change: ConditionalUpdate, before: str | Row) -> Row:
     """A row, or that of a state, after a change that takes effect."""
     return written(change, row_of(before) if isinstance(before, str) else before)
+
+
+@pytest.mark.parametrize(
+    "change", [cancel(row_of("released"), **END), reschedule(row_of("released"), **AGAIN)], ids=["cancel", "reschedule"]
+)
+def test_what_was_released_has_made_no_attempt(change: ConditionalUpdate) -> None:
+    row = after(change, "released")
+    assert (row["attempt"], row.get("startedAt")) == (0, None)
+    assert lifecycle.release_claim(row_of("released"), "mine") is None
+    assert release(claimed()).is_shown_by(row), "a release whose answer comes late recognises its effect"
 
 
 def test_a_claim_is_one_write_on_bucket_status_and_outcome() -> None:

@@ -196,7 +196,7 @@ def test_an_empty_row_says_nothing() -> None:
         ("attempt", Decimal("1.5"), {"attempt": None, "attempts_made": 0, "is_last_attempt": False}),
         ("attempt", True, {"attempt": None}),
         ("retryPolicy", {"maximumRetryAttempts": "many"}, {"retry_policy": DEFAULT_POLICY}),
-        ("leaseUntil", "1970-01-01T00:00:00Z", {"is_released": True}),
+        ("leaseUntil", "1970-01-01T00:00:00Z", {"is_released": False}),  # by its status, it is not claimed any more
         ("leaseUntil", "2026-12-31T12:00:00Z", {"lease_until": datetime(2026, 12, 31, 12, tzinfo=UTC)}),
         ("leaseUntil", "soon", {"lease_until": None, "is_released": False}),
         ("lease", Decimal(7), {"lease": None}),

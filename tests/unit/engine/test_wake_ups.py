@@ -28,7 +28,7 @@ from dynatick import TaskClient
 from dynatick.actions.testing import MemoryDeadLetters
 from dynatick.domain import attributes as attr
 from dynatick.domain.instants import format_instant, parse_instant
-from dynatick.domain.row import Due, due_of
+from dynatick.domain.row import RELEASED, Due, due_of
 from dynatick.domain.task import Row, Task
 from dynatick.engine.counts import PassReport, bucket_record_id
 from dynatick.engine.cursor import acquire_shard, cursor_id
@@ -555,6 +555,15 @@ def test_another_time_is_woken_by_the_scheduler(w: Second, how: str) -> None:
     assert w.sent_for() == [parse_instant(w.row("t")["dueAt"], "dueAt")]
 
 
+def test_what_was_released_and_is_rescheduled_is_woken_by_the_scheduler(w: Second) -> None:
+    w.insert_due("t", 600)
+    w.rigged.put({**w.row("t"), "status": "running", "lease": "x", "leaseUntil": RELEASED})
+    old = w.row("t")
+    TaskClient(w.store, clock=w.clock).reschedule("t", due_at=after_noon(30))
+    w.scheduled([(w.row("t"), old)])
+    assert w.sent_for() == [after_noon(30)]
+
+
 def test_what_is_restored_in_a_planned_bucket_is_woken_by_the_scheduler(w: Second) -> None:
     client = TaskClient(w.store, clock=w.clock)
     w.insert_due("t", 90)
@@ -570,9 +579,11 @@ def test_no_wake_up_makes_another_for_ever(w: Second) -> None:
     waiting = scheduled_row("t", bucket_at(1), dueAt="2026-12-31T12:00:45Z")
     running = {**waiting, "status": "running", "lease": "x", "leaseUntil": "2026-12-31T12:02:00Z", "attempt": 1}
     retried = {**waiting, "attempt": 1, "nextAttemptAt": "2026-12-31T12:00:50Z"}
+    released = {**running, "attempt": 0, "leaseUntil": RELEASED}
     unscheduled = {"taskId": "t", "dueAt": "2026-12-31T12:00:45Z"}
     for old, new in [
-        (running, retried), (running, waiting), (unscheduled, waiting),
+        (running, retried), (running, waiting), (unscheduled, waiting), (running, released), (released, running),
+        (released, {**released, "taskDateTime": str(bucket_at(2)), "movedTo": str(bucket_at(2))}),
         (waiting, {**waiting, "taskDateTime": str(bucket_at(2)), "movedTo": str(bucket_at(2))}),
         (waiting, {**waiting, "payload": {"a": "b"}}), (waiting, running), (waiting, None),
     ]:  # fmt: skip

@@ -11,6 +11,7 @@ from tests.unit.ui.support import Browser, elements, text_of
 
 from dynatick.testing.virtual_installation import VirtualInstallation
 from dynatick.ui import tasks
+from dynatick.ui.links import pairs
 from dynatick.ui.links import task as link
 
 IDS = re.compile(r'name="ids" value="([^"]*)"')
@@ -53,6 +54,20 @@ def test_each_change_of_selected_rows(
     assert busy.client.get(task_id).status == status
     if do == "run-now":
         assert busy.client.get(task_id).bucket == "2026-12-31#13:01"
+
+
+def test_what_was_released_can_be_cancelled_rescheduled_and_run(busy: VirtualInstallation, browser: Browser) -> None:
+    """It is running by its status, and waits: here for the end of the pause of its action."""
+    busy.client.operations.pause_action("webhook")
+    busy.advance(minutes=6)
+    (task_id,) = (task.task_id for task in busy.waiting if task.task_id.startswith("often#"))
+    assert busy.client.get(task_id).status == "running"
+    page = browser.get(link(task_id))
+    assert all(elements(page, testid) for testid in ("run-now", "reschedule", "cancel"))
+    dry_run = browser.get(f"/tasks/selected?{pairs([('id', task_id), ('do', 'cancel')])}")
+    assert text_of(dry_run, "dry-run-count") == "1"
+    browser.follow(browser.post("/tasks/selected", do="cancel", ids=json.dumps([task_id])))
+    assert busy.client.get(task_id).status == "cancelled"
 
 
 def test_nothing_selected_too_many_or_a_wrong_form(busy: VirtualInstallation, browser: Browser) -> None:
