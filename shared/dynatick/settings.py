@@ -68,7 +68,8 @@ class Settings:
             handlers_secrets=_references(environ, "DYNATICK_HANDLERS_SECRETS"),
             task_threads=_number(environ, "DYNATICK_TASK_THREADS", 16, 1, 256),
             max_workers=_number(environ, "DYNATICK_MAX_WORKERS", 0, 0, 100),
-            processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_TIMEOUT_SECONDS", 0, 0, 900)) or None,
+            processor_timeout=timedelta(seconds=_number(environ, "DYNATICK_PROCESSOR_TIMEOUT_SECONDS", 0, 0, 900))
+            or None,
             action_settings=ActionSettings(
                 rate_limits=_names(environ, "DYNATICK_ACTION_RATE_LIMITS"),
                 actions=_names(environ, "DYNATICK_ALLOWED_ACTIONS"),

@@ -11,6 +11,7 @@ from tests.sandbox.stream import matches, patterns
 from tests.unit.reference_page import described
 
 from dynatick.bulk import importer
+from dynatick.client.connect import TIMEOUT_SECONDS, ClientSettings
 from dynatick.domain.buckets import Grid
 from dynatick.domain.ends import OutcomeEvents
 from dynatick.domain.expressions.occurrence import upcoming
@@ -303,12 +304,22 @@ def test_loops_are_allowed_only_where_lambda_detects_them() -> None:
 def test_the_processor_knows_how_long_it_may_run_and_the_maximum_timeout_follows_from_that() -> None:
     function = properties("ProcessorFunction")
     assert function["Timeout"] == {"Ref": "ProcessorTimeoutSeconds"}
-    assert function["Environment"]["Variables"]["DYNATICK_TIMEOUT_SECONDS"] == function["Timeout"]
+    assert function["Environment"]["Variables"]["DYNATICK_PROCESSOR_TIMEOUT_SECONDS"] == function["Timeout"]
     for bound in ("MinValue", "MaxValue", "Default"):
         seconds = TEMPLATE["Parameters"]["ProcessorTimeoutSeconds"][bound]
-        settings = Settings.from_env({"DYNATICK_TABLE": "tasks", "DYNATICK_TIMEOUT_SECONDS": str(seconds)})
+        settings = Settings.from_env({"DYNATICK_TABLE": "tasks", "DYNATICK_PROCESSOR_TIMEOUT_SECONDS": str(seconds)})
         assert build_rules(settings).max_timeout_seconds == max_timeout_seconds(timedelta(seconds=seconds))
     assert build_rules(Settings.from_env({"DYNATICK_TABLE": "tasks"})).max_timeout_seconds is None
+
+
+def test_a_client_in_a_handler_waits_as_long_as_any_other() -> None:
+    variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
+    environ = {**variables, **properties("ProcessorFunction")["Environment"]["Variables"]}
+    at_most = str(TEMPLATE["Parameters"]["ProcessorTimeoutSeconds"]["MaxValue"])
+    set_by_lambda = {
+        name: at_most if value == {"Ref": "ProcessorTimeoutSeconds"} else "x" for name, value in environ.items()
+    }
+    assert ClientSettings.from_env(set_by_lambda, is_library=True).timeout_seconds == TIMEOUT_SECONDS
 
 
 def test_the_environment_leaves_room_for_lists() -> None:

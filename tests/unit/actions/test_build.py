@@ -60,8 +60,8 @@ def test_a_processor_whose_handler_takes_longer_than_it_may_run_does_not_start(m
     environment = {"DYNATICK_TABLE": "tasks", "DYNATICK_HANDLERS_MODULE": TIMED.__name__,
                    "AWS_LAMBDA_FUNCTION_NAME": "processor"}  # fmt: skip
     with pytest.raises(ConfigurationError, match=r"^handler slow: .* 60; expected at most 52, .*ProcessorTimeout"):
-        build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "60"}))
-    built = build_processor(Settings.from_env({**environment, "DYNATICK_TIMEOUT_SECONDS": "120"}))
+        build_processor(Settings.from_env({**environment, "DYNATICK_PROCESSOR_TIMEOUT_SECONDS": "60"}))
+    built = build_processor(Settings.from_env({**environment, "DYNATICK_PROCESSOR_TIMEOUT_SECONDS": "120"}))
     assert built.rules.max_timeout_seconds == 112
 
 
