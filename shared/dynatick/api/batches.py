@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Annotated
 
@@ -198,7 +199,10 @@ def _over(value: object) -> timedelta | None:
 def _seconds(value: object, field: str) -> timedelta | None:
     if value is None:
         return None
+    wrong = InvalidInput(field, value, "expected a number of seconds")
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise wrong
     try:
-        return timedelta(seconds=float(value))  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(field, value, "expected a number of seconds") from None
+        return timedelta(seconds=float(value))
+    except (ValueError, OverflowError):
+        raise wrong from None

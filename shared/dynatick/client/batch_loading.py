@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from dynatick.client.new_task import NewTask, payload_of, row_of, scheduled, time_of
+from dynatick.client.new_task import NewTask, check_own_names, payload_of, row_of, scheduled, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.thread_pool import thread_pool
 from dynatick.domain import attributes as attr
@@ -99,9 +99,14 @@ def define(
         if attr.ACTION in values:
             settings_cache.check_action(str(values[attr.ACTION]))
     settings_cache.check_limits(values, wrong)
+    with wrong:
+        check_own_names(task, values)
     length = timedelta()
     with wrong:
         length = _length(over)
+    if over is None:
+        with wrong:
+            _check_not_over(values)
     if length and total is None:
         with wrong:
             raise InvalidInput("total", None, "expected the number of payloads, over which the time is spread")
@@ -162,6 +167,16 @@ def _check_size(of_members: Row) -> None:
     if (size := len(dumps(of_members).encode())) > _MAX_OF_MEMBERS:
         expected = f"expected at most {_MAX_OF_MEMBERS} bytes as JSON: a row of a member has them beside its payload"
         raise InvalidInput("attributes", f"{size} bytes", expected)
+
+
+def _check_not_over(values: Row) -> None:
+    """Refuses an attribute that probably stands for ``over``, which is not given. Raises InvalidInput."""
+    for name in values:
+        if "".join(filter(str.isalnum, name)).lower() in ("over", "overseconds"):
+            expected = (
+                "expected over, in JSON overSeconds: as an attribute it spreads nothing, and all would run at once"
+            )
+            raise InvalidInput(name, values[name], expected)
 
 
 def _length(over: object) -> timedelta:

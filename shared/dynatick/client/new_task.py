@@ -106,10 +106,9 @@ def compose(
     row = row_of(task, wrong)
     if attr.TRACEPARENT not in row and (parent := current_traceparent()) is not None:
         row[attr.TRACEPARENT] = parent
-    has_time = any(value is not None for value in times_of(task).values())
-    if not has_time:
-        with wrong:
-            check_names(row, [name for name in row if name not in _ARGUMENTS])
+    has_time = _has_time(task)
+    with wrong:
+        check_own_names(task, row)
     if attr.ACTION in row:
         with wrong:
             settings_cache.check_action(str(row[attr.ACTION]))
@@ -153,6 +152,17 @@ def scheduled(row: Row, action: str, settings_cache: SettingsCache, *, created: 
 def times_of(task: NewTask) -> dict[str, object]:
     """The task's times, under the table's names; None: it is not given."""
     return {name: getattr(task, argument) for name, argument in _TIMES.items()}
+
+
+def check_own_names(task: NewTask, row: Row) -> None:
+    """Refuses the row of a task without a time if an attribute of the caller's probably stands for one. Raises
+    InvalidInput."""
+    if not _has_time(task):
+        check_names(row, [name for name in row if name not in _ARGUMENTS])
+
+
+def _has_time(task: NewTask) -> bool:
+    return any(value is not None for value in times_of(task).values())
 
 
 def payload_of(payload: object) -> object:

@@ -434,6 +434,11 @@ def test_a_task_has_the_id(client: TaskClient) -> None:
         ({"attributes": {"pack": 1}}, "pack: .* leave it out: it is set by Dynatick"),
         ({"attributes": {"batchId": "x"}}, "batchId: .* leave it out"),
         ({"attributes": {"note": "x" * 262_144}}, "attributes: '262156 bytes' .* at most 262144 bytes as JSON"),
+        ({"attributes": {"due_at": AT}}, "due_at: .* expected dueAt: under this name it sets no time"),
+        ({"attributes": {"runAt": AT}}, "runAt: .* expected dueAt"),
+        ({"attributes": {"delayseconds": 60}}, "delayseconds: .* expected delaySeconds"),
+        ({"attributes": {"Over": "2h"}}, "Over: .* expected over, in JSON overSeconds"),
+        ({"attributes": {"over_seconds": 7200}, "due_at": AT}, "over_seconds: .* it spreads nothing"),
         ({"then": 5}, "then: 5 is not accepted; expected a task"),
         ({"then": {"taskId": "x"}}, "then.taskId: .* leave it out"),
         ({"then": {"action": "log", "dueAt": AT}}, "then.dueAt: .* leave it out"),
@@ -446,6 +451,12 @@ def test_bad_input_is_named(world: World, client: TaskClient, given: dict[str, A
     with pytest.raises(InvalidInput, match=f"^{message}"):
         client.batches.insert(**arguments)
     assert rows_of(world) == {}
+
+
+def test_an_attribute_beside_a_time_may_have_any_name(client: TaskClient) -> None:
+    named = {"due": "soon", "over": True, "leftover": 1}
+    client.batches.insert(numbered(3), batch_id="news", over="1h", attributes=named, **DAY)
+    assert {name: client.get("news/000000000").attributes[name] for name in named} == named
 
 
 @pytest.mark.parametrize(
