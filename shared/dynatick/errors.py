@@ -88,10 +88,14 @@ class InvalidInputs:
         self._found += [error, *error.others]
         return True
 
-    def raise_all(self) -> None:
-        """Raises the first error, with the others in its ``others``, if there is one."""
+    def raise_all(self, within: str = "") -> None:
+        """Raises the first error, with the others in its ``others``, if there is one. ``within``: the field that has
+        the fields."""
         if self._found:
-            first, *others = self._found
+            found = self._found
+            if within:
+                found = [InvalidInput(f"{within}.{one.field}", one.value, one.expected) for one in found]
+            first, *others = found
             first.others = tuple(others)
             raise first
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
 
-from dynatick.client.new_task import NewTask, check_own_names, payload_of, row_of, scheduled, time_of
+from dynatick.client.new_task import NewTask, check_own_names, checked_row, payload_of, row_of, scheduled, time_of
 from dynatick.client.settings_cache import SettingsCache
 from dynatick.client.thread_pool import thread_pool
 from dynatick.domain import attributes as attr
@@ -112,7 +112,7 @@ def define(
             raise InvalidInput("total", None, "expected the number of payloads, over which the time is spread")
     follows = None
     with wrong:
-        follows = _then(then, settings_cache)
+        follows = _then(then, settings_cache, now)
     of_members = {name: value for name, value in values.items() if name not in _NOT_OF_MEMBERS}
     with wrong:
         _check_size(of_members)
@@ -138,7 +138,7 @@ def define(
     return batch, scheduled(row, BATCH_ACTION, settings_cache, created=now, now=now)
 
 
-def _then(then: object, settings_cache: SettingsCache) -> Mapping[str, object] | None:
+def _then(then: object, settings_cache: SettingsCache, now: datetime) -> Mapping[str, object] | None:
     """The row of the task that follows, without its id. Raises InvalidInput."""
     if then is None:
         return None
@@ -149,16 +149,15 @@ def _then(then: object, settings_cache: SettingsCache) -> Mapping[str, object] |
     if not isinstance(then, NewTask):
         raise InvalidInput("then", then, "expected a task, such as handler.after(payload)")
     wrong = InvalidInputs()
-    row = row_of(then, wrong)
-    wrong.raise_all()
+    row = checked_row(then, settings_cache, wrong)
     for name in (attr.TASK_DATE_TIME, attr.DUE_AT):
         if name in row:
-            raise InvalidInput(f"then.{name}", row[name], "leave it out: it runs when all members have ended")
-    if attr.LIMIT_KEY in row:
-        settings_cache.check_limit_key(row[attr.LIMIT_KEY])
-    if isinstance(action := row.get(attr.ACTION), str):
-        settings_cache.check_action(action)
-        settings_cache.check_payload(action, row.get(attr.PAYLOAD))
+            with wrong:
+                raise InvalidInput(name, row[name], "leave it out: it runs when all members have ended")
+    if attr.DELAY_SECONDS in row:
+        with wrong:
+            time_of("-", {attr.DELAY_SECONDS: row[attr.DELAY_SECONDS]}, now=now, grid=settings_cache.grid())
+    wrong.raise_all(within="then")
     return {name: value for name, value in row.items() if name != attr.TASK_ID}
 
 

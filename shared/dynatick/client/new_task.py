@@ -103,21 +103,12 @@ def compose(
     With a time and known settings it is complete, which saves the scheduler a write.
     """
     wrong = InvalidInputs()
-    row = row_of(task, wrong)
+    row = checked_row(task, settings_cache, wrong)
     if attr.TRACEPARENT not in row and (parent := current_traceparent()) is not None:
         row[attr.TRACEPARENT] = parent
     has_time = _has_time(task)
-    with wrong:
-        check_own_names(task, row)
-    if attr.ACTION in row:
-        with wrong:
-            settings_cache.check_action(str(row[attr.ACTION]))
-    settings_cache.check_limits(row, wrong)
     settings = settings_cache.current()
-    action = row.get(attr.ACTION) or (settings.default_action if settings and task.action is None else None)
-    if isinstance(action, str) and (task.payload is None or attr.PAYLOAD in row):
-        with wrong:
-            settings_cache.check_payload(action, row.get(attr.PAYLOAD))
+    action = _action(task, row, settings_cache)
 
     def check_time() -> None:
         placed = task_time({attr.TASK_ID: "-", **row}, now=now, grid=settings_cache.grid(), defaults=Defaults())
@@ -136,6 +127,28 @@ def compose(
         if not isinstance(row.get(attr.TASK_DATE_TIME, ""), str):  # DynamoDB refuses a number as the index's key
             row[attr.TASK_DATE_TIME] = format_instant(parse_instant(row[attr.TASK_DATE_TIME], attr.TASK_DATE_TIME))
     return Composed(with_item(row), complete=False)
+
+
+def checked_row(task: NewTask, settings_cache: SettingsCache, wrong: InvalidInputs) -> dict[str, object]:
+    """The row of ``row_of``, whose values are checked against the settings, too, but for its time."""
+    row = row_of(task, wrong)
+    with wrong:
+        check_own_names(task, row)
+    if attr.ACTION in row:
+        with wrong:
+            settings_cache.check_action(str(row[attr.ACTION]))
+    settings_cache.check_limits(row, wrong)
+    action = _action(task, row, settings_cache)
+    if isinstance(action, str) and (task.payload is None or attr.PAYLOAD in row):
+        with wrong:
+            settings_cache.check_payload(action, row.get(attr.PAYLOAD))
+    return row
+
+
+def _action(task: NewTask, row: Row, settings_cache: SettingsCache) -> object:
+    """The action of a task: its own, else the installation's default, if that is known."""
+    settings = settings_cache.current()
+    return row.get(attr.ACTION) or (settings.default_action if settings and task.action is None else None)
 
 
 def scheduled(row: Row, action: str, settings_cache: SettingsCache, *, created: datetime, now: datetime) -> Row:

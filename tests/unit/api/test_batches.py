@@ -126,6 +126,7 @@ def test_what_is_refused_names_the_field(caller: Caller) -> None:
         ({"batchId": ""}, ["#/batchId"]),
         ({"action": "nope"}, ["#/action"]),
         ({"then": {"taskId": "x"}}, ["#/then/taskId"]),
+        ({"then": {"action": "nope", "delaySeconds": "1h"}}, ["#/then/action", "#/then/delaySeconds"]),
         ({"limitKey": "customer"}, ["#/limitKey"]),
         ({"payloads": None}, ["#/total"]),
         ({"total": 1}, ["#/total"]),

@@ -442,8 +442,14 @@ def test_a_task_has_the_id(client: TaskClient) -> None:
         ({"then": 5}, "then: 5 is not accepted; expected a task"),
         ({"then": {"taskId": "x"}}, "then.taskId: .* leave it out"),
         ({"then": {"action": "log", "dueAt": AT}}, "then.dueAt: .* leave it out"),
-        ({"then": {"action": "unknown"}}, "action: 'unknown'"),
-        ({"then": {"action": "log", "payload": 5}}, "payload: "),
+        ({"then": {"action": "unknown"}}, "then.action: 'unknown'"),
+        ({"then": {"action": "log", "payload": 5}}, "then.payload: "),
+        ({"then": {"action": "log", "delaySeconds": "1h"}}, "then.delaySeconds: '1h' .* expected a number of seconds"),
+        ({"then": {"action": "log", "delaySeconds": -1}}, "then.delaySeconds: -1 "),
+        ({"then": {"action": "log", "delaySeconds": True}}, "then.delaySeconds: True "),
+        ({"then": {"action": "log", "delaySeconds": 10**12}}, "then.delaySeconds: "),
+        ({"then": {"action": "log", "delay_seconds": 3600}}, "then.delay_seconds: .* expected delaySeconds"),
+        ({"then": {"action": "log", "timeoutSeconds": 5000}}, "then.timeoutSeconds: 5000 "),
     ],
 )
 def test_bad_input_is_named(world: World, client: TaskClient, given: dict[str, Any], message: str) -> None:
